@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -199,15 +200,43 @@ def run_cases(
     return bundled(cases, target, (Core.PORTABLE,) if on == runner.HOST else None).run(on, folder, flags)
 
 
-def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:
-    """So many of an operator's samples, always the same; none of them is hypothesis's simplest."""
-    assert operator.samples is not None
-    batches: list[list[dict[str, Any]]] = []
+BATCHES, BATCH, TELLING = 2, 28, 6  # samples that are drawn besides, and at least taken of them
 
-    @settings(max_examples=2)
+
+def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:
+    """So many of an operator's samples as they come, always the same, none of them hypothesis's simplest; and a few of
+    many more, of each kind in turn and one at least: those whose results differ most from place to place, where a small
+    fault shows."""
+    kinds = dict[object, list[dict[str, Any]]]()
+    others = [one for batch in _batches(operator, BATCH, BATCHES) for one in batch]
+    for one in sorted(others, key=lambda arguments: _distinct(operator, arguments), reverse=True):
+        kinds.setdefault(_kind(operator, one), []).append(one)
+    telling = [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
+    return [*_batches(operator, count, 2)[-1], *telling[: max(TELLING, len(kinds))]]
+
+
+def _batches(operator: Operator, count: int, several: int) -> list[list[dict[str, Any]]]:
+    assert operator.samples is not None
+    found: list[list[dict[str, Any]]] = []
+
+    @settings(max_examples=several)
     @given(batch=st.lists(operator.samples(), min_size=count, max_size=count))
     def take(batch: list[dict[str, Any]]) -> None:
-        batches.append(batch)
+        found.append(batch)
 
     take()
-    return batches[-1]
+    return found
+
+
+def _distinct(operator: Operator, arguments: dict[str, Any]) -> int:
+    """How many values the results have."""
+    (result,) = references([(operator, arguments)])
+    return len(result.unique())
+
+
+def _kind(operator: Operator, arguments: dict[str, Any]) -> tuple[object, ...]:
+    """The kernels that a call runs on, core by core."""
+    assert operator.kernel is not None
+    call = call_of(operator, arguments)
+    kernels = [operator.kernel(call, core) for core in Core]
+    return tuple((kernel.call.function, kernel.sources) for kernel in kernels)

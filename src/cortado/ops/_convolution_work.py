@@ -115,14 +115,13 @@ _SMALL_WINDOWS = (*nested({"calls": "kernel_h groups", "tiles/4*groups": _OF_SMA
 # linear layer takes four channels of one pixel, on small cores of a copy of it.
 _NARROW_SMALL = nested({"calls": "", "tiles/4": "window taps group_c group_c*window/8", "outputs": ""})
 _NARROW_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c"})
+_RUNS_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*runs"})  # with factors of their own
 _NARROW_DSP = nested({"calls": "", "tiles/2": "window/4 taps group_c/4 group_c/4*window/4"})
 _NARROW_VECTORS = "taps window/16 group_c/4 group_c/4*window/16"
 _NARROW_MVE = nested({"calls": "", "pairs": _NARROW_VECTORS, "singles": _NARROW_VECTORS})
 _NARROW_KERNELS = {
     "conv1x1_{}_s8__scalar": _NARROW_SMALL,
     "conv2d_{}_s8__scalar": _NARROW_SMALL,
-    "linear_{}_s8__scalar": _NARROW_LINEAR,
-    "linear_{}_s8__dsp": _NARROW_LINEAR,
     "conv1x1_{}_s8__dsp": _NARROW_DSP,
     "conv2d_{}_s8__dsp": _NARROW_DSP,
     "conv1x1_{}_s8__mve": _NARROW_MVE,
@@ -174,6 +173,8 @@ TERMS = {
     "conv2d_s16__dsp": _WIDE_WINDOWS,
     "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
     **{name.format(kind): terms for name, terms in _NARROW_KERNELS.items() for kind in ("narrow", "runs")},
+    **{f"linear_narrow_s8__{core}": _NARROW_LINEAR for core in ("scalar", "dsp")},
+    **{f"linear_runs_s8__{core}": _RUNS_LINEAR for core in ("scalar", "dsp")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {
@@ -215,11 +216,12 @@ class Codes:
         return {"ties": float(self.lowest != self.out_offset), "has_offset": float(self.has_offset)}
 
 
-def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes) -> Work:
-    """Of a 1x1 convolution or a linear layer, over spans of pixels."""
+def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0) -> Work:
+    """Of a 1x1 convolution or a linear layer, over spans of pixels. `runs` of weights have factors of their own."""
 
     def quantities(calls: Calls) -> Quantities:
         sizes = {"in_c": in_c, "out_c": out_c, "depth": in_c, "groups": 1, "taps": 1, "kernel_h": 1, "strided": 0}
+        sizes["runs"] = runs
         return sizes | _products(in_c, 1, out_c, 1) | _tiles(calls, codes.lean) | codes.flags
 
     return Work(TERMS[symbol], quantities, codes.lowest)

@@ -130,7 +130,7 @@ def _pixels_work(call: Call, chosen: Variant, layer: _Layer) -> Work:
     if not chosen.packed:
         return loops("calls outputs macs outputs*runs", runs=_runs(layer))
     codes = codes_of(call, {"in_offset": 0})
-    return pixels_work(chosen.symbol, layer.fields["in_c"], layer.fields["out_c"], codes)
+    return pixels_work(chosen.symbol, layer.fields["in_c"], layer.fields["out_c"], codes, _runs(layer))
 
 
 def _runs(layer: _Layer) -> int:

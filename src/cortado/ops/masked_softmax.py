@@ -298,7 +298,10 @@ def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:
 
     drawn = softmax.draw_input(draw, 1024, 2500)
     codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
-    period = draw(st.sampled_from([rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]))
+    if steps := draw(st.sampled_from([0, 8, 13, 16])):  # as attention has them, whose bits may fill their last bytes
+        codes = sampling.codes(draw(sampling.SEEDS), (draw(st.integers(1, 3)) * steps, steps))
+    periods = [steps] if steps else [rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]
+    period = draw(st.sampled_from(periods))
     rng = sampling.generator(draw(sampling.SEEDS))
     mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
     return {**drawn, "input": codes}, mask

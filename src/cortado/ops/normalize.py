@@ -327,7 +327,7 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         seed, kind = draw(sampling.SEEDS), draw(st.sampled_from([INT8, INT8, INT16]))
         trailing = draw(st.booleans())
-        leading = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3 if trailing else 1))
+        leading = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3 if trailing else 1))
         pixels = [] if trailing else draw(st.lists(st.integers(1, 9), max_size=3))
         members, groups = draw(sampling.CHANNELS), 1 if trailing else draw(st.integers(1, 4))
         behind = draw(st.booleans())
@@ -338,8 +338,8 @@ def samples() -> Any:
         rng, length = sampling.generator(seed + 1), draw(st.sampled_from([1, channels[0]]))
         weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
         # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
-        step = 2.0 ** draw(st.floats(0, 9)) * math.sqrt(1 + eps / 2**12)
-        steps = AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 40.0, 500.0])))
+        step = 2.0 ** draw(st.one_of(st.floats(4, 6), st.floats(0, 9))) * math.sqrt(1 + eps / 2**12)
+        steps = AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 0.0, 40.0, 500.0])))
         given = constants(count, count**2 * eps, steps, kind)
         assert given is not None
         low, high = draw(sampling.activation_bounds(kind))
