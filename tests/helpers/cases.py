@@ -200,7 +200,7 @@ def run_cases(
     return bundled(cases, target, (Core.PORTABLE,) if on == runner.HOST else None).run(on, folder, flags)
 
 
-BATCHES, BATCH, TELLING = 2, 28, 6  # samples that are drawn besides, and at least taken of them
+BATCHES, BATCH, TELLING = 3, 28, 6  # samples that are drawn besides, and at least taken of them
 
 
 def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:

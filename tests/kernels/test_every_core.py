@@ -1,6 +1,6 @@
 """Every operator's kernels on every kind of core, over the operator's own samples; and that a fault in one is found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_fault_in_a_kernel_is_found(target: str, file: str, right: str, fault:
     assert set(found) <= {operator.name for operator, arguments in calls() if runs_on(operator, arguments, file)}
 
 
-def runs_on(operator: Operator, arguments: dict[str, Any], file: str) -> bool:
+def runs_on(operator: Operator, arguments: Mapping[str, Any], file: str) -> bool:
     """Whether a call's kernel is in this file, or calls what is in it, on some core."""
     assert operator.kernel is not None
     call = cases.call_of(operator, arguments)

@@ -6,7 +6,7 @@ whatever it may be. `run` on a board measures what a run takes; the tests hold t
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +31,14 @@ def stack_bytes(
     for instruction in code.values():
         functions.setdefault(instruction.function, []).append(instruction)
     words = _Words(elf)
-    frames = {name: _frame(body, words) for name, body in functions.items()}
-    graph = _Calls(code, functions, steps, watchers)
-    depths = _Depths({name: size for name, size in frames.items() if size is not None}, graph.callees)
+    frames = {name: size for name, body in functions.items() if (size := _frame(body, words)) is not None}
+    calls = _Calls(code, functions, words)
     try:
+        known: dict[str, int] = {}
+        for step in steps:
+            if step in functions:
+                known[step] = _Depths(frames, calls.of_step(step)).of(step)
+        depths = _Depths(frames, calls.of_loop(steps, watchers), known)
         return max(depths.of(entry) for entry in entries if entry in functions)
     except KeyError:
         return None
@@ -68,12 +72,18 @@ class _Words:
         return int.from_bytes(self.data[start : start + 4], "little", signed=True)
 
 
+def _loaded(one: Instruction, words: _Words) -> int | None:
+    """The constant beside the code that an instruction loads."""
+    found = _NUMBER.search(one.operands) if one.kind is Kind.LOAD and one.from_code else None
+    return None if found is None else words.at((one.address + 4 & ~3) + int(found[1]))
+
+
 def _frame(body: Sequence[Instruction], words: _Words) -> int | None:
     """What a function may have on the stack while it calls another."""
     total, known = 0, dict[str, int]()
     for one in body:
-        if one.kind is Kind.LOAD and one.from_code and (found := _NUMBER.search(one.operands)):
-            known[one.operands.split(",")[0]] = words.at((one.address + 4 & ~3) + int(found[1]))
+        if (constant := _loaded(one, words)) is not None:
+            known[one.operands.split(",")[0]] = constant
         taken = _taken(one, known)
         if taken is None or taken > _MOST:
             return None
@@ -100,32 +110,58 @@ def _taken(one: Instruction, known: Mapping[str, int]) -> int | None:
 
 
 class _Calls:
-    """Who calls whom."""
+    """Who calls whom. A kernel calls by pointer what the call it is part of has given it: a function whose address
+    stands in the code of that call."""
 
     def __init__(
-        self,
-        code: Mapping[int, Instruction],
-        functions: Mapping[str, Sequence[Instruction]],
-        steps: Collection[str],
-        watchers: Collection[str],
+        self, code: Mapping[int, Instruction], functions: Mapping[str, Sequence[Instruction]], words: _Words
     ) -> None:
-        direct: dict[str, set[str]] = {}
+        heads = {min(one.address for one in body): name for name, body in functions.items()}
+        self._direct: dict[str, set[str]] = {}
+        self._named: dict[str, set[str]] = {}
         for name, body in functions.items():
             targets = [code[one.target] for one in body if one.target is not None and one.target in code]
-            direct[name] = {target.function for target in targets if target.function != name}
-        called = {name for names in direct.values() for name in names}
-        kernels = _reached(direct, steps)
-        unknown = {name for name in functions if name not in called and name not in steps} & _kernel_names(functions)
-        unknown -= set(watchers)
-        called_in_turn = {*steps, *watchers} & set(functions)
-        self.callees: dict[str, set[str]] = {}
-        for name, body in functions.items():
-            by_pointer = unknown if name in kernels else called_in_turn - ({name} if name in watchers else set())
-            self.callees[name] = direct[name] | (by_pointer if _calls_by_pointer(body) else set())
+            self._direct[name] = {target.function for target in targets if target.function != name}
+            self._named[name] = {heads[one & ~1] for one in _addresses(body, words) if one & ~1 in heads} - {name}
+        self._by_pointer = {name for name, body in functions.items() if _calls_by_pointer(body)}
+
+    def of_step(self, step: str) -> dict[str, set[str]]:
+        """Within a call of a kernel."""
+        reached = self._reached([step])
+        given = {one for name in reached for one in self._named[name]}
+        return {name: self._direct[name] | (given if name in self._by_pointer else set()) for name in reached}
+
+    def of_loop(self, steps: Collection[str], watchers: Collection[str]) -> dict[str, set[str]]:
+        """Of everything else: the loop over rows calls steps and watchers, and a watcher calls steps."""
+        in_turn = {*steps, *watchers} & set(self._direct)
+        found = {}
+        for name, direct in self._direct.items():
+            by_pointer = in_turn - ({name} if name in watchers else set()) | self._named[name]
+            found[name] = direct | (by_pointer if name in self._by_pointer else set())
+        return found
+
+    def _reached(self, start: Collection[str]) -> set[str]:
+        found, left = set[str](), list(start)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += self._direct[name] | self._named[name]
+        return found
 
 
-def _kernel_names(functions: Collection[str]) -> set[str]:
-    return {name for name in functions if name.startswith("cortado_")}
+def _addresses(body: Sequence[Instruction], words: _Words) -> Iterator[int]:
+    """Constants that a function's code has: such as it loads, and such as it makes of two halves."""
+    low: dict[str, int] = {}
+    for one in body:
+        if (constant := _loaded(one, words)) is not None:
+            yield constant & 0xFFFFFFFF
+        half = _NUMBER.search(one.operands) if one.name in ("movw", "movt") else None
+        register = one.operands.split(",")[0]
+        if half is not None and one.name == "movw":
+            low[register] = int(half[1])
+        elif half is not None and register in low:
+            yield int(half[1]) << 16 | low[register]
 
 
 def _calls_by_pointer(body: Sequence[Instruction]) -> bool:
@@ -139,21 +175,12 @@ def _calls_by_pointer(body: Sequence[Instruction]) -> bool:
     return False
 
 
-def _reached(direct: Mapping[str, Collection[str]], start: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    left = [name for name in start if name in direct]
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left += direct[name]
-    return found
-
-
 class _Depths:
-    def __init__(self, frames: Mapping[str, int], callees: Mapping[str, Collection[str]]) -> None:
+    def __init__(
+        self, frames: Mapping[str, int], callees: Mapping[str, Collection[str]], known: Mapping[str, int] | None = None
+    ) -> None:
         self.frames, self.callees = frames, callees
-        self.known: dict[str, int] = {}
+        self.known = dict(known or {})
         self.open: set[str] = set()
 
     def of(self, name: str) -> int:

@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xb8e890ddu
+#if TINY_BUILD != 0x453b916au
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 
