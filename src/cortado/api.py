@@ -39,8 +39,7 @@ from cortado.frontend.ties import ties_finding
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.patched import alone, late_code
-from cortado.ir.portable import float_operators
-from cortado.lowering import Programs, has_executorch, programs_of
+from cortado.lowering import Graphs, Programs, has_executorch, programs_of
 from cortado.models.labelled import read_labelled
 from cortado.options import (
     DEFAULTS,
@@ -105,25 +104,20 @@ class Model:
         with clock.phase("lower"), late_code():
             programs = programs_of(self.quantized, target, options, intermediates)
             programs, weights = self._narrowed(programs, target, options)
-            graph = None if programs.c is None else lowered_graph(programs.c)
-            float_calls = [] if programs.pte is None else float_operators(programs.pte)
-            apart = programs.pte is not None and (graph is None or bool(float_calls))
-            pte_graph = lowered_graph(programs.pte) if programs.pte is not None and apart else graph
-        c = None if graph is None else self._in_c(graph, target, options, clock)
+            graphs = Graphs.of(programs)
+        c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
         if c is not None and options.pte is PteKind.DELEGATE:
             pte = self._as_delegate(c, target, clock)
-        reported = graph or pte_graph
-        assert reported is not None
         runs = self._runs(options)
         with clock.phase("check"):
-            kept = check_outputs(reported, runs, self.quantized.how.sequence, self._blamed)
+            kept = check_outputs(graphs.reported, runs, self.quantized.how.sequence, self._blamed)
         if c is not None and options.selftest:
             c = _with_selftest(c, kept.first)
         report = build_report(
             name=self.name,
             target=target,
-            graph=reported,
+            graph=graphs.reported,
             c=c,
             pte=pte,
             seconds=clock.seconds,
@@ -131,27 +125,25 @@ class Model:
             options=self._used(options),
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
-            float_operators=float_calls,
+            float_operators=graphs.float_operators,
             findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
             first=kept.first,
             removed=removed_channels(programs.c or programs.pte),  # type: ignore[arg-type]
-            choice=self.quantized.choice,
             delay=self.delay or 0,
-            reasons=self.quantized.reasons,
             weights=weights,
-            mixed=self.quantized.mixed,
+            quantized=self.quantized,
         )
         _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
         return Compiled(
             name=self.name,
             target=target,
-            graph=graph,
+            graph=graphs.c,
             planned=None if c is None else c.planned,
             bundle=None if c is None else c.bundle,
             image=None if c is None or not options.image else c.image,
             pte=pte,
-            pte_graph=pte_graph,
+            pte_graph=graphs.pte,
             example=runs[0].inputs,
             nones=self.quantized.nones,
             first={node: value for node, value in kept.first.items() if node in recorded},

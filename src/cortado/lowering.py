@@ -11,9 +11,11 @@ from cortado.base.errors import CortadoError, NotInteger, Refused
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.pte.program import c_only
 from cortado.frontend.convert import Quantized
+from cortado.ir.portable import FloatOperator, float_operators
 from cortado.options import NO_EXECUTORCH, Artifacts, Options, PteKind
 from cortado.passes import PIPELINE
 from cortado.passes.base import CortexMPass
+from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.pricing import lowered
 
 
@@ -25,6 +27,29 @@ class Programs:
     pte: ExportedProgram | None
     bundle_missing: tuple[str, ...] = ()
     pte_missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The programs as graphs of operators; the .pte's is the C bundle's where they are the same."""
+
+    c: LoweredGraph | None
+    pte: LoweredGraph | None
+    float_operators: tuple[FloatOperator, ...]  # of the .pte
+
+    @staticmethod
+    def of(programs: Programs) -> "Graphs":
+        c = None if programs.c is None else lowered_graph(programs.c)
+        floats = () if programs.pte is None else tuple(float_operators(programs.pte))
+        apart = programs.pte is not None and (c is None or bool(floats))
+        return Graphs(c, lowered_graph(programs.pte) if programs.pte is not None and apart else c, floats)
+
+    @property
+    def reported(self) -> LoweredGraph:
+        """What both artifacts were made of; that of the .pte where there is no C bundle."""
+        found = self.c or self.pte
+        assert found is not None
+        return found
 
 
 _NOT_ASKED = "it was not asked for (--artifacts)"

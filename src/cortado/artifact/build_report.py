@@ -50,6 +50,7 @@ from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
 from cortado.frontend.candidates import Choice
+from cortado.frontend.convert import Quantized
 from cortado.frontend.mixed import Mixed
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
@@ -90,13 +91,11 @@ def build_report(
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
     findings: Sequence[Finding],
-    first: Mapping[str, Values] | None = None,
-    removed: int = 0,
-    choice: Choice | None = None,
-    delay: int = 0,
-    reasons: Mapping[str, str] | None = None,
-    weights: tuple[WeightsReport, ...] = (),
-    mixed: Mixed | None = None,
+    first: Mapping[str, Values],
+    removed: int,
+    delay: int,
+    weights: tuple[WeightsReport, ...],
+    quantized: Quantized,
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle. `first` has the
     reference's values for the example."""
@@ -120,14 +119,14 @@ def build_report(
         flash=None if c is None else _flash(c),
         image=None if c is None or c.image is None or not options.image else _image(c.image),
         removed_channels=removed,
-        spectrograms=spectrogram_reports(graph, first or {}),
+        spectrograms=spectrogram_reports(graph, first),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=layers,
         weights=weights,
         longest_call=longest_call(layers),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
-        state=tuple(_state(graph, state, None if c is None else c.planned, reasons or {}) for state in graph.state),
+        state=tuple(_state(graph, state, None if c is None else c.planned, quantized.reasons) for state in graph.state),
         bundle_missing=tuple(bundle_missing),
         pte=None if pte is None else _pte(pte, options),
         pte_missing=tuple(pte_missing),
@@ -140,8 +139,8 @@ def build_report(
         id=model_id(graph),
         model_version=options.model_version or version_of(model_id(graph)),
         build="" if c is None else c.bundle.build,
-        calibrated=None if choice is None or not choice.judged else calibrated_report(choice),
-        precision=None if mixed is None else precision_report(mixed),
+        calibrated=calibrated_report(quantized.choice),
+        precision=precision_report(quantized.mixed),
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )
@@ -156,7 +155,9 @@ def _image(image: ModelImage) -> ImageReport:
     return ImageReport(bytes=len(image.data), ram_bytes=image.ram_bytes, kernels=kernels)
 
 
-def calibrated_report(choice: Choice) -> ChoiceReport:
+def calibrated_report(choice: Choice | None) -> ChoiceReport | None:
+    if choice is None or not choice.judged:
+        return None
     return ChoiceReport(
         method=choice.winner.method,
         corrected_layers=len(choice.winner.corrected),
@@ -173,7 +174,9 @@ def calibrated_report(choice: Choice) -> ChoiceReport:
     )
 
 
-def precision_report(mixed: Mixed) -> PrecisionReport:
+def precision_report(mixed: Mixed | None) -> PrecisionReport | None:
+    if mixed is None:
+        return None
     return PrecisionReport(
         bar=mixed.bar,
         reached=mixed.reached,

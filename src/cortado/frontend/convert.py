@@ -118,7 +118,7 @@ def quantize(
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
     `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
     before the others are run. With `measured`, tensors are int16 where that is needed."""
-    module, checked = captured.module, []
+    module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = infinite_constant(module)
     with captured.eager.blamed("the example inputs", example_inputs):
@@ -128,8 +128,6 @@ def quantize(
     if how.sequence is not None and not state:
         raise CortadoError(NO_STATE)
     layers = give_biases(module) if how.bias_correction else {}
-    fed: list[Inputs] = []  # what each step reads, state included
-    wanted: dict[int, list[Tensor]] = {}
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         if not any(_same(example_inputs, batch) for batch in batches):
             with captured.eager.blamed("the example inputs", example_inputs):
@@ -138,22 +136,13 @@ def quantize(
         pristine = _copy(module) if measured is not None else None
         prepared = _prepare(module, how)
         float_model = Means(prepared, layers)
-        for number, batch in enumerate(batches):
-            if stream.begins(number):
-                captured.eager.reset()
-            fed.append(stream.inputs(number, batch))
-            with captured.eager.blamed(f"calibration batch {number}", batch):
-                found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
-            outputs = stream.outputs(found)
-            captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
-            if number < (STEPS if state else CHECKED):
-                checked.append(FloatRun(batch, tuple(outputs)))
+
+        def seen(number: int) -> None:
             counted(number + 1)
-            if number * sum(output.numel() for output in outputs) < REMEMBERED:
-                wanted[number] = outputs
             if number == 0 and tried is not None and len(batches) > 1:
                 tried(_first_form(prepared, example_inputs, how))
-        data = Calibrated(batches, fed, wanted, state)
+
+        data, checked = _calibrated(captured, float_model, stream, batches, writes, seen)
         choice = _choose(prepared, float_model, data, how)
         mixed = None
         if measured is not None and pristine is not None:
@@ -165,7 +154,7 @@ def quantize(
     return Quantized(
         converted=converted,
         example_inputs=tuple(example_inputs),
-        checked=tuple(checked),
+        checked=checked,
         findings=settled.findings,
         tied=tied_inputs(converted, batches),
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
@@ -174,6 +163,34 @@ def quantize(
         choice=choice,
         mixed=mixed,
     )
+
+
+def _calibrated(
+    captured: Captured,
+    float_model: Means,
+    stream: StateSequence,
+    batches: Sequence[Inputs],
+    writes: Sequence[str],
+    seen: Callable[[int], None],
+) -> tuple[Calibrated, tuple[FloatRun, ...]]:
+    """Runs all data through the observers, and checks each batch. Some outputs are kept: to judge by, and to check."""
+    fed: list[Inputs] = []  # what each step reads, state included
+    wanted: dict[int, list[Tensor]] = {}
+    checked: list[FloatRun] = []
+    for number, batch in enumerate(batches):
+        if stream.begins(number):
+            captured.eager.reset()
+        fed.append(stream.inputs(number, batch))
+        with captured.eager.blamed(f"calibration batch {number}", batch):
+            found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
+        outputs = stream.outputs(found)
+        captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
+        if number < (STEPS if stream.state else CHECKED):
+            checked.append(FloatRun(batch, tuple(outputs)))
+        if number * sum(output.numel() for output in outputs) < REMEMBERED:
+            wanted[number] = outputs
+        seen(number)
+    return Calibrated(batches, fed, wanted, stream.state), tuple(checked)
 
 
 def _converted(

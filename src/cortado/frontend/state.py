@@ -249,8 +249,8 @@ class StateSequence:
     """What a graph reads of state: the initial values where a sequence begins, else what it last gave."""
 
     def __init__(self, state: Sequence[StateBuffer], sequence: int | None) -> None:
+        self.state, self.sequence = tuple(state), sequence
         self.initial = tuple(one.initial for one in state)
-        self.sequence = sequence
         self.values = self.initial
 
     def begins(self, number: int) -> bool:
