@@ -9,7 +9,7 @@ from _common import PEERS, TARGETS, bundle_of, measured, progress, ratio, table
 from cortado import api
 from cortado.base.target import Compiler, from_target_string
 from cortado.models import zoo
-from cortado.run import runner
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.measure import code_bytes
 
 
@@ -21,7 +21,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         progress(f"{name} {key}")
         target = from_target_string(TARGETS[key])
         compiled = model.compile(target)
-        info = runner.BundleInfo(compiled.report.prefix, target, (), ())
+        info = BundleInfo(compiled.report.prefix, target, (), ())
         bundle = bundle_of(compiled)
         sizes = {c.value: code_bytes(bundle, info, c) for c in Compiler}
         found.append({"network": name, "target": key, **sizes, "constants": bundle.weights_bytes})

@@ -13,8 +13,8 @@ from cortado.emit.image.reader import read_image
 from cortado.models import zoo
 from cortado.options import PteKind
 from cortado.pte.reader import read_pte
+from cortado.run.bundle_info import IO, BundleInfo
 from cortado.run.imaged import run_image
-from cortado.run.runner import IO, BundleInfo
 
 NETWORKS = "ds_cnn,resnet8,mobilenet_v1_025,mobilenet_v2,kws_gru"
 

@@ -25,9 +25,9 @@ from cortado.ir.kernel import Array, Kernel
 from cortado.options import Artifacts, Options
 from cortado.plan.planned import Planned
 from cortado.profile import profile
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import load_image
 from cortado.run.measure import linked_code
-from cortado.run.runner import BundleInfo
 
 RATE, BANDS = 16_000, 40
 PEER: dict[str, Any] = BASELINES["signal_frames"]

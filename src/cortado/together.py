@@ -14,7 +14,8 @@ from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
-from cortado.run import measure, runner
+from cortado.run import measure
+from cortado.run.bundle_info import BundleInfo
 
 
 def save_together(compiled: Sequence[Compiled], folder: str | Path, *, shared_arena: bool = False) -> TogetherFacts:
@@ -72,7 +73,7 @@ def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
         assert one.planned is not None
         pushed = one.planned.program.pushed
         prefix, state = one.report.prefix, bool(one.planned.program.state)
-        infos.append(runner.BundleInfo(prefix, one.target, (), (), 0 if pushed is None else pushed.row_bytes, state))
+        infos.append(BundleInfo(prefix, one.target, (), (), 0 if pushed is None else pushed.row_bytes, state))
         models.append(
             ModelFacts(
                 model=one.name,

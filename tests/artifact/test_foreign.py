@@ -33,8 +33,10 @@ from cortado.options import Border, Optimize
 from cortado.plan.program import Tensor, build_program
 from cortado.plan.schedule import schedule
 from cortado.run import runner
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import load_image
-from cortado.run.runner import BundleInfo, RunResult
+from cortado.run.harness_source import harness_source
+from cortado.run.runner import RunResult
 from helpers.hostile import HOSTILE
 from helpers.mutations import mutate
 
@@ -344,7 +346,7 @@ def without_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run_bundle(folder: Path, info: BundleInfo, samples: list[Any], on: str | None = None, **more: Any) -> RunResult:
         runner.choose_board(info.target, on)
-        runner.harness_source(info)
+        harness_source(info)
         outputs = [[np.zeros(tensor.shape, tensor.dtype) for tensor in info.outputs] for _ in samples]
         return RunResult(on or "board", outputs, instructions=1, stack_bytes=1)
 

@@ -9,9 +9,11 @@ import numpy as np
 from cortado.base.target import BUNDLE_FLAGS, Machine
 from cortado.run import runner
 from cortado.run.board import find_board
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.firmware import build_firmware
 from cortado.run.glue import untyped
 from cortado.run.harness import run_harness
+from cortado.run.harness_source import harness_source
 
 HERE = Path(__file__).parent
 # An instruction takes 32 ns of the board's time, whatever it is: the timer can then stop at each of them.
@@ -20,7 +22,7 @@ PRECISE = ("-icount", "shift=5")
 
 def run_disturbed(
     files: Mapping[str, str],
-    info: runner.BundleInfo,
+    info: BundleInfo,
     feeds: Sequence[Sequence[np.ndarray]],
     board: str,
     least: int = 1,
@@ -39,9 +41,9 @@ def run_disturbed(
     return runner.split_outputs(done.said.outputs, info, len(feeds))
 
 
-def glue(info: runner.BundleInfo, least: int) -> str:
+def glue(info: BundleInfo, least: int) -> str:
     """The harness's own glue, but for the function that runs the network."""
-    name, text = info.name, runner.harness_source(info)
+    name, text = info.name, harness_source(info)
     header = f'#include "{name}.h"\n'
     changed = text.replace(header, header + DISTURBED.format(name=name, least=least), 1)
     changed = changed.replace(f" {untyped('int ', f'{name}_run')},", " disturbed_run,", 1)

@@ -42,6 +42,7 @@ from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
 from cortado.pte.reader import read_pte
 from cortado.run import runner
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from cortado.run.executorch_host import run_pte
 from fuzz.host import HostCase
 from fuzz.interrupts import run_disturbed
@@ -323,7 +324,7 @@ class Bundled:
 
     planned: Planned
     bundle: Bundle
-    info: runner.BundleInfo
+    info: BundleInfo
     feeds: list[list[np.ndarray]]
     expected: list[list[np.ndarray]]
 
@@ -332,13 +333,13 @@ def bundled(case: Case, cores: tuple[Core, ...] | None = None) -> Bundled:
     planned = case.planned(cores)
     program = planned.program
 
-    def tensors(group: Sequence[Any]) -> tuple[runner.IO, ...]:
-        return tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
+    def tensors(group: Sequence[Any]) -> tuple[IO, ...]:
+        return tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
 
     def arrays(group: Sequence[Any]) -> list[list[np.ndarray]]:
         return [[values[tensor.node].numpy() for tensor in group] for values in case.values]
 
-    info = runner.BundleInfo(case.name, case.choices.config, tensors(program.inputs), tensors(program.outputs))
+    info = BundleInfo(case.name, case.choices.config, tensors(program.inputs), tensors(program.outputs))
     return Bundled(planned, emit_c(planned), info, arrays(program.inputs), arrays(program.outputs))
 
 
@@ -353,7 +354,7 @@ def host_case(case: Case) -> tuple[HostCase, bytes]:
 def check_board(case: Case) -> Bundled:
     """The release build on an emulated board, every store checked."""
     made = bundled(case)
-    rules = runner.StoreRules.from_json(checks.as_json(made.planned, made.bundle.calls))
+    rules = StoreRules.from_json(checks.as_json(made.planned, made.bundle.calls))
     with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
         runner.write_files(Path(folder), made.bundle.files)
         with failing(Kind.BOARD):

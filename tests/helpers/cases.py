@@ -32,6 +32,7 @@ from cortado.plan.program import Program, build_program
 from cortado.plan.schedule import schedule
 from cortado.plan.segments import Known
 from cortado.run import runner
+from cortado.run.bundle_info import IO, BundleInfo
 
 Arguments = Mapping[str, Any]
 Case = tuple[Operator, Arguments]
@@ -165,7 +166,7 @@ class Bundled:
     """Calls as one program: its files, what they are fed and what they give."""
 
     files: dict[str, str]
-    info: runner.BundleInfo
+    info: BundleInfo
     inputs: list[np.ndarray]
     counts: list[int]  # of results that are read, by call
     bundle: Bundle
@@ -182,11 +183,11 @@ def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Cor
         whole = build_program("cases", lowered_graph(program), target, Border.FLOAT, cores)
         planned: Planned = schedule(whole, Optimize.TIME)  # no call reads another's rows
     tensors = planned.program
-    info = runner.BundleInfo(
+    info = BundleInfo(
         "cases",
         target,
-        tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.inputs),
-        tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
+        tuple(IO(t.name, t.shape, t.dtype) for t in tensors.inputs),
+        tuple(IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
     )
     counts = [len(read_of(operator, number)) for number, (operator, _) in enumerate(cases)]
     bundle = emit_c(planned)

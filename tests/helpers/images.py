@@ -22,6 +22,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
+from cortado.run.bundle_info import IO, BundleInfo
 from cortado.run.imaged import run_image
 
 WHOLE = Feeding()
@@ -47,14 +48,14 @@ class Imaged:
         return loader_files(self.image.thunks, self.image.sources)
 
     @property
-    def info(self) -> runner.BundleInfo:
+    def info(self) -> BundleInfo:
         program = self.planned.program
         inputs, outputs = (
-            tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
+            tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
             for group in (program.inputs, program.outputs)
         )
         row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
-        return runner.BundleInfo(program.name, program.target, inputs, outputs, row_bytes, bool(program.state))
+        return BundleInfo(program.name, program.target, inputs, outputs, row_bytes, bool(program.state))
 
     def mutable(self) -> int:
         """The bytes before the first descriptor: header, facts and tables."""
@@ -87,7 +88,7 @@ def changed(data: bytes, at: int, value: bytes, *, repaired: bool = True) -> byt
     return bytes(found)
 
 
-def _random(rng: np.random.Generator, tensor: runner.IO) -> ArrayType:
+def _random(rng: np.random.Generator, tensor: IO) -> ArrayType:
     low, high = {"int8": (-128, 128), "bool": (0, 2)}.get(tensor.dtype, (0, 100))
     values: ArrayType = rng.integers(low, high, tensor.shape).astype(tensor.dtype)
     return values

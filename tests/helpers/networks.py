@@ -24,6 +24,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from helpers.paths import ROOT
 
 BASELINES = json.loads((ROOT / "benchmarks" / "baselines.json").read_text())
@@ -104,15 +105,15 @@ def run_bundle(
     bundle = emit_c(found, places)
     runner.write_files(folder, bundle.files)
     inputs_in_c, outputs_in_c = (
-        tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
+        tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
         for group in (program.inputs, program.outputs)
     )
     row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
     values = [run_reference(graph_of(name), list(sample)) for sample in unseen(name, inputs)]
     feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
-    stores = runner.StoreRules.from_json(checks.as_json(found, bundle.calls))
+    stores = StoreRules.from_json(checks.as_json(found, bundle.calls))
     regions = tuple(region.name for region in found.regions)
-    info = runner.BundleInfo(name, program.target, inputs_in_c, outputs_in_c, row_bytes, regions=regions)
+    info = BundleInfo(name, program.target, inputs_in_c, outputs_in_c, row_bytes, regions=regions)
     result = runner.run_bundle(
         folder,
         info,

@@ -19,6 +19,7 @@ from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.plan.stream import run_rows
 from cortado.run import runner
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -64,16 +65,16 @@ class Rows:
         planned = self._planned(target)
         bundle, outputs = emit_c(planned), self.report.outputs
         runner.write_files(folder, bundle.files)
-        info = runner.BundleInfo(
+        info = BundleInfo(
             name=self.report.prefix,
             target=planned.program.target,
-            inputs=(runner.IO("rows", (self.count, self.row_bytes), "int8"),),
-            outputs=tuple(runner.IO(output.name, output.shape, output.dtype) for output in outputs),
+            inputs=(IO("rows", (self.count, self.row_bytes), "int8"),),
+            outputs=tuple(IO(output.name, output.shape, output.dtype) for output in outputs),
             row_bytes=self.row_bytes,
             results=self.outputs,
         )
         long = replace(planned, runs=(run_rows(planned.program, self.count),))
-        stores = None if on == runner.HOST else runner.StoreRules.from_json(checks.as_json(long, bundle.calls))
+        stores = None if on == runner.HOST else StoreRules.from_json(checks.as_json(long, bundle.calls))
         result = runner.run_bundle(folder, info, [[self.codes]], on, count=False, flags=flags, stores=stores)
         found = zip(result.samples[0], outputs, strict=True)
         return [np.asarray(values).reshape(self.outputs, *output.shape) for values, output in found]

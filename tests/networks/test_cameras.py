@@ -23,16 +23,8 @@ from cortado.plan.lowered import run_reference
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
-from cortado.run.runner import (
-    IO,
-    RUNTIME_CHECKS,
-    WARNINGS,
-    BundleInfo,
-    bundle_includes,
-    bundle_sources,
-    run_bundle,
-    write_files,
-)
+from cortado.run.bundle_info import IO, BundleInfo
+from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, run_bundle, write_files
 from helpers.cli import Run, compile_tiny
 from helpers.cores import each_core
 

@@ -15,7 +15,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.models.sources import load_calibration, load_model
-from cortado.run import runner
+from cortado.run.bundle_info import IO, BundleInfo
 from fuzz import shrink
 from fuzz.blocks import BLOCKS
 from fuzz.campaign import TOGETHER, Wanted
@@ -185,9 +185,9 @@ int below_run(void *arena);
 """
 
 
-def below(target: str, run: str = BELOW_STACK) -> tuple[dict[str, str], runner.BundleInfo]:
-    byte = (runner.IO("x", (1,), "int8"),)
-    return {"below.c": run, "below.h": BELOW_HEADER}, runner.BundleInfo("below", from_target_string(target), byte, byte)
+def below(target: str, run: str = BELOW_STACK) -> tuple[dict[str, str], BundleInfo]:
+    byte = (IO("x", (1,), "int8"),)
+    return {"below.c": run, "below.h": BELOW_HEADER}, BundleInfo("below", from_target_string(target), byte, byte)
 
 
 @pytest.mark.qemu

@@ -14,7 +14,8 @@ from cortado.memory.validate import validate
 from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.lowered import LoweredCall, LoweredGraph, reference_outputs
-from cortado.run import measure, runner
+from cortado.run import measure
+from cortado.run.bundle_info import BundleInfo
 from helpers.networks import (
     BASELINES,
     LARGE,
@@ -183,7 +184,7 @@ def test_ram_of_the_bundle(name: str, target: str) -> None:
 def test_code_of_the_bundle(name: str, target: str) -> None:
     """.text and descriptors with the bundle's own flags, constants not counted; and nothing in RAM but the arena."""
     bundle = emit_c(planned(name, target, Optimize.BALANCED))
-    info = runner.BundleInfo(name, from_target_string(target), (), ())
+    info = BundleInfo(name, from_target_string(target), (), ())
     size = measure.code_bytes(bundle, info)
     assert size is not None
     assert size <= MOST_CODE_BYTES[name]

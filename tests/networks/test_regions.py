@@ -20,8 +20,9 @@ from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules
 from cortado.run.board import AddressRange, find_board
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import Image, load_image
-from cortado.run.runner import HOST, RUNTIME_CHECKS, BundleInfo, build
+from cortado.run.runner import HOST, RUNTIME_CHECKS, build
 from helpers.cores import each_core
 from helpers.networks import graph_of, networks, planned, run_bundle
 from helpers.paths import ROOT

@@ -17,9 +17,10 @@ from cortado.api import Model, prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
-from cortado.ir import op
+from cortado.ir import matching
 from cortado.ir.graph import output_node, taken_from
-from cortado.ir.op import MATCH, Match, operator_of, registry
+from cortado.ir.matching import MATCH, Match
+from cortado.ir.op import operator_of, registry
 from cortado.ir.patched import late_code
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
@@ -306,13 +307,13 @@ def test_what_was_decided_when_it_was_quantized_is_not_asked_again(
 ) -> None:
     """Which pattern takes a call, that is; quantize and dequantize came after."""
     program, asked = tiny.quantized.program(), []
-    own = op.decide
+    own = matching.decide
 
     def decide(node: torch.fx.Node) -> Match | Reject:
         asked.append(str(node.target))
         return own(node)
 
-    monkeypatch.setattr(op, "decide", decide)
+    monkeypatch.setattr(matching, "decide", decide)
     settled = [node for node in calls(program.graph_module) if MATCH.known(node)]
     assert any("conv2d" in str(node.target) for node in settled)
     CortexMPassManager(program, target_config=M4).transform()

@@ -17,6 +17,7 @@ from cortado.emit.c.bundle import emit_c
 from cortado.options import Optimize
 from cortado.plan.checks import as_json
 from cortado.run import runner
+from cortado.run.bundle_info import StoreRules
 from cortado.run.elf import load_image
 from cortado.run.measure import PLAIN_NAMES
 from cortado.run.watch import StrayStoreError
@@ -110,7 +111,7 @@ def test_a_scratch_one_byte_short_is_caught(compiled: api.Compiled, artifact: Ar
     samples = artifact.reference([artifact.example()])[0]
     with pytest.raises(CortadoError, match="check failed: global_mean needs another size than planned"):
         runner.run_bundle(folder, artifact.info, samples, flags=CHECKS)
-    rules = runner.StoreRules.from_json(as_json(short, bundle.calls))
+    rules = StoreRules.from_json(as_json(short, bundle.calls))
     with pytest.raises(StrayStoreError, match=rf"{pool.name}"):
         runner.run_bundle(folder, artifact.info, samples, stores=rules)
 

@@ -18,7 +18,8 @@ from cortado.base.errors import Reject
 from cortado.cli.compile import float_would_help
 from cortado.ir import functions
 from cortado.ir.facts import VALUE
-from cortado.ir.op import patterns_of, registry
+from cortado.ir.matching import patterns_of
+from cortado.ir.op import registry
 from cortado.ir.portable import FloatCall, float_call, kernels, run_float
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")

@@ -16,7 +16,8 @@ from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, obs
 from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
-from cortado.run import measure, runner, toolchain
+from cortado.run import measure, toolchain
+from cortado.run.bundle_info import BundleInfo
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,10 @@ def _flash(asked: WeightsRequest) -> Callable[[LoweredGraph], int]:
     return total
 
 
-def bundle_info(planned: Planned) -> runner.BundleInfo:
+def bundle_info(planned: Planned) -> BundleInfo:
     """What compiling it needs to know of a bundle."""
     program = planned.program
-    return runner.BundleInfo(
+    return BundleInfo(
         c_identifier(program.name),
         program.target,
         (),

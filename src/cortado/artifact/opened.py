@@ -24,20 +24,9 @@ from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_e
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
 from cortado.options import PteKind
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from cortado.run.probe_place import is_probe
-from cortado.run.runner import (
-    EXECUTORCH,
-    HOST,
-    IO,
-    NO_LIMITS,
-    TRACE,
-    BundleInfo,
-    RunLimits,
-    RunResult,
-    StoreRules,
-    run_bundle,
-    write_files,
-)
+from cortado.run.runner import EXECUTORCH, HOST, NO_LIMITS, TRACE, RunLimits, RunResult, run_bundle, write_files
 from cortado.run.toolchain import cache_dir
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from cortado.artifact.report import BufferKind, Report
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.frontend.camera import codes_of, lines_of, sample_picture
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from cortado.run.probe_place import is_probe
-from cortado.run.runner import IO, BundleInfo, StoreRules
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from cortado.artifact.report import ChipReport
+from cortado.run.bundle_info import BundleInfo, StoreRules
 from cortado.run.probe import ProbeRun
 from cortado.run.probe_place import probe_text
-from cortado.run.runner import BundleInfo, RunLimits, StoreRules
+from cortado.run.runner import RunLimits
 
 
 def probe_run(

@@ -9,8 +9,9 @@ from cortado.artifact.report import Report
 from cortado.base.arrays import ArrayType
 from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
+from cortado.run.bundle_info import IO, BundleInfo
 from cortado.run.decided import DECISION_OUTPUT
-from cortado.run.runner import EXECUTORCH, IO, BundleInfo
+from cortado.run.runner import EXECUTORCH
 
 
 @dataclass(frozen=True)

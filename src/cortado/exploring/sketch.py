@@ -27,6 +27,7 @@ from cortado.plan.pricing import lowered
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from cortado.run.runner import Flown
 from cortado.timing.work import MeasuredWork
 
@@ -51,15 +52,15 @@ class Sketch:
         return run_reference(self.graph, self.example)
 
     @property
-    def info(self) -> runner.BundleInfo:
+    def info(self) -> BundleInfo:
         program = self.planned.program
         row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
         inputs, outputs = (
-            tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
+            tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
             for tensors in (program.inputs, program.outputs)
         )
         name = c_identifier(program.name)
-        return runner.BundleInfo(name, program.target, inputs, outputs, row_bytes, bool(self.graph.state))
+        return BundleInfo(name, program.target, inputs, outputs, row_bytes, bool(self.graph.state))
 
     @property
     def code_bytes(self) -> int | None:
@@ -95,7 +96,7 @@ def board_work(found: Sketch) -> MeasuredWork:
 def board_flow(found: Sketch) -> Flown:
     """How one inference of the example goes on the emulated board, where it must give what the reference gives."""
     program, bundle = found.planned.program, found.bundle
-    rules = runner.StoreRules.from_json(checks.as_json(found.planned, bundle.calls))
+    rules = StoreRules.from_json(checks.as_json(found.planned, bundle.calls))
     feed = [found.values[tensor.node].numpy() for tensor in program.inputs]
     with TemporaryDirectory(prefix="cortado-") as folder:
         runner.write_files(Path(folder), bundle.files)

@@ -10,7 +10,8 @@ from torch.fx.node import map_arg
 
 from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, shape
-from cortado.ir.op import Bias, Match, Quantization, find
+from cortado.ir.matching import Match, find
+from cortado.ir.roles import Bias, Quantization
 from cortado.ops._float import add_constant
 
 Tensor = torch.Tensor

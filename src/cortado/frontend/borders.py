@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.observer import ObserverBase
 from cortado.base.element import INT8, INT16, element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.sharing import observers_of
-from cortado.ir.op import patterns_of
+from cortado.ir.matching import patterns_of
 from cortado.ops.requantize import WIDER
 
 Observers = dict[Node, ObserverBase]

@@ -28,7 +28,8 @@ from cortado.ir.domain import (
 )
 from cortado.ir.facts import STATE, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, output_node
-from cortado.ir.op import patterns_of, registry
+from cortado.ir.matching import patterns_of
+from cortado.ir.op import registry
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops._words import calculated_by, whole_number
 from cortado.ops.calculate_int import How

@@ -15,7 +15,8 @@ from torch.fx import GraphModule, Node
 from cortado.frontend.observers import RangeObserver
 from cortado.frontend.ranges import Seen
 from cortado.frontend.state import returned_nodes
-from cortado.ir.op import Bias, Match, find
+from cortado.ir.matching import Match, find
+from cortado.ir.roles import Bias
 
 ENOUGH = 8  # samples, of which one can be left out
 FACTORS = np.array([1.0, 1.05, 1.1, 1.2, 1.3, 1.5])  # of a range, that are tried

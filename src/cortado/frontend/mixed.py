@@ -26,7 +26,8 @@ from cortado.frontend.rounded import Scales
 from cortado.frontend.state import results
 from cortado.ir.facts import STATE, wanted_element
 from cortado.ir.graph import bind, describe, module_path, shape
-from cortado.ir.op import MATCH, Activation, Match, SharedWith
+from cortado.ir.matching import MATCH, Match
+from cortado.ir.roles import Activation, SharedWith
 
 Tensor = torch.Tensor
 Chosen = frozenset[str]  # names of calls that compute with int16 codes

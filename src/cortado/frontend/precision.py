@@ -23,7 +23,9 @@ from cortado.frontend.observers import SETTLED, Scheme
 from cortado.frontend.state import becomes, holders, results, user_outputs
 from cortado.ir.facts import VALUE, WANTED, Fact
 from cortado.ir.graph import bind, describe, module_path, shape
-from cortado.ir.op import Joined, Match, Pattern, Plain, SharedWith, decide, patterns_of
+from cortado.ir.matching import Match, decide, patterns_of
+from cortado.ir.op import Pattern
+from cortado.ir.roles import Joined, Plain, SharedWith
 from cortado.ops.filter_codes import FILTER_OF
 from cortado.ops.spectrum_codes import SPECTRUM_OF
 from cortado.options import Activations, Options, Precision

@@ -20,22 +20,19 @@ from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
 from cortado.ir.facts import Fact, is_whole, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
-from cortado.ir.op import (
-    MATCH,
+from cortado.ir.matching import MATCH, Match, find, settle
+from cortado.ir.op import Pattern
+from cortado.ir.roles import (
     Activation,
     Bias,
     Joined,
-    Match,
     ObservedWith,
-    Pattern,
     Plain,
     Quantization,
     Role,
     SharedWith,
     Usually,
     Weight,
-    find,
-    settle,
 )
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 

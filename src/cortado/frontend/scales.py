@@ -28,7 +28,8 @@ from cortado.frontend.quantized import (
 from cortado.frontend.quantizer import CortexMQuantizer, fused_clamp
 from cortado.ir.facts import USER_INPUT, note_element, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
-from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find, settle
+from cortado.ir.matching import Match, find, settle
+from cortado.ir.roles import Activation, Bias, Joined, SharedWith, Usually, Weight
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops._reach import hull, reach
 from cortado.ops.pointwise import FUNCTIONS, POINTWISE, is_clamp

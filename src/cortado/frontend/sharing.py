@@ -19,7 +19,7 @@ from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBas
 from cortado.base.element import Element, element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import choose_range
-from cortado.ir.op import patterns_of
+from cortado.ir.matching import patterns_of
 from cortado.options import CalibrationMethod
 
 LOSS = 1.12  # 1 dB

@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
-from cortado.ir.op import patterns_of
+from cortado.ir.matching import patterns_of
 from cortado.ops._float import PRODUCTS, is_constant
 from cortado.ops._words import is_number, number_in
 from cortado.ops.compare import ABOVE, BELOW

@@ -16,7 +16,8 @@ from cortado.base.element import INT8, Element, weight_limit
 from cortado.frontend.observers import SCALE_OF_ZEROS, SMALLEST_SCALE, Scheme, fixed_spec, scheme_of
 from cortado.ir.facts import TRAINED
 from cortado.ir.graph import bind, is_call, shape
-from cortado.ir.op import Activation, Match, find
+from cortado.ir.matching import Match, find
+from cortado.ir.roles import Activation
 from cortado.ops._float import constant_data, is_constant
 
 Tensor = torch.Tensor

@@ -6,7 +6,7 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache
@@ -16,94 +16,23 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch._ops import OpOverload
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.domain import DomainRule
-from cortado.ir.facts import Fact, dtype, is_whole, qparams, wanted_element
-from cortado.ir.graph import Bound, bind, shape
+from cortado.ir.facts import dtype, qparams
+from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, Rows, Running
+from cortado.ir.roles import Quantization
 from cortado.options import LinearWeights
 
 Tensor = torch.Tensor
 
 
-# ---- quantization: what a pattern asks of the quantizer ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Activation:
-    """Real numbers, all of one scale, as codes of an element; None: of whichever element the tensor has."""
-
-    element: Element | None = INT8
-
-
-@dataclass(frozen=True)
-class Weight:
-    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits.
-    `fewest` there may be, with kernels that make use of it."""
-
-    bits: int = 8
-    fewest: int = 8
-
-
-@dataclass(frozen=True)
-class Bias:
-    """int32, scale = input scale x weight scale."""
-
-
-Role = Activation | Weight | Bias  # how one tensor of a pattern is quantized
-
-
-@dataclass(frozen=True)
-class SharedWith:
-    """The output keeps the quantization parameters of this argument (data movement, max pooling)."""
-
-    argument: str
-
-
-@dataclass(frozen=True)
-class Joined:
-    """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). Each
-    may have others before; `lower` brings it to these. Those in `besides` keep their own."""
-
-    besides: tuple[str, ...] = ()
-    element: Element = INT8
-
-
-@dataclass(frozen=True)
-class ObservedWith:
-    """The output and this argument, of a list the first, hold the same kind of thing at different times (a state): one
-    scale for both, where the argument is given."""
-
-    argument: str
-    element: Element = INT8
-
-
-@dataclass(frozen=True)
-class Usually:
-    """The output has these quantization parameters (a sigmoid's), unless those of what calibration saw are clearly
-    finer."""
-
-    qparams: QParams
-
-
-@dataclass(frozen=True)
-class Plain:
-    """The output holds integers as they are (ids, positions, truth values): they have no scale."""
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """The roles of a pattern's arguments and output."""
-
-    inputs: Mapping[str, Role]
-    output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Activation()
-    weight_axis: int = 0  # of the output channels in the weights
-    channel_axis: int = 1  # of the output channels in the output
+# ---- patterns ------------------------------------------------------------------------------------------------
 
 
 class Lowering(Protocol):
@@ -424,81 +353,6 @@ def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:
     """The patterns of one target in the order in which they are asked."""
     others = [priority for priority in sorted(found) if priority is not Priority.NOBODY_ELSE]
     return tuple(found[priority] for priority in others or found)
-
-
-@dataclass(frozen=True)
-class Match:
-    """The pattern that takes a node, and how it wants it quantized."""
-
-    pattern: Pattern
-    quantization: Quantization
-
-
-def patterns_of(target: Any) -> tuple[Pattern, ...]:
-    """The patterns that take calls of a target, in the order in which they are asked."""
-    return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
-
-
-MATCH: Fact[Match | Reject] = Fact("cortado_match")  # of a call: what was decided when it was quantized
-
-
-def find(node: Node) -> Match | Reject:
-    """Which pattern takes a node, or why none does: as it was settled, or as it looks now."""
-    return MATCH.of(node) or decide(node)
-
-
-def settle(graph: Graph, besides: Collection[Any] = ()) -> None:
-    """Decides for every call of a graph, but for calls of some targets: later stages go by that, whatever becomes of
-    its operands."""
-    for node in graph.nodes:
-        if node.op == "call_function" and node.target not in besides:
-            MATCH.note(node, decide(node))
-
-
-def decide(node: Node) -> Match | Reject:
-    """The first pattern that takes a node, or what the most general one says against it."""
-    some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
-    refused = Reject(
-        "taken in some forms only, of which this is none (see `cortado ops`)"
-        if some
-        else "no integer operator for it (see `cortado ops`)"
-    )
-    bound = bind(node)
-    for pattern in patterns_of(node.target):
-        quantization = pattern.match(bound)
-        if isinstance(quantization, Quantization):
-            reason = _not_real(bound, quantization) or _not_wide(bound, pattern, quantization)
-            if reason is None:
-                return Match(pattern, quantization)
-            quantization = Reject(reason)
-        refused = quantization
-    return refused
-
-
-def _not_real(bound: Bound, quantization: Quantization) -> str | None:
-    """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
-    activations = [name for name, role in quantization.inputs.items() if isinstance(role, Activation)]
-    for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
-        if is_whole(operand):
-            kind = str(dtype(operand)).removeprefix("torch.")
-            return (
-                f"its {argument} holds {kind} values, and only real numbers can be quantized; integers can be "
-                "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
-                "slice, cat, expand) and converted to float32"
-            )
-        moves = isinstance(quantization.output, SharedWith)
-        if dtype(operand) != torch.float32 and dtype(operand).is_floating_point and not moves:
-            kind = str(dtype(operand)).removeprefix("torch.")
-            return f"is computed in {kind}, expected float32; take out what converts its {argument} (x.float())"
-    return None
-
-
-def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str | None:
-    """Where codes of another element are asked for than a pattern reads."""
-    wanted, taken = wanted_element(bound.node), [one.name for one in pattern.elements]
-    if wanted in pattern.elements or Activation(INT8) not in quantization.inputs.values():
-        return None
-    return f"is asked for in {wanted.name} (--activations, --int16), and takes {' or '.join(taken)} codes only"
 
 
 def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:

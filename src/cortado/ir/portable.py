@@ -22,7 +22,7 @@ from cortado.ir.facts import VALUE, Fact
 from cortado.ir.functions import NAMESPACE as OWN_NAMESPACE
 from cortado.ir.functions import in_aten
 from cortado.ir.graph import bind, module_path, source_line
-from cortado.ir.op import patterns_of
+from cortado.ir.matching import patterns_of
 
 Tensor = torch.Tensor
 

@@ -20,7 +20,9 @@ from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, PteWriter, Quantization, patterns_of
+from cortado.ir.matching import patterns_of
+from cortado.ir.op import Call, Lowering, Operator, PteWriter
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops._float import add_permute, add_view
 from cortado.ops._work import ELEMENTS as ONE_BY_ONE

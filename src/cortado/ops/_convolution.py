@@ -20,7 +20,8 @@ from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT, wanted_element
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array
-from cortado.ir.op import Activation, Bias, Call, Lowering, Role, Weight
+from cortado.ir.op import Call, Lowering
+from cortado.ir.roles import Activation, Bias, Role, Weight
 from cortado.ops import _wide
 from cortado.ops._convolution_work import Codes
 from cortado.ops._float import pair

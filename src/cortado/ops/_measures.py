@@ -17,7 +17,8 @@ from cortado.base.numerics import Tensor
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Rows
-from cortado.ir.op import Activation, Call, Lowering, Quantization
+from cortado.ir.op import Call, Lowering
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops._float import add_permute, add_view
 
 WIDE = 62

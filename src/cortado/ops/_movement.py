@@ -9,7 +9,7 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Plain, Quantization, SharedWith
+from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops._work import COPIED, RunSteps, copies
 

@@ -26,7 +26,8 @@ from cortado.ir.c_call import Absent, Argument, Callee, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams, wanted_element
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Kernel
-from cortado.ir.op import Activation, Call, Lowering, ObservedWith, Quantization, Role, Weight
+from cortado.ir.op import Call, Lowering
+from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops import _wide_recurrent as wide
 from cortado.ops import packing

@@ -20,7 +20,8 @@ from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.facts import TABLE, dtype, is_whole, qparams, wanted_element
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Priority, Quantization, Rewrite, Usually
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, Rewrite
+from cortado.ir.roles import Activation, Quantization, Usually
 from cortado.ops import _binary, function_tables
 from cortado.ops._float import add_constant
 from cortado.ops._work import FOURS, VECTORS

@@ -19,7 +19,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import _binary, packing
 

@@ -18,7 +18,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Plain, Quantization, Result
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops.pick import POSITIONS, VALUES, written
 

@@ -24,17 +24,8 @@ from cortado.ir.c_call import Callee, CCall, Operand, Row
 from cortado.ir.facts import WANTED, wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Lowering,
-    Operator,
-    Pattern,
-    PteWriter,
-    Quantization,
-    SharedWith,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ops import conv2d, packing
 from cortado.ops._float import pair
 from cortado.ops._work import Window, pool, row_sums

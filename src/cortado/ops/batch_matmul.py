@@ -20,7 +20,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops, nested
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant

@@ -19,7 +19,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops.widen import as_words
 

@@ -19,19 +19,8 @@ from cortado.ir.c_call import Bytes, Callee, CCall, Operand
 from cortado.ir.facts import TABLE, dtype, element, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Joined,
-    Lowering,
-    Operator,
-    Pattern,
-    Plain,
-    PteWriter,
-    Quantization,
-    Rewrite,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
+from cortado.ir.roles import Activation, Joined, Plain, Quantization
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim
 from cortado.ops._work import COPIED, VECTOR, RunSteps, added, copies

@@ -21,7 +21,8 @@ from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
 from cortado.ops._binary import viewed
 from cortado.ops._work import ELEMENTS

@@ -21,7 +21,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops import _height_one, _wide, _wide_kernels, depthwise_conv2d, packing
 from cortado.ops._convolution import (
     ELEMENTS,

@@ -19,7 +19,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Quantization
 from cortado.ir.work import loops
 from cortado.ops import _measures, _wide
 from cortado.ops._float import add_view

@@ -18,7 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
 from cortado.ops import _wide
 

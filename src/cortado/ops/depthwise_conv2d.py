@@ -20,17 +20,8 @@ from cortado.ir.c_call import CCall, Operand
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Array, Kernel, RowRule, Rows
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Lowering,
-    Operator,
-    Pattern,
-    Priority,
-    PteWriter,
-    Quantization,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops import _height_one, _wide, _wide_kernels, packing
 from cortado.ops._convolution import (
     ELEMENTS,

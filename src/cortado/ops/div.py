@@ -16,7 +16,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.roles import Quantization
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops._work import ELEMENTS

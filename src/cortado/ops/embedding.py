@@ -18,18 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Kernel
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rewrite,
-    SharedWith,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ops import _wide
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
 from cortado.ops._work import runs_of

@@ -20,7 +20,8 @@ from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Kernel
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
 from cortado.ops import _wide
 from cortado.ops._convolution import check_sums

@@ -14,7 +14,8 @@ from cortado.ir.domain import DomainRule
 from cortado.ir.facts import CLAMP, qparams
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, taken_from
-from cortado.ir.op import Activation, Lowering, Pattern, Plain, Quantization
+from cortado.ir.op import Lowering, Pattern
+from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ops._sections import LIFT, SectionIntegers, in_integers, pole_size
 from cortado.ops.filter import COEFFICIENTS, FILTER, SOUND, STATE, WORDS
 

@@ -15,7 +15,8 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
+from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim, shared
 from cortado.ops._work import COPIED, RunSteps, copies

@@ -19,7 +19,8 @@ from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops import _wide, log_softmax, wide_log_softmax, wide_softmax
 from cortado.ops.masked_softmax import draw_rows, kept_work, mask_codes, roles
 

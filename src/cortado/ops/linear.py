@@ -18,7 +18,8 @@ from cortado.base.target import Core, Isa
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops import conv2d
 from cortado.ops._convolution import (
     ELEMENTS,

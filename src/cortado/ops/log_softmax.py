@@ -19,7 +19,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops import _wide, softmax, wide_log_softmax, wide_softmax
 
 aten = torch.ops.aten

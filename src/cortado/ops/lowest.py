@@ -13,7 +13,8 @@ from cortado.base.element import INT8
 from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Lowering, Pattern, Quantization, SharedWith
+from cortado.ir.op import Lowering, Pattern
+from cortado.ir.roles import Quantization, SharedWith
 from cortado.ops import _wide
 from cortado.ops.activation import all_codes, table
 from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT

@@ -22,7 +22,8 @@ from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
 from cortado.ops import _binary, _measures
 from cortado.ops._float import add_view

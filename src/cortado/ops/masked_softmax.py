@@ -29,7 +29,8 @@ from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Role
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization, Role
 from cortado.ir.work import Work, loops
 from cortado.ops import _wide, softmax, wide_masked_softmax, wide_softmax
 from cortado.ops.activation import UNIT_INTERVAL, WIDE_UNIT, all_codes

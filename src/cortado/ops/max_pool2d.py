@@ -14,18 +14,8 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Kernel, RowRule, Rows
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    PteWriter,
-    Quantization,
-    SharedWith,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
+from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops._work import pool

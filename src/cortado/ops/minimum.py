@@ -14,7 +14,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Joined, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.roles import Joined, Quantization
 from cortado.ops import _binary
 from cortado.ops._float import is_constant
 from cortado.ops._work import ELEMENTS, FOURS, VECTORS

@@ -25,7 +25,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import _measures, _wide
 

@@ -15,7 +15,8 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, RowRule, Rows
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick

@@ -17,19 +17,8 @@ from cortado.ir.facts import is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Plain,
-    Quantization,
-    SharedWith,
-    operator_of,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, operator_of
+from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import loops
 from cortado.ops.widen import as_words
 

@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.ir.facts import VALUE, dtype, is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
-from cortado.ir.op import Match, find, patterns_of
+from cortado.ir.matching import Match, find, patterns_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten

@@ -18,7 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import dtype, is_whole, wanted_element
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops import _wide
 from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import refuse

@@ -15,7 +15,8 @@ from cortado.ir import facts
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
+from cortado.ir.roles import Quantization
 from cortado.ops._work import ELEMENTS
 
 

@@ -20,7 +20,8 @@ from cortado.ir.facts import IN_FLOAT, dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.calculate_int import How, words

@@ -20,7 +20,8 @@ from cortado.ir.facts import dtype, is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, SharedWith
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.work import loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed

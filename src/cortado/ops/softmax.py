@@ -21,7 +21,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops import wide_softmax
 from cortado.ops.activation import UNIT_INTERVAL, WIDE_UNIT

@@ -13,7 +13,8 @@ from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype, qparams, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import Activation, Lowering, Pattern, Quantization, operator_of
+from cortado.ir.op import Lowering, Pattern, operator_of
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops._fft import WINDOW_BITS, fft_of
 from cortado.ops.samples import SAMPLES, as_samples
 from cortado.ops.spectrum import (

@@ -19,19 +19,8 @@ from cortado.ir.facts import VALUE
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import (
-    Activation,
-    Call,
-    ElementOf,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Plain,
-    Quantization,
-    Result,
-    Rewrite,
-)
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result, Rewrite
+from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops._float import add_permute, replace_result
 from cortado.ops.pick import PICKED, POSITIONS, VALUES, written

@@ -11,7 +11,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
+from cortado.ir.roles import Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
 

@@ -29,7 +29,8 @@ from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops import _columns, _wide, conv2d
 from cortado.ops._convolution import ELEMENTS, check_constants, cmsis_layer, finish, requantization, weighted

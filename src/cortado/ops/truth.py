@@ -8,7 +8,8 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
-from cortado.ir.op import Activation, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ops._binary import REALS
 from cortado.ops.activation import TRUTH, all_codes, table
 from cortado.ops.widen import WIDEN

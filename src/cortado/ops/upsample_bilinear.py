@@ -18,7 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import WANTED
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Array, Field, Kernel, RowRule, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, SharedWith
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.work import Work, loops
 
 aten = torch.ops.aten

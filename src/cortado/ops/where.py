@@ -19,7 +19,8 @@ from cortado.ir.facts import is_whole, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
-from cortado.ir.op import Activation, Call, ElementOf, Joined, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Joined, Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops._binary import REALS
 from cortado.ops._work import ELEMENTS

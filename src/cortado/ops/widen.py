@@ -17,7 +17,8 @@ from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed

@@ -9,7 +9,8 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Lowering, Pattern, Plain, Quantization
+from cortado.ir.op import Lowering, Pattern
+from cortado.ir.roles import Plain, Quantization
 from cortado.ops.calculate_int import CALCULATE_INT, How
 from cortado.ops.widen import as_words
 

@@ -9,7 +9,7 @@ from torch.fx import GraphModule, Node
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
-from cortado.ir.op import Match, find
+from cortado.ir.matching import Match, find
 from cortado.ops.quantize_per_tensor import qparams_of
 from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level

@@ -6,7 +6,7 @@ from torch.fx import GraphModule
 
 from cortado.frontend.quantizer import fused_clamp
 from cortado.ir.facts import CLAMP, QPARAMS, TWIN
-from cortado.ir.op import Match, find
+from cortado.ir.matching import Match, find
 from cortado.ops.pointwise import is_clamp
 from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level

@@ -28,7 +28,8 @@ from cortado.ir.graph import (
     shaped,
     user_inputs,
 )
-from cortado.ir.op import Match, Operator, c_only, find, operator_of, result_elements, shaped_call
+from cortado.ir.matching import Match, find
+from cortado.ir.op import Operator, c_only, operator_of, result_elements, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float, is_function
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload

@@ -7,16 +7,9 @@ from pathlib import Path
 from cortado.base.arrays import ArrayType
 from cortado.base.target import BUNDLE_FLAGS, Machine
 from cortado.run.board import find_board
+from cortado.run.bundle_info import IO, BundleInfo
 from cortado.run.firmware import build_firmware, build_host
-from cortado.run.runner import (
-    IO,
-    WARNINGS,
-    BundleInfo,
-    RunResult,
-    board_flags,
-    run_bundle,
-    write_files,
-)
+from cortado.run.runner import WARNINGS, RunResult, board_flags, run_bundle, write_files
 
 
 def glue_source(info: BundleInfo, arena_bytes: int, ram_bytes: int) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM
 from cortado.run import toolchain
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import load_image
-from cortado.run.runner import WARNINGS, BundleInfo, bundle_includes, bundle_sources, write_files
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from cortado.run.stack import stack_bytes
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ import numpy as np
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
+from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import Image, load_image
 from cortado.run.gdb import Gdb, GdbRefused, ProbeLost
 from cortado.run.probe_firmware import PROFILE, build_probe
 from cortado.run.probe_place import ProbePlace, check_core, probe_place
 from cortado.run.qemu import BoardFaultError
-from cortado.run.runner import BundleInfo, RunResult, split_outputs
+from cortado.run.runner import RunResult, split_outputs
 from cortado.run.silicon import CycleCounter, FlashWalk, Silicon, StepCycles, without_overhead
 
 RESET, RUN, AGAIN, PUSH, SPIN, WALK = range(1, 7)  # device/probe.h

@@ -8,27 +8,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
-from cortado.base.target import ALIGNED_ONLY, BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
+from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run.board import find_board
-from cortado.run.decided import output_source
+from cortado.run.bundle_info import BundleInfo, StoreRules
 from cortado.run.disassembly import disassemble
-from cortado.run.elf import Image, load_image
+from cortado.run.elf import load_image
 from cortado.run.firmware import build_firmware, build_host
-from cortado.run.glue import LINE_MEMBERS, arena_symbol, line_source, untyped
 from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
+from cortado.run.harness_source import harness_source
 from cortado.run.limited import NO_LIMITS as NO_LIMITS
 from cortado.run.limited import RunLimits as RunLimits
 from cortado.run.probe_place import is_probe
 from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
 from cortado.run.records import Said
 from cortado.run.silicon import Silicon
-from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, Watch, skipped_ranges
+from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.flow import Flow
 from cortado.timing.instructions import Instruction
 from cortado.timing.models import MODELS
@@ -51,126 +50,6 @@ _ANY_CORES = {
 }
 # Boards beside a target's own that its code runs on too.
 _ALSO = {CortexM.M0: (Machine.MICROBIT,), CortexM.M0PLUS: (Machine.MICROBIT,)}
-
-
-@dataclass(frozen=True)
-class IO:
-    """One input or output as the bundle sees it."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def bytes(self) -> int:
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-
-@dataclass(frozen=True)
-class BundleInfo:
-    """What running a bundle needs to know of it."""
-
-    name: str  # the prefix of its symbols
-    target: CortexMTargetConfig
-    inputs: tuple[IO, ...]
-    outputs: tuple[IO, ...]
-    row_bytes: int = 0  # of the input, if it comes row by row
-    state: bool = False  # its samples are steps of sequences
-    results: int = 1  # outputs that a stream gives for the rows of one sample
-    regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
-    aligned_only: bool = False  # one of them is device memory
-    decides: bool = False  # it has MODEL_decision
-    line_bytes: int = 0  # of a camera's lines, where it is fed those
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """What a compiler for a core needs beside the flags of all bundles."""
-        return ALIGNED_ONLY if self.aligned_only else ()
-
-    @property
-    def entries(self) -> tuple[str, ...]:
-        """The functions that firmware calls, without those for other forms of inputs and outputs."""
-        verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
-        more = (*(("reset",) if self.state else ()), *(("decision",) if self.decides else ()))
-        more += ("begin_picture", "take_line") if self.line_bytes else ()
-        return tuple(f"{self.name}_{verb}" for verb in (*verbs, *more))
-
-
-@dataclass(frozen=True)
-class StepName:
-    """A step of the bundle: its node in the lowered graph, what it computes, and of several results their names."""
-
-    name: str
-    operator: str
-    results: Sequence[str] = ()
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The values that it makes; a call's first ranges are theirs."""
-        return tuple(self.results) or (self.name,)
-
-
-@dataclass(frozen=True)
-class ArenaPiece:
-    """A piece of an arena in several memories: the offsets that lie in it."""
-
-    name: str
-    start: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class StoreRules:
-    """What every kernel call of a run may write, and by which functions of the bundle they are made."""
-
-    steps: tuple[StepName, ...]
-    functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
-    calls: tuple[AllowedWrites, ...]
-    regions: tuple["ArenaPiece", ...] = ()  # of an arena in several memories
-    always: tuple[tuple[int, int], ...] = ()  # what a camera's front end may write between any two of them
-
-    @staticmethod
-    def from_json(table: Mapping[str, Any]) -> "StoreRules":
-        """From what plan/checks.py writes."""
-        return StoreRules(
-            steps=tuple(StepName(**step) for step in table["steps"]),
-            functions=tuple(table["functions"]),
-            calls=tuple(
-                AllowedWrites(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
-            ),
-            regions=tuple(ArenaPiece(*piece) for piece in table.get("regions", ())),
-            always=tuple((low, high) for low, high in table.get("camera", ())),
-        )
-
-    def _table(self, image: Image) -> StoreTable:
-        """Of an arena in several memories, ranges of addresses."""
-        if not self.regions:
-            return StoreTable(base="arena", calls=self.calls, always=self.always)
-        moves = [(one, image.require(arena_symbol(one.name)).address - one.start) for one in self.regions if one.bytes]
-
-        def moved(low: int, high: int) -> tuple[int, int]:
-            for one, by in moves:
-                if one.start <= low and high <= one.start + one.bytes:
-                    return low + by, high + by
-            raise CortadoError(
-                f"bytes {low} to {high} of the arena lie in none of its memories; compile the model again"
-            )
-
-        calls = [AllowedWrites(call.step, tuple(moved(*one) for one in call.ranges)) for call in self.calls]
-        return StoreTable(base=0, calls=tuple(calls))
-
-    def watch(self, image: Image, *, count: bool, stores: bool, timed: bool) -> Watch:
-        """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
-        made = tuple(name for name in self.functions if image.find(name) is not None)
-        return Watch(
-            count=count,
-            stores=self._table(image) if stores else None,
-            steps=made,
-            order=tuple(call.step for call in self.calls) if timed else None,
-        )
-
-    def check(self, report: StoreReport) -> None:
-        report.check([f"{step.name} ({step.operator})" for step in self.steps])
 
 
 @dataclass(frozen=True)
@@ -258,104 +137,6 @@ def bundle_sources(folder: Path, suffixes: str = "cS") -> list[Path]:
 
 def bundle_includes(folder: Path) -> list[Path]:
     return [folder, folder / "kernels" / "include", folder / "kernels" / "src"]
-
-
-def push_source(name: str) -> str:
-    """PUSH, which takes the row at MODEL_row; on this machine samples come from elsewhere, not from there."""
-    upper = name.upper()
-    return f"""#ifdef {upper}_PUSH_SAMPLES
-static int push(void *a)
-{{
-#if defined(__arm__)
-    return {name}_push(a, NULL);
-#else
-    {upper}_INPUT0_TYPE samples[{upper}_PUSH_SAMPLES];
-    memcpy(samples, {name}_row(a), sizeof samples);
-    memset({name}_row(a), 0x5A, sizeof samples);
-    return {name}_push(a, samples);
-#endif
-}}
-#define PUSH push
-#else
-#define PUSH {untyped("int ", f"{name}_push")}
-#endif
-"""
-
-
-def harness_source(info: BundleInfo) -> str:
-    """The glue between a bundle and the harness that feeds it files."""
-    name = info.name
-    arena = "&regions" if info.regions else "&arena"
-
-    reset = untyped("void ", f"{name}_reset")
-
-    def sizes(group: Sequence[IO]) -> str:
-        return ", ".join(str(tensor.bytes) for tensor in group)
-
-    if info.line_bytes:
-        accessor = line_source(name, info.line_bytes, rows=info.row_bytes > 0)
-        run = f"{LINE_MEMBERS}, {info.line_bytes}"
-    elif info.row_bytes:
-        accessor = push_source(name)
-        run = f"NULL, output, NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, PUSH, {info.row_bytes}"
-    else:
-        accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
-        run = f"input, output, {untyped('int ', f'{name}_run')}, {reset if info.state else 'NULL'}, NULL, NULL, 0"
-    return f"""#include "harness.h"
-#include "{name}.h"
-
-{_harness_arena(info)}static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
-static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
-{accessor}{output_source(name)}
-const cortado_harness_model_t cortado_harness_model = {{
-    "{name}", {arena}, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes,
-    {run},
-}};
-
-#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-#include "cortado_run.h"
-#include "port.h"
-
-void cortado_check_failed(const char *step, const char *what, const char *buffer)
-{{
-    const char *const words[] = {{"check failed: ", step, " ", what, " ", buffer, "\\n"}};
-    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {{
-        cortado_port_print(words[i]);
-    }}
-    cortado_port_exit(1);
-}}
-#endif
-
-#ifdef CORTADO_TRACE
-#include "cortado_run.h"
-#include "port.h"
-
-void cortado_traced(const void *row, uint32_t bytes)
-{{
-    cortado_port_send(CORTADO_RECORD_TRACE, row, bytes);
-}}
-#endif
-"""
-
-
-def _harness_arena(info: BundleInfo) -> str:
-    """In one piece, or the first region in the usual RAM and the others in the large one: boards have two memories."""
-    upper = info.name.upper()
-    if not info.regions:
-        return f"static {info.name}_arena_t arena;\n"
-    pieces = [
-        f"static uint8_t {arena_symbol(name)}[{upper}_ARENA_{name.upper()}_BYTES]\n"
-        f"    __attribute__((aligned({upper}_ARENA_ALIGN))){' BIG' if number else ''};\n"
-        for number, name in enumerate(info.regions)
-    ]
-    members = ", ".join(f"(void *){arena_symbol(name)}" for name in info.regions)
-    return f"""#ifdef __arm__
-#define BIG __attribute__((section(".bigram")))
-#else
-#define BIG
-#endif
-{"".join(pieces)}static {info.name}_arena_t regions = {{{members}}};
-"""
 
 
 def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Sequence[str] = ()) -> Path:

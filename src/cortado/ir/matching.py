@@ -1,0 +1,91 @@
+"""Which pattern takes a node: decided once, before a graph is quantized, and kept."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from cortado.base.element import INT8
+from cortado.base.errors import Reject
+from cortado.ir.facts import Fact, dtype, is_whole, wanted_element
+from cortado.ir.graph import Bound, bind
+from cortado.ir.op import Pattern, registry
+from cortado.ir.roles import Activation, Quantization, SharedWith
+
+
+@dataclass(frozen=True)
+class Match:
+    """The pattern that takes a node, and how it wants it quantized."""
+
+    pattern: Pattern
+    quantization: Quantization
+
+
+def patterns_of(target: Any) -> tuple[Pattern, ...]:
+    """The patterns that take calls of a target, in the order in which they are asked."""
+    return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
+
+
+MATCH: Fact[Match | Reject] = Fact("cortado_match")  # of a call: what was decided when it was quantized
+
+
+def find(node: Node) -> Match | Reject:
+    """Which pattern takes a node, or why none does: as it was settled, or as it looks now."""
+    return MATCH.of(node) or decide(node)
+
+
+def settle(graph: Graph, besides: Collection[Any] = ()) -> None:
+    """Decides for every call of a graph, but for calls of some targets: later stages go by that, whatever becomes of
+    its operands."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target not in besides:
+            MATCH.note(node, decide(node))
+
+
+def decide(node: Node) -> Match | Reject:
+    """The first pattern that takes a node, or what the most general one says against it."""
+    some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
+    refused = Reject(
+        "taken in some forms only, of which this is none (see `cortado ops`)"
+        if some
+        else "no integer operator for it (see `cortado ops`)"
+    )
+    bound = bind(node)
+    for pattern in patterns_of(node.target):
+        quantization = pattern.match(bound)
+        if isinstance(quantization, Quantization):
+            reason = _not_real(bound, quantization) or _not_wide(bound, pattern, quantization)
+            if reason is None:
+                return Match(pattern, quantization)
+            quantization = Reject(reason)
+        refused = quantization
+    return refused
+
+
+def _not_real(bound: Bound, quantization: Quantization) -> str | None:
+    """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
+    activations = [name for name, role in quantization.inputs.items() if isinstance(role, Activation)]
+    for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
+        if is_whole(operand):
+            kind = str(dtype(operand)).removeprefix("torch.")
+            return (
+                f"its {argument} holds {kind} values, and only real numbers can be quantized; integers can be "
+                "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
+                "slice, cat, expand) and converted to float32"
+            )
+        moves = isinstance(quantization.output, SharedWith)
+        if dtype(operand) != torch.float32 and dtype(operand).is_floating_point and not moves:
+            kind = str(dtype(operand)).removeprefix("torch.")
+            return f"is computed in {kind}, expected float32; take out what converts its {argument} (x.float())"
+    return None
+
+
+def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str | None:
+    """Where codes of another element are asked for than a pattern reads."""
+    wanted, taken = wanted_element(bound.node), [one.name for one in pattern.elements]
+    if wanted in pattern.elements or Activation(INT8) not in quantization.inputs.values():
+        return None
+    return f"is asked for in {wanted.name} (--activations, --int16), and takes {' or '.join(taken)} codes only"

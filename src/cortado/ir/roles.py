@@ -1,0 +1,79 @@
+"""How the tensors of a pattern are quantized: what it asks of the quantizer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cortado.base.element import INT8, Element
+from cortado.base.numerics import QParams
+
+
+@dataclass(frozen=True)
+class Activation:
+    """Real numbers, all of one scale, as codes of an element; None: of whichever element the tensor has."""
+
+    element: Element | None = INT8
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits.
+    `fewest` there may be, with kernels that make use of it."""
+
+    bits: int = 8
+    fewest: int = 8
+
+
+@dataclass(frozen=True)
+class Bias:
+    """int32, scale = input scale x weight scale."""
+
+
+Role = Activation | Weight | Bias  # how one tensor of a pattern is quantized
+
+
+@dataclass(frozen=True)
+class SharedWith:
+    """The output keeps the quantization parameters of this argument (data movement, max pooling)."""
+
+    argument: str
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). Each
+    may have others before; `lower` brings it to these. Those in `besides` keep their own."""
+
+    besides: tuple[str, ...] = ()
+    element: Element = INT8
+
+
+@dataclass(frozen=True)
+class ObservedWith:
+    """The output and this argument, of a list the first, hold the same kind of thing at different times (a state): one
+    scale for both, where the argument is given."""
+
+    argument: str
+    element: Element = INT8
+
+
+@dataclass(frozen=True)
+class Usually:
+    """The output has these quantization parameters (a sigmoid's), unless those of what calibration saw are clearly
+    finer."""
+
+    qparams: QParams
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The output holds integers as they are (ids, positions, truth values): they have no scale."""
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """The roles of a pattern's arguments and output."""
+
+    inputs: Mapping[str, Role]
+    output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Activation()
+    weight_axis: int = 0  # of the output channels in the weights
+    channel_axis: int = 1  # of the output channels in the output

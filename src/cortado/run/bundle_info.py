@@ -1,0 +1,133 @@
+"""What running a bundle needs to know of it: its tensors, and what its kernel calls may write."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cortado.base.errors import CortadoError
+from cortado.base.target import ALIGNED_ONLY, CortexMTargetConfig
+from cortado.run.elf import Image
+from cortado.run.glue import arena_symbol
+from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, Watch
+
+
+@dataclass(frozen=True)
+class IO:
+    """One input or output as the bundle sees it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class BundleInfo:
+    """What running a bundle needs to know of it."""
+
+    name: str  # the prefix of its symbols
+    target: CortexMTargetConfig
+    inputs: tuple[IO, ...]
+    outputs: tuple[IO, ...]
+    row_bytes: int = 0  # of the input, if it comes row by row
+    state: bool = False  # its samples are steps of sequences
+    results: int = 1  # outputs that a stream gives for the rows of one sample
+    regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
+    aligned_only: bool = False  # one of them is device memory
+    decides: bool = False  # it has MODEL_decision
+    line_bytes: int = 0  # of a camera's lines, where it is fed those
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What a compiler for a core needs beside the flags of all bundles."""
+        return ALIGNED_ONLY if self.aligned_only else ()
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The functions that firmware calls, without those for other forms of inputs and outputs."""
+        verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
+        more = (*(("reset",) if self.state else ()), *(("decision",) if self.decides else ()))
+        more += ("begin_picture", "take_line") if self.line_bytes else ()
+        return tuple(f"{self.name}_{verb}" for verb in (*verbs, *more))
+
+
+@dataclass(frozen=True)
+class StepName:
+    """A step of the bundle: its node in the lowered graph, what it computes, and of several results their names."""
+
+    name: str
+    operator: str
+    results: Sequence[str] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that it makes; a call's first ranges are theirs."""
+        return tuple(self.results) or (self.name,)
+
+
+@dataclass(frozen=True)
+class ArenaPiece:
+    """A piece of an arena in several memories: the offsets that lie in it."""
+
+    name: str
+    start: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StoreRules:
+    """What every kernel call of a run may write, and by which functions of the bundle they are made."""
+
+    steps: tuple[StepName, ...]
+    functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
+    calls: tuple[AllowedWrites, ...]
+    regions: tuple["ArenaPiece", ...] = ()  # of an arena in several memories
+    always: tuple[tuple[int, int], ...] = ()  # what a camera's front end may write between any two of them
+
+    @staticmethod
+    def from_json(table: Mapping[str, Any]) -> "StoreRules":
+        """From what plan/checks.py writes."""
+        return StoreRules(
+            steps=tuple(StepName(**step) for step in table["steps"]),
+            functions=tuple(table["functions"]),
+            calls=tuple(
+                AllowedWrites(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
+            ),
+            regions=tuple(ArenaPiece(*piece) for piece in table.get("regions", ())),
+            always=tuple((low, high) for low, high in table.get("camera", ())),
+        )
+
+    def _table(self, image: Image) -> StoreTable:
+        """Of an arena in several memories, ranges of addresses."""
+        if not self.regions:
+            return StoreTable(base="arena", calls=self.calls, always=self.always)
+        moves = [(one, image.require(arena_symbol(one.name)).address - one.start) for one in self.regions if one.bytes]
+
+        def moved(low: int, high: int) -> tuple[int, int]:
+            for one, by in moves:
+                if one.start <= low and high <= one.start + one.bytes:
+                    return low + by, high + by
+            raise CortadoError(
+                f"bytes {low} to {high} of the arena lie in none of its memories; compile the model again"
+            )
+
+        calls = [AllowedWrites(call.step, tuple(moved(*one) for one in call.ranges)) for call in self.calls]
+        return StoreTable(base=0, calls=tuple(calls))
+
+    def watch(self, image: Image, *, count: bool, stores: bool, timed: bool) -> Watch:
+        """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
+        made = tuple(name for name in self.functions if image.find(name) is not None)
+        return Watch(
+            count=count,
+            stores=self._table(image) if stores else None,
+            steps=made,
+            order=tuple(call.step for call in self.calls) if timed else None,
+        )
+
+    def check(self, report: StoreReport) -> None:
+        report.check([f"{step.name} ({step.operator})" for step in self.steps])
