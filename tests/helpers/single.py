@@ -17,6 +17,7 @@ from cortado.frontend.convert import Quantized, quantize
 from cortado.frontend.export import capture
 from cortado.frontend.inputs import Inputs
 from cortado.ir.graph import outputs
+from cortado.ir.patched import late_code
 from cortado.options import CalibrationMethod, LinearWeights, Options
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
@@ -144,8 +145,9 @@ def lower_on(
     how: Options = EVERY_VALUE,
 ) -> Single:
     quantized = quantize(capture(model.eval(), batches[0]), batches[0], list(batches), how)
-    program = quantized.program()
-    CortexMPassManager(program, target_config=from_target_string(target), linear=linear).transform()
+    with late_code():
+        program = quantized.program()
+        CortexMPassManager(program, target_config=from_target_string(target), linear=linear).transform()
     scales = tuple(float(node.kwargs["scale"]) for node in outputs(program))  # type: ignore[arg-type]
     return Single(quantized, program, lowered_graph(program), scales, tuple(batches))
 

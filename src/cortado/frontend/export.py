@@ -32,7 +32,7 @@ from cortado.frontend.incoming import as_module, check_calls, check_modules, eva
 from cortado.frontend.inputs import check_example, dtype_name, is_other_float
 from cortado.frontend.numbers import drop_nones
 from cortado.frontend.state import StateBuffer, lift_state
-from cortado.ir.patched import alone
+from cortado.ir.patched import alone, late_code
 
 Tensor = torch.Tensor
 
@@ -49,6 +49,11 @@ class Captured:
 
 def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
     """torch.export of a model, as a GraphModule that PT2E can prepare."""
+    with late_code():
+        return _capture(model, example_inputs)
+
+
+def _capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
     given = as_module(model)
     check_model(given)
     inputs = check_example(example_inputs)
