@@ -22,7 +22,11 @@ LONGEST = 15.0  # minutes
 ALONE = (
     "emit/test_bundles.py",
     "emit/test_warnings.py",
+    "kernels/test_every_core.py",
+    "networks/test_fuzz.py",
     "networks/test_networks.py",
+    "networks/test_random_networks.py",
+    "networks/test_random_sequences.py",
 )  # files whose folders would take longer with them
 
 
