@@ -190,7 +190,8 @@ def randn(*sizes: int, scale: float = 1.0, seed: int = 0) -> Tensor:
 
 def decibels(signal: Tensor, other: Tensor) -> float:
     """Signal to noise, pooled over everything in the tensors."""
-    return 10 * math.log10(float(signal.double().square().sum()) / float((signal - other).double().square().sum()))
+    noise = float((signal - other).double().square().sum())
+    return 10 * math.log10(float(signal.double().square().sum()) / noise) if noise > 0 else math.inf
 
 
 def images(count: int = 3, size: int = 8) -> list[tuple[Tensor, ...]]:
