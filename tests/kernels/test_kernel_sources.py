@@ -251,3 +251,17 @@ def test_offsets_stand_once() -> None:
         names = re.findall(r"^#define ([A-Z0-9_]+) \d+", numbers.read_text(), flags=re.M)
         for name in set(names) - {"CORTADO_LANE", "CORTADO_TILE_PIXELS", "CORTADO_DEPTHWISE_TAPS"}:
             assert re.search(rf"CORTADO_AT\(\w+, \w+, {name}\)", header.read_text()), f"{name} is not held"
+
+
+def test_functions_are_given_as_arguments_only() -> None:
+    """Not in tables, nor in layers: the bound of the stack (run/stack.py) sees the functions that a kernel calls by
+    pointer where their addresses stand in the code."""
+    texts = {path: path.read_text() for path in [HEADER, *sorted((KERNELS / "src").glob("*.[ch]"))]}
+    kinds = {name for text in texts.values() for name in re.findall(r"typedef [^;]*?\(\*(\w+)\)\(", text)}
+    assert "cortado_cell_t" in kinds
+    kept = re.compile(
+        rf"\b(?:{'|'.join(kinds)})\s+(?:const\s+)?\w+\s*(?:\[|;)|\(\*\s*(?:const\s*)?\w*\s*\[|\(\*\w+\)\([^()]*\);"
+    )
+    members = [re.sub(r"typedef [^;]*?\(\*\w+\)\([^;]*;", "", text) for text in texts.values()]
+    found = {str(path.name): kept.findall(text) for path, text in zip(texts, members, strict=True)}
+    assert {name: some for name, some in found.items() if some} == {}
