@@ -13,11 +13,10 @@ from cortado.base.data import KERNELS
 from cortado.base.target import ALIGNED_ONLY, Compiler, Core, from_target_string
 from cortado.emit.c.header import STACK_MARGIN
 from cortado.ir.op import Operator, registry
-from cortado.run.elf import load_image
+from cortado.run import stack
 from cortado.run.measure import linked_code
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST
-from cortado.run.stack import stack_bytes
 from helpers import cases
 
 pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # programs are made once
@@ -98,9 +97,7 @@ def stacks(bundled: cases.Bundled, level: str) -> dict[str, int]:
     info, bundle = bundled.info, bundled.bundle
     elf = linked_code(bundled.files, [bundle], [info], Compiler.GCC, more=(level,))
     assert elf is not None
-    there = {symbol.name for symbol in load_image(elf).symbols}
-    names = [name for name in (*bundle.calls, *info.entries) if name in there]
-    found = {name: stack_bytes(elf, info.target.cpu, (name,), bundle.calls) for name in names}
+    found = stack.stacks(elf, info.target.cpu, (*bundle.calls, *info.entries), bundle.calls)
     return {name: size for name, size in found.items() if size is not None}
 
 

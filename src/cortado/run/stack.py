@@ -26,6 +26,15 @@ def stack_bytes(
     """The most that a call of one of these functions takes. `steps` are the functions that the loop over rows calls by
     pointers; `watchers` those that it calls in their place, and that call them. None where a function takes a number
     of bytes that is not to be seen."""
+    found = stacks(elf, cpu, entries, steps, watchers).values()
+    known = [size for size in found if size is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def stacks(
+    elf: Path, cpu: CortexM, entries: Collection[str], steps: Collection[str], watchers: Collection[str] = ()
+) -> dict[str, int | None]:
+    """The same of each of these functions that is in the program."""
     functions: dict[str, list[Instruction]] = {}
     code = _apart(disassemble(elf, cpu), elf)
     for instruction in code.values():
@@ -33,15 +42,9 @@ def stack_bytes(
     words = _Words(elf)
     frames = {name: size for name, body in functions.items() if (size := _frame(body, words)) is not None}
     calls = _Calls(code, functions, words)
-    try:
-        known: dict[str, int] = {}
-        for step in steps:
-            if step in functions:
-                known[step] = _Depths(frames, calls.of_step(step)).of(step)
-        depths = _Depths(frames, calls.of_loop(steps, watchers), known)
-        return max(depths.of(entry) for entry in entries if entry in functions)
-    except KeyError:
-        return None
+    known = {step: _depth(frames, calls.of_step(step), step, {}) for step in steps if step in functions}
+    loop = calls.of_loop(steps, watchers)
+    return {entry: _depth(frames, loop, entry, known) for entry in entries if entry in functions}
 
 
 def _apart(code: Mapping[int, Instruction], elf: Path) -> dict[int, Instruction]:
@@ -175,20 +178,26 @@ def _calls_by_pointer(body: Sequence[Instruction]) -> bool:
     return False
 
 
-class _Depths:
-    def __init__(
-        self, frames: Mapping[str, int], callees: Mapping[str, Collection[str]], known: Mapping[str, int] | None = None
-    ) -> None:
-        self.frames, self.callees = frames, callees
-        self.known = dict(known or {})
-        self.open: set[str] = set()
+def _depth(
+    frames: Mapping[str, int],
+    callees: Mapping[str, Collection[str]],
+    start: str,
+    known: Mapping[str, int | None],
+) -> int | None:
+    """What a call of a function takes with all that it calls; None where that of one of them is not known."""
+    found: dict[str, int | None] = dict(known)
+    opened: set[str] = set()
 
-    def of(self, name: str) -> int:
-        """Raises KeyError for a function whose frame is not known."""
-        if name in self.open:  # a pointer is never to one's own caller
+    def of(name: str) -> int | None:
+        if name in opened:  # a pointer is never to one's own caller
             return 0
-        if name not in self.known:
-            self.open.add(name)
-            self.known[name] = self.frames[name] + max((self.of(one) for one in self.callees[name]), default=0)
-            self.open.discard(name)
-        return self.known[name]
+        if name not in found:
+            opened.add(name)
+            below = [of(one) for one in callees[name]]
+            opened.discard(name)
+            sizes = [size for size in (*below, frames.get(name)) if size is not None]
+            complete = len(sizes) == len(below) + 1
+            found[name] = frames[name] + max(sizes[:-1], default=0) if complete else None
+        return found[name]
+
+    return of(start)
