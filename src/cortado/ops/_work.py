@@ -156,15 +156,16 @@ _POOL = nested(
         "cut": "",
         "uncut": "",
         "border": "",
+        "outputs": "limited",
     }
 )
 
 
-def pool(window: Window, lowest: int) -> Work:
-    """Of a kernel that goes over the pixels, channels, rows and taps of a pool."""
+def pool(window: Window, lowest: int, limited: bool = False) -> Work:
+    """Of a kernel that goes over the pixels, channels, rows and taps of a pool, and limits its outputs or not."""
 
     def quantities(calls: Calls) -> Quantities:
-        return {**window.sizes, **window.columns(calls), "channels": float(window.in_c)}
+        return {**window.sizes, **window.columns(calls), "channels": float(window.in_c), "limited": float(limited)}
 
     return Work(_POOL, quantities, lowest)
 

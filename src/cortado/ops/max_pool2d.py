@@ -138,7 +138,11 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=tuple(sources),
         struct="cortado_pool2d_t",
         fields=fields,
-        work=pool(pool_window(call, call["dilation"][1]), call["activation_min"]),
+        work=pool(
+            pool_window(call, call["dilation"][1]),
+            call["activation_min"],
+            call["activation_max"] < call.element.high,
+        ),
     )
 
 

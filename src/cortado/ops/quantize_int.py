@@ -20,6 +20,7 @@ from cortado.ir.graph import Bound
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.work import loops
 from cortado.ops import _wide
 from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import refuse
@@ -68,7 +69,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("quantize_s32_s8.c",),
         struct="cortado_quantize_int_t",
         fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
-        work=ELEMENTS,
+        work=loops("calls outputs outputs*right", right=call["shift"] < 0),
     )
 
 

@@ -16,6 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.work import loops
 from cortado.ops._work import EIGHTS, ELEMENTS, FOURS
 
 UPS = {INT8.bits: 20, INT16.bits: 13}
@@ -132,7 +133,7 @@ def _scaled(call: Call) -> Kernel:
             "act_min": call["activation_min"],
             "act_max": call["activation_max"],
         },
-        work=ELEMENTS,
+        work=loops("calls spans spans*right", right=call["output_shift"] < 0),
     )
 
 

@@ -70,7 +70,9 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("samples_s16.c",),
         struct="cortado_samples_t",
         fields={"channels": call.shape("input")[-1], **{name: call[name] for name in ("offset", "bytes", "sign")}},
-        work=loops("calls outputs outputs*wide", wide=call["bytes"] == 2),
+        work=loops(
+            "calls outputs outputs*narrow outputs*unsigned", narrow=call["bytes"] == 1, unsigned=call["sign"] == 0
+        ),
     )
 
 

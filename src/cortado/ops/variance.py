@@ -151,7 +151,7 @@ def samples() -> Any:
             "root": root,
             "output_zero_point": 0 if kind is INT16 else draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": round(usual) + draw(st.integers(-12, 6)),
+            "output_shift": max(round(usual) + draw(st.integers(-12, 6)), -31),
         }
 
     return draw_case()
