@@ -49,16 +49,16 @@ class Captured:
 
 def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
     """torch.export of a model, as a GraphModule that PT2E can prepare."""
-    with late_code():
-        return _capture(model, example_inputs)
-
-
-def _capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
-    given = as_module(model)
+    given = as_module(model)  # with code of its own: its arguments have names
     check_model(given)
     inputs = check_example(example_inputs)
-    model = evaluating(given)
-    check_modules(model)
+    evaluated = evaluating(given)
+    check_modules(evaluated)
+    with late_code():
+        return _captured(evaluated, inputs)
+
+
+def _captured(model: torch.nn.Module, inputs: tuple[Tensor, ...]) -> Captured:
     try:
         with alone(), _quiet(), evaluation(model), as_it_is(model):
             program = torch.export.export(model, inputs, strict=False)
