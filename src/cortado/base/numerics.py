@@ -56,6 +56,9 @@ class ChannelQParams:
         return codes.to(torch.float32) * torch.tensor(self.scales, dtype=torch.float32).reshape(sizes)
 
 
+LEAST_SHIFT = -31  # of a factor: a smaller one is not to be seen in 32 bits
+
+
 @dataclass(frozen=True)
 class Fixed:
     """A positive real factor as a Q31 multiplier and a shift (left if positive)."""
@@ -73,7 +76,7 @@ class Fixed:
         multiplier = round(mantissa * 2**31)
         if multiplier == 2**31:
             multiplier, exponent = multiplier // 2, exponent + 1
-        if exponent < -31:  # too small to be seen in 32 bits
+        if exponent < LEAST_SHIFT:
             return Fixed(0, 0)
         if exponent > 30:
             raise CortadoError(f"a rescaling factor of {factor:g} is too large for a 32-bit accumulator")

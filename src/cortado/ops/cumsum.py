@@ -12,7 +12,7 @@ from torch.fx import Node
 
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import LEAST_SHIFT, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
@@ -130,7 +130,7 @@ def samples() -> Any:
             "left_shift": _room(sizes[-1]),
             "output_zero_point": draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": max(draw(st.integers(-12, 8)) - _room(sizes[-1]), -31),  # as Fixed.of has it
+            "output_shift": max(draw(st.integers(-12, 8)) - _room(sizes[-1]), LEAST_SHIFT),
         }
 
     return draw_case()

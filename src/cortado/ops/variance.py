@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
-from cortado.base.numerics import Tensor, clamp_int8
+from cortado.base.numerics import LEAST_SHIFT, Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import wanted_element
@@ -151,7 +151,7 @@ def samples() -> Any:
             "root": root,
             "output_zero_point": 0 if kind is INT16 else draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": max(round(usual) + draw(st.integers(-12, 6)), -31),
+            "output_shift": max(round(usual) + draw(st.integers(-12, 6)), LEAST_SHIFT),
         }
 
     return draw_case()

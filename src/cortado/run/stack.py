@@ -130,7 +130,7 @@ class _Calls:
 
     def of_step(self, step: str) -> dict[str, set[str]]:
         """Within a call of a kernel."""
-        reached = self._reached([step])
+        reached = self._reached(step)
         given = {one for name in reached for one in self._named[name]}
         return {name: self._direct[name] | (given if name in self._by_pointer else set()) for name in reached}
 
@@ -143,8 +143,9 @@ class _Calls:
             found[name] = direct | (by_pointer if name in self._by_pointer else set())
         return found
 
-    def _reached(self, start: Collection[str]) -> set[str]:
-        found, left = set[str](), list(start)
+    def _reached(self, step: str) -> set[str]:
+        """What a call of a step may run."""
+        found, left = set[str](), [step]
         while left:
             name = left.pop()
             if name not in found:
