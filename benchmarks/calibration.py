@@ -146,8 +146,9 @@ def measure(case: Case, values: int) -> list[Row]:
         model = prepare(case.module, case.calibration[0], case.calibration, "net", options=options)
         found[way] = kept(case, model, values)
         if options is DEFAULTS:
-            assert model.quantized.choice is not None
-            chosen = chosen_ranges(calibrated_report(model.quantized.choice))
+            choice = calibrated_report(model.quantized.choice)
+            assert choice is not None
+            chosen = chosen_ranges(choice)
     return [
         Row(
             case.name,
