@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -34,11 +34,17 @@ def _keeps(mask: torch.Tensor) -> bool:
     return bool((mask != 0).any(-1).all())
 
 
+def _likely_mask(kept: Sequence[torch.Tensor]) -> bool:
+    return not kept or _keeps(kept[0])
+
+
 # Calls that a network is likely to have, where an operator has others as well.
 LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "cortado::calculate_int": lambda arguments: bool((arguments["other"] != 0).all()),
     "cortado::kept_log_softmax": lambda arguments: _keeps(arguments["kept"]),
-    "cortado::masked_softmax": lambda arguments: not arguments["kept"] or _keeps(arguments["kept"][0]),
+    "cortado::masked_softmax": lambda arguments: _likely_mask(arguments["kept"]),
+    "cortado::wide_log_softmax": lambda arguments: _likely_mask(arguments["kept"]),
+    "cortado::wide_masked_softmax": lambda arguments: _likely_mask(arguments["kept"]),
 }
 # Operators that have many kernels, each for some calls only, and how many calls show them.
 VARIANTS: Mapping[str, int] = {
@@ -126,6 +132,26 @@ MORE_WIDE: Mapping[str, int] = {
 }
 
 
+# Operators whose loops have many quantities each, which a few calls do not tell apart.
+MANY_TERMS: Mapping[str, int] = {
+    "aten::repeat": 20,
+    "aten::slice_copy": 20,
+    "cortado::calculate_int": 20,
+    "cortado::cosine_similarity": 12,
+    "cortado::embedding": 30,
+    "cortado::magnitude": 24,
+    "cortado::spectrum": 40,
+    "cortado::transpose_conv2d_nhwc": 30,
+    "cortado::variance": 16,
+    "cortado::wide_log_softmax": 24,
+    "cortado::wide_masked_softmax": 30,
+    "cortado::wide_softmax": 20,
+    "cortex_m::quantized_div": 20,
+    "cortex_m::quantized_linear": 30,
+    "cortex_m::quantized_transpose_conv2d_nhwc": 30,
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """Networks of operators' calls."""
@@ -142,6 +168,7 @@ FAMILIES: Mapping[str, Family] = {
     "h": Family(WIDE, spread=True),
     "n": Family(NARROW, spread=True),
     "s": Family(SIGNALS, spread=True),
+    "t": Family(MANY_TERMS, spread=True),
 }
 
 

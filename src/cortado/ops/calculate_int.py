@@ -108,10 +108,11 @@ def kernel(call: Call, core: Core) -> Kernel:
     first, second = steps_of(*operands, out=out)
     arguments = (Row(0), Row(1), Operand.OUT, math.prod(out), first, second, int(call["how"]))
     work = loops(
-        "calls elements elements*multiplied elements*divided",
+        "calls elements elements*multiplied elements*divided elements*compared",
         elements=math.prod(out),
         multiplied=call["how"] == How.PRODUCT,
         divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
+        compared=call["how"] in (How.SMALLER, How.LARGER),
     )
     return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",), work=work)
 

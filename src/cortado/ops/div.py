@@ -18,9 +18,9 @@ from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
+from cortado.ir.work import loops
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
-from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import clamped
 from cortado.ops.pointwise import attribute, uniform_value
 
@@ -90,7 +90,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             sources=("div_s16.c",),
             struct="cortado_border_t",
             fields={"scale": float(np.float32(call["output_scale"])), "zero_point": 0},
-            work=ELEMENTS,
+            work=loops("calls outputs uncut", INT16.low),
         )
     return Kernel(
         call=CCall("cortado_div_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
@@ -104,7 +104,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": INT8.low,
             "act_max": INT8.high,
         },
-        work=ELEMENTS,
+        work=loops("calls outputs uncut", INT8.low),
     )
 
 

@@ -232,19 +232,20 @@ def _work(call: Call, fft: Fft, bins: int) -> Any:
     """Samples, butterflies of each radix, bins, weights and bands of a frame."""
     stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
     flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
-    squared, logarithm = call["power"] == Power.POWER, call["curve"] == Curve.LOGARITHM
+    squared, curve = call["power"] == Power.POWER, call["curve"]
     bands, weights = call.shape("starts")[0], call.shape("weights")[0]
     return loops(
         "calls calls*samples calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes calls*products "
-        "calls*sums calls*logs calls*others",
+        "calls*sums calls*logs calls*linears calls*roots",
         samples=call.shape("window")[0],
         **flies,
         powers=bins * squared,
         sizes=bins * (not squared),
         products=weights * squared,
         sums=weights * (not squared),
-        logs=bands * logarithm,
-        others=bands * (not logarithm),
+        logs=bands * (curve == Curve.LOGARITHM),
+        linears=bands * (curve == Curve.LINEAR),
+        roots=bands * (curve == Curve.ROOT),
     )
 
 

@@ -61,10 +61,11 @@ def kernel(call: Call, core: Core) -> Kernel:
     }
     if call["kept"]:
         made = CCall("cortado_kept_log_softmax_s16", (Operand.LAYER, Row(0), Row(1), Operand.OUT))
-        work = loops("calls rows outputs outputs*marked", mask=1, rows=math.prod(outer))
+        terms = "calls rows outputs outputs*marked outputs*marked*right"
+        work = loops(terms, mask=1, rows=math.prod(outer), right=call["input_shift"] < 0)
     else:
         made = CCall("cortado_log_softmax_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N))
-        work = loops("calls spans outputs")
+        work = loops("calls spans outputs outputs*right", right=call["input_shift"] < 0)
     return Kernel(
         call=made, sources=("log_softmax_s16.c",), struct="cortado_log_softmax_s16_t", fields=fields, work=work
     )

@@ -16,7 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Absent, CCall, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, Operator, Place
-from cortado.ir.work import loops
+from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import wide_softmax
 
 WHOLE = INT16.high + 1  # no code: a row of which nothing is kept is the softmax of all of it
@@ -65,7 +65,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             sources=("masked_softmax_s16.c",),
             struct="cortado_masked_softmax_s16_t",
             fields={**common, "kept_rows": kept_rows, "weaker_rows": sum(weaker_rows), "mask": None},
-            work=loops("calls rows outputs outputs*marked", mask=1, rows=count),
+            work=_computed(count, call),
         )
     mask = call.array("mask")
     bits = Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
@@ -74,8 +74,34 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("masked_softmax_s16.c",),
         struct="cortado_masked_softmax_s16_t",
         fields={**common, "kept_rows": mask.shape[0], "weaker_rows": 0, "mask": bits},
-        work=loops("calls spans spans*length spans*kept", length=length, kept=(mask == 0).sum(1).mean()),
+        work=_constant(mask == 0, call),
     )
+
+
+def _constant(keeps: np.ndarray[Any, Any], call: Call) -> Work:
+    """Rows of which something is kept, those of which all is read because nothing is, those that are filled."""
+    some, whole, length = keeps.any(1), call["nothing"] == WHOLE, keeps.shape[1]
+    read = np.where(some, keeps.sum(1), length * whole)
+    return loops(
+        "calls spans spans*read spans*kept spans*kept*right spans*filled uncut",
+        lowest=0,
+        read=length * (read > 0).mean(),
+        kept=read.mean(),
+        right=call["input_shift"] < 0,
+        filled=length * (read == 0).mean(),
+    )
+
+
+def _computed(rows: int, call: Call) -> Work:
+    """A mask that keeps nothing leaves it to the weaker one, or to all of the row, or the row is filled."""
+    otherwise = call["nothing"] == WHOLE or len(call["kept"]) > 1
+
+    def quantities(calls: Calls) -> Quantities:
+        kept = calls.marked or float(otherwise)
+        return {"rows": rows, "kept": kept, "right": call["input_shift"] < 0, "filled": kept == 0}
+
+    terms = "calls rows outputs outputs*kept outputs*kept*right outputs*filled uncut"
+    return Work(tuple(terms.split()), quantities, lowest=0, mask=1)
 
 
 def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:

@@ -81,7 +81,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "bits": bits_of(length),
             "powers": Array(POWERS),
         },
-        work=loops("calls spans outputs"),
+        work=loops("calls spans outputs outputs*right uncut", lowest=0, right=call["input_shift"] < 0),
     )
 
 

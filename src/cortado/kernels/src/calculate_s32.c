@@ -5,22 +5,7 @@
  * Tile: 1 element. Scratch: none.
  */
 #include "cortado.h"
-
-/* Bit by bit: small cores have no divide instruction, and a bundle brings no library that stands in for it. */
-static uint32_t divide(uint32_t top, uint32_t bottom, uint32_t *rest)
-{
-    uint32_t quotient = 0, left = 0;
-    for (int32_t bit = 31; bit >= 0; bit--) {
-        const uint32_t carried = left >> 31;
-        left = left << 1 | (top >> bit & 1u);
-        if (carried != 0 || left >= bottom) {
-            left -= bottom;
-            quotient |= 1u << bit;
-        }
-    }
-    *rest = left;
-    return quotient;
-}
+#include "cortado_math.h"
 
 static uint32_t magnitude(uint32_t v)
 {
@@ -34,7 +19,7 @@ static uint32_t floor_divide(uint32_t a, uint32_t b, int32_t wants_rest)
     if (b == 0) {
         return 0;
     }
-    uint32_t quotient = divide(magnitude(a), magnitude(b), &rest);
+    uint32_t quotient = cortado_quotient(magnitude(a), magnitude(b), 32, &rest);
     if (a >> 31 != b >> 31) {
         quotient = 0u - quotient - (rest != 0);
     }

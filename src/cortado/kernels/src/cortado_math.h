@@ -119,6 +119,27 @@ static inline int32_t cortado_divide_pow2(int32_t v, int32_t n)
     return (v >> 1) + (v & 1);
 }
 
+/* top / bottom, which has at most so many bits, and what is left. A core without an instruction for it does it bit by
+ * bit: a bundle needs no library. */
+static inline uint32_t cortado_quotient(uint32_t top, uint32_t bottom, int32_t bits, uint32_t *rest)
+{
+#if defined(__ARM_FEATURE_IDIV) && __ARM_ARCH_PROFILE == 'M'
+    (void)bits;
+    const uint32_t quotient = top / bottom;
+    *rest = top - quotient * bottom;
+#else
+    uint32_t quotient = 0;
+    for (int32_t bit = bits - 1; bit >= 0; bit--) {
+        if (top >> bit >= bottom) {
+            top -= bottom << bit;
+            quotient |= (uint32_t)1 << bit;
+        }
+    }
+    *rest = top;
+#endif
+    return quotient;
+}
+
 /* The rounding of every operator: acc * multiplier * 2^(shift - 31). acc * 2^shift has to fit in int32. */
 static inline int32_t cortado_requant(int32_t acc, int32_t multiplier, int32_t shift)
 {

@@ -20,19 +20,24 @@ static inline uint64_t cortado_normalized(uint64_t v, int32_t *left)
     return v;
 }
 
-/* The integer square root of a number below 2^62, bit by bit. */
+/* The integer square root of a normalized number or 0: its upper 16 bits bit by bit, the lower 15 by a division, which
+ * may give one too many. */
 static inline uint32_t cortado_root(uint64_t v)
 {
-    uint64_t root = 0;
-    for (uint64_t bit = (uint64_t)1 << 60; bit != 0; bit >>= 2) {
-        const uint64_t more = root + bit;
+    uint32_t rest = (uint32_t)(v >> 30), root = 0, over;
+    if (rest == 0) {
+        return 0;
+    }
+    for (uint32_t bit = (uint32_t)1 << 30; bit != 0; bit >>= 2) {
+        const uint32_t more = root + bit;
         root >>= 1;
-        if (v >= more) {
-            v -= more;
+        if (rest >= more) {
+            rest -= more;
             root += bit;
         }
     }
-    return (uint32_t)root;
+    const uint32_t low = cortado_quotient(rest << 15 | ((uint32_t)v >> 15 & 0x7FFF), 2 * root, 17, &over);
+    return (root << 15) + low - ((over << 15 | ((uint32_t)v & 0x7FFF)) < low * low);
 }
 
 /* clamp(zero + mantissa * multiplier / 2^right), ties up; mantissa and multiplier are below 2^31. */

@@ -4,17 +4,11 @@
  *
  * Tile: 1 pixel. Scratch: none.
  */
-#include "cortado.h"
-#include "cortado_math.h"
+#include "cortado_powers.h"
 
-/* 2^-y in steps of 2^-bits, where y is the distance to the largest in steps of 2^-16. */
 static uint32_t power(const cortado_softmax_s16_t *L, int32_t below)
 {
-    const int32_t y = cortado_requant(below, L->multiplier, L->shift), whole = y >> 16;
-    const int32_t *at = L->powers + ((y & 0xFFFF) >> 9);
-    const int32_t right = 30 - L->bits + whole;
-    const uint32_t value = (uint32_t)at[0] - (((uint32_t)(at[0] - at[1]) * (uint32_t)(y & 511)) >> 9);
-    return right < 32 ? value >> right : 0;
+    return cortado_power(L, cortado_distance(L, below));
 }
 
 static int32_t largest_of(const int16_t *x, int32_t n)
