@@ -71,10 +71,14 @@ misra: setup test-tools
 release: setup
 	$(BIN)/python tools/release.py $(VERSION)
 
-# Which lines of src the tests of `make test` run, as a table by package: build/coverage.txt
+# Which lines of src the tests of `make test` run: build/coverage.txt and, for docs/testing.md, build/coverage.json
 coverage: setup test-tools
-	COVERAGE_FILE=build/.coverage $(BIN)/python -m coverage run -m pytest -q -m "not slow"
-	COVERAGE_FILE=build/.coverage $(BIN)/python -m coverage report | tee build/coverage.txt
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -q -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o build/coverage.json
+	$(BIN)/python -m coverage report > build/coverage.txt
+	@tail -1 build/coverage.txt
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

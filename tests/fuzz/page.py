@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers import durations, long_run
+from helpers import covered, durations, long_run
 
 PAGE, SUMMARY = "docs/testing.md", "tests/fuzz/summary.json"
 
@@ -55,7 +55,8 @@ Summary = Mapping[str, Any]
 
 
 def page(campaigns: Sequence[Summary]) -> str:
-    return HEAD + "\n" + "\n".join([*_counts(campaigns), "", *long_run.table(), *durations.table()]) + "\n"
+    parts = [*_counts(campaigns), "", *long_run.table(), *covered.table(), *durations.table()]
+    return HEAD + "\n" + "\n".join(parts) + "\n"
 
 
 def _counts(campaigns: Sequence[Summary]) -> list[str]:
