@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Their asserts explain themselves as those of the tests do. Before anything imports them.
 pytest.register_assert_rewrite("helpers")
 
-from helpers import left_out  # noqa: E402
+from helpers import later, left_out  # noqa: E402
 
 # Two workers with a thread per core each would only wait for one another. Before torch is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -46,8 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Durations(path), "durations")
 
 
+@pytest.hookimpl(tryfirst=True)  # before what is slow is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --update-golden only what is golden runs; without executorch what needs it does not."""
+    later.put_off(items)
     if config.getoption("--update-golden"):
         items[:] = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
     if not left_out.has_executorch():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from operator import getitem
 from pathlib import Path
@@ -20,7 +21,7 @@ from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.ir.graph import lift, part_index
-from cortado.ir.op import Call, Operator, result_elements
+from cortado.ir.op import Call, Operator, registry, result_elements
 from cortado.ir.schemas import overload
 from cortado.memory import planner
 from cortado.memory.problem import Effort, SearchEffort
@@ -206,14 +207,20 @@ BATCHES, BATCH, TELLING = 3, 28, 6  # samples that are drawn besides, and at lea
 
 def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:
     """So many of an operator's samples as they come, always the same, none of them hypothesis's simplest; and a few of
-    many more, of each kind in turn and one at least: those whose results differ most from place to place, where a small
-    fault shows."""
-    kinds = dict[object, list[dict[str, Any]]]()
+    many more (`_telling`)."""
+    return [*_batches(operator, count, 2)[-1], *_telling(operator.name)]
+
+
+@cache
+def _telling(name: str) -> list[dict[str, Any]]:
+    """Of each kind in turn and one at least: those whose results differ most from place to place, where a small fault
+    shows."""
+    operator, kinds = registry().operators[name], dict[object, list[dict[str, Any]]]()
     others = [one for batch in _batches(operator, BATCH, BATCHES) for one in batch]
     for one in sorted(others, key=lambda arguments: _distinct(operator, arguments), reverse=True):
         kinds.setdefault(_kind(operator, one), []).append(one)
     telling = [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
-    return [*_batches(operator, count, 2)[-1], *telling[: max(TELLING, len(kinds))]]
+    return telling[: max(TELLING, len(kinds))]
 
 
 def _batches(operator: Operator, count: int, several: int) -> list[list[dict[str, Any]]]:

@@ -25,6 +25,7 @@ LOADER_BYTES = 2560  # of code, at most, where inputs come whole and as codes
 OPERATORS = [one for one in registry().operators.values() if one.kernel is not None and one.samples is not None]
 
 
+@pytest.mark.xdist_group("every core")  # samples are drawn once
 def test_every_kernel_of_the_samples_is_in_the_list(golden: Golden) -> None:
     known = every_thunk()
     found: dict[int, ListedThunk] = {}

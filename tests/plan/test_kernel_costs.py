@@ -20,6 +20,7 @@ from cortado.plan.kernel_costs import Terms, evaluate, known_costs
 from helpers.cases import call_of, drawn
 from helpers.kernels import header_text
 
+pytestmark = pytest.mark.xdist_group("every core")  # samples are drawn once
 DRAWN = 30
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
