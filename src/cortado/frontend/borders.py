@@ -80,6 +80,7 @@ def _rounds_once(node: Node) -> bool:
 
 def _is_moved(node: Node, source: RangeObserver, observers: Observers) -> bool:
     """Whether a call only moves codes, or chooses among them, and those it reads and gives have this observer."""
+    if not any(pattern.moves or pattern.monotone for pattern in patterns_of(node.target)):
+        return False  # an input, a constant or a call that computes
     around = (observers.get(node.all_input_nodes[0]), *(observers.get(user) for user in node.users))
-    picks = any(pattern.moves or pattern.monotone for pattern in patterns_of(node.target))
-    return picks and all(one is source for one in around)
+    return all(one is source for one in around)
