@@ -9,7 +9,8 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 LINTED := src tests benchmarks tools training examples
 UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py passes/test_golden.py plan/test_schedule.py plan/test_branches.py \
            artifact/test_page.py artifact/test_report.py repository)
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+TWICE  := pytest -q -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m $(TWICE)
 
 .PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden docs misra release coverage clean python tools test-tools
 
@@ -74,7 +75,7 @@ release: setup
 # Which lines of src the tests of `make test` run: build/coverage.txt and, for docs/testing.md, build/coverage.json
 coverage: setup test-tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m coverage run -m $(TWICE) -m "not slow"
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet -o build/coverage.json
 	$(BIN)/python -m coverage report > build/coverage.txt

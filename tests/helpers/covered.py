@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).parent.parent / "coverage.json"
+from helpers.paths import TESTS
+
+KEPT = TESTS / "coverage.json"
 PACKAGE = "src/cortado/"
 
 Measured = dict[str, tuple[int, int]]  # by package: the lines that run, and all

@@ -7,11 +7,11 @@ whose lines of src others run too (`make coverage`).
 import json
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent.parent
+from helpers.paths import TESTS
+
 KEPT = TESTS / "later.json"
 
 
@@ -22,12 +22,12 @@ def table() -> dict[str, dict[str, int]]:
 
 def put_off(items: Iterable[pytest.Item]) -> None:
     """Marks as slow what is beyond the first cases of a function."""
-    first, seen = table(), Counter[str]()
+    first, seen = table(), Counter[tuple[str, str]]()
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker("slow") is not None:
             continue
         file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-        kept = first.get(file, {}).get(item.originalname)
-        seen[f"{file}::{item.originalname}"] += 1
-        if kept is not None and seen[f"{file}::{item.originalname}"] > kept:
+        name = (file, item.originalname)
+        seen[name] += 1
+        if seen[name] > first.get(file, {}).get(item.originalname, seen[name]):
             item.add_marker(pytest.mark.slow)
