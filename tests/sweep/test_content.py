@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -176,8 +177,9 @@ def test_packages_and_dynamic_imports_are_followed(tmp_path: Path, monkeypatch: 
         "late.py",
         *(f"reach_me/{name}" for name in ("a.py", "b.py", "__init__.py", "inner/__init__.py", "inner/c.py")),
     }
-    monkeypatch.syspath_prepend(tmp_path)
-    __import__("reach_other")
+    other = ModuleType("reach_other")  # an import by name here would make every loaded file this file's content
+    other.__file__ = str(tmp_path / "reach_other.py")
+    monkeypatch.setitem(sys.modules, other.__name__, other)
     assert tmp_path / "reach_other.py" in reached([package / "d.py"])
 
 

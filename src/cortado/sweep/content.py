@@ -204,32 +204,31 @@ def reached(files: Iterable[Path]) -> set[Path]:
     means than a statement may reach every file of the user's that is loaded."""
     found: set[Path] = set()
     waiting = list(files)
+    loaded = functools.cache(_loaded)  # each is looked for once in a call, and anew in the next
+    users = functools.cache(_users)
     while waiting:
         path = waiting.pop()
         if path in found:
             continue
         found.add(path)
         if path.suffix == ".py" and not _is_installed_file(path):
-            waiting += _imported(path)
+            names, dynamic = _imports(path)
+            waiting += [one for name in names for one in users(name, path.parent)] + (loaded() if dynamic else [])
     return found
 
 
-def _imported(path: Path) -> Iterator[Path]:
-    """Of the user's files, those that one imports."""
-    statements, dynamic = _imports(path.read_bytes())
-    if dynamic:
-        yield from _loaded()
-    names = set()
+def _imports(path: Path) -> tuple[list[str], bool]:
+    """The modules that a file imports, with the packages that are run on the way; whether it imports by other means."""
+    statements, dynamic = _statements(path.read_bytes())
+    names: set[str] = set()
     for node in statements:
         names |= set(_names_from(node, path)) if isinstance(node, ast.ImportFrom) else {one.name for one in node.names}
-    for name in sorted(names):
-        parts = name.split(".")
-        for length in range(1, len(parts) + 1):  # of packages, what is run on the way
-            yield from _users(".".join(parts[:length]), path.parent)
+    parts = [name.split(".") for name in names]
+    return sorted({".".join(part[:length]) for part in parts for length in range(1, len(part) + 1)}), dynamic
 
 
 @functools.lru_cache(maxsize=1024)
-def _imports(text: bytes) -> tuple[list[ast.Import | ast.ImportFrom], bool]:
+def _statements(text: bytes) -> tuple[list[ast.Import | ast.ImportFrom], bool]:
     """The import statements of a file, and whether it imports by other means. Kept: most files are those of every
     candidate."""
     try:
@@ -265,7 +264,7 @@ def _package_of(path: Path) -> list[str]:
     return parts
 
 
-def _users(name: str, folder: Path) -> Iterator[Path]:
+def _users(name: str, folder: Path) -> list[Path]:
     """The file of a module, if it is the user's; one that is not loaded yet is looked for as Python would."""
     path = _path_of(name)
     if path is None and name not in sys.modules:
@@ -273,8 +272,7 @@ def _users(name: str, folder: Path) -> Iterator[Path]:
         while (outer / "__init__.py").is_file():
             outer = outer.parent
         path = next((one for place in (folder, outer) if (one := _beside(name, place)) is not None), None)
-    if path is not None and not _is_installed_file(path):
-        yield path
+    return [path] if path is not None and not _is_installed_file(path) else []
 
 
 def _beside(name: str, folder: Path) -> Path | None:
@@ -301,12 +299,10 @@ def _resolved(path: str) -> Path:
     return Path(path).resolve()
 
 
-def _loaded() -> Iterator[Path]:
+def _loaded() -> list[Path]:
     """Every file of the user's that is loaded."""
-    for name in list(sys.modules):
-        path = _path_of(name)
-        if path is not None and not _is_installed_file(path):
-            yield path
+    paths = [_path_of(name) for name in list(sys.modules)]
+    return [path for path in paths if path is not None and not _is_installed_file(path)]
 
 
 def _is_installed(module: str) -> bool:
