@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from cortado.base.element import INT8
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.exploring.sketch import Sketch
 from cortado.ir.op import Operator, registry
@@ -45,6 +46,7 @@ LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "cortado::masked_softmax": lambda arguments: _likely_mask(arguments["kept"]),
     "cortado::wide_log_softmax": lambda arguments: _likely_mask(arguments["kept"]),
     "cortado::wide_masked_softmax": lambda arguments: _likely_mask(arguments["kept"]),
+    "cortex_m::quantized_div": lambda arguments: arguments["output_scale"] <= INT8.high,  # 1 does not saturate
 }
 # Operators that have many kernels, each for some calls only, and how many calls show them.
 VARIANTS: Mapping[str, int] = {
@@ -146,6 +148,8 @@ MANY_TERMS: Mapping[str, int] = {
     "cortado::wide_log_softmax": 24,
     "cortado::wide_masked_softmax": 30,
     "cortado::wide_softmax": 20,
+    "cortex_m::quantized_add": 24,
+    "cortex_m::quantized_depthwise_conv2d_nhwc": 24,
     "cortex_m::quantized_div": 20,
     "cortex_m::quantized_linear": 30,
     "cortex_m::quantized_transpose_conv2d_nhwc": 30,

@@ -1,5 +1,6 @@
 """Fixtures that several test files share, and golden files behind `pytest --update-golden`."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         without = [item for item in items if left_out.test_needs_it(item)]
         config.hook.pytest_deselected(items=without)
         items[:] = [item for item in items if item not in set(without)]
+
+
+def pytest_collection_finish() -> None:
+    """Torch and the tests are millions of objects that stay: without them a collection costs little."""
+    gc.freeze()
+    gc.set_threshold(20_000, *gc.get_threshold()[1:])
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -25,6 +25,7 @@ SAMPLES = 8  # of each operator on each core, as they come
 TRAP = "-DCORTADO_TRAP_UNALIGNED"  # CCR.UNALIGN_TRP is on, as some firmware has it and as device memory is
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
 PARTS = 8  # programs that they are built into: planning many calls at once takes longer
+HERE = 2  # on this machine: building the kernels with sanitizers takes longer still
 
 
 @cache
@@ -37,7 +38,8 @@ def calls() -> list[cases.Case]:
 @cache
 def programs(target: str) -> list[tuple[list[cases.Case], cases.Bundled]]:
     """The calls of all operators, in a few programs for a target."""
-    parts = [calls()[first::PARTS] for first in range(PARTS)]
+    count = HERE if target == HOST else PARTS
+    parts = [calls()[first::count] for first in range(count)]
     if target == HOST:
         return [(part, cases.bundled(part, from_target_string(TARGETS[0]), (Core.PORTABLE,))) for part in parts]
     return [(part, cases.bundled(part, from_target_string(target))) for part in parts]

@@ -195,6 +195,7 @@ TERMS = {
         {"calls": "", "stretches": "", "spans": "in_c/16 in_c/16*ties odd_vector", "outside": ""}
     ),
     "depthwise_few_s8__mve": nested(_FEW),
+    "depthwise_s16": nested({"calls": "", "spans": "out_c", "rows_inside": "out_c", "taps_inside": "out_c"}),
 }
 
 
@@ -211,6 +212,11 @@ class Codes:
     lean: bool = False
 
     @property
+    def cut(self) -> int | None:
+        """The code of a sum that is not scaled: one below zero, where that is the smallest code anyway."""
+        return self.lowest if self.lowest == self.out_offset else None
+
+    @property
     def flags(self) -> dict[str, float]:
         """A negative sum is not rounded where it is cut off anyway."""
         return {"ties": float(self.lowest != self.out_offset), "has_offset": float(self.has_offset)}
@@ -224,7 +230,7 @@ def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0)
         sizes["runs"] = runs
         return sizes | _products(in_c, 1, out_c, 1) | _tiles(calls, codes.lean) | codes.flags
 
-    return Work(TERMS[symbol], quantities, codes.lowest)
+    return Work(TERMS[symbol], quantities, codes.cut)
 
 
 def window_work(symbol: str, window: Window, codes: Codes) -> Work:
@@ -239,7 +245,7 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
         found["border_rows"] = columns["spans"] * window.kernel_h - columns["inside_rows"]
         return found | _gathered(window, calls) | _vector_windows(window, calls) | _few(window, calls, columns)
 
-    return Work(TERMS[symbol], quantities, codes.lowest)
+    return Work(TERMS[symbol], quantities, codes.cut)
 
 
 def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float]:

@@ -152,8 +152,7 @@ def depthwise_kernel(call: Call, core: Core) -> Kernel:
     reads, window = (Operand.ROWS, Operand.OUT), window_of(call, (kh, kw))
     chosen = _depthwise_variant(call, fields, core) if _is_packed(fields, core) else None
     if chosen is None:
-        portable = Variant("depthwise_s16", ("depthwise_s16.c",), fields, packed=False)
-        return _kernel(portable, reads, (), loops("calls outputs outputs*rows macs", rows=kh))
+        chosen = Variant("depthwise_s16", ("depthwise_s16.c",), fields, packed=False)
     return _kernel(chosen, reads, (), window_work(chosen.symbol, window, _codes(call)))
 
 

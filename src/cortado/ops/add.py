@@ -151,8 +151,12 @@ def _work(symbol: str, fields: Mapping[str, int]) -> Work:
     if symbol != "add_s8":
         return Work(("calls", "fours", "parts"), _fours)
     half = any((fields[f"{one}_multiplier"], fields[f"{one}_shift"]) == packing.ADD_HALF for one in "ab")
-    left = any(fields[f"{one}_shift"] > 0 for one in ("a", "b", "out"))
-    return loops("calls outputs outputs*unhalved cut uncut", fields["act_min"], unhalved=left or not half)
+    unhalved = _has_left_shift(fields) or not half
+    return loops("calls outputs outputs*unhalved cut uncut", fields["act_min"], unhalved=unhalved)
+
+
+def _has_left_shift(fields: Mapping[str, int]) -> bool:
+    return any(fields[f"{one}_shift"] > 0 for one in ("a", "b", "out"))
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -162,12 +166,13 @@ def kernel(call: Call, core: Core) -> Kernel:
     if channels is not None:
         operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, channels)
         fields = _fields(call, "self", "other")
+        symbol = "add_channel_any_s8" if _has_left_shift(fields) else "add_channel_s8"
         return Kernel(
-            call=CCall("cortado_add_channel_s8", operands),
-            sources=("add_channel_s8.c",),
+            call=CCall(f"cortado_{symbol}", operands),
+            sources=(f"{symbol}.c",),
             struct="cortado_add_t",
             fields=fields,
-            work=_binary.work(channels, call["activation_min"]),
+            work=loops("calls calls*channels outputs", channels=channels),
         )
     swap = (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
     fields = _fields(call, "other", "self") if swap else _fields(call, "self", "other")

@@ -90,7 +90,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             sources=("div_s16.c",),
             struct="cortado_border_t",
             fields={"scale": float(np.float32(call["output_scale"])), "zero_point": 0},
-            work=loops("calls outputs uncut", INT16.low),
+            work=loops("calls outputs"),
         )
     return Kernel(
         call=CCall("cortado_div_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
@@ -104,7 +104,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": INT8.low,
             "act_max": INT8.high,
         },
-        work=loops("calls outputs uncut", INT8.low),
+        work=loops("calls outputs"),
     )
 
 

@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x2df77e40u
+#if TINY_BUILD != 0xe47cbd02u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

@@ -603,9 +603,11 @@ CORTADO_AT(cortado_add_t, act_min, CORTADO_ADD_ACT_MIN);
 CORTADO_AT(cortado_add_t, act_max, CORTADO_ADD_ACT_MAX);
 
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* b holds one value per channel, for every pixel of a; n = pixels * channels. */
+/* b holds one value per channel, for every pixel of a; n = pixels * channels. _any for shifts to the left too. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
+void cortado_add_channel_any_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                                int32_t channels);
 /* For b with the factor 1/2 exactly (multiplier 2^30, shift 0: the operand with the larger scale), a_shift <= 0 and
  * out_shift <= 0, __mve < 0. __scalar and __dsp for no clamp but [-128, 127]; __scalar not on Armv6-M and Armv8-M
  * Baseline. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addition of one value per channel to every pixel.
+ * Addition of one value per channel to every pixel, with factors of at most 1, as operators have them: no shift is to
+ * the left, so that the operands have 28 bits and their sum 29.
  *
  * Tile: 1 element. Scratch: none.
  */
@@ -13,13 +14,15 @@ void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_
                             int32_t channels)
 {
     const int32_t span = cortado_channel_span(a, out, n, channels);
+    const cortado_factor_t factor = cortado_factor(L->a_multiplier, L->a_shift);
+    const cortado_factor_t last = cortado_factor(L->out_multiplier, L->out_shift);
+    const int32_t a_zero = L->a_zero, out_zero = L->out_zero, act_min = L->act_min, act_max = L->act_max;
     for (int32_t end = span; end <= n; end += span) {
         for (int32_t c = 0; c < channels; c++) {
             const int32_t right = cortado_requant((b[c] - L->b_zero) * (1 << 20), L->b_multiplier, L->b_shift);
             for (int32_t i = end - span + c; i < end; i += channels) {
-                const int32_t left = cortado_requant((a[i] - L->a_zero) * (1 << 20), L->a_multiplier, L->a_shift);
-                const int32_t v = cortado_requant(left + right, L->out_multiplier, L->out_shift) + L->out_zero;
-                out[i] = (int8_t)cortado_clamp(v, L->act_min, L->act_max);
+                const int32_t v = cortado_scale((a[i] - a_zero) * (1 << 20), factor) + right;
+                out[i] = (int8_t)cortado_clamp(cortado_scale(v, last) + out_zero, act_min, act_max);
             }
         }
     }
