@@ -9,10 +9,11 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 LINTED := src tests benchmarks tools training examples
 UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py passes/test_golden.py plan/test_schedule.py plan/test_branches.py \
            artifact/test_page.py artifact/test_report.py repository)
-TWICE  := pytest -q -n 2 --dist loadgroup
-PYTEST := $(BIN)/python -m $(TWICE)
+# Three workers for two cores: one of them waits for a board or a program most of the time.
+SPREAD := pytest -q -n 3 --dist loadgroup
+PYTEST := $(BIN)/python -m $(SPREAD)
 
-.PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden docs misra release coverage clean python tools test-tools
+.PHONY: setup demo check unit test tests test-all fuzz fuzz-page same lint golden docs misra release coverage clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -21,7 +22,10 @@ demo: setup
 	@$(BIN)/cortado run build/ds_cnn --recording yes
 	@$(BIN)/python examples/keyword/spot.py build/keyword yes no left
 
-test: setup test-tools lint
+test: setup test-tools
+	@$(MAKE) --no-print-directory -j 2 lint tests
+
+tests:
 	$(PYTEST) -m "not slow"
 
 # Before every commit: linters, types and the unit tests that build no C and start no board.
@@ -75,7 +79,7 @@ release: setup
 # Which lines of src the tests of `make test` run: build/coverage.txt and, for docs/testing.md, build/coverage.json
 coverage: setup test-tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m $(TWICE) -m "not slow"
+	$(BIN)/python -m coverage run -m $(SPREAD) -m "not slow"
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet -o build/coverage.json
 	$(BIN)/python -m coverage report > build/coverage.txt

@@ -24,6 +24,7 @@ TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
 SAMPLES = 8  # of each operator on each core, as they come
 TRAP = "-DCORTADO_TRAP_UNALIGNED"  # CCR.UNALIGN_TRP is on, as some firmware has it and as device memory is
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
+FEW = 25  # of them one
 PARTS = 8  # programs that they are built into: planning many calls at once takes longer
 HERE = 2  # on this machine: building the kernels with sanitizers takes longer still
 
@@ -68,7 +69,8 @@ def test_every_portable_kernel_gives_the_references_bits(tmp_path: Path) -> None
 
 
 def test_unaligned_accesses_fault_and_aligned_only_makes_none(tmp_path: Path) -> None:
-    work, bundled = programs("cortex-m4")[0]
+    work = calls()[::FEW]
+    bundled = cases.bundled(work, from_target_string("cortex-m4"))
     with pytest.raises(BoardFaultError, match=": unaligned access"):
         wrong(work, bundled, tmp_path / "any", (TRAP,))
     assert wrong(work, bundled, tmp_path / "aligned", (TRAP, *ALIGNED_ONLY)) == []

@@ -17,6 +17,7 @@ WITHOUT_CASES = {"Shape", "Size", "ConstantOfShape", "Range", "CastLike", "Quant
 OTHERWISE = ("test_quantizelinear", "test_top_k_same_values")
 # Cases that are refused, by operator: no operator may refuse all of its cases.
 MOST_REFUSED = 0.9
+pytestmark = pytest.mark.xdist_group("onnx")  # the cases are made once
 
 
 @pytest.mark.parametrize("kind", sorted(set(registered()) - WITHOUT_CASES))

@@ -41,7 +41,7 @@ def _kernels(call: Call, core: Core) -> Iterator[Kernel]:
         yield from () if one is None else kernels_of(one)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def declared() -> dict[Core, dict[str, Terms]]:
     """What the samples of all operators can choose, by kind of core."""
     found: dict[Core, dict[str, Terms]] = {core: {} for core in CORES}
