@@ -193,6 +193,18 @@ def test_the_architecture_page_names_the_passes() -> None:
     assert re.findall(r"^\d+\. `([\w-]+)`", section, re.MULTILINE) == [cls.name for cls in PIPELINE]
 
 
+def test_the_architecture_page_counts_what_an_element_touches() -> None:
+    """And names what else does: every module that imports INT16."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (row,) = re.findall(r"^\| element \| .*$", page, re.MULTILINE)
+    users = [path for path in SOURCES if "cortado.base.element.INT16" in imports(path)]
+    elsewhere = {path.name for path in users if path.parent.name != "ops"}
+    sources = [path for path in (ROOT / "src" / "cortado" / "kernels" / "src").iterdir() if "s16" in path.name]
+    assert f"{len(users) - len(elsewhere)} files of `ops/`" in row
+    assert f"{len(sources)} files with `s16`" in row
+    assert elsewhere <= {name.rpartition("/")[2] for name in re.findall(r"`([\w./]+\.py)`", row)}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_point_at_things_that_exist(document: Path) -> None:
     text = document.read_text()
