@@ -288,6 +288,7 @@ def prepare(
     example_inputs: Sequence[Given],
     calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
+    *,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
     options: Options = DEFAULTS,
@@ -328,7 +329,7 @@ def prepare(
             measured, tried = _measured(chosen, inputs, target, options), None
             if target is not None and not options.allow_float:
                 tried = partial(_try_out, chosen, names, _config(target, options), options)
-            quantized = quantize(captured, inputs, given, options, counted, tried, measured)
+            quantized = quantize(captured, inputs, given, options, counted=counted, tried=tried, measured=measured)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -399,6 +400,7 @@ def compile(
     calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
     options: Options = DEFAULTS,
+    *,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
 ) -> Compiled:
@@ -406,8 +408,10 @@ def compile(
     inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has
     quantized needs none. `labels` name the classes; `progress` is told each phase."""
     config = _config(target, options)  # before the seconds that quantization takes
-    prepared = prepare(model, example_inputs, calibration, name, labels, progress, options, config)
-    return prepared.compile(config, options)
+    given = prepare(
+        model, example_inputs, calibration, name, labels=labels, progress=progress, options=options, target=config
+    )
+    return given.compile(config, options)
 
 
 def _check_kinds(example_inputs: object, name: object, options: object) -> None:

@@ -320,7 +320,8 @@ class Artifact:
             raise CortadoError(f"{self.folder} holds no .pte to run: {'; '.join(self.report.pte_missing)}")
         if self.report.pte.kind is PteKind.DELEGATE:
             known = reference or self.reference(samples, sequence=sequence)
-            return run_delegate(self.portable, self.report, known.feeds, known.expected, self.real, sequence, limits)
+            codes = known.feeds, known.expected
+            return run_delegate(self.portable, self.report, *codes, self.real, sequence=sequence, limits=limits)
         feeds = [[self._as_read(i, x) for i, x in enumerate(sample)] for sample in samples]
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
