@@ -2,12 +2,15 @@
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +27,7 @@ class Tree:
 
     project: str  # pyproject.toml
     package: str  # src/cortado/__init__.py
+    kernels: str  # cortado_version.h
     changelog: str
     tags: tuple[str, ...]
     changes: str  # git status --porcelain
@@ -33,6 +37,7 @@ class Tree:
         return Tree(
             project=(ROOT / "pyproject.toml").read_text(),
             package=(ROOT / "src" / "cortado" / "__init__.py").read_text(),
+            kernels=(ROOT / "src" / "cortado" / "kernels" / "include" / "cortado_version.h").read_text(),
             changelog=(ROOT / "CHANGELOG.md").read_text(),
             tags=tuple(_git("tag", "--list", "v*").split()),
             changes=_git("status", "--porcelain"),
@@ -53,7 +58,21 @@ def faults(version: str, tree: Tree) -> Iterator[str]:
         found = re.search(rf'^{key} = "([^"]*)"', text, re.MULTILINE)
         if found is None or found[1] != version:
             yield f"{name} says {found[1] if found else 'no version'}, expected {version}"
+    yield from _kernel_faults(version, tree.kernels)
     yield from _changelog_faults(version, tree.changelog)
+
+
+def _kernel_faults(version: str, header: str) -> Iterator[str]:
+    """The number of the kernels' version, and the version in the names of their functions."""
+    major, minor, patch = _numbers(version)
+    numbers = re.findall(r"^#define CORTADO_KERNELS_VERSION_NUMBER (\d+)", header, re.MULTILINE)
+    expected = str(10000 * major + 100 * minor + patch)
+    if numbers != [expected]:
+        yield f"cortado_version.h has the number {', '.join(numbers) or 'none'}, expected {expected}"
+    names = set(re.findall(r"_of_version_(\d+_\d+_\d+)_", header))
+    if names != {f"{major}_{minor}_{patch}"}:
+        found = ", ".join(sorted(names)) or "no version"
+        yield f"cortado_version.h has {found} in the names of functions, expected {major}_{minor}_{patch}"
 
 
 def _changelog_faults(version: str, changelog: str) -> Iterator[str]:
@@ -76,8 +95,9 @@ def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.rstrip()
 
 
-def _run(*command: object, cwd: Path = ROOT) -> str:
-    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+def _run(*command: object, cwd: Path = ROOT, **environment: str) -> str:
+    settings = {**os.environ, **environment}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=settings, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -96,16 +116,31 @@ def build() -> list[Path]:
     return sorted(DIST.iterdir())
 
 
-def check_installed(wheel: Path, version: str) -> None:
-    """The wheel in an empty folder says its version."""
+def missing_files(package: Path, tracked: Iterable[str]) -> list[str]:
+    """Those of the tracked files, from `cortado/` on, that a wheel or a source package does not hold."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as wheel:
+            held = set(wheel.namelist())
+    else:
+        with tarfile.open(package) as archive:
+            held = {name.partition("/src/")[2] for name in archive.getnames()}
+    return sorted(set(tracked) - held)
+
+
+def check_package(package: Path, version: str, tracked: Iterable[str]) -> None:
+    """A wheel or a source package holds every tracked file and, installed into an empty folder, says its version."""
+    missing = missing_files(package, tracked)
+    if missing:
+        raise SystemExit(f"{package.name} lacks {len(missing)} tracked files: {', '.join(missing[:10])}")
     with tempfile.TemporaryDirectory(prefix="cortado-installed-") as place:
-        _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, wheel)
-        code = (
-            f"import sys; sys.path.insert(0, {place!r}); import cortado; print(cortado.__version__, cortado.__file__)"
-        )
-        found, file = _run(sys.executable, "-I", "-c", code, cwd=Path(place)).split()
-        if found != version or not Path(file).is_relative_to(place):
-            raise SystemExit(f"the installed wheel is {found} at {file}, expected {version}")
+        pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+        _run(sys.executable, *pip, "--target", place, package)
+        answer = _run(Path(place) / "bin" / "cortado", "--version", cwd=Path(place), PYTHONPATH=place).strip()
+        if answer != f"cortado {version}":
+            raise SystemExit(f"{package.name}, installed: cortado --version says '{answer}', expected {version}")
+        file = _run(sys.executable, "-c", "import cortado; print(cortado.__file__)", cwd=Path(place), PYTHONPATH=place)
+        if not Path(file.strip()).is_relative_to(place):
+            raise SystemExit(f"{package.name}, installed: cortado is found at {file.strip()}, expected {place}")
 
 
 def main() -> None:
@@ -116,7 +151,9 @@ def main() -> None:
     if found:
         raise SystemExit("no release: " + "\n".join(found))
     files = build()
-    check_installed(next(path for path in files if path.suffix == ".whl"), version)
+    tracked = [name.removeprefix("src/") for name in _git("ls-files", "src/cortado").splitlines()]
+    for path in files:
+        check_package(path, version, tracked)
     site = documentation.build()
     if site.returncode != 0:
         raise SystemExit(f"the site has faults:\n{site.stderr}")

@@ -158,7 +158,9 @@ class Model:
         if programs.c is None or options.weights is Weights.INT8:
             return programs, ()
         samples = [run.inputs for run in self._runs(options)]
-        asked = WeightsRequest(self.name, target, options, samples, self.quantized.how.bias_correction)
+        asked = WeightsRequest(
+            self.name, target, options, samples, correct=self.quantized.how.bias_correction, labels=self.labels
+        )
         found = narrow_weights(programs.c, asked)
         if programs.pte is None or programs.pte is programs.c:
             return programs, found
@@ -203,7 +205,7 @@ class Model:
     def _program(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options) -> Program:
         """The kernels of a C bundle, which its tables can hold."""
         lines = self._lines(graph)
-        program = program_of(self.name, graph, target, options.io, _feeding(options), lines=lines)
+        program = program_of(self.name, graph, target, options.io, Feeding.of(options), lines=lines)
         check_limits(program, lines)
         return program
 
@@ -232,7 +234,7 @@ class Model:
         """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
         if target.cpu is not CortexM.ANY:
             return None
-        programs = [program_of(self.name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
+        programs = [program_of(self.name, graph, one, options.io, Feeding.of(options)) for one in ONE_OF_EACH]
         made = [decided(program, options.decide, self.labels) for program in programs]
         peaks = [schedule(program, options.optimize).plan.peak for program in made]
         return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
@@ -268,10 +270,6 @@ def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
     return replace(c, bundle=with_selftest_stack(bundle, c.planned, stack), needed=needed)
 
 
-def _feeding(options: Options) -> Feeding:
-    return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
-
-
 def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
     if findings and strict:
         lines = "\n  ".join(finding.text for finding in findings)
@@ -290,6 +288,7 @@ def prepare(
     example_inputs: Sequence[Given],
     calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
+    *,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
     options: Options = DEFAULTS,
@@ -330,7 +329,7 @@ def prepare(
             measured, tried = _measured(chosen, inputs, target, options), None
             if target is not None and not options.allow_float:
                 tried = partial(_try_out, chosen, names, _config(target, options), options)
-            quantized = quantize(captured, inputs, given, options, counted, tried, measured)
+            quantized = quantize(captured, inputs, given, options, counted=counted, tried=tried, measured=measured)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -401,6 +400,7 @@ def compile(
     calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
     options: Options = DEFAULTS,
+    *,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
 ) -> Compiled:
@@ -408,8 +408,10 @@ def compile(
     inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has
     quantized needs none. `labels` name the classes; `progress` is told each phase."""
     config = _config(target, options)  # before the seconds that quantization takes
-    prepared = prepare(model, example_inputs, calibration, name, labels, progress, options, config)
-    return prepared.compile(config, options)
+    given = prepare(
+        model, example_inputs, calibration, name, labels=labels, progress=progress, options=options, target=config
+    )
+    return given.compile(config, options)
 
 
 def _check_kinds(example_inputs: object, name: object, options: object) -> None:

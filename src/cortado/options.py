@@ -1,6 +1,5 @@
 """What a user may choose beside the target."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -20,6 +19,7 @@ from cortado.base.chips import Chip, find_chip
 from cortado.base.decision import Decision, decision_of
 from cortado.base.errors import CortadoError
 from cortado.base.regions import Region, WeightPlacement, parse_bytes, places_of, regions_of
+from cortado.base.texts import check_version, expressions, flag, member, text_of
 
 
 class Optimize(Enum):
@@ -116,8 +116,6 @@ class PteKind(Enum):
 
 
 WEIGHT_GROUP = 32
-_NUMBER = "(0|[1-9][0-9]{0,3}|[1-5][0-9]{4})"
-_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 # Options that count when a model is quantized, whatever a target is compiled with.
 _BARS = ("min_sqnr", "min_accuracy", "max_drop", "labelled")
 OF_CALIBRATION = (
@@ -213,7 +211,7 @@ class Options:
             "pte": PteKind,
         }
         for name, kind in kinds.items():
-            self._set(name, _member(name, getattr(self, name), kind))
+            self._set(name, member(name, getattr(self, name), kind))
         for name in FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise CortadoError(f"{name}={getattr(self, name)!r}: expected True or False")
@@ -237,12 +235,12 @@ class Options:
         self._set("decide", decision_of(self.decide))
         self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         self._set("place", places_of(self.place))
-        self._set("int16", _expressions("int16", self.int16))
-        self._set("keep_float", _expressions("keep_float", self.keep_float))
+        self._set("int16", expressions("int16", self.int16))
+        self._set("keep_float", expressions("keep_float", self.keep_float))
         self._set("allow_float", self.allow_float or bool(self.keep_float))
         self._set_camera()
         self._check_precision()
-        _check_version(self.model_version)
+        check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
         self._check_weights()
@@ -252,20 +250,20 @@ class Options:
         """What is not the default, in the texts of the command line."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
-        return f"Options({', '.join(f'{name}={_text(value)!r}' for name, value in given.items())})"
+        return f"Options({', '.join(f'{name}={text_of(value)!r}' for name, value in given.items())})"
 
     def _set_camera(self) -> None:
         """Texts become what they stand for; refused is what has no partner, and what a camera can't be in front of."""
         for name, kind in (("input_format", PixelFormat), ("resize_filter", ResizeFilter)):
             if getattr(self, name) is not None:
-                self._set(name, _member(name, getattr(self, name), kind))
+                self._set(name, member(name, getattr(self, name), kind))
         for name in ("input_size", "resize"):
             if getattr(self, name) is not None:
-                self._set(name, size_of(getattr(self, name), _flag(name)))
+                self._set(name, size_of(getattr(self, name), flag(name)))
         self._set("crop", None if self.crop is None else crop_of(self.crop))
         for name in ("mean", "std"):
             value = getattr(self, name)
-            self._set(name, () if value in (None, (), []) else numbers_of(value, _flag(name)))
+            self._set(name, () if value in (None, (), []) else numbers_of(value, flag(name)))
         self._check_partners()
         given = {
             "--io float": self.io is Border.FLOAT,
@@ -288,7 +286,7 @@ class Options:
         parts = ("input_size", "crop", "resize", "resize_filter", "mean", "std")
         for name in parts:
             if self.input_format is None and getattr(self, name) not in (None, ()):
-                raise CortadoError(f"{_flag(name)} is for a camera; name what its pixels are with --input-format")
+                raise CortadoError(f"{flag(name)} is for a camera; name what its pixels are with --input-format")
         if self.input_format is not None and self.input_size is None:
             raise CortadoError(
                 f"--input-format {self.input_format.value}: the size of the camera's pictures is missing; give "
@@ -466,71 +464,13 @@ class Options:
         object.__setattr__(self, name, value)
 
 
-def _flag(name: str) -> str:
-    """A field as the command line has it."""
-    return f"--{name.replace('_', '-')}"
-
-
-def _check_version(value: object) -> None:
-    """Three numbers: what every package manager takes."""
-    if value is not None and (not isinstance(value, str) or _VERSION.fullmatch(value) is None):
-        raise CortadoError(
-            f"model_version={value!r} (--model-version) is no version; expected three numbers below 60,000, each "
-            "without a leading zero, such as 1.4.0"
-        )
-
-
 def _packages(value: object) -> tuple[PackageKind, ...]:
     """The systems of `package`: texts such as "zephyr,arduino", or members, each once."""
     given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, PackageKind) else value
     if not isinstance(given, Iterable):
         raise CortadoError(f"package={value!r} names no system; expected a text such as 'zephyr,arduino'")
-    found = (_member("package", one, PackageKind) for one in given)
+    found = (member("package", one, PackageKind) for one in given)
     return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
-
-
-def _expressions(name: str, value: object) -> tuple[str, ...]:
-    """Regular expressions of modules: one text, or several."""
-    texts = (value,) if isinstance(value, str) else value
-    if not isinstance(texts, Iterable):
-        raise CortadoError(f"{name}={value!r} names no module; expected texts such as 'encoder.*'")
-    found = tuple(str(text) for text in texts)
-    for text in found:
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise CortadoError(
-                f"'{text}' is no regular expression ({error}); expected one that matches names of modules, as in "
-                "'encoder.*'"
-            ) from None
-    return found
-
-
-def _text(value: object) -> object:
-    """As the command line has it."""
-    if isinstance(value, tuple):
-        return ",".join(str(_text(one)) for one in value)
-    if isinstance(value, Decision):
-        return str(value)
-    if isinstance(value, Region):
-        return f"{value.name}={value.bytes}"
-    if isinstance(value, WeightPlacement):
-        return f"{value.pattern}={value.section}"
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, PictureSize | Crop):
-        return str(value)
-    return value.name if isinstance(value, Chip) else value
-
-
-def _member(name: str, value: object, kind: type[Enum]) -> Enum:
-    if isinstance(value, kind):
-        return value
-    known = {str(member.value): member for member in kind}
-    if isinstance(value, str) and value in known:
-        return known[value]
-    texts = ", ".join(repr(text) for text in known)
-    raise CortadoError(f"{name}={value!r}: expected one of {texts}, or {kind.__module__}.{kind.__name__}")
 
 
 DEFAULTS = Options()

@@ -70,7 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     place = tmp_path_factory.mktemp("decide")
     rows = [(torch.from_numpy(walk(2, seed)).reshape(1, 1, 2, 5),) for seed in range(200)]
     options = Options(stream=2, decide=decision_of(RULE), artifacts=Artifacts.C)
-    api.compile(Newest().eval(), rows[0], "cortex-m4", rows, "net", options, LABELS).save(place / "net")
+    api.compile(Newest().eval(), rows[0], "cortex-m4", rows, "net", options, labels=LABELS).save(place / "net")
     np.save(place / "rows.npy", walk(1200).reshape(1200, 1, 5))
     (place / "events.csv").write_text("2.0,3.0,yes\n8.0,9.0,no\n59,59.5,stop\n4,5,silence\n")
     return Files(place / "net", place / "rows.npy", place / "events.csv")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from cortado.api import compile
 from cortado.artifact.opened import PAGE, Artifact
+from cortado.artifact.traced import layers_in
 from cortado.base.errors import CortadoError
 from cortado.frontend.convert import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options
@@ -187,7 +188,7 @@ def test_a_trace_is_every_layer_in_every_schedule(
 
 def test_a_trace_of_another_length_is_refused(tiny_artifact: Artifact) -> None:
     with pytest.raises(CortadoError, match="compile the model again"):
-        tiny_artifact._layers_of(b"", tiny_artifact.store_rules())
+        layers_in(b"", tiny_artifact.store_rules(), tiny_artifact.graph, str(tiny_artifact.folder))
 
 
 # ---- what is wrong is found ---------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def compiled(net: nn.Module, target: str, rule: str = RULE, **options: Any) -> a
     rows = torch.from_numpy(walk(400, seed=7))
     steps = [(rows[i : i + 2].reshape(shape),) for i in range(0, 398, 2)] if stream else [(one[None],) for one in rows]
     chosen = Options(stream=stream, decide=decision_of(rule), artifacts=Artifacts.C, **options)
-    return api.compile(net.eval(), steps[0], target, steps, "net", chosen, LABELS)
+    return api.compile(net.eval(), steps[0], target, steps, "net", chosen, labels=LABELS)
 
 
 def rows_of(net: nn.Module, count: int, seed: int = 0) -> Recording:

@@ -232,6 +232,45 @@ def test_auto_takes_what_costs_least_until_it_fits() -> None:
     assert kept(found) > kept(compiled("cortex-m4", weights="int4", weight_group=32)) - 1
 
 
+class Listening(nn.Module):
+    """Scores of the last rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv1d(8, 64, 3), nn.Conv1d(64, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.last(self.first(x).relu()).mean(2), 1)
+
+
+@cache
+def listening() -> Model:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        samples = [(torch.randn(1, 8, 10),) for _ in range(16)]
+        return prepare(Listening().eval(), samples[0], samples, name="words", labels=["a", "b", "c", "silence"])
+
+
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        (prepared, {"input_format": "rgb888", "input_size": "12x12", "resize": "6x6"}),
+        (listening, {"stream": 2, "decide": "smooth=4,threshold=0.5,ignore=silence"}),
+    ],
+    ids=["camera", "decision"],
+)
+def test_auto_counts_what_is_around_the_network(model: Callable[[], Model], more: dict[str, Any]) -> None:
+    """Their code is in the flash too: without it nothing seemed to be in need of int4, and the compile failed."""
+    wide = model().compile("cortex-m4", Options(artifacts=Artifacts.C, **more)).report.flash
+    assert wide is not None
+    assert wide.code_bytes is not None
+    budget = wide.weights_bytes + wide.code_bytes - 16
+    found = model().compile(
+        "cortex-m4", Options(artifacts=Artifacts.C, weights=Weights.AUTO, flash_budget=budget, **more)
+    )
+    assert "int4" in {one.element for one in found.report.weights}
+
+
 def test_auto_leaves_int8_where_it_fits() -> None:
     found = compiled("cortex-m4", weights="auto", flash_budget="1M")
     assert {one.element for one in found.report.weights} == {"int8"}

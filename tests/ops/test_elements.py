@@ -11,7 +11,7 @@ import torch
 from cortado.api import prepare
 from cortado.base.element import INT32
 from cortado.base.target import CortexM, CortexMTargetConfig
-from cortado.ir.op import ElementOf, registry, result_element
+from cortado.ir.op import ElementOf, registry, result_elements
 from cortado.plan.lowered import reference_outputs
 from helpers import cases
 from helpers.cores import each_core
@@ -43,7 +43,7 @@ def wide() -> list[cases.Case]:
     """Two samples of each operator that are not of 8 bits."""
     found: list[cases.Case] = []
     for operator in SEVERAL:
-        samples = (one for one in cases.drawn(operator, DRAWN) if result_element(operator, one).bytes > 1)
+        samples = (one for one in cases.drawn(operator, DRAWN) if result_elements(operator, one)[0].bytes > 1)
         found += [(operator, one) for one in islice(samples, 2)]
     return found
 

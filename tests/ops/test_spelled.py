@@ -23,6 +23,7 @@ aten = torch.ops.aten
 
 TWO, FOUR = torch.tensor([0, 2]), torch.tensor([[0, 2], [1, 3]])
 WEIGHTS = randn(3, 4)
+TALL = randn(2, 1, 300, 1)
 GRID = torch.meshgrid(torch.arange(4.0), torch.arange(5.0), indexing="ij")
 
 
@@ -95,6 +96,10 @@ CASES: dict[str, Case] = {
     "avg_pool3d": (lambda x: F.avg_pool3d(x + 1, 3, 2, 1), ((1, 2, 5, 6, 6),)),
     "avg_pool3d inside": (lambda x: F.avg_pool3d(x + 1, 2, 2, 1, True, False), ((1, 2, 5, 6, 6),)),
     "adaptive_avg_pool3d": (lambda x: F.adaptive_avg_pool3d(x + 1, (2, 3, 2)), ((1, 2, 4, 6, 6),)),
+    "a tall window by its general name": (
+        lambda x: torch.convolution(x, TALL, None, [8, 1], [0, 0], [1, 1], False, [0, 0], 1),
+        ((1, 1, 400, 3),),
+    ),
     "max of a tall window": (lambda x: F.max_pool2d(x, (300, 2), (100, 1)), ((1, 2, 900, 5),)),
     "average of a tall window": (lambda x: F.avg_pool2d(x + 2, (300, 2), (100, 1)), ((1, 2, 900, 5),)),
     "max of an image": (lambda x: x.amax((2, 3)), ((1, 2, 300, 300),)),

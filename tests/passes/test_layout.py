@@ -16,7 +16,7 @@ from torch.nn import functional
 from cortado.api import prepare
 from cortado.base.numerics import QParams
 from cortado.ir.graph import lift, shape
-from cortado.ir.op import Call, Operator, result_element
+from cortado.ir.op import Call, Operator, result_elements
 from cortado.ir.schemas import overload
 from cortado.models import zoo
 from cortado.ops.activation import ACTIVATION
@@ -261,7 +261,7 @@ class Builder:
         node = self.graph.call_function(overload(operator), (), arguments)
         sizes = operator.shape(Call(operator, {name: _shapes(value) for name, value in arguments.items()}, ()))
         with self.mode:
-            node.meta["val"] = torch.empty(sizes, dtype=result_element(operator, arguments).torch_dtype)
+            node.meta["val"] = torch.empty(sizes, dtype=result_elements(operator, arguments)[0].torch_dtype)
         return node
 
     def program(self, *results: Node) -> torch.export.ExportedProgram:

@@ -20,7 +20,7 @@ from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Walk, build_program
 from cortado.plan.schedule import Schedules, schedule
-from cortado.plan.stages import run_stage
+from cortado.plan.stages import StageRuns
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
@@ -173,7 +173,7 @@ def test_rings_hold_what_is_read(planned: dict[Optimize, Planned]) -> None:
 def test_rows_nobody_reads_are_not_made(program: Program) -> None:
     """A stage whose last step reads only some rows of the one before."""
     first = next(step for step in program.steps if step.kind is Walk.ROWS)
-    run = run_stage([first], [], [])
+    run = StageRuns().run((), [first], [], ())
     assert run.rows == [0]
     assert run.calls == []
 

@@ -5,13 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
-import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import cortado
 from cortado.run.doctor import PACKAGES
 from helpers.cli import TINY
 from helpers.paths import ROOT
@@ -46,18 +46,25 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def test_both_packages_hold_every_file(packages: tuple[Path, Path]) -> None:
-    tracked = {
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import release
+
+    return release
+
+
+def test_both_packages_are_whole_and_say_their_version(packages: tuple[Path, Path], release: Any) -> None:
+    """Every file of the package is in them; installed, `cortado --version` answers; another version is a fault."""
+    files = [
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src" / "cortado").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
-    }
-    wheel, sdist = packages
-    with zipfile.ZipFile(wheel) as file:
-        assert tracked <= set(file.namelist())
-    with tarfile.open(sdist) as archive:
-        names = {name.partition("/src/")[2] for name in archive.getnames()}
-    assert tracked <= names
+    ]
+    for package in packages:
+        release.check_package(package, cortado.__version__, files)
+    with pytest.raises(SystemExit, match=r"cortado --version says .* expected 9\.9\.9"):
+        release.check_package(packages[0], "9.9.9", files)
 
 
 def test_a_model_is_compiled_with_the_installed_package(packages: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """A release: what stands in its way is named; the documentation builds as a site, and a dead link is an error."""
 
+import subprocess
+import tarfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +10,8 @@ from typing import Any
 import pytest
 
 from helpers.paths import ROOT
+
+KERNELS = "#define CORTADO_KERNELS_VERSION_NUMBER 200 /* of 0.2.0 */\n#define OF(x) x##_of_version_0_2_0_kernels\n"
 
 
 @pytest.fixture
@@ -22,6 +27,7 @@ def ready(release: Any) -> Any:
     return release.Tree(
         project='[project]\nversion = "0.2.0"\n',
         package='__version__ = "0.2.0"\n',
+        kernels=KERNELS,
         changelog="# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-01-31\n\n### Added\n\n- A thing.\n",
         tags=("v0.1.0",),
         changes="",
@@ -41,6 +47,8 @@ def test_a_tree_that_is_ready_has_no_faults(tools: Any) -> None:
         ({"tags": ("v0.10.0",)}, "v0.10.0 exists"),
         ({"project": 'version = "0.2.0.dev0"\n'}, "pyproject.toml says 0.2.0.dev0"),
         ({"package": '__version__ = "0.1.0"\n'}, "__init__.py says 0.1.0"),
+        ({"kernels": KERNELS.replace("200", "100")}, "cortado_version.h has the number 100, expected 200"),
+        ({"kernels": KERNELS.replace("0_2_0", "0_1_0")}, "cortado_version.h has 0_1_0 in the names"),
         ({"changelog": "## [Unreleased]\n"}, "no section [0.2.0]"),
         ({"changelog": "## [Unreleased]\n\n## [0.2.0]\n\n- A thing.\n"}, "needs a date"),
         ({"changelog": "## [Unreleased]\n\n- B.\n\n## [0.2.0] - 2026-01-31\n\n- A.\n"}, "under [Unreleased]"),
@@ -55,6 +63,36 @@ def test_what_stands_in_its_way_is_named(tools: Any, change: dict[str, Any], wor
 def test_a_version_is_three_numbers(tools: Any) -> None:
     release, _ = tools
     assert "three numbers" in next(release.faults("0.2", ready(release)))
+
+
+def test_a_file_that_a_package_lacks_is_named(tools: Any, tmp_path: Path) -> None:
+    release, _ = tools
+    file = tmp_path / "a.py"
+    file.touch()
+    wheel, sdist = tmp_path / "a-1-py3-none-any.whl", tmp_path / "a-1.tar.gz"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(file, "cortado/a.py")
+    with tarfile.open(sdist, "w:gz") as archive:
+        archive.add(file, "a-1/src/cortado/a.py")
+    for package in (wheel, sdist):
+        assert release.missing_files(package, ["cortado/a.py"]) == []
+        with pytest.raises(SystemExit, match=r"lacks 1 tracked files: cortado/b\.json"):
+            release.check_package(package, "0.2.0", ["cortado/a.py", "cortado/b.json"])
+
+
+def test_every_package_that_was_built_is_checked(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And held to what git tracks."""
+    release, documentation = tools
+    built = [ROOT / "pyproject.toml", ROOT / "README.md"]
+    checked: dict[Path, set[str]] = {}
+    monkeypatch.setattr(release, "faults", lambda version, tree: iter(()))
+    monkeypatch.setattr(release, "build", lambda: built)
+    monkeypatch.setattr(release, "check_package", lambda path, version, files: checked.update({path: set(files)}))
+    monkeypatch.setattr(documentation, "build", lambda: subprocess.CompletedProcess([], 0))
+    monkeypatch.setattr("sys.argv", ["release", "0.2.0"])
+    release.main()
+    assert list(checked) == built
+    assert all({"cortado/api.py", "cortado/kernels/include/cortado.h"} <= files for files in checked.values())
 
 
 def test_the_site_has_every_page_and_no_dead_link(tools: Any, tmp_path: Path) -> None:

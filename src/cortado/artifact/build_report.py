@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor as Values
 
@@ -100,8 +100,7 @@ def build_report(
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle. `first` has the
     reference's values for the example."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
-    layers = () if c is None else layer_reports(c.planned, graph)
-    return Report(
+    report = Report(
         schema_version=SCHEMA_VERSION,
         cortado_version=__version__,
         model=name,
@@ -112,18 +111,12 @@ def build_report(
         options=_options(options),
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
-        input_rows=None if c is None else _input_rows(c.planned.program),
-        camera=None if c is None else camera_report(c.planned),
-        stream=None if c is None else _stream(c.planned, options, delay),
-        decision=None if c is None else _decision(c.planned.program, options),
         flash=None if c is None else _flash(c),
-        image=None if c is None or c.image is None or not options.image else _image(c.image),
         removed_channels=removed,
         spectrograms=spectrogram_reports(graph, first),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
-        layers=layers,
+        layers=() if c is None else layer_reports(c.planned, graph),
         weights=weights,
-        longest_call=longest_call(layers),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
         state=tuple(_state(graph, state, None if c is None else c.planned, quantized.reasons) for state in graph.state),
@@ -138,11 +131,25 @@ def build_report(
         prefix=c_identifier(name),
         id=model_id(graph),
         model_version=options.model_version or version_of(model_id(graph)),
-        build="" if c is None else c.bundle.build,
         calibrated=calibrated_report(quantized.choice),
         precision=precision_report(quantized.mixed),
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
+    )
+    return report if c is None else _with_bundle(report, c, options, delay)
+
+
+def _with_bundle(report: Report, c: InC, options: Options, delay: int) -> Report:
+    """How the C bundle takes its input and what it gives beside outputs, and the model as data."""
+    return replace(
+        report,
+        input_rows=_input_rows(c.planned.program),
+        camera=camera_report(c.planned),
+        stream=_stream(c.planned, options, delay),
+        decision=_decision(c.planned.program, options),
+        image=None if c.image is None or not options.image else _image(c.image),
+        longest_call=longest_call(report.layers),
+        build=c.bundle.build,
     )
 
 

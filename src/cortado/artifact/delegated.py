@@ -24,6 +24,7 @@ def run_delegate(
     given: Samples,
     expected: Samples,
     real: Callable[[Sequence[ArrayType]], list[ArrayType]],
+    *,
     sequence: int | None,
     limits: RunLimits,
 ) -> Checked:

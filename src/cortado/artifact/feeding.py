@@ -25,6 +25,20 @@ def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
     return np.ascontiguousarray(found)
 
 
+def split(tensor: TensorReport, array: ArrayType, name: str) -> list[ArrayType]:
+    """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
+    wanted, found = list(tensor.model_shape), list(array.shape)
+    if found == wanted:
+        return [array]
+    if found[1:] == wanted:
+        return list(array)
+    if wanted and found and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
+        return list(array.reshape(-1, *wanted))
+    raise CortadoError(
+        f"{name} has shape {found}, expected {wanted} for input '{tensor.name}', or several of that behind each other"
+    )
+
+
 def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
     """Shape and dtype of one sample's input."""
     if value.shape != tensor.model_shape:

@@ -11,6 +11,7 @@ from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Optimize, Options, Weights
+from cortado.plan.decided import sketched
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, observe
 from cortado.plan.planned import Planned
@@ -22,13 +23,15 @@ from cortado.run.bundle_info import BundleInfo
 
 @dataclass(frozen=True)
 class WeightsRequest:
-    """What a compile asks for: its name and target, options, calibration inputs, whether biases are corrected."""
+    """What a compile asks for: its name and target, options, calibration inputs, whether biases are corrected, and the
+    names of classes."""
 
     name: str
     target: CortexMTargetConfig
     options: Options
     samples: Sequence[Sequence[torch.Tensor]]
     correct: bool
+    labels: Sequence[str] | None = None
 
 
 def narrow_weights(program: ExportedProgram, asked: WeightsRequest) -> tuple[WeightsReport, ...]:
@@ -70,11 +73,10 @@ def _flash(asked: WeightsRequest) -> Callable[[LoweredGraph], int]:
     """Constants and code of a graph's C bundle."""
     toolchain.require(toolchain.Tool.ARM_GCC)
     options = asked.options
-    feeding = Feeding(rows=options.input_rows, stream=options.stream)
 
     def total(graph: LoweredGraph) -> int:
-        network = program_of(asked.name, graph, asked.target, options.io, feeding)
-        planned = schedule(network, Optimize.TIME)
+        network = program_of(asked.name, graph, asked.target, options.io, Feeding.of(options))
+        planned = schedule(sketched(network, options.decide, asked.labels), Optimize.TIME)
         bundle = emit_c(planned, options.place)
         code = measure.measured(bundle.files, [bundle], [bundle_info(planned)]).code_bytes
         return bundle.weights_bytes - sum(bundle.section_bytes.values()) + (code or 0)

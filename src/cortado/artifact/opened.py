@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cortado.artifact.checked import Checked, Samples
-from cortado.artifact.feeding import check_value, fed, real_values
+from cortado.artifact.feeding import check_value, fed, real_values, split
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.foreign import check_files
 from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
@@ -20,6 +20,7 @@ from cortado.artifact.pictures import is_picture, pictures_in, seen
 from cortado.artifact.probed import probe_run
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.summary import html_summary, in_words
+from cortado.artifact.traced import layers_in
 from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_expected
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
@@ -178,7 +179,7 @@ class Artifact:
         if is_picture(self.report, arrays[0]):
             return [[picture] for picture in pictures_in(self.report, arrays[0], names[0])]
         named = list(zip(arrays, names, strict=True))
-        groups = [self._split(position, array, name) for position, (array, name) in enumerate(named)]
+        groups = [split(tensor, *one) for tensor, one in zip(self.report.inputs, named, strict=True)]
         counts = {len(group) for group in groups}
         if len(counts) > 1:
             places = " and ".join(dict.fromkeys(names))
@@ -191,21 +192,6 @@ class Artifact:
                 which = f", sample {number}," if len(samples) > 1 else ""
                 self.check_input(position, value, f"{names[position]}{which}")
         return samples
-
-    def _split(self, position: int, array: ArrayType, name: str) -> list[ArrayType]:
-        """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
-        tensor = self.report.inputs[position]
-        wanted, found = list(tensor.model_shape), list(array.shape)
-        if found == wanted:
-            return [array]
-        if found[1:] == wanted:
-            return list(array)
-        if wanted and found and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
-            return list(array.reshape(-1, *wanted))
-        raise CortadoError(
-            f"{name} has shape {found}, expected {wanted} for input '{tensor.name}', or several of that behind each "
-            "other"
-        )
 
     def store_rules(self) -> StoreRules:
         """What every kernel call may write, as the compiler planned it."""
@@ -334,7 +320,8 @@ class Artifact:
             raise CortadoError(f"{self.folder} holds no .pte to run: {'; '.join(self.report.pte_missing)}")
         if self.report.pte.kind is PteKind.DELEGATE:
             known = reference or self.reference(samples, sequence=sequence)
-            return run_delegate(self.portable, self.report, known.feeds, known.expected, self.real, sequence, limits)
+            codes = known.feeds, known.expected
+            return run_delegate(self.portable, self.report, *codes, self.real, sequence=sequence, limits=limits)
         feeds = [[self._as_read(i, x) for i, x in enumerate(sample)] for sample in samples]
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
@@ -393,27 +380,7 @@ class Artifact:
         else:
             rules = self.store_rules()
             result = run_bundle(self.folder, self.info, [feed], on, count=False, flags=(TRACE,))
-        return self._layers_of(result.trace, rules)
-
-    def _layers_of(self, trace: bytes, rules: StoreRules) -> dict[str, bytes]:
-        rows: dict[str, list[bytes]] = {name: [] for step in rules.steps for name in step.outputs}
-        position = 0
-        for call in rules.calls:
-            outputs = rules.steps[call.step].outputs  # scratch is behind them
-            for name, (low, high) in zip(outputs, call.ranges, strict=False):
-                rows[name].append(trace[position : position + high - low])
-                position += high - low
-        if position != len(trace):
-            raise CortadoError(
-                f"a run of {self.folder} showed {len(trace)} bytes of its layers, expected {position}; "
-                "compile the model again with this version"
-            )
-        return {name: self._whole(name, made) for name, made in rows.items()}
-
-    def _whole(self, name: str, rows: list[bytes]) -> bytes:
-        """A step makes the rows of its output one after the other; one that sums up makes the same one each time."""
-        repeats = max(sum(map(len, rows)) // self.graph.values[name].bytes, 1)
-        return b"".join(rows[repeats - 1 :: repeats])
+        return layers_in(result.trace, rules, self.graph, str(self.folder))
 
     @cached_property
     def graph(self) -> "LoweredGraph":

@@ -18,7 +18,6 @@ from cortado.base.errors import CortadoError, TellsWhatIsMissing, WrongResult
 from cortado.cli import interrupts
 from cortado.cli.arguments import (
     compare_arguments,
-    compile_arguments,
     evaluate_arguments,
     profile_arguments,
     run_arguments,
@@ -33,6 +32,7 @@ from cortado.cli.commands import (
     targets_command,
     zoo_command,
 )
+from cortado.cli.compile_arguments import compile_arguments
 from cortado.cli.completion import SHELLS, completion_command
 from cortado.cli.kernels import kernels_arguments
 from cortado.cli.parsing import add

@@ -1,4 +1,4 @@
-"""What the parsers of all commands share: a command, the words of an enum, numbers as users write them."""
+"""What the parsers of all commands share: a command, the words of an enum, numbers as users write them, --sequence."""
 
 import argparse
 import math
@@ -45,3 +45,13 @@ def number(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"{text!r} is no number")
     return value
+
+
+def sequence_argument(parser: argparse.ArgumentParser, data: str) -> None:
+    parser.add_argument(
+        "--sequence",
+        type=count,
+        metavar="N",
+        help=f"of a model with state (docs/state.md): {data} holds the steps of sequences of N steps each, behind each "
+        "other along the first dimension, and state starts anew after every N of them (default: all are one sequence)",
+    )

@@ -81,10 +81,12 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
     lower = lowered(model.quantized, target, options, stream=options.stream is not None)
     example = as_read(model.quantized.example_inputs, options)
     if options.weights is not Weights.INT8:
-        narrow_weights(lower, WeightsRequest(model.name, target, options, [example], correct=False))
+        narrow_weights(
+            lower, WeightsRequest(model.name, target, options, [example], correct=False, labels=model.labels)
+        )
     graph = lowered_graph(lower)
-    feeding = Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
-    program = sketched(program_of(model.name, graph, target, options.io, feeding), options.decide, model.labels)
+    program = program_of(model.name, graph, target, options.io, Feeding.of(options))
+    program = sketched(program, options.decide, model.labels)
     return Sketch(graph, schedule(program, options.optimize), example)
 
 

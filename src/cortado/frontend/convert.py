@@ -111,6 +111,7 @@ def quantize(
     example_inputs: Sequence[Tensor],
     batches: Sequence[Inputs],
     how: Options = DEFAULTS,
+    *,
     counted: Callable[[int], None] = lambda done: None,
     tried: Callable[[Quantized], None] | None = None,
     measured: "PrecisionGiven | None" = None,

@@ -355,11 +355,6 @@ def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:
     return tuple(found[priority] for priority in others or found)
 
 
-def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
-    """Of a call's first result, by its arguments: tensors, or the nodes that give them."""
-    return _element(operator.element, arguments)
-
-
 def _element(known: Element | ElementOf, arguments: Mapping[str, Any]) -> Element:
     if isinstance(known, Element):
         return known
@@ -371,7 +366,7 @@ def _element(known: Element | ElementOf, arguments: Mapping[str, Any]) -> Elemen
 
 
 def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
-    """Of all results."""
+    """Of all results of a call, by its arguments: tensors, or the nodes that give them."""
     return [_element(known, arguments) for known in (operator.element, *(result.element for result in operator.also))]
 
 

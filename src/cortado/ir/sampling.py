@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from cortado.base.element import INT8, INT16, INT32, UINT8, Element, weight_limit
 
 Tensor = torch.Tensor
-Strategy = st.SearchStrategy[Any]
 
 SEEDS = st.integers(0, 2**32 - 1)
 # Sizes at and around the tiles of the kernels: 1, 2, 3, 4 +- 1, 8 +- 1, 16 +- 1, 32 + 1.

@@ -127,11 +127,6 @@ class Plan:
         default=SearchEffort(0, 0, exhausted=False), compare=False, repr=False
     )  # how it was found
 
-    @property
-    def gap(self) -> int:
-        """Bytes between the peak and what is proven to be needed; 0 exactly when the plan is proven optimal."""
-        return self.peak - self.lower_bound
-
 
 class Effort(enum.Enum):
     """How hard `plan` tries."""

@@ -26,6 +26,7 @@ from cortado.ops._convolution import (
 from cortado.ops._convolution_work import pixels_work, window_work
 from cortado.ops._narrow import StoredWeights
 from cortado.ops.conv2d import is_pointwise
+from cortado.ops.packing import scratch_conv2d_mve
 
 STRUCT = "cortado_narrow_t"
 _BOTH_MVE = ("conv_narrow_s8__mve.S", "conv_runs_s8__mve.S")
@@ -198,7 +199,7 @@ def _window_variant(layer: _Layer, core: Core) -> Variant | None:
     kind, factors, products = layer.kind, layer.stored.factors is not None, math.prod(layer.sizes)
     if core is Core.MVE:
         fields = layer.packed(layer.stream(packing.pack_narrow_mve, packing.pack_runs_mve), *_OF_WINDOWS)
-        scratch = packing.scratch_conv2d_mve(products, fields["out_w"])
+        scratch = scratch_conv2d_mve(products, fields["out_w"])
         sources = ("conv2d_narrow_s8__mve.c", *_BOTH_MVE, "cortado_narrow_scratch.c")
         return Variant(f"conv2d_{kind}_s8__mve", sources, fields, scratch)
     if core is Core.SMALL:

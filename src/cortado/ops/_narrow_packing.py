@@ -83,11 +83,6 @@ def scratch_conv2d_dsp(taps: int, depth: int, factors: bool) -> int:
     return max(windows, scratch_conv1x1_dsp(taps * depth, factors)) if factors else windows
 
 
-def scratch_conv2d_mve(products: int, out_w: int) -> int:
-    """Bytes of scratch for conv2d_narrow and conv2d_runs `__mve`."""
-    return (2 if out_w > 1 else 1) * products
-
-
 def scratch_conv_small(products: int) -> int:
     """Bytes of scratch for conv1x1_narrow, conv2d_narrow and the same with runs, `__scalar`."""
     return 8 * _rounded(products, 8)

@@ -8,18 +8,17 @@ entry of the leading dimensions is kept once, and runs of neighbours move togeth
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Decomposition, Rewrite
-from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant, pair
+from cortado.ops._float import add_constant, add_permute, add_view, is_constant, pair
 from cortado.ops.embedding import looked_up
+from cortado.ops.movement_forms import rest
 from cortado.ops.pick import PICKED
 
 aten = torch.ops.aten
@@ -79,19 +78,9 @@ def pick(like: Node, source: Node, positions: Tensor) -> Node:
     return add_view(like, view, tuple(positions.shape))
 
 
-def _constants(bound: Bound) -> dict[str, Any] | None:
-    """All arguments but the first, the tensor itself, constants as their data; None where another is computed."""
-    others = dict(list(bound.values.items())[1:])
-    nodes = [leaf for leaf in pytree.tree_leaves(others) if isinstance(leaf, Node)]
-    if not all(is_constant(node) for node in nodes):
-        return None
-    given: dict[str, Any] = pytree.tree_map_only(Node, constant_data, others)
-    return given
-
-
 def picked(bound: Bound) -> Node | None:
     """A call that only moves values, to places that depend on nothing."""
-    others, target = _constants(bound), bound.node.target
+    others, target = rest(bound), bound.node.target
     source: Node = next(iter(bound.values.values()))
     sizes = shape(source)
     if others is None and target == aten.gather.default:
@@ -161,7 +150,7 @@ def taken(source: Tensor, index: Tensor) -> Tensor:
 
 
 def computed_places(bound: Bound) -> bool:
-    return _constants(bound) is None
+    return rest(bound) is None
 
 
 TAKEN_ALONG = Decomposition(aten=(aten.take_along_dim.default,), function=taken_along, takes=computed_places)

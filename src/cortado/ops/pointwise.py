@@ -16,6 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
+from cortado.ir.domain import overloads
 from cortado.ir.facts import VALUE, dtype, is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
@@ -43,17 +44,8 @@ _CONVERSIONS = (aten.to.dtype, aten._to_copy.default)
 _SINGLE_OVERLOADS = (aten.max.other, aten.min.other, *_CONVERSIONS)
 
 
-def _overloads(names: str) -> list[OpOverload]:
-    """Every functional overload of these packets that gives one tensor."""
-    packets = [getattr(aten, name) for name in names.split()]
-    found = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
-    return [target for target in found if _gives_one_tensor(target)]
-
-
-def _gives_one_tensor(target: OpOverload) -> bool:
-    schema = target._schema
-    written = any(argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments)
-    return not written and [str(item.type) for item in schema.returns] == ["Tensor"]
+def _overloads(names: str) -> tuple[OpOverload, ...]:
+    return overloads(*(getattr(aten, name) for name in names.split()))
 
 
 def _tensor_arguments(target: OpOverload) -> int:

@@ -33,22 +33,6 @@ def convolution(
     return F.conv2d(input.mT, weight.mT, bias, steps, pads, gaps, groups).mT
 
 
-def named_convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> Tensor:
-    if transposed:
-        return transposed_convolution(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return convolution(input, weight, bias, stride, padding, dilation, groups)
-
-
 def transposed_convolution(
     input: Tensor,
     weight: Tensor,

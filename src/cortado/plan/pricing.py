@@ -63,8 +63,8 @@ class Pricing:
         options, graph = self._options, self._graph(quantized)
         if graph is None:
             return None
-        feeding = Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
-        planned = schedule(program_of(self._name, graph, self._target, options.io, feeding), options.optimize)
+        program = program_of(self._name, graph, self._target, options.io, Feeding.of(options))
+        planned = schedule(program, options.optimize)
         return Price(planned.plan.peak, sum(cycles or 0.0 for cycles in estimated_cycles(planned)))
 
     def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None:

@@ -13,7 +13,7 @@ from cortado.base.camera import Camera
 from cortado.base.element import FLOAT32, INT8
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.options import Border
+from cortado.options import Border, Options
 from cortado.plan.cameras import with_camera
 from cortado.plan.lowered import LoweredGraph
 from cortado.plan.program import (
@@ -42,6 +42,11 @@ class Feeding:
     rows: bool = False
     stream: int | None = None
     camera: Camera | None = None  # whose lines become it
+
+    @staticmethod
+    def of(options: Options) -> "Feeding":
+        """What a user asked for."""
+        return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
 
     @property
     def option(self) -> str:

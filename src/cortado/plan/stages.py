@@ -233,11 +233,6 @@ def _lead(row_bytes: int, widths: Sequence[int], made: Mapping[tuple[int, ...], 
     return max([0, *ahead])
 
 
-def run_stage(steps: Sequence[Step], whole: Iterable[str], dying: Iterable[str]) -> StageRun:
-    """`whole`: outputs that later stages read; `dying`: inputs that nothing reads afterwards."""
-    return StageRuns().run((), steps, whole, tuple(dying))
-
-
 class StageRuns:
     """Runs that are known, by the structure of their stages."""
 
@@ -246,7 +241,8 @@ class StageRuns:
         self.calls = 0  # rows that were really run
 
     def run(self, structure: Hashable, steps: Sequence[Step], whole: Iterable[str], dying: Sequence[str]) -> StageRun:
-        """Stages of equal structure make the same rows in the same order, and differ in names and widths only."""
+        """Stages of equal structure make the same rows in the same order, and differ in names and widths only. `whole`:
+        outputs that later stages read; `dying`: inputs that nothing reads afterwards."""
         if structure not in self.known:
             self.known[structure] = _Runner(steps, whole, dying).run()
             self.calls += len(self.known[structure].calls)

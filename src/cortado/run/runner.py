@@ -14,7 +14,7 @@ import numpy as np
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
-from cortado.run.board import find_board
+from cortado.run.board import Board, find_board
 from cortado.run.bundle_info import BundleInfo, StoreRules
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import load_image
@@ -203,19 +203,9 @@ def run_bundle(
     boots = []
     for start in range(0, len(samples), most):
         group = samples[start : start + most]
-        done = run_harness(
-            program,
-            machine,
-            _feed(group),
-            len(group),
-            sequence=sequence or 0,
-            timeout=limits.seconds,
-            instructions=(limits.instructions or MOST_INSTRUCTIONS) * len(group),
-            plugin=watch,
-        )
-        if stores is not None and done.stores is not None:
-            stores.check(done.stores)
-        boots.append(done)
+        boots.append(_boot(program, machine, group, sequence, limits, watch))
+        if stores is not None and boots[-1].stores is not None:
+            stores.check(boots[-1].stores)
         progress(start + len(group))
     result = _result(board, boots, info, len(samples))
     if rules is not None and info.row_bytes and boots:
@@ -225,6 +215,27 @@ def run_bundle(
         return result
     cpu = core_of(info.target, board)
     return replace(result, cpu=cpu, flown=Flown(flow, disassemble(program, cpu), skipped_ranges(load_image(program))))
+
+
+def _boot(
+    program: Path,
+    machine: Board,
+    samples: Sequence[Sequence[ArrayType]],
+    sequence: int | None,
+    limits: RunLimits,
+    watch: Watch | None,
+) -> BoardResult:
+    """Samples that one boot of the board runs."""
+    return run_harness(
+        program,
+        machine,
+        _feed(samples),
+        len(samples),
+        sequence=sequence or 0,
+        timeout=limits.seconds,
+        instructions=(limits.instructions or MOST_INSTRUCTIONS) * len(samples),
+        plugin=watch,
+    )
 
 
 def _whole_sequences(most: int, length: int, board: Machine) -> int:

@@ -46,7 +46,6 @@ class Kind(Enum):
     VECTOR_CONTROL = auto()  # predicates
 
 
-LOADS = frozenset({Kind.LOAD, Kind.LOAD_PAIR, Kind.LOAD_MANY, Kind.FLOAT_LOAD})
 VECTORS = frozenset(kind for kind in Kind if kind.name.startswith("VECTOR"))
 
 

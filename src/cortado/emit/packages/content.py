@@ -79,10 +79,6 @@ class Content:
         return [name for name in self.files if PurePosixPath(name).suffix in _SOURCES]
 
     @property
-    def flat_sources(self) -> list[str]:
-        return [name for name in self.flat if PurePosixPath(name).suffix in _SOURCES]
-
-    @property
     def headers(self) -> list[str]:
         """Those that firmware includes."""
         return [f"{model}.h" for model in self.models]

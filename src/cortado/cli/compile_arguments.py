@@ -1,0 +1,262 @@
+"""The arguments of compile."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cortado.cli.cameras import camera_arguments
+from cortado.cli.compile import compile_command
+from cortado.cli.events import decide_argument
+from cortado.cli.options import shape_argument
+from cortado.cli.parsing import add, names, sequence_argument
+from cortado.cli.precision import precision_arguments
+from cortado.options import (
+    Artifacts,
+    Border,
+    CalibrationMethod,
+    InputLayout,
+    LinearWeights,
+    Optimize,
+    PteKind,
+    StreamPadding,
+)
+
+
+def compile_arguments(commands: Any) -> None:
+    parser = add(commands, "compile", "compile a model for a target", compile_command)
+    parser.add_argument(
+        "model",
+        nargs="*",
+        metavar="MODEL",
+        help="a name of the zoo, file.py, file.py:function, package.module:function, exported.pt2 or model.onnx; "
+        "several with --together",
+    )
+    parser.add_argument("-m", "--model-name", "--model_name", metavar="MODEL", help="the same, as an option")
+    parser.add_argument(
+        "-t",
+        "--target",
+        metavar="TARGET",
+        help="a core, several with commas between them, or cortex-m (the default): one artifact that is right on all",
+    )
+    parser.add_argument(
+        "--chip",
+        metavar="CHIP",
+        help="a chip or board of `cortado chips`: sets the target and the budgets, and the summary says how much of it "
+        "the model takes, in memory and in time",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write (default: build/NAME)")
+    parser.add_argument(
+        "--calibration",
+        "--calibration-data",
+        "--calibration_data",
+        metavar="DATA",
+        help="typical inputs: a .npy, .npz or .pt file, a folder of them, file.py:function, or 'random'",
+    )
+    shape_argument(parser)
+    parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
+    parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
+    parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
+    parser.add_argument(
+        "--together",
+        type=Path,
+        metavar="DIR",
+        help="write the C of all models as one program: the kernels once, and one arena, the largest, for those of "
+        "which nothing lasts between two calls (docs/firmware.md). NAME=MODEL names a model; --calibration may name "
+        "data for each, with commas between them",
+    )
+    parser.add_argument(
+        "--shared-arena",
+        action="store_true",
+        help="with --together: one arena for all models, the largest; a run of one destroys inputs and outputs of the "
+        "others (default: an arena for each)",
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="NAMES",
+        help="names of a classifier's classes, in their order: a .txt file with one in each line, or the names with "
+        "commas between them (default: those of the zoo's networks)",
+    )
+    _option_arguments(parser)
+
+
+def _option_arguments(parser: argparse.ArgumentParser) -> None:
+    """What becomes the Options of a compile."""
+    _schedule_arguments(parser)
+    precision_arguments(parser)
+    _calibration_arguments(parser)
+    _artifact_arguments(parser)
+    _flow_arguments(parser)
+    camera_arguments(parser)
+    _budget_arguments(parser)
+
+
+def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is computed in which order, on which numbers."""
+    parser.add_argument(
+        "--optimize",
+        choices=names(Optimize),
+        default="balanced",
+        help="ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most "
+        "10%% more instructions",
+    )
+    parser.add_argument(
+        "--io",
+        choices=names(Border),
+        default="int8",
+        help="what the C bundle's inputs and outputs hold (default: int8)",
+    )
+    parser.add_argument(
+        "--input-layout",
+        "--input_layout",
+        choices=names(InputLayout),
+        default="model",
+        help="order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: "
+        "images channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
+    )
+    parser.add_argument(
+        "--linear",
+        choices=names(LinearWeights),
+        default="per-channel",
+        help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
+        "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
+    )
+
+
+def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
+    """How ranges are chosen, and what is an error."""
+    parser.add_argument(
+        "--calibration-method",
+        choices=names(CalibrationMethod),
+        default="auto",
+        help="the range of a tensor's codes: the least squared error on the calibration data (mse), all but one value "
+        "in ten thousand (percentile), all values (minmax), or whichever of these serves the outputs best on "
+        "calibration samples that are held back (auto, the default). mse and percentile leave out samples that are "
+        "unlike all others, and tell of them",
+    )
+    parser.add_argument(
+        "--bias-correction",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the "
+        "default; with --calibration-method auto where that helps the outputs)",
+    )
+    sequence_argument(parser, "the calibration data")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="take warnings (of the calibration data, and of outputs that lose too much in int8) for errors: nothing "
+        "is written",
+    )
+
+
+def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is written."""
+    parser.add_argument(
+        "--artifacts",
+        choices=names(Artifacts),
+        default="both",
+        help="what to write: the C bundle, the .pte, or both (the default). For C alone ExecuTorch's packages are not "
+        "needed, and nothing waits for their import",
+    )
+    parser.add_argument(
+        "--pte",
+        choices=names(PteKind),
+        default="operators",
+        help="what the .pte calls: ExecuTorch's cortex_m operators (the default), or Cortado's delegate, with the "
+        "whole network, its arena and its kernels in it (docs/executorch.md)",
+    )
+    parser.add_argument(
+        "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
+    )
+    parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
+    parser.add_argument(
+        "--image",
+        action="store_true",
+        help="also write NAME.cortado: the model as data, which firmware opens and runs without being built again, and "
+        "loader/, what it opens it with (docs/images.md)",
+    )
+    parser.add_argument(
+        "--selftest",
+        action="store_true",
+        help="also write NAME_selftest.c: an input, what every layer must make of it, and MODEL_selftest, which "
+        "returns 0 or the first layer that differs, on the device itself (docs/firmware.md)",
+    )
+    parser.add_argument(
+        "--package",
+        metavar="SYSTEM",
+        default=(),
+        help="also write the bundle as a package, with an example that runs the self-test: zephyr, arduino, "
+        "cmsis-pack, platformio, pico or cmake, several with commas between them (docs/packages.md)",
+    )
+    parser.add_argument(
+        "--model-version",
+        metavar="1.4.0",
+        help="the model's version: that of its packages and of MODEL_info (default: one that changes with the model)",
+    )
+    parser.add_argument(
+        "--allow-float",
+        "--allow_float",
+        action="store_true",
+        help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
+    )
+    parser.add_argument(
+        "--keep-float",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="modules whose names match stay in float in the .pte on purpose, as in 'head.*'; may be repeated. There "
+        "is no C bundle then",
+    )
+
+
+def _flow_arguments(parser: argparse.ArgumentParser) -> None:
+    """In which form the C bundle takes its input, and gives what it decides."""
+    parser.add_argument(
+        "--input-rows",
+        "--input_rows",
+        action="store_true",
+        help="the C bundle takes its input row by row, as a camera gives it, and holds only a few rows: MODEL_reset, "
+        "MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
+    )
+    parser.add_argument(
+        "--stream",
+        type=int,
+        metavar="DIM",
+        help="a stream of rows: dimension DIM of the model's input is time, and the C bundle gives after each new row "
+        "(or hop) the output for the window that ends there, computing only what is new (docs/streaming.md)",
+    )
+    parser.add_argument(
+        "--stream-padding",
+        choices=names(StreamPadding),
+        default="keep",
+        help="of layers that pad in time, for --stream: keep them (the default), which is an error where the output "
+        "depends on the padding; or drop it: compile the same network without, over a longer window",
+    )
+    decide_argument(parser)
+
+
+def _budget_arguments(parser: argparse.ArgumentParser) -> None:
+    """What it may take of a chip."""
+    parser.add_argument(
+        "--ram-budget",
+        metavar="BYTES",
+        help="fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",
+    )
+    parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
+    parser.add_argument(
+        "--memory",
+        metavar="NAME=BYTES,...",
+        default=(),
+        help="plan the C bundle's arena over several memories, the fastest first, as in dtcm=64K,sram=256K: what is "
+        "used most goes to the first; BYTES:device is device memory, where unaligned accesses fault; or auto: those of "
+        "the --chip (docs/memory-planning.md)",
+    )
+    parser.add_argument(
+        "--place",
+        action="append",
+        default=[],
+        metavar="REGEX=SECTION",
+        help="put the C bundle's constants of layers whose module's name matches into a section, as in "
+        "'features.1[0-9].*=external': .cortado.external for the linker; may be repeated, and the first that matches "
+        "counts",
+    )
