@@ -103,7 +103,7 @@ class Model:
                 import_executorch(target)
         with clock.phase("lower"), late_code():
             programs = programs_of(self.quantized, target, options, intermediates)
-            programs, weights = self._narrowed(programs, target, options)
+            programs, weights = self._narrowed(programs, target, options, intermediates)
             graphs = Graphs.of(programs)
         c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
@@ -152,14 +152,14 @@ class Model:
         )
 
     def _narrowed(
-        self, programs: Programs, target: CortexMTargetConfig, options: Options
+        self, programs: Programs, target: CortexMTargetConfig, options: Options, intermediates: Path | None
     ) -> tuple[Programs, tuple[WeightsReport, ...]]:
         """With int4 weights where they are asked for."""
         if programs.c is None or options.weights is Weights.INT8:
             return programs, ()
         samples = [run.inputs for run in self._runs(options)]
         asked = WeightsRequest(self.name, target, options, samples, self.quantized.how.bias_correction)
-        found = narrow_weights(programs.c, asked)
+        found = narrow_weights(programs.c, asked, intermediates)
         if programs.pte is None or programs.pte is programs.c:
             return programs, found
         return replace(programs, pte=None, pte_missing=("of a stream int4 weights are in the C bundle only",)), found
