@@ -1,7 +1,7 @@
 """cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from cortado.base.clock import IMPORT_EXECUTORCH, Clock
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
 from cortado.base.findings import Finding
 from cortado.base.names import check_name
-from cortado.base.progress import with_counts
+from cortado.base.progress import PhaseProgress, with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
@@ -70,7 +70,6 @@ from cortado.scoring.blame import Culprit, culprits
 Tensor = torch.Tensor
 # An input of the model, or several of them; a number and None are constants of the compiled one.
 Given = Tensor | float | tuple[Any, ...] | list[Any] | dict[str, Any] | None
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +80,7 @@ class Model:
     quantized: Quantized
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
-    progress: Progress
+    progress: PhaseProgress
     delay: int | None = None  # in rows, of a network whose padding in time was dropped
 
     def __repr__(self) -> str:
@@ -291,7 +290,7 @@ def prepare(
     calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
     labels: Sequence[str] | None = None,
-    progress: Progress = lambda phase: None,
+    progress: PhaseProgress = lambda phase: None,
     options: Options = DEFAULTS,
     target: str | CortexMTargetConfig | None = None,
 ) -> Model:
@@ -402,7 +401,7 @@ def compile(
     name: str | None = None,
     options: Options = DEFAULTS,
     labels: Sequence[str] | None = None,
-    progress: Progress = lambda phase: None,
+    progress: PhaseProgress = lambda phase: None,
 ) -> Compiled:
     """A model for one target: by default the core of the options' chip, or any core. `calibration` are a few typical
     inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has

@@ -22,8 +22,8 @@ from cortado.ir.domain import (
     Domain,
     DomainKind,
     DomainRule,
-    Form,
     Interval,
+    OperandForm,
     interval_of,
 )
 from cortado.ir.facts import STATE, VALUE, dtype
@@ -171,7 +171,7 @@ class Meeting:
         if new is not None and new is not node:
             node.replace_all_uses_with(new)
 
-    def again(self, bound: Bound, form: Form) -> Node | None:
+    def again(self, bound: Bound, form: OperandForm) -> Node | None:
         """The same call on operands in another form; those that it takes as integers stay that."""
         node, named = bound.node, [name for name in rule_of(bound.node).integers if name in bound.values]
         integers = [one for name in named for one in bound.nodes(name)]

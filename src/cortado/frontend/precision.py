@@ -21,7 +21,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.filter_probes import gives_signals
 from cortado.frontend.observers import SETTLED, Scheme
 from cortado.frontend.state import becomes, holders, results, user_outputs
-from cortado.ir.facts import VALUE, WANTED, Fact
+from cortado.ir.facts import VALUE, WANTED, FactKey
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.matching import Match, decide, patterns_of
 from cortado.ir.op import Pattern
@@ -31,8 +31,8 @@ from cortado.ops.spectrum_codes import SPECTRUM_OF
 from cortado.options import Activations, Options, Precision
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
-MAY_BE_WIDE: Fact[bool] = Fact("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
-WHY: Fact[str] = Fact("cortado_why")  # of state: why its codes have so many bits
+MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
+WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have so many bits
 Elements = Mapping[Node, Element]
 
 

@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 
 from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.ir.facts import Fact, dtype, is_whole, wanted_element
+from cortado.ir.facts import FactKey, dtype, is_whole, wanted_element
 from cortado.ir.graph import Bound, bind
 from cortado.ir.op import Pattern, registry
 from cortado.ir.roles import Activation, Quantization, SharedWith
@@ -29,7 +29,7 @@ def patterns_of(target: Any) -> tuple[Pattern, ...]:
     return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
 
 
-MATCH: Fact[Match | Reject] = Fact("cortado_match")  # of a call: what was decided when it was quantized
+MATCH: FactKey[Match | Reject] = FactKey("cortado_match")  # of a call: what was decided when it was quantized
 
 
 def find(node: Node) -> Match | Reject:

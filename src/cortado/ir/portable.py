@@ -18,7 +18,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, Reject
-from cortado.ir.facts import VALUE, Fact
+from cortado.ir.facts import VALUE, FactKey
 from cortado.ir.functions import NAMESPACE as OWN_NAMESPACE
 from cortado.ir.functions import in_aten
 from cortado.ir.graph import bind, module_path, source_line
@@ -47,7 +47,7 @@ class FloatCall:
         return tuple(bool(node.users) for node in self.edge.graph.nodes if node.op == "placeholder")
 
 
-FLOAT: Fact[FloatCall] = Fact("cortado_float")  # of a node of the lowered graph that stays in float
+FLOAT: FactKey[FloatCall] = FactKey("cortado_float")  # of a node of the lowered graph that stays in float
 
 
 def arguments_of(node: Node) -> dict[str, Any]:

@@ -12,8 +12,6 @@ import numpy as np
 
 from cortado.base.numerics import Tensor
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
-
 # ---- groups and gaps written out, and found again ------------------------------------------------------------
 
 

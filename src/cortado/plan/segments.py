@@ -69,7 +69,7 @@ class Uses:
         return Uses(made, last, {**made, **{name: -1 - position for position, name in enumerate(program.entering)}})
 
 
-Shape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
+ProblemShape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
 """A memory problem without names: sizes and lifetimes, and overlays by position."""
 
 
@@ -78,7 +78,7 @@ class Known:
 
     def __init__(self) -> None:
         self.runs = StageRuns()
-        self.peaks: dict[Shape, int] = {}
+        self.peaks: dict[ProblemShape, int] = {}
         self.plans: dict[tuple[Problem, Effort], Plan] = {}
         self.numbers: dict[Hashable, int] = {}
 
