@@ -20,11 +20,11 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.frontend.carried import observed
-from cortado.frontend.precision import MAY_BE_WIDE, is_real
+from cortado.frontend.precision import MAY_BE_WIDE
 from cortado.frontend.quantizer import fused_clamp
 from cortado.frontend.rounded import Scales
 from cortado.frontend.state import results
-from cortado.ir.facts import STATE, wanted_element
+from cortado.ir.facts import STATE, is_float32, wanted_element
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.matching import MATCH, Match
 from cortado.ir.roles import Activation, SharedWith
@@ -419,7 +419,7 @@ class MixedSearch:
 
     def _is_activation(self, node: Node) -> bool:
         made = node in self._tensors.reads or (node.op == "placeholder" and node in self._tensors.readers)
-        return made and is_real(node)
+        return made and is_float32(node)
 
     def _why(self, tensor: Node, chosen: Chosen, wide: Collection[Node]) -> str:
         if tensor in wide:

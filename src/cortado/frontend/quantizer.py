@@ -18,7 +18,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
 from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
-from cortado.ir.facts import FactKey, is_whole, note_element, wanted_element
+from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern
@@ -66,7 +66,7 @@ class CortexMQuantizer(Quantizer):
             MATCH.note(node, Reject("it stays in float (--keep-float)"))
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
-            if not is_whole(node):
+            if not holds_integers(node):
                 annotator.observe_input(node)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None

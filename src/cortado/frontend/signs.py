@@ -15,7 +15,7 @@ from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ir.matching import patterns_of
 from cortado.ops._float import PRODUCTS, is_constant
-from cortado.ops._words import is_number, number_in
+from cortado.ops._words import is_number, known_number
 from cortado.ops.compare import ABOVE, BELOW
 from cortado.ops.truth_forms import COMPARISONS
 
@@ -36,7 +36,7 @@ def compare_before(module: GraphModule) -> None:
 def _signs(node: Node) -> Node | None:
     bound = bind(node)
     side, number = bound["self"], bound["other"]
-    if not isinstance(side, Node) or not is_number(number) or float(number_in(number)) != 0.0 or is_constant(side):
+    if not isinstance(side, Node) or not is_number(number) or float(known_number(number)) != 0.0 or is_constant(side):
         return None
     accepts = COMPARISONS[node.target]  # type: ignore[index]
     if not dtype(side).is_floating_point:

@@ -87,10 +87,16 @@ def qparams(node: Node) -> QParams | None:
     return found if isinstance(found, QParams) else None
 
 
-def is_whole(node: Node) -> bool:
+def holds_integers(node: Node) -> bool:
     """Whether a tensor holds integers or truth values, not codes that stand for real numbers."""
     value = VALUE.of(node)
     return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(node)
+
+
+def is_float32(node: Node) -> bool:
+    """Whether a node gives one tensor of float32."""
+    value = VALUE.of(node)
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
 
 
 def note_element(node: Node, wanted: Element) -> None:
@@ -107,7 +113,7 @@ def wanted_element(node: Node) -> Element:
 def element(node: Node) -> Element:
     """Of the one tensor that a node gives; integers without a scale are no codes."""
     found = element_of(dtype(node))
-    return found if QPARAMS.known(node) else found.whole
+    return found if QPARAMS.known(node) else found.unscaled
 
 
 def dtype(node: Node) -> torch.dtype:

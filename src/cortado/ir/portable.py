@@ -194,7 +194,7 @@ def kernels() -> frozenset[str]:
     raise CortadoError("ExecuTorch's list of portable kernels is missing; install it: pip install executorch==1.5.1")
 
 
-def is_float(node: Node) -> bool:
+def stays_in_float(node: Node) -> bool:
     """A float call of the lowered graph, or one of several results of such a call."""
     source = node.args[0] if node.target is operator.getitem else None
     return FLOAT.known(node) or (isinstance(source, Node) and FLOAT.known(source))

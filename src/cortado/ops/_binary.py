@@ -104,7 +104,7 @@ def _expanded(bound: Bound, node: Node, out: Shape) -> Node:
     return add_permute(bound.node, copies, TO_NCHW)
 
 
-def spread(bound: Bound, node: Node, out: Shape) -> Node:
+def broadcast_to(bound: Bound, node: Node, out: Shape) -> Node:
     """An operand under the shape of the result, copied out where it has fewer values."""
     if shape(node) == out:
         return node
@@ -123,7 +123,7 @@ def _alone(bound: Bound, node: Node, out: Shape) -> Node:
 
 
 def _to_channels(bound: Bound, node: Node, out: Shape) -> Node:
-    """A single computed number is spread over the channels: a kernel then makes few long runs, not many of one."""
+    """A single computed number is broadcast over the channels: a kernel then makes few long runs, not many of one."""
     if form_of(shape(node), out) is not None:
         return node
     if math.prod(shape(node)) > 1:

@@ -15,7 +15,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops import movement_forms
 from cortado.ops._binary import padded
 from cortado.ops._float import add_constant, add_permute, add_view, is_constant
-from cortado.ops._words import calculated_by, expanded_word, spread_word
+from cortado.ops._words import broadcast_word, calculated_by, expanded_word
 from cortado.ops.calculate_int import How
 from cortado.ops.compare import COMPARED_IDS, EQUAL
 from cortado.ops.embedding_bag import BAGS
@@ -125,7 +125,7 @@ def _written(making: Making, bound: Bound, form: OperandForm) -> Node | None:
     mask = add_call(like, aten.expand.default, mask, list(sizes))
     row = _row(bound, value, sizes, dim, len(shape(place[1])))
     if integers:
-        return add_call(like, CHOSEN_IDS, mask, spread_word(like, row, sizes), source)
+        return add_call(like, CHOSEN_IDS, mask, broadcast_word(like, row, sizes), source)
     return add_call(like, CHOSEN, mask, add_call(like, aten.expand.default, row, list(sizes)), source)
 
 

@@ -15,7 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import dtype, is_whole, wanted_element
+from cortado.ir.facts import dtype, holds_integers, wanted_element
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
@@ -50,7 +50,7 @@ def arguments(out: QParams) -> dict[str, int]:
 
 def match(bound: Bound) -> Quantization | Reject:
     source = bound["self"]
-    if dtype(bound.node) != torch.float32 or not is_whole(source) or dtype(source) == torch.bool:
+    if dtype(bound.node) != torch.float32 or not holds_integers(source) or dtype(source) == torch.bool:
         return refuse(bound)
     return Quantization({}, Activation(wanted_element(bound.node)))
 

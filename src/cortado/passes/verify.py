@@ -13,7 +13,7 @@ from cortado.base.errors import CortadoError
 from cortado.ir.facts import VALUE, dtype, qparams
 from cortado.ir.graph import constant_names, describe, output_node, part_index, taken_from
 from cortado.ir.op import operator_of, result_elements
-from cortado.ir.portable import is_float
+from cortado.ir.portable import stays_in_float
 
 
 class Level(IntEnum):
@@ -58,13 +58,13 @@ def _missing_data(program: ExportedProgram) -> Iterator[str]:
 
 
 def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
-    return (node for node in _calls(program) if not is_float(node) and taken_from(node) is None)
+    return (node for node in _calls(program) if not stays_in_float(node) and taken_from(node) is None)
 
 
 def _wrong_parts(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
         source = taken_from(node)
-        if source is not None and not is_float(node):
+        if source is not None and not stays_in_float(node):
             operator = operator_of(source.target)
             if operator is None or part_index(node) not in range(len(operator.results) if operator.also else 0):
                 yield describe(node)
