@@ -185,12 +185,6 @@ def _functions(planned: Planned) -> str:
     )
     codes = coded_elements(program)
     only = "" if INT16 not in codes else " For int8 tensors alone."
-    about = comment(
-        f"Real numbers in, real numbers out, for {' and '.join(one.name for one in codes)} tensors. They convert "
-        "numbers and not the order of dimensions: values lie in the same order before and after, the one said above. "
-        f"Without an arena, or for an i that is no {' or '.join(one.name for one in codes)} tensor, they do nothing. "
-        "Linked only if used."
-    )
     of_bytes = comment(
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go." + only
@@ -205,7 +199,7 @@ const {pointer_type(program.outputs)}{name}_output({read}, int i);
 {decided}/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 {default_arena_type(planned)}{name}_default_arena(void);
 
-{about}
+{_about_conversions(codes)}
 {convert}
 void {name}_dequantize_output({read}, int i, float *values);
 
@@ -218,6 +212,18 @@ extern const char *const {name}_step_names[{name.upper()}_STEPS];
 #endif
 
 {ranges_declaration(planned)}"""
+
+
+def _about_conversions(codes: Iterable[Element]) -> str:
+    names = [one.name for one in codes]
+    lines = textwrap.wrap(
+        f"/* Real numbers in, real numbers out, for {' and '.join(names)} tensors. They convert numbers and not the "
+        "order of dimensions: values lie in the same order before and after, the one said above. Without an arena, or "
+        f"for an i that is no {' or '.join(names)} tensor, they do nothing. Linked only if used. */",
+        WIDTH,
+        subsequent_indent=" * ",
+    )
+    return "\n".join(lines)
 
 
 def _scalars(name: str, codes: Iterable[Element]) -> str:
