@@ -133,8 +133,8 @@ class Compiled:
 
         Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned. With
         state, samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
-        `sequence` it begins anew after so many steps. It is given up after `timeout` seconds; without that, a board has
-        as many instructions as no inference takes, however busy this machine is.
+        `sequence` it begins anew whenever that number of steps is done. It is given up after `timeout` seconds;
+        without that, a board has as many instructions as no inference takes, however busy this machine is.
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]

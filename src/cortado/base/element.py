@@ -112,5 +112,5 @@ INT4_BITS = 4  # of weights alone
 
 
 def weight_limit(bits: int) -> int:
-    """Weights of so many bits are symmetric: the largest magnitude. Two int8 products of them then fit 16 bits."""
+    """The largest magnitude of weights, which are symmetric. Two int8 products of them then fit 16 bits."""
     return int(2 ** (bits - 1)) - 1

@@ -198,7 +198,7 @@ def _bisected(node: Node, side: Node, root: Node) -> Node | None:
 
 
 def _first(holds: Callable[[int], bool]) -> int:
-    """The first integer of 32 bits from which on a condition holds; one more than the last where there is none."""
+    """The first integer of 32 bits from which on a comparison holds; one more than the last where there is none."""
     low, high = INT32.low, INT32.high + 1
     while low < high:
         middle = (low + high) // 2

@@ -32,7 +32,7 @@ from cortado.ir.roles import Activation, SharedWith
 Tensor = torch.Tensor
 Chosen = frozenset[str]  # names of calls that compute with int16 codes
 PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
-MOST_PLANS = 8  # when so many were made, sizes decide
+MOST_PLANS = 8  # at most: behind them sizes decide
 SMALL = 12  # calls of which all subsets are looked at
 FEWEST_PLANS, PLANS = 4, 4000  # of these: at least, and in all, counted by triples of calls: each takes longer of more
 ROUNDS = 3  # in which they are looked for, each with more decibels
@@ -292,7 +292,7 @@ class MixedSearch:
         return min((self._decibels(one) + self._bar.least - self._measure(one) for one in failed), default=-math.inf)
 
     def _first_that_holds(self, choices: Sequence[Chosen], measures: int, failed: list[Chosen]) -> Chosen | None:
-        """So many are measured; where one does not reach the bar, no part of it does."""
+        """At most `measures` are measured; where one does not reach the bar, no part of it does."""
         for one in choices:
             if len(failed) < measures and not any(one < other for other in failed):
                 if self._holds(one):

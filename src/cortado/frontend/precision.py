@@ -32,7 +32,7 @@ from cortado.options import Activations, Options, Precision
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
 MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
-WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have so many bits
+WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have 8 or 16 bits
 Elements = Mapping[Node, Element]
 
 

@@ -67,7 +67,7 @@ def radices(count: int) -> list[int] | None:
 
 
 def is_length(points: int) -> bool:
-    """Whether there is a transform of so many reals."""
+    """Whether there is a transform of `points` real numbers."""
     return SHORTEST <= points <= LONGEST and points % 2 == 0 and radices(points // 2) is not None
 
 

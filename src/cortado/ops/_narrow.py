@@ -54,8 +54,8 @@ def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
     flat = codes.reshape(sizes[0], -1)
     runs = -(-flat.shape[1] // run)
     factors = sampling.codes(seed + 1, (sizes[0], runs), min(FACTORS), max(FACTORS))
-    spread = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
-    return (flat * spread).to(torch.int8).reshape(sizes)
+    repeated = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
+    return (flat * repeated).to(torch.int8).reshape(sizes)
 
 
 @dataclass(frozen=True)

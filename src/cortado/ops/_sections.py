@@ -54,8 +54,8 @@ def _poles(responses: ArrayType) -> ArrayType | None:
     kept = responses[:, sizes > 0] / sizes[sizes > 0]
     if not kept.size:
         return np.zeros(0, complex)
-    left, spread, _ = np.linalg.svd(kept, full_matrices=False)
-    rank = int((spread > _SEEN * spread[0]).sum())
+    left, singular, _ = np.linalg.svd(kept, full_matrices=False)
+    rank = int((singular > _SEEN * singular[0]).sum())
     if rank > LONGEST_ORDER or rank >= len(responses):
         return None
     basis = left[:, :rank]

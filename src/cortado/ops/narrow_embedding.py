@@ -60,8 +60,8 @@ class StoredTable:
         if not all(one.any(axis=0).all() for one in fits):
             raise CortadoError(f"{length} codes of a table have no factor of 1 to {max(ROW_FACTORS)} in common")
         factors = np.stack([one.argmax(axis=0) + min(ROW_FACTORS) for one in fits], axis=1)
-        spread = np.repeat(factors, length, axis=1)[:, : table.shape[1]]
-        return StoredTable((centred // spread).astype(np.int8), factors.astype(np.uint8))
+        repeated = np.repeat(factors, length, axis=1)[:, : table.shape[1]]
+        return StoredTable((centred // repeated).astype(np.int8), factors.astype(np.uint8))
 
 
 def kernel(call: Call, core: Core) -> Kernel:

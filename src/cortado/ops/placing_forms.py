@@ -163,10 +163,10 @@ def diagonal_of(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """diag_embed: a vector on the diagonal of a matrix of zeros."""
     size = self.shape[-1] + abs(offset)
     rank = len(self.shape) + 1
-    spread = F.pad(self, (max(offset, 0), max(-offset, 0)))  # by columns
+    padded = F.pad(self, (max(offset, 0), max(-offset, 0)))  # by columns
     rows, columns = torch.arange(size).reshape(-1, 1), torch.arange(size)
     kept = (columns - rows == offset).to(torch.float32)
-    matrix = spread.unsqueeze(-2) * kept
+    matrix = padded.unsqueeze(-2) * kept
     order = [place for place in range(rank) if place not in (dim1 % rank, dim2 % rank)]
     places = {dim: place for place, dim in enumerate([*order, dim1 % rank, dim2 % rank])}
     return matrix.permute([places[dim] for dim in range(rank)])

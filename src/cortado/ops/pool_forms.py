@@ -76,7 +76,7 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
     return add_view(bound.node, result, shape(bound.node))
 
 
-MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as so many weights would cost too much flash
+MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as more weights would cost too much flash
 
 
 def _is_small_window(axes: tuple[WindowAxis, WindowAxis]) -> bool:

@@ -1,8 +1,9 @@
 """Volumes [N, C, D, H, W] as images: convolutions and pools in three dimensions by those in two.
 
-Slices along the depth are a batch of images. A convolution reads the slices under its window as one image of so many
-more channels, so that its sum is rounded once; pools go over height and width first, then over the depth, which are
-the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are the same.
+Slices along the depth are a batch of images. A convolution reads the slices under its window as one image, whose
+channels are those of all these slices, so that its sum is rounded once; pools go over height and width first, then over
+the depth, which are the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are
+the same.
 """
 
 import math

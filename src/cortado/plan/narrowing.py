@@ -262,7 +262,7 @@ def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) ->
 def _rescaled(
     constants: Mapping[str, Tensor], call: LoweredCall, names: tuple[str, str], factors: Tensor
 ) -> dict[str, Tensor]:
-    """Multipliers and shifts of channels whose codes stand for so many times as much."""
+    """Multipliers and shifts of channels whose codes stand for `factors` times as much."""
     multipliers, shifts = (constants[call.arguments[name].name] for name in names)
     known = zip(multipliers.tolist(), shifts.tolist(), factors.tolist(), strict=True)
     fixed = [Fixed.of(multiplier * factor * 2.0 ** (shift - 31)) for multiplier, shift, factor in known]

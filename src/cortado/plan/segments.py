@@ -112,7 +112,7 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True)
 class _Grouped:
-    """A program's steps with so many rows a call, and the cycles that each wastes."""
+    """A program's steps with a number of rows a call, and the cycles that each wastes."""
 
     steps: tuple[Step, ...]
     wasted: list[float]
@@ -216,7 +216,7 @@ class Segments:
         return self.segment(index, index)
 
     def segment(self, first: int, last: int, group: int = 1) -> Segment:
-        """The stage [first, last], its pixelwise kernels making so many rows with every call."""
+        """The stage [first, last], its pixelwise kernels making `group` rows with every call."""
         key = (first, last, group)
         if key not in self.cache:
             self.cache[key] = self._make(first, last, group)
