@@ -48,7 +48,8 @@ _NO_RULE = DomainRule(aten=())
 
 
 def settle_domains(module: GraphModule) -> None:
-    """Rewrites in place; a graph of real numbers alone stays as it is."""
+    """Infers every node's domain and inserts the conversions. Rewrites in place; a graph of real numbers alone stays as
+    it is."""
     if any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
         infer(module.graph)
         Meeting(module.graph).rewrite()
@@ -69,14 +70,14 @@ def infer(graph: Graph) -> None:
 
 
 def domain_of(node: Node) -> Domain:
-    """Noted at the node the first time that it is asked for."""
+    """What a node's values are; inferred the first time, and then kept as a fact of the node."""
     if not DOMAIN.known(node):
         DOMAIN.note(node, _inferred(node))
     return DOMAIN.must(node)
 
 
 def rule_of(node: Node) -> DomainRule:
-    """Of its operator, or that of all movement."""
+    """The rule of domains for a call: its operator's, or the common one of calls that only move values."""
     known = registry().domains.get(node.target)  # type: ignore[call-overload]
     if known is not None:
         return known
@@ -84,7 +85,7 @@ def rule_of(node: Node) -> DomainRule:
 
 
 def interval(value: Any) -> Interval | None:
-    """Of a tensor's integers, or of a number."""
+    """The bounds of a tensor's integers, or of a number; None where they are not known."""
     number = integer_in(value)
     if number is not None:
         return Interval(number, number)

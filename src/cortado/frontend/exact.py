@@ -33,7 +33,8 @@ _PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
 
 
 def compare_integers(module: GraphModule) -> None:
-    """Rewrites in place; a graph in which no float32 holds integers stays as it is."""
+    """Compares integers that float32 holds as integers. Rewrites in place; a graph in which no float32 holds integers
+    stays as it is."""
     graph = module.graph
     infer(graph)
     for node in [node for node in graph.nodes if node.op == "call_function" and isinstance(VALUE.of(node), Tensor)]:

@@ -23,7 +23,8 @@ aten = torch.ops.aten
 
 
 def compare_before(module: GraphModule) -> None:
-    """Rewrites in place; a graph without such comparisons stays as it is."""
+    """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
+    comparisons stays as it is."""
     graph = module.graph
     for node in [node for node in graph.nodes if node.op == "call_function" and node.target in COMPARISONS]:
         with graph.inserting_before(node):

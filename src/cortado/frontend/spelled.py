@@ -27,8 +27,8 @@ _Function = Callable[..., Any]
 
 
 def spell_out(module: GraphModule, plain: frozenset[Any]) -> None:
-    """Rewrites in place; `plain` are the targets that the caller deals with himself. What reads a call comes before it,
-    and so may ask what it reads."""
+    """Replaces calls by smaller ones that operators know, in place; `plain` are the targets that the caller deals with
+    himself. What reads a call comes before it, and so may ask what it reads."""
     for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function"]:
         if not isinstance(node.target, OpOverload) or node.target in plain:
             continue

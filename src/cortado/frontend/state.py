@@ -166,7 +166,7 @@ def results(graph: Graph) -> list[Node]:
 
 
 def becomes(graph: Graph) -> dict[Node, Node]:
-    """What becomes of each state."""
+    """For each input that stands for state, the node that gives its next value."""
     return dict(zip(holders(graph), results(graph), strict=True))
 
 

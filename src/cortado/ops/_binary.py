@@ -213,7 +213,7 @@ def _nhwc(lowering: Lowering, name: str, out: Shape) -> tuple[Node, Callable[[No
 
 
 def flat_rank4(lowering: Lowering, node: Node) -> Node:
-    """CMSIS-NN's minimum and maximum look at the last four dimensions only."""
+    """A view of at most four dimensions: CMSIS-NN's minimum and maximum look at the last four dimensions only."""
     out = shape(lowering.bound.node)
     return lowering.view(node, out if len(out) <= 4 else (math.prod(out),))
 

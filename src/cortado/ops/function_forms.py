@@ -13,12 +13,12 @@ Tensor = torch.Tensor
 
 
 def of_several(bound: Bound) -> bool:
-    """Not a function of one tensor, which is a table whatever it is."""
+    """Whether a call has several tensors as operands; a function of one is a table, whatever it computes."""
     return len(operands(bound.node)) > 1
 
 
 def log_add_exp(self: Tensor, other: Tensor) -> Tensor:
-    """The larger one, and what the smaller adds to it."""
+    """log(exp(a) + exp(b)) = max(a, b) + softplus(-|a - b|)."""
     return torch.maximum(self, other) + torch.nn.functional.softplus(-torch.abs(self - other))
 
 

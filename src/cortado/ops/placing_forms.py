@@ -84,14 +84,14 @@ def number_scattered(self: Tensor, dim: int, index: Tensor, value: Any) -> Tenso
 
 
 def scattered(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """No place may be written twice: torch leaves open what is there then."""
+    """scatter, computed by a matrix of hits. No place may be written twice: torch leaves open what is there then."""
     hits = _hits(self, dim, index)
     mask = (hits.squeeze(-2) if hits.shape[-2] == 1 else hits.any(-2)).movedim(-1, dim)
     return torch.where(mask, _summed(hits, dim, _read(src, index)), self)
 
 
 def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """Rows that no place is named in stay as they are."""
+    """scatter_add, computed by a matrix of hits; rows that no index names stay as they are."""
     sums = _summed(_hits(self, dim, index), dim, _read(src, index))
     rest = [size - made for size, made in zip(self.shape, sums.shape, strict=True)]
     missing = [width for size in reversed(rest) for width in (0, size)]

@@ -182,7 +182,7 @@ def max_pool1d_to_2d(bound: Bound) -> Node:
 
 
 def refuse_positions(bound: Bound) -> Reject:
-    """What the rewrite below left alone."""
+    """The refusal of a max pool whose positions are used, which no rewrite took."""
     return Reject("gives positions that are used, as for an unpooling; supported are the values of a max pool")
 
 

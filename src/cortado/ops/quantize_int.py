@@ -35,7 +35,7 @@ def reference(*, input: Tensor, low: int, high: int, multiplier: int, shift: int
 
 
 def arguments(out: QParams) -> dict[str, int]:
-    """What brings integers into these parameters."""
+    """The operator's arguments that turn integers into codes of these parameters."""
     fixed = Fixed.of(1.0 / out.scale)
     low = math.floor((INT8.low - 1 - out.zero_point) * out.scale)
     high = math.ceil((INT8.high + 1 - out.zero_point) * out.scale)

@@ -378,7 +378,7 @@ def of_r2c(bound: Bound) -> None:
 
 
 def of_stft(bound: Bound) -> None:
-    """Frames, a window and an FFT."""
+    """torch.stft as frames, a window and an FFT, so that it is found as a spectrum."""
     node, signal, points = bound.node, bound["self"], int(bound["n_fft"])
     if bound.get("onesided") is False or bound.get("align_to_window"):
         raise Refused(
