@@ -101,7 +101,7 @@ def with_one_odd(batches: list[Any]) -> list[Any]:
 
 
 def test_set(network: zoo.Network, samples: int | None) -> tuple[TestSet, bool]:
-    """So many samples of the full test set, or of what ships; and whether they are all."""
+    """The full test set or what ships, at most `samples` of it; and whether that is all."""
     full = FULL[network.name]()
     inputs, labels = full if full is not None else network.test_set()
     return (inputs[:samples], labels[:samples]), full is not None and samples is None
@@ -270,7 +270,7 @@ def remember(name: str, value: dict[str, Any], key: str | None = None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default=",".join(name for name in zoo.names() if zoo.get(name).trained))
-    parser.add_argument("--samples", type=int, help="only so many of the test set")
+    parser.add_argument("--samples", type=int, help="only this number of the test set")
     parser.add_argument("--qat", action="store_true")
     parser.add_argument("--shipped", action="store_true")
     parser.add_argument("--page", action="store_true")

@@ -1,7 +1,7 @@
 """cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from cortado.base.clock import IMPORT_EXECUTORCH, Clock
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
 from cortado.base.findings import Finding
 from cortado.base.names import check_name
-from cortado.base.progress import with_counts
+from cortado.base.progress import PhaseProgress, with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
@@ -70,7 +70,6 @@ from cortado.scoring.blame import Culprit, culprits
 Tensor = torch.Tensor
 # An input of the model, or several of them; a number and None are constants of the compiled one.
 Given = Tensor | float | tuple[Any, ...] | list[Any] | dict[str, Any] | None
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +80,7 @@ class Model:
     quantized: Quantized
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
-    progress: Progress
+    progress: PhaseProgress
     delay: int | None = None  # in rows, of a network whose padding in time was dropped
 
     def __repr__(self) -> str:
@@ -103,7 +102,7 @@ class Model:
                 import_executorch(target)
         with clock.phase("lower"), late_code():
             programs = programs_of(self.quantized, target, options, intermediates)
-            programs, weights = self._narrowed(programs, target, options)
+            programs, weights = self._narrowed(programs, target, options, intermediates)
             graphs = Graphs.of(programs)
         c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
@@ -152,7 +151,7 @@ class Model:
         )
 
     def _narrowed(
-        self, programs: Programs, target: CortexMTargetConfig, options: Options
+        self, programs: Programs, target: CortexMTargetConfig, options: Options, intermediates: Path | None
     ) -> tuple[Programs, tuple[WeightsReport, ...]]:
         """With int4 weights where they are asked for."""
         if programs.c is None or options.weights is Weights.INT8:
@@ -161,7 +160,7 @@ class Model:
         asked = WeightsRequest(
             self.name, target, options, samples, correct=self.quantized.how.bias_correction, labels=self.labels
         )
-        found = narrow_weights(programs.c, asked)
+        found = narrow_weights(programs.c, asked, intermediates)
         if programs.pte is None or programs.pte is programs.c:
             return programs, found
         return replace(programs, pte=None, pte_missing=("of a stream int4 weights are in the C bundle only",)), found
@@ -290,7 +289,7 @@ def prepare(
     name: str | None = None,
     *,
     labels: Sequence[str] | None = None,
-    progress: Progress = lambda phase: None,
+    progress: PhaseProgress = lambda phase: None,
     options: Options = DEFAULTS,
     target: str | CortexMTargetConfig | None = None,
 ) -> Model:
@@ -402,7 +401,7 @@ def compile(
     options: Options = DEFAULTS,
     *,
     labels: Sequence[str] | None = None,
-    progress: Progress = lambda phase: None,
+    progress: PhaseProgress = lambda phase: None,
 ) -> Compiled:
     """A model for one target: by default the core of the options' chip, or any core. `calibration` are a few typical
     inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has

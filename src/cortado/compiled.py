@@ -1,7 +1,7 @@
 """One model for one target, compiled: its artifacts in memory, to be saved, run and scored."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from cortado.artifact.streamed import Streamed, push_rows
 from cortado.artifact.summary import html_summary, in_words
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
+from cortado.base.progress import PhaseProgress
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.files import loader_files
@@ -51,7 +52,6 @@ from cortado.scoring.floats import float_inputs, float_model
 from cortado.scoring.scores import Evaluation
 
 Tensor = torch.Tensor
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,8 +133,8 @@ class Compiled:
 
         Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned. With
         state, samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
-        `sequence` it begins anew after so many steps. It is given up after `timeout` seconds; without that, a board has
-        as many instructions as no inference takes, however busy this machine is.
+        `sequence` it begins anew whenever that number of steps is done. It is given up after `timeout` seconds;
+        without that, a board has as many instructions as no inference takes, however busy this machine is.
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
@@ -160,7 +160,7 @@ class Compiled:
         limit: int | None = None,
         reconstruction: bool = False,
         sequence: int | None = None,
-        progress: Progress = lambda phase: None,
+        progress: PhaseProgress = lambda phase: None,
     ) -> Evaluation:
         """`cortado.evaluate` of this model."""
         return evaluate(
@@ -201,7 +201,7 @@ def evaluate(
     limit: int | None = None,
     reconstruction: bool = False,
     sequence: int | None = None,
-    progress: Progress = lambda phase: None,
+    progress: PhaseProgress = lambda phase: None,
 ) -> Evaluation:
     """Scores the C kernels on this machine against labels, the float `model`, or both.
 

@@ -32,9 +32,9 @@ def test_the_numbers_of_an_integer_are_those_of_its_type(element: Element) -> No
 
 def test_only_codes_and_floating_point_are_real() -> None:
     assert [element.real for element in (INT8, INT16, FLOAT32, INT32, UINT8, BOOL)] == [True] * 3 + [False] * 3
-    assert not INT8.whole.real
-    assert INT8.whole != INT8
-    assert FLOAT32.whole == FLOAT32
+    assert not INT8.unscaled.real
+    assert INT8.unscaled != INT8
+    assert FLOAT32.unscaled == FLOAT32
     assert [element.affine for element in (INT8, INT16)] == [True, False]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from cortado.frontend.inputs import Inputs
 from cortado.models import sources as models
 from cortado.models import zoo
 from helpers.cli import TINY, TWO, Run
@@ -87,7 +88,7 @@ def test_every_zoo_name_is_a_model() -> None:
 # ---- calibration data ---------------------------------------------------------------------------------------------
 
 
-def equal(found: list[models.Inputs], expected: list[models.Inputs]) -> None:
+def equal(found: list[Inputs], expected: list[Inputs]) -> None:
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         for a, b in zip(one, other, strict=True):

@@ -99,7 +99,7 @@ def _eager(model: nn.Module, steps: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("kind", "boards"), [(Cache, ("cortex-m4", "cortex-m33")), (Clock, ("cortex-m0plus", "cortex-m55"))]
 )
-def test_whole_numbers_last_from_step_to_step(kind: type[nn.Module], boards: tuple[str, ...], tmp_path: Path) -> None:
+def test_integers_last_from_step_to_step(kind: type[nn.Module], boards: tuple[str, ...], tmp_path: Path) -> None:
     torch.manual_seed(2)
     model, steps = kind().eval(), _steps(kind)
     compiled = compile_model(model, (steps[:1],), "cortex-m", steps, name="net")

@@ -1,7 +1,9 @@
 """int4 weights: the same bits on every board, close to the eager module, half the flash; chosen by a flash budget."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,13 @@ from torch import Tensor, nn
 
 from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
 from cortado.ops._narrow import LARGEST, StoredWeights
 from cortado.options import Artifacts, Options, Weights
+from cortado.passes import PIPELINE
+from cortado.plan.lowered import lowered_graph
+from cortado.plan.narrowing import apply_layers, observe
+from cortado.plan.pricing import lowered
 from helpers.cores import FOUR, each_core
 from helpers.stateful import decibels
 
@@ -99,6 +106,25 @@ def test_boards_give_the_references_bits(target: str, group: int | None) -> None
     assert found.run(data(2, 5)).bit_exact
     names = {layer.operator for layer in found.report.layers}
     assert "cortado::narrow_conv2d" in names
+
+
+def test_the_graph_with_them_is_among_the_intermediates(tmp_path: Path) -> None:
+    options = Options(artifacts=Artifacts.C, weights=Weights.INT4)
+    prepared().compile("cortex-m4", options, intermediates=tmp_path)
+    (wide, narrow) = sorted(tmp_path.iterdir())[-2:]
+    assert narrow.name == f"{len(PIPELINE) + 1:02d}-int4-weights.txt"
+    assert narrow.read_text().startswith("# after int4-weights: The layers that are chosen")
+    assert "narrow_conv2d" in narrow.read_text()
+    assert "narrow_conv2d" not in wide.read_text()
+
+
+def test_a_layer_without_its_arguments_is_found_by_name() -> None:
+    """The step is verified as a pass is."""
+    program = lowered(prepared().quantized, from_target_string("cortex-m4"), Options())
+    graph = lowered_graph(program)
+    layers = observe(graph, [[data(1, 1)]], run=0, correct=False).layers()
+    with pytest.raises(CortadoError, match="after int4-weights: broken rule at level LOWERED: every call has just the"):
+        apply_layers(program, [replace(layers[0], arguments={}), *layers[1:]])
 
 
 def test_the_report_says_which_layers_have_them() -> None:

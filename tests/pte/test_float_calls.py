@@ -49,7 +49,7 @@ _TRUTH = (_real(2, 6) > 0).float()
 _SCORES = {"factor": 0.5, "fill": -torch.inf, "added": False, "zeros": True}
 SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "as_truth": {"self": _TRUTH},
-    "as_whole": {"self": _TRUTH},
+    "as_integer": {"self": _TRUTH},
     "best_positions": {"self": _ids(3, 7).float(), "k": 4, "largest": True, "all": False, "stable": False},
     "calculated_ids": {"self": _ids(2, 6), "other": _ids(2, 6, seed=1), "how": 2},
     "chosen": {"mask": _TRUTH, "self": _real(2, 6), "other": _real(2, 6, seed=1)},

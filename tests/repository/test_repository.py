@@ -56,15 +56,39 @@ def test_of_executorchs_backends_only_the_binding_is_imported() -> None:
     assert len(re.findall(r"executorch\.backends", text)) == text.count(f"from {BINDING} import cmsis_nn")
 
 
-def test_no_two_public_classes_have_one_name() -> None:
+def named_type(node: ast.stmt) -> str | None:
+    """The name of the class or type alias that a statement of a module makes; X = module.Y is neither."""
+    match node:
+        case ast.ClassDef(name=name):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp(op=ast.BitOr())):
+            return None if name.isupper() else name
+    return None
+
+
+def shared_names(sources: Mapping[str, ast.Module]) -> list[tuple[str, str]]:
+    """Public classes and type aliases that are defined in several modules, each with its module."""
     found = [
-        (node.name, path.relative_to(ROOT).as_posix())
-        for path in SOURCES
-        for node in tree(path).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        (name, where)
+        for where, module in sources.items()
+        for name in map(named_type, module.body)
+        if name is not None and not name.startswith("_")
     ]
     names = [name for name, _ in found]
-    assert [one for one in sorted(found) if names.count(one[0]) > 1] == []
+    return [one for one in sorted(found) if names.count(one[0]) > 1]
+
+
+def test_no_two_public_classes_or_aliases_have_one_name() -> None:
+    assert shared_names({path.relative_to(ROOT).as_posix(): tree(path) for path in SOURCES}) == []
+
+
+def test_aliases_of_types_are_seen() -> None:
+    first = ast.parse("class Form: ...\nPlace = Callable[[str], int]\nFact: TypeAlias = int\nX = torch.Y\nA = LIST[0]")
+    second = ast.parse("Form = int | str\nPlace = tuple[int, int]\nFact = list[int]\nX = torch.Y\nB = ONE | TWO")
+    found = shared_names({"first": first, "second": second})
+    assert [name for name, _ in found] == ["Fact", "Fact", "Form", "Form", "Place", "Place"]
 
 
 def imported_modules(sources: Mapping[str, Path]) -> dict[str, set[str]]:

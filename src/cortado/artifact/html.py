@@ -19,7 +19,7 @@ class Markup(str):
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What a cell of a table shows; `share` of 0 to 1 is drawn as a bar behind it."""
 
     text: str
@@ -54,7 +54,7 @@ class Table:
         return f"<tr>{''.join(self._cell(at, cell) for at, cell in enumerate(cells))}</tr>"
 
     def _cell(self, column: int, cell: Any) -> str:
-        shown = cell if isinstance(cell, Cell) else _plain(cell)
+        shown = cell if isinstance(cell, TableCell) else _plain(cell)
         kinds = [shown.kind, "number" if column in self.numbers else "", "bar" if shown.share is not None else ""]
         text = " ".join(kind for kind in kinds if kind)
         value = "" if shown.value is None else f' data-value="{shown.value:.12g}"'
@@ -67,12 +67,12 @@ class Table:
         return ' class="number"' if column in self.numbers else ""
 
 
-def _plain(value: Any) -> Cell:
+def _plain(value: Any) -> TableCell:
     if isinstance(value, bool):
-        return Cell("yes" if value else "no")
+        return TableCell("yes" if value else "no")
     if isinstance(value, int):
-        return Cell(f"{value:,}", value)
-    return Cell(value if isinstance(value, str) else "" if value is None else str(value))
+        return TableCell(f"{value:,}", value)
+    return TableCell(value if isinstance(value, str) else "" if value is None else str(value))
 
 
 def bullets(items: Sequence[str]) -> Markup:

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from cortado.artifact.comparison import ComparedModel, Comparison, ComparisonRow, Figure, LayerRow, difference
-from cortado.artifact.html import GENERATOR, Cell, Markup, Table, document, note, section
+from cortado.artifact.html import GENERATOR, Markup, Table, TableCell, document, note, section
 from cortado.artifact.opened import PAGE
 from cortado.base.errors import CortadoError
 from cortado.base.names import html_text
@@ -51,33 +51,33 @@ def build_index(comparison: Comparison, folder: Path) -> str:
     return document(title, body)
 
 
-def _link(model: ComparedModel, folder: Path) -> Cell:
+def _link(model: ComparedModel, folder: Path) -> TableCell:
     page = (model.path if model.path.is_dir() else model.path.parent) / PAGE
     if not page.is_file():
-        return Cell("")
+        return TableCell("")
     place = quote(Path(os.path.relpath(page, folder)).as_posix())
-    return Cell(Markup(f'<a href="{html_text(place)}">report.html</a>'))
+    return TableCell(Markup(f'<a href="{html_text(place)}">report.html</a>'))
 
 
-def _figure_cells(row: ComparisonRow) -> list[str | Cell]:
+def _figure_cells(row: ComparisonRow) -> list[str | TableCell]:
     return [row.title, *_beside(row.values, row.smaller_is_better)]
 
 
-def _layer_cells(row: LayerRow) -> list[str | Cell]:
+def _layer_cells(row: LayerRow) -> list[str | TableCell]:
     return [row.title, row.operator, *_beside(row.cycles, True)]
 
 
-def _beside(values: Sequence[Figure], smaller_is_better: bool | None) -> list[Cell]:
+def _beside(values: Sequence[Figure], smaller_is_better: bool | None) -> list[TableCell]:
     first, *others = values
-    return [Cell(figure_text(first)), *(_cell(first, other, smaller_is_better) for other in others)]
+    return [TableCell(figure_text(first)), *(_cell(first, other, smaller_is_better) for other in others)]
 
 
-def _cell(first: Figure, other: Figure, smaller_is_better: bool | None) -> Cell:
+def _cell(first: Figure, other: Figure, smaller_is_better: bool | None) -> TableCell:
     change = difference(first, other)
     text = figure_text(other) + (f" ({change})" if change not in ("", "same") else "")
     if smaller_is_better is None or first is None or other is None or first == other:
-        return Cell(text)
-    return Cell(text, kind="better" if (other < first) == smaller_is_better else "worse")
+        return TableCell(text)
+    return TableCell(text, kind="better" if (other < first) == smaller_is_better else "worse")
 
 
 def figure_text(value: Figure) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.export import ExportedProgram
@@ -34,8 +35,10 @@ class WeightsRequest:
     labels: Sequence[str] | None = None
 
 
-def narrow_weights(program: ExportedProgram, asked: WeightsRequest) -> tuple[WeightsReport, ...]:
-    """Gives layers of a lowered program int4 weights, in place."""
+def narrow_weights(
+    program: ExportedProgram, asked: WeightsRequest, intermediates: Path | None = None
+) -> tuple[WeightsReport, ...]:
+    """Gives layers of a lowered program int4 weights, in place; with `intermediates`, the graph is written there."""
     graph, automatic = lowered_graph(program), asked.options.weights is Weights.AUTO
     observed = observe(graph, asked.samples, run=asked.options.weight_group or 0, correct=asked.correct)
     layers = chosen = observed.layers()
@@ -43,7 +46,7 @@ def narrow_weights(program: ExportedProgram, asked: WeightsRequest) -> tuple[Wei
     if automatic and limit is not None:
         layers = observed.with_noise(layers)
         chosen = chosen_layers(graph, layers, _flash(asked), limit)
-    apply_layers(program, chosen)
+    apply_layers(program, chosen, intermediates)
     taken = {layer.call for layer in chosen}
     found = [_narrow(layer, layer.call in taken, automatic) for layer in layers]
     kept = [

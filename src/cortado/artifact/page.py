@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cortado.artifact.html import Cell, Markup, Table, bullets, document, note, section
+from cortado.artifact.html import Markup, Table, TableCell, bullets, document, note, section
 from cortado.artifact.page_arena import arena_map, peak_table
 from cortado.artifact.page_layers import layer_table, quantization_table, tensor_table
 from cortado.artifact.page_precision import precision_table
@@ -197,7 +197,7 @@ def _single_targets(memory: MemoryReport) -> Markup:
     single = memory.single_targets
     if not single:
         return Markup("")
-    rows = [(target, Cell(f"{size:,}", size)) for target, size in single.items()]
+    rows = [(target, TableCell(f"{size:,}", size)) for target, size in single.items()]
     return Table(("compiled for one core", "arena, bytes"), rows, frozenset({1})).markup()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cortado.artifact.html import Cell, Markup, Table, note
+from cortado.artifact.html import Markup, Table, TableCell, note
 from cortado.artifact.page_arena import modules_of
 from cortado.artifact.report import LayerReport, Report, StateReport, TensorReport, WeightScalesReport
 from cortado.base.element import INT8
@@ -57,8 +57,8 @@ def _on_chip(report: Report) -> dict[str, int]:
     return {} if found is None else dict(zip(names, found.layer_cycles, strict=False))
 
 
-def _cycles(cycles: int | None, most: int) -> Cell:
-    return Cell("not estimated", 0) if cycles is None else Cell(f"{cycles:,}", cycles, share=cycles / most)
+def _cycles(cycles: int | None, most: int) -> TableCell:
+    return TableCell("not estimated", 0) if cycles is None else TableCell(f"{cycles:,}", cycles, share=cycles / most)
 
 
 def _sums(report: Report, columns: int) -> Sequence[Any]:
@@ -89,10 +89,10 @@ def _profiled(report: Report) -> str:
     return " ".join(texts)
 
 
-def decibels(value: float | None, *, exact: bool) -> Cell:
+def decibels(value: float | None, *, exact: bool) -> TableCell:
     if exact:
-        return Cell("exact", 1000.0)
-    return Cell("") if value is None else Cell(f"{value:.1f} dB", value)
+        return TableCell("exact", 1000.0)
+    return TableCell("") if value is None else TableCell(f"{value:.1f} dB", value)
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -151,11 +151,11 @@ def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
     if scale is None or zero is None:
         return ("", "", "", "")
     low, high = ((code - zero) * scale for code in INT8.codes)
-    return Cell(f"{scale:.9g}", scale), zero, Cell(f"{low:.4g}", low), Cell(f"{high:.4g}", high)
+    return TableCell(f"{scale:.9g}", scale), zero, TableCell(f"{low:.4g}", low), TableCell(f"{high:.4g}", high)
 
 
 def _weights(scales: WeightScalesReport | None) -> tuple[Any, ...]:
     if scales is None:
         return ("", "", "")
-    least, largest = (Cell(f"{value:.4g}", value) for value in (scales.least, scales.largest))
+    least, largest = (TableCell(f"{value:.4g}", value) for value in (scales.least, scales.largest))
     return scales.channels, least, largest

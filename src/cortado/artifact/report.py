@@ -308,7 +308,7 @@ class StateReport:
     offset: Count | None = key("where it lies in the C bundle's arena; null without a C bundle")
     bytes: Count = key("its size")
     region: RegionName | None = key("the memory that it lies in, with --memory; the offset is in that", default=None)
-    why: str = key("why its codes have so many bits", default="")
+    why: str = key("why its codes have 8 or 16 bits", default="")
 
 
 @json_class

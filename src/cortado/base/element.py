@@ -53,7 +53,7 @@ class Element:
         return self.name.startswith("float")
 
     @property
-    def whole(self) -> "Element":
+    def unscaled(self) -> "Element":
         """The same bits where they hold integers that have no scale."""
         return self if self.floating else replace(self, real=False)
 
@@ -99,7 +99,7 @@ _KNOWN = {one.name: one for one in (INT8, INT16, INT32, INT64, UINT8, BOOL, FLOA
 
 
 def element_of(dtype: Any) -> Element:
-    """That of a type of NumPy's or torch's, or of its name; integers of 8 and 16 bits as codes (`whole`: as they are).
+    """That of a type of NumPy's or torch's, or of its name; integers of 8 and 16 bits as codes (`unscaled`: not so).
     One that nothing computes with, as complex numbers, has its bytes."""
     name = str(dtype).removeprefix("torch.")
     if name in _KNOWN:
@@ -112,5 +112,5 @@ INT4_BITS = 4  # of weights alone
 
 
 def weight_limit(bits: int) -> int:
-    """Weights of so many bits are symmetric: the largest magnitude. Two int8 products of them then fit 16 bits."""
+    """The largest magnitude of weights, which are symmetric. Two int8 products of them then fit 16 bits."""
     return int(2 ** (bits - 1)) - 1

@@ -11,6 +11,10 @@ class Progress(Protocol):
     def __call__(self, phase: str, done: int = 0, total: int = 0) -> None: ...
 
 
+PhaseProgress = Callable[[str], None]
+"""Hears what is being done, and no counts."""
+
+
 def silent(phase: str, done: int = 0, total: int = 0) -> None:
     """Tells nobody."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from cortado.base.chips import Chip
 from cortado.base.errors import CortadoError
 
+ByteRange = tuple[int, int]
+"""Bytes of a memory: the first, and the one behind the last."""
 AUTO = "auto"
 MOST_REGIONS = 8
 REGION_NAME = "[a-z][a-z0-9_]*"

@@ -53,14 +53,14 @@ def run_arguments(commands: Any) -> None:
         "--timeout",
         type=number,
         metavar="SECONDS",
-        help="give up after so many seconds, however busy this machine is (default: on a board never, on host two "
+        help="give up after this time, however busy this machine is (default: on a board never, on host two "
         "minutes for each sample, on executorch ten)",
     )
     parser.add_argument(
         "--max-instructions",
         type=int,
         metavar="N",
-        help="give up a sample on an emulated board after so many instructions (default: 20,000,000,000)",
+        help="give up a sample on an emulated board after this number of instructions (default: 20,000,000,000)",
     )
     _trust_argument(parser)
 

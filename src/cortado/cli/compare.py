@@ -48,7 +48,7 @@ def _layer_lines(found: "Comparison") -> list[str]:
     """The layers that differ, those first whose cycles differ most."""
     if not found.layers:
         return ["", "no layer differs in operator, shape, constants, products or cycles"]
-    order = {id(row): _spread(row) for row in found.layers}
+    order = {id(row): _difference(row) for row in found.layers}
     worst = sorted(found.layers, key=lambda row: -order[id(row)])[:SHOWN_LAYERS]
     shown = [row for row in found.layers if row in worst]
     cycles = "cycles" if found.measured else "estimated cycles"
@@ -59,7 +59,7 @@ def _layer_lines(found: "Comparison") -> list[str]:
     return ["", *lines, *([f"and {left} layers that differ less (--json has all)"] if left else [])]
 
 
-def _spread(row: "LayerRow") -> int:
+def _difference(row: "LayerRow") -> int:
     known = [cycles or 0 for cycles in row.cycles]
     return max(known) - min(known)
 

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from cortado.artifact.comparison import Comparison
     from cortado.artifact.report import Report
 
-Done = Sequence[tuple[Path, "Report"]]  # the folders and what was compiled into them
+CompiledFolders = Sequence[tuple[Path, "Report"]]  # the folders and what was compiled into them
 
 
-def several_text(done: Done, facts: Mapping[Path, Sequence[tuple[str, str]]]) -> str:
+def several_text(done: CompiledFolders, facts: Mapping[Path, Sequence[tuple[str, str]]]) -> str:
     """The figures in one table; below it `facts`, what is no figure."""
     rows = [(f"{report.target}: {label}", text) for folder, report in done for label, text in facts[folder]]
     rows += [("written to", str(folder)) for folder, _ in done]
@@ -25,7 +25,7 @@ def several_text(done: Done, facts: Mapping[Path, Sequence[tuple[str, str]]]) ->
     )
 
 
-def write_index(done: Done) -> None:
+def write_index(done: CompiledFolders) -> None:
     from cortado.artifact.folder import write_file
     from cortado.artifact.index_page import build_index
 
@@ -33,13 +33,13 @@ def write_index(done: Done) -> None:
     write_file(path, build_index(_compared(done), path.parent).encode())
 
 
-def _index(done: Done) -> Path:
+def _index(done: CompiledFolders) -> Path:
     from cortado.artifact.index_page import INDEX
 
     return done[0][0].parent / INDEX
 
 
-def _compared(done: Done) -> "Comparison":
+def _compared(done: CompiledFolders) -> "Comparison":
     from cortado.artifact.comparison import compare, named
 
     return compare(named(done))

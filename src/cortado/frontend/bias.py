@@ -8,6 +8,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
+from cortado.frontend.inputs import Inputs
 from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, shape
 from cortado.ir.matching import Match, find
@@ -15,15 +16,14 @@ from cortado.ir.roles import Bias, Quantization
 from cortado.ops._float import add_constant
 
 Tensor = torch.Tensor
-Inputs = tuple[Tensor, ...]
 WORK = 20_000_000  # values that are computed once more in int8, at most
 FEWEST, MOST = 4, 64  # samples
-Layers = dict[str, int]  # by the names of nodes: where their output channels are
+ChannelAxes = dict[str, int]  # by the names of nodes: where their output channels are
 
 
-def give_biases(module: GraphModule) -> Layers:
+def give_biases(module: GraphModule) -> ChannelAxes:
     """The layers with weights, each with a bias that can be corrected: zeros where there was none."""
-    layers: Layers = {}
+    layers: ChannelAxes = {}
     for node in list(module.graph.nodes):
         found = find(node) if node.op == "call_function" else None
         if isinstance(found, Match) and Bias() in found.quantization.inputs.values():
@@ -42,7 +42,7 @@ def _give_bias(module: GraphModule, layer: Node, quantization: Quantization) -> 
         layer.args, layer.kwargs = tuple({**bound.values, name: bias}.values()), {}
 
 
-def samples_to_correct(graph: Graph, layers: Layers) -> int:
+def samples_to_correct(graph: Graph, layers: ChannelAxes) -> int:
     """How many samples are run in int8: fewer of a large network."""
     size = sum(math.prod(shape(node)) for node in graph.nodes if node.name in layers)
     return min(MOST, max(FEWEST, WORK // max(size, 1)))
@@ -51,7 +51,7 @@ def samples_to_correct(graph: Graph, layers: Layers) -> int:
 class Means(Interpreter):
     """Runs the float graph and keeps the mean of every layer's output channels, of each sample by its number."""
 
-    def __init__(self, module: GraphModule, layers: Layers) -> None:
+    def __init__(self, module: GraphModule, layers: ChannelAxes) -> None:
         super().__init__(module)
         self.layers = layers
         self.found: dict[str, dict[int, Tensor]] = {}

@@ -22,7 +22,8 @@ Observers = dict[Node, ObserverBase]
 
 
 def meet(prepared: GraphModule) -> None:
-    """After `share`: what follows another tensor, or is followed, keeps its steps."""
+    """Gives one side of each change of element the steps of the other. Runs after `share`: what follows another tensor,
+    or is followed, keeps its steps."""
     observers = observers_of(prepared)
     leaders = [one.leader for one in observers.values() if isinstance(one, RangeObserver)]
     for node, observer in observers.items():

@@ -13,7 +13,8 @@ OBJECTS = 50_000  # made since the last collection before the next one; Python's
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Networks for microcontrollers have small layers: threads would wait for one another most of the time."""
+    """Meanwhile torch has one thread. Networks for microcontrollers have small layers: threads would wait for one
+    another most of the time."""
     with alone():
         before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -25,8 +26,9 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Torch is a million objects, and each of the collector's long walks would look at them all. What there is already
-    is left out, unless the caller has done that; cycles that are made meanwhile are found, in larger portions."""
+    """Meanwhile the garbage collector runs seldom: torch is a million objects, and each of its long walks would look at
+    them all. What there is already is left out, unless the caller has done that; cycles that are made meanwhile are
+    found, in larger portions."""
     with alone():
         before, ours = gc.get_threshold(), gc.get_freeze_count() == 0
         if ours:

@@ -85,10 +85,10 @@ def held_back(samples: int, count: int, rare: Collection[int] = (), wrong: Colle
     usual = [number for number in range(samples) if number not in rare and number not in wrong]
     few = sorted(set(rare) - set(wrong))
     some = math.ceil(len(few) * count / samples)
-    return sorted([*_spread(usual, count - some), *_spread(few, some)])
+    return sorted([*_evenly(usual, count - some), *_evenly(few, some)])
 
 
-def _spread(numbers: Sequence[int], count: int) -> list[int]:
+def _evenly(numbers: Sequence[int], count: int) -> list[int]:
     count = min(count, len(numbers))
     return [numbers[(2 * index + 1) * len(numbers) // (2 * count)] for index in range(count)]
 

@@ -82,7 +82,7 @@ class Quantized:
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
     findings: tuple[Finding, ...] = ()  # of the calibration data
     tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
-    reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have so many bits
+    reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have 8 or 16 bits
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
     choice: Choice | None = None  # which candidate won; None: the model came quantized

@@ -22,8 +22,8 @@ from cortado.ir.domain import (
     Domain,
     DomainKind,
     DomainRule,
-    Form,
     Interval,
+    OperandForm,
     interval_of,
 )
 from cortado.ir.facts import STATE, VALUE, dtype
@@ -31,12 +31,12 @@ from cortado.ir.graph import Bound, add_call, bind, describe, output_node
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import registry
 from cortado.ops._float import add_constant, constant_data, is_constant
-from cortado.ops._words import calculated_by, whole_number
+from cortado.ops._words import calculated_by, integer_in
 from cortado.ops.calculate_int import How
 from cortado.ops.compare import ABOVE, BELOW, COMPARED_IDS
 from cortado.ops.movement_forms import MOVED, operands
 from cortado.ops.pointwise import sources
-from cortado.ops.truth import AS_TRUTH, AS_WHOLE
+from cortado.ops.truth import AS_INTEGER, AS_TRUTH
 from cortado.ops.widen import WIDENED
 from cortado.ops.wrap_int import WORD_BITS, WRAPPED_IDS
 
@@ -48,13 +48,15 @@ _NO_RULE = DomainRule(aten=())
 
 
 def settle_domains(module: GraphModule) -> None:
-    """Rewrites in place; a graph of real numbers alone stays as it is."""
-    if any(is_whole(node) for node in module.graph.nodes if node.op != "output"):
+    """Infers every node's domain and inserts the conversions. Rewrites in place; a graph of real numbers alone stays as
+    it is."""
+    if any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
         infer(module.graph)
         Meeting(module.graph).rewrite()
 
 
-def is_whole(node: Any) -> bool:
+def has_integer_dtype(node: Any) -> bool:
+    """Whether a tensor's type is one of integers or bool, whatever its numbers stand for."""
     value = VALUE.of(node) if isinstance(node, Node) else None
     return isinstance(value, Tensor) and not (value.dtype.is_floating_point or value.dtype.is_complex)
 
@@ -68,14 +70,14 @@ def infer(graph: Graph) -> None:
 
 
 def domain_of(node: Node) -> Domain:
-    """Noted at the node the first time that it is asked for."""
+    """What a node's values are; inferred the first time, and then kept as a fact of the node."""
     if not DOMAIN.known(node):
         DOMAIN.note(node, _inferred(node))
     return DOMAIN.must(node)
 
 
 def rule_of(node: Node) -> DomainRule:
-    """Of its operator, or that of all movement."""
+    """The rule of domains for a call: its operator's, or the common one of calls that only move values."""
     known = registry().domains.get(node.target)  # type: ignore[call-overload]
     if known is not None:
         return known
@@ -83,8 +85,8 @@ def rule_of(node: Node) -> DomainRule:
 
 
 def interval(value: Any) -> Interval | None:
-    """Of a tensor's integers, or of a number."""
-    number = whole_number(value)
+    """The bounds of a tensor's integers, or of a number; None where they are not known."""
+    number = integer_in(value)
     if number is not None:
         return Interval(number, number)
     return domain_of(value).interval if isinstance(value, Node) else None
@@ -153,7 +155,7 @@ class Meeting:
 
     def rewrite(self) -> None:
         for node in list(self.graph.nodes):
-            if node.op == "call_function" and node not in self.pieces and not is_whole(node):
+            if node.op == "call_function" and node not in self.pieces and not has_integer_dtype(node):
                 with self.graph.inserting_before(node):
                     self._read(node)
         self._return()
@@ -164,19 +166,19 @@ class Meeting:
         if is_dequantize(node):  # of codes, which are real numbers already
             return
         rule = rule_of(node)
-        whole = [one for one in node.all_input_nodes if is_whole(one) and (rule.real or not is_constant(one))]
-        if not whole or not isinstance(VALUE.of(node), Tensor):
+        read = [one for one in node.all_input_nodes if has_integer_dtype(one) and (rule.real or not is_constant(one))]
+        if not read or not isinstance(VALUE.of(node), Tensor):
             return
         new = rule.real(self, bind(node)) if rule.real is not None else self.again(bind(node), self.real)
         if new is not None and new is not node:
             node.replace_all_uses_with(new)
 
-    def again(self, bound: Bound, form: Form) -> Node | None:
+    def again(self, bound: Bound, form: OperandForm) -> Node | None:
         """The same call on operands in another form; those that it takes as integers stay that."""
         node, named = bound.node, [name for name in rule_of(bound.node).integers if name in bound.values]
         integers = [one for name in named for one in bound.nodes(name)]
-        whole = [one for one in node.all_input_nodes if is_whole(one)]
-        given = {one: self.word(one) if one in integers else form(one) for one in whole}
+        read = [one for one in node.all_input_nodes if has_integer_dtype(one)]
+        given = {one: self.word(one) if one in integers else form(one) for one in read}
         if None in given.values():
             return None
         if all(one is new for one, new in given.items()):
@@ -192,14 +194,15 @@ class Meeting:
     def interval(self, value: Any) -> Interval | None:
         return interval(value)
 
-    def is_truth(self, value: Any) -> bool:
+    def holds_truth(self, value: Any) -> bool:
+        """By what was inferred: a comparison's result holds truth values in whatever type it is kept."""
         return isinstance(value, Node) and domain_of(value).kind is DomainKind.TRUTH
 
     # ---- the three forms
 
     def real(self, value: Any) -> Node | None:
         node: Node = value
-        if not is_whole(node):
+        if not has_integer_dtype(node):
             return node
         return self._once(DomainKind.REAL, node)
 
@@ -224,7 +227,7 @@ class Meeting:
     def _real(self, node: Node) -> Node | None:
         if self._is_table(node):
             return add_call(node, aten.to.dtype, node, torch.float32)
-        if self.is_truth(node):
+        if self.holds_truth(node):
             return self.truth(node)
         word = self.word(node)
         return None if word is None else add_call(node, aten.to.dtype, word, torch.float32)
@@ -233,7 +236,7 @@ class Meeting:
         if is_constant(node):
             return add_constant(node, "truth", (constant_data(node) != 0).to(torch.float32))
         rule = rule_of(node)
-        if not self.is_truth(node):
+        if not self.holds_truth(node):
             return self._not_zero(node)
         if self._is_table(node):
             return add_call(node, aten.to.dtype, node, torch.float32)
@@ -243,7 +246,7 @@ class Meeting:
 
     def _not_zero(self, node: Node) -> Node | None:
         """The truth of a number."""
-        if not is_whole(node) or node in self.pieces:
+        if not has_integer_dtype(node) or node in self.pieces:
             return add_call(node, aten.to.dtype, add_call(node, aten.ne.Scalar, node, 0), torch.float32)
         word = self.word(node)
         return None if word is None else add_call(node, COMPARED_IDS, word, [], 0, BELOW | ABOVE)
@@ -252,11 +255,11 @@ class Meeting:
         if is_constant(node):
             data = constant_data(node)
             return add_constant(node, "words", data.to(torch.int64)) if data.dtype == torch.bool else node
-        if not is_whole(node):
+        if not has_integer_dtype(node):
             return None
-        if self.is_truth(node):
+        if self.holds_truth(node):
             truth = self.truth(node)
-            return None if truth is None else add_call(node, AS_WHOLE, truth)
+            return None if truth is None else add_call(node, AS_INTEGER, truth)
         rule = rule_of(node) if node.op == "call_function" else _NO_RULE
         if rule.words is None:
             return node if dtype(node) in (torch.int32, torch.int64) else add_call(node, WIDENED, node)
@@ -289,7 +292,7 @@ class Meeting:
             output.args = (self._own(returned),)
 
     def _returned(self, node: Node) -> Node:
-        if node.op != "call_function" or not is_whole(node):
+        if node.op != "call_function" or not has_integer_dtype(node):
             return node
         if dtype(node) != torch.bool:
             return self.word(node) or node

@@ -18,7 +18,7 @@ from cortado.ir.domain import DomainKind
 from cortado.ir.facts import IN_FLOAT, VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
-from cortado.ops._words import is_number, number_in, whole_number
+from cortado.ops._words import integer_in, is_number, known_number
 from cortado.ops.compare import ABOVE, BELOW, EQUAL
 from cortado.ops.copy_forms import COPIED_RULE
 from cortado.ops.pointwise import MONOTONE, is_bytes, is_pointwise, uniform_value
@@ -33,7 +33,8 @@ _PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
 
 
 def compare_integers(module: GraphModule) -> None:
-    """Rewrites in place; a graph in which no float32 holds integers stays as it is."""
+    """Compares integers that float32 holds as integers. Rewrites in place; a graph in which no float32 holds integers
+    stays as it is."""
     graph = module.graph
     infer(graph)
     for node in [node for node in graph.nodes if node.op == "call_function" and isinstance(VALUE.of(node), Tensor)]:
@@ -58,7 +59,7 @@ def _compared(node: Node) -> Node | None:
     bound = bind(node)
     sides = [side for side in (bound["self"], bound["other"]) if not is_number(side)]
     numbers = [side for side in (bound["self"], bound["other"]) if is_number(side)]
-    exact = all(whole_number(number) is not None for number in numbers)
+    exact = all(integer_in(number) is not None for number in numbers)
     if not any(dtype(side).is_floating_point for side in sides) and (exact or not sides):
         return None
     if len(numbers) == 1:
@@ -179,7 +180,7 @@ def _is_monotone(node: Node, root: Node) -> bool:
 
 def _bisected(node: Node, side: Node, root: Node) -> Node | None:
     """Where a function that never turns around reaches a number, and where it leaves it."""
-    number = float(torch.tensor(float(number_in(bind(node)["other"])), dtype=torch.float32))  # as torch compares
+    number = float(torch.tensor(float(known_number(bind(node)["other"])), dtype=torch.float32))  # as torch compares
 
     def value(at: int) -> float:
         return float(_computed(side, root, torch.tensor([at]).to(dtype(root))).to(torch.float32))
@@ -198,7 +199,7 @@ def _bisected(node: Node, side: Node, root: Node) -> Node | None:
 
 
 def _first(holds: Callable[[int], bool]) -> int:
-    """The first integer of 32 bits from which on a condition holds; one more than the last where there is none."""
+    """The first integer of 32 bits from which on a comparison holds; one more than the last where there is none."""
     low, high = INT32.low, INT32.high + 1
     while low < high:
         middle = (low + high) // 2

@@ -10,10 +10,11 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from cortado.base.arrays import ArrayType
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import shape
 from cortado.ops._float import constant_data, is_constant
-from cortado.ops._sections import Numbers, Section
+from cortado.ops._sections import Section
 from cortado.ops.filter_codes import filtered
 
 Tensor = torch.Tensor
@@ -119,12 +120,12 @@ class SampleBlock:
     """One call of a model as matrices: (outputs, new states) of (signal, states); channel 0 is looked at."""
 
     layout: TimeLayout
-    by_signal: Numbers  # [outputs of channel 0, samples of channel 0]
-    by_state: Numbers  # [outputs of channel 0, states]
-    into_state: Numbers  # [states, samples of channel 0]
-    onward: Numbers  # [states, states]
+    by_signal: ArrayType  # [outputs of channel 0, samples of channel 0]
+    by_state: ArrayType  # [outputs of channel 0, states]
+    into_state: ArrayType  # [states, samples of channel 0]
+    onward: ArrayType  # [states, states]
 
-    def impulse(self) -> Numbers:
+    def impulse(self) -> ArrayType:
         """What comes of a single sample of 1, for as long as can be seen."""
         samples = self.layout.samples
         if self.layout.last_only:
@@ -139,7 +140,7 @@ class SampleBlock:
             state = self.onward @ state
         return np.concatenate(parts)
 
-    def responses(self) -> Numbers:
+    def responses(self) -> ArrayType:
         """What comes of each state; of a filter without, or of which not all can be seen, what comes later of earlier
         samples."""
         if self.layout.last_only or not self.onward.size:
@@ -153,7 +154,7 @@ class SampleBlock:
         return np.concatenate(parts)
 
 
-def matrix_of(between: Probed) -> Numbers | None:
+def matrix_of(between: Probed) -> ArrayType | None:
     """[outputs and new states, samples and states]; None where the calls are not linear, or can't be run."""
     nodes = (between.signal, *between.states)
     run = _Runner(nodes, (between.end, *between.results))
@@ -175,7 +176,7 @@ def matrix_of(between: Probed) -> Numbers | None:
     together = torch.cat([one.reshape(-1) for one in drawn])
     if not _near(matrix @ together, torch.cat([one.reshape(-1) for one in once])):
         return None
-    found: Numbers = matrix.numpy()
+    found: ArrayType = matrix.numpy()
     return found
 
 
@@ -224,7 +225,7 @@ def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
     return found.T
 
 
-def block_of(matrix: Numbers, between: Probed, layout: TimeLayout) -> SampleBlock:
+def block_of(matrix: ArrayType, between: Probed, layout: TimeLayout) -> SampleBlock:
     """Of the first channel of the signal and of the output."""
     sizes, end = shape(between.signal), shape(between.end)
     samples = math.prod(sizes)

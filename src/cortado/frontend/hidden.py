@@ -130,7 +130,7 @@ def hidden_in(node: Node, data: Tensor) -> Hidden | None:
 
 
 def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
-    """What at least one of the terms hides, of a tensor with so many dimensions."""
+    """What at least one of the terms hides, of a tensor with `rank` dimensions."""
     first, *others = (ranked(like, term.where, rank) for term in terms)
     for other in others:
         first = either(like, first, other)

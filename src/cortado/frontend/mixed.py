@@ -20,11 +20,11 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.frontend.carried import observed
-from cortado.frontend.precision import MAY_BE_WIDE, is_real
+from cortado.frontend.precision import MAY_BE_WIDE
 from cortado.frontend.quantizer import fused_clamp
 from cortado.frontend.rounded import Scales
 from cortado.frontend.state import results
-from cortado.ir.facts import STATE, wanted_element
+from cortado.ir.facts import STATE, is_float32, wanted_element
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.matching import MATCH, Match
 from cortado.ir.roles import Activation, SharedWith
@@ -32,7 +32,7 @@ from cortado.ir.roles import Activation, SharedWith
 Tensor = torch.Tensor
 Chosen = frozenset[str]  # names of calls that compute with int16 codes
 PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
-MOST_PLANS = 8  # when so many were made, sizes decide
+MOST_PLANS = 8  # at most: behind them sizes decide
 SMALL = 12  # calls of which all subsets are looked at
 FEWEST_PLANS, PLANS = 4, 4000  # of these: at least, and in all, counted by triples of calls: each takes longer of more
 ROUNDS = 3  # in which they are looked for, each with more decibels
@@ -292,7 +292,7 @@ class MixedSearch:
         return min((self._decibels(one) + self._bar.least - self._measure(one) for one in failed), default=-math.inf)
 
     def _first_that_holds(self, choices: Sequence[Chosen], measures: int, failed: list[Chosen]) -> Chosen | None:
-        """So many are measured; where one does not reach the bar, no part of it does."""
+        """At most `measures` are measured; where one does not reach the bar, no part of it does."""
         for one in choices:
             if len(failed) < measures and not any(one < other for other in failed):
                 if self._holds(one):
@@ -419,7 +419,7 @@ class MixedSearch:
 
     def _is_activation(self, node: Node) -> bool:
         made = node in self._tensors.reads or (node.op == "placeholder" and node in self._tensors.readers)
-        return made and is_real(node)
+        return made and is_float32(node)
 
     def _why(self, tensor: Node, chosen: Chosen, wide: Collection[Node]) -> str:
         if tensor in wide:

@@ -29,7 +29,7 @@ BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the su
 # Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
 
-Spec: TypeAlias = QuantizationSpecBase
+TensorSpec: TypeAlias = QuantizationSpecBase
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Scheme:
 
     activation: Callable[[Element], QuantizationSpec]
     weight: Callable[[int, int], QuantizationSpec]  # by the axis of its output channels and its bits
-    usual: Callable[[QParams], Spec]  # of a tensor that usually has these parameters
+    usual: Callable[[QParams], TensorSpec]  # of a tensor that usually has these parameters
     # Of an operand where it enters a join; None: observed with the join's output.
     entrance: Callable[[Element], QuantizationSpec] | None
     before: Callable[[GraphModule], None] = lambda module: None

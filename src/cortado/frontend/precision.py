@@ -21,7 +21,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.filter_probes import gives_signals
 from cortado.frontend.observers import SETTLED, Scheme
 from cortado.frontend.state import becomes, holders, results, user_outputs
-from cortado.ir.facts import VALUE, WANTED, Fact
+from cortado.ir.facts import VALUE, WANTED, FactKey, is_float32
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.matching import Match, decide, patterns_of
 from cortado.ir.op import Pattern
@@ -31,8 +31,8 @@ from cortado.ops.spectrum_codes import SPECTRUM_OF
 from cortado.options import Activations, Options, Precision
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
-MAY_BE_WIDE: Fact[bool] = Fact("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
-WHY: Fact[str] = Fact("cortado_why")  # of state: why its codes have so many bits
+MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
+WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have 8 or 16 bits
 Elements = Mapping[Node, Element]
 
 
@@ -104,7 +104,7 @@ def _matching(graph: Graph, option: str, text: str) -> list[Node]:
     def matches(node: Node) -> bool:
         return any(re.fullmatch(text, name) for name in (module_path(node) or "", node.name))
 
-    mine = [node for node in graph.nodes if is_real(node) and matches(node)]
+    mine = [node for node in graph.nodes if is_float32(node) and matches(node)]
     if not mine:
         raise CortadoError(
             f"{option} '{text}' matches no module that computes real numbers, and no tensor; expected a regular "
@@ -130,7 +130,7 @@ def _of_signals(graph: Graph) -> dict[Node, Element]:
             WHY.note(before, "the state of a filter, in words of 32 bits")
 
     def fits(node: Node) -> bool:
-        return is_real(node) and _may_be_wide(node)
+        return is_float32(node) and _may_be_wide(node)
 
     signals = [bind(node)["signal"] for node in readers]
     return found | dict.fromkeys(
@@ -152,7 +152,7 @@ def _of_samples(graph: Graph) -> dict[Node, Element]:
         reached = _reached([end], earlier)
         given = [node for node in graph.nodes if node in reached and (node in heads or node in following)]
         ends = [end, *(following[node] for node in given if node in following)]
-        real = [node for node in reached if is_real(node)]
+        real = [node for node in reached if is_float32(node)]
         if not heads.isdisjoint(reached) and all(map(_may_be_wide, real)) and gives_signals(given, ends):
             found |= dict.fromkeys(real, INT16)
     return found
@@ -160,7 +160,7 @@ def _of_samples(graph: Graph) -> dict[Node, Element]:
 
 def _reads_samples(node: Node) -> bool:
     """Makes real numbers of integers of 16 bits."""
-    sources = [VALUE.of(one) for one in node.all_input_nodes] if is_real(node) else []
+    sources = [VALUE.of(one) for one in node.all_input_nodes] if is_float32(node) else []
     return any(isinstance(one, torch.Tensor) and one.dtype in (torch.int16, torch.uint16) for one in sources)
 
 
@@ -185,7 +185,7 @@ class FeedbackLoop:
     @property
     def narrow(self) -> Node | None:
         """A call of real numbers that has no int16 kernel, or that needs none here."""
-        return next((call for call in self.calls if is_real(call) and _stays_narrow(call)), None)
+        return next((call for call in self.calls if is_float32(call) and _stays_narrow(call)), None)
 
 
 def loops_of(graph: Graph) -> list[FeedbackLoop]:
@@ -219,11 +219,6 @@ def _reached(start: Sequence[Node], step: Callable[[Node], Iterable[Node]]) -> s
     return found
 
 
-def is_real(node: Node) -> bool:
-    value = VALUE.of(node)
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
-
-
 def _keeps_codes(call: Node) -> bool:
     """Moves codes or chooses among them; real numbers don't come of what has no scale."""
     match = decide(call)
@@ -254,7 +249,7 @@ def _of_feedback(graph: Graph) -> dict[Node, Element]:
     wide: dict[Node, Element] = {}
     for loop in loops_of(graph):
         narrow = loop.narrow
-        wider = not loop.only_moves and narrow is None and all(is_real(state) for state in loop.states)
+        wider = not loop.only_moves and narrow is None and all(is_float32(state) for state in loop.states)
         why = "computed from itself" if wider else _reason(narrow)
         for state in loop.states:
             if not loop.only_moves:
@@ -276,13 +271,13 @@ def _reason(narrow: Node | None) -> str:
 def _around(loop: FeedbackLoop) -> list[Node]:
     """The tensors of a loop, and from tensor to tensor what leads there and what comes of it: as far as all are small
     beside the loop's own, and have int16 kernels."""
-    inside = [node for node in (*loop.states, *loop.calls) if is_real(node)]
+    inside = [node for node in (*loop.states, *loop.calls) if is_float32(node)]
     most = LARGER * max(_size(node) for node in inside)
 
     def fits(node: Node) -> bool:
         return (
             node.op != "output"
-            and is_real(node)
+            and is_float32(node)
             and _size(node) <= most
             and (_is_data(node) or not _stays_narrow(node))
         )

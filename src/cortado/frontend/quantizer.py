@@ -15,10 +15,10 @@ from cortado.base.element import INT8, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
-from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spec
+from cortado.frontend.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
 from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
-from cortado.ir.facts import Fact, is_whole, note_element, wanted_element
+from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern
@@ -36,7 +36,7 @@ from cortado.ir.roles import (
 )
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
-ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
+ANNOTATION: FactKey[QuantizationAnnotation] = FactKey("quantization_annotation")
 
 
 class CortexMQuantizer(Quantizer):
@@ -66,7 +66,7 @@ class CortexMQuantizer(Quantizer):
             MATCH.note(node, Reject("it stays in float (--keep-float)"))
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
-            if not is_whole(node):
+            if not holds_integers(node):
                 annotator.observe_input(node)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None
@@ -99,14 +99,14 @@ def _fused_clamps(model: GraphModule) -> set[Node]:
     return {clamp for clamp in clamps if clamp is not None}
 
 
-Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from an operand to its user
+_Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from an operand to its user
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
     """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
 
-    spec: Spec | None = None  # None: that of any activation
+    spec: TensorSpec | None = None  # None: that of any activation
     qparams: QParams | None = None  # that are fixed, or usual
     element: Element = INT8
 
@@ -130,10 +130,10 @@ class _Annotator:
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
-        self.groups: dict[Place, _Group] = {}
+        self.groups: dict[_Place, _Group] = {}
         self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
         self.others: dict[tuple[Node, Element], _Group] = {}  # of tensors that are read in another element than theirs
-        self.inputs: dict[Node, dict[Node, Spec | None]] = {}  # None: the place's group decides
+        self.inputs: dict[Node, dict[Node, TensorSpec | None]] = {}  # None: the place's group decides
         self.outputs: set[Node] = set()
 
     def add(self, node: Node, match: Match) -> None:
@@ -150,7 +150,7 @@ class _Annotator:
             self.groups[last] = output
             self.outputs.add(last)
 
-    def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
+    def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> TensorSpec | None:
         if isinstance(role, Weight):
             bits = min(role.bits, max(role.fewest, self.scheme.weight_bits))
             return self.scheme.weight(quantization.weight_axis, bits)
@@ -225,7 +225,7 @@ class _Annotator:
 
     def write(self, graph: Graph) -> None:
         """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
-        roots: dict[int, Place] = {}
+        roots: dict[int, _Place] = {}
         for node in [node for node in graph.nodes if node in self.inputs]:
             inputs = {
                 operand: self._spec((operand, node), roots) if spec is None else spec
@@ -235,7 +235,7 @@ class _Annotator:
             annotation = QuantizationAnnotation(inputs, output, allow_implicit_sharing=False, _annotated=True)
             ANNOTATION.note(node, annotation)
 
-    def _spec(self, place: Place, roots: dict[int, Place]) -> Spec:
+    def _spec(self, place: _Place, roots: dict[int, _Place]) -> TensorSpec:
         group = self.groups[place]
         root = roots.setdefault(id(group), place)
         if root is not place:

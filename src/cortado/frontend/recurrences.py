@@ -61,7 +61,7 @@ class TakenFilters:
 
 
 def take_filters(module: GraphModule, state: Sequence[StateBuffer]) -> TakenFilters:
-    """Rewrites a canonical graph in place."""
+    """One call in place of each filter with feedback that the graph has. Rewrites a canonical graph in place."""
     graph, kept, drift = module.graph, tuple(state), 0.0
     tried: set[Node] = set()
     while True:

@@ -15,7 +15,7 @@ from torchao.quantization.pt2e import PerChannelMinMaxObserver
 from torchao.quantization.pt2e.observer import FixedQParamsObserver
 
 from cortado.base.element import element_of
-from cortado.frontend.bias import Layers, attribute, mean_of, own_bias, shifted
+from cortado.frontend.bias import ChannelAxes, attribute, mean_of, own_bias, shifted
 from cortado.frontend.inputs import Inputs
 from cortado.frontend.observers import RangeObserver
 
@@ -44,7 +44,7 @@ Scales = Mapping[Node, tuple[float, int]]
 class Rounded:
     """Runs samples through a prepared graph, all of them through a node before any goes on."""
 
-    def __init__(self, prepared: GraphModule, layers: Layers) -> None:
+    def __init__(self, prepared: GraphModule, layers: ChannelAxes) -> None:
         self._module, self._nodes = prepared, list(prepared.graph.nodes)
         self._last = {read: node for node in self._nodes for read in node.all_input_nodes}
         self._axes = {node: layers[node.name] for node in self._nodes if node.name in layers and own_bias(node)}

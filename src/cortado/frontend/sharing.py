@@ -101,7 +101,7 @@ def _take_usual(observer: RangeObserver) -> None:
 
 
 def observers_of(prepared: GraphModule) -> dict[Node, ObserverBase]:
-    """Of activations, by their calls."""
+    """The observers of activations, by the nodes that call them."""
     calls = {
         node: prepared.get_submodule(str(node.target)) for node in prepared.graph.nodes if node.op == "call_module"
     }

@@ -15,7 +15,7 @@ from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ir.matching import patterns_of
 from cortado.ops._float import PRODUCTS, is_constant
-from cortado.ops._words import is_number, number_in
+from cortado.ops._words import is_number, known_number
 from cortado.ops.compare import ABOVE, BELOW
 from cortado.ops.truth_forms import COMPARISONS
 
@@ -23,7 +23,8 @@ aten = torch.ops.aten
 
 
 def compare_before(module: GraphModule) -> None:
-    """Rewrites in place; a graph without such comparisons stays as it is."""
+    """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
+    comparisons stays as it is."""
     graph = module.graph
     for node in [node for node in graph.nodes if node.op == "call_function" and node.target in COMPARISONS]:
         with graph.inserting_before(node):
@@ -36,7 +37,7 @@ def compare_before(module: GraphModule) -> None:
 def _signs(node: Node) -> Node | None:
     bound = bind(node)
     side, number = bound["self"], bound["other"]
-    if not isinstance(side, Node) or not is_number(number) or float(number_in(number)) != 0.0 or is_constant(side):
+    if not isinstance(side, Node) or not is_number(number) or float(known_number(number)) != 0.0 or is_constant(side):
         return None
     accepts = COMPARISONS[node.target]  # type: ignore[index]
     if not dtype(side).is_floating_point:

@@ -23,12 +23,12 @@ from cortado.ir.op import registry
 from cortado.ops._float import add_constant, is_constant, make_out_of_place
 
 Tensor = torch.Tensor
-Function = Callable[..., Any]
+_Function = Callable[..., Any]
 
 
 def spell_out(module: GraphModule, plain: frozenset[Any]) -> None:
-    """Rewrites in place; `plain` are the targets that the caller deals with himself. What reads a call comes before it,
-    and so may ask what it reads."""
+    """Replaces calls by smaller ones that operators know, in place; `plain` are the targets that the caller deals with
+    himself. What reads a call comes before it, and so may ask what it reads."""
     for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function"]:
         if not isinstance(node.target, OpOverload) or node.target in plain:
             continue
@@ -44,7 +44,7 @@ def _is_known(target: Any, plain: frozenset[Any]) -> bool:
     return target in plain or target in known.patterns or target in known.rewrites
 
 
-def _function_of(node: Node, plain: frozenset[Any]) -> Function | None:
+def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
     """What computes the same in other calls; None where nothing is known to, or where it needs none."""
     target: Any = node.target
     ours = registry().decompositions.get(target)
@@ -67,7 +67,7 @@ def _gives_numbers(node: Node) -> bool:
 
 
 @cache
-def _table(plain: frozenset[Any]) -> Mapping[OpOverload, Function]:
+def _table(plain: frozenset[Any]) -> Mapping[OpOverload, _Function]:
     """torch's decompositions of what nobody knows, and all of ours."""
     theirs = {
         target: function
@@ -78,7 +78,7 @@ def _table(plain: frozenset[Any]) -> Mapping[OpOverload, Function]:
     return {**theirs, **ours}
 
 
-def _traced(node: Node, function: Function, plain: frozenset[Any]) -> GraphModule | None:
+def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModule | None:
     """The calls that a call becomes; None if one of them is not known either."""
     arguments, structure = pytree.tree_flatten((node.args, node.kwargs))
     nodes = list(node.all_input_nodes)

@@ -19,7 +19,7 @@ from cortado.frontend.canonical import inline_contexts
 from cortado.frontend.observers import RangeObserver
 from cortado.frontend.quantized import QUANTIZE, is_dequantize, qparams_of
 from cortado.frontend.writes import written
-from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, is_whole
+from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers
 from cortado.ir.graph import describe, fake_mode_of, is_call, output_node, shape
 
 Tensor = torch.Tensor
@@ -166,7 +166,7 @@ def results(graph: Graph) -> list[Node]:
 
 
 def becomes(graph: Graph) -> dict[Node, Node]:
-    """What becomes of each state."""
+    """For each input that stands for state, the node that gives its next value."""
     return dict(zip(holders(graph), results(graph), strict=True))
 
 
@@ -278,7 +278,7 @@ def tie_state(prepared: GraphModule) -> None:
     Where those are fixed and do not cover the initial values, it keeps its own, and its new values are rescaled.
     """
     for holder, result in zip(holders(prepared.graph), results(prepared.graph), strict=True):
-        if is_whole(holder):
+        if holds_integers(holder):
             continue
         first, last = _observer(prepared, next(iter(holder.users), None)), _observer(prepared, result)
         assert isinstance(first, RangeObserver)  # as the quantizer has it
@@ -338,7 +338,7 @@ def as_codes(converted: GraphModule) -> None:
 def _taken(holder: Node) -> QParams | None:
     """What the codes of a buffer mean; None for counters and positions, of 32 bits, and truth values."""
     lasting = STATE.must(holder)
-    if not is_whole(holder):
+    if not holds_integers(holder):
         return _take_codes(holder)
     if lasting.initial.dtype != torch.bool:
         STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))

@@ -100,7 +100,7 @@ def _attribute(module: GraphModule, node: Node) -> Any:
 
 
 def make_trainable(module: GraphModule) -> None:
-    """What is trained, in batches of any size."""
+    """Makes parameters of what is trained, and lets the module take batches of any size."""
     _make_parameters(module)
     inputs = [shape(node) for node in module.graph.nodes if node.op == "placeholder"]
     if inputs and inputs[0]:

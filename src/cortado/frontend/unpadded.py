@@ -36,7 +36,7 @@ class _Seen:
 
 
 def without_padding(model: object, example: Sequence[Tensor], dim: int) -> Unpadded:
-    """`dim` is time in the only input, [1, C, H, W]."""
+    """The model without padding in time, which is dimension `dim` of its only input [1, C, H, W]."""
     if not isinstance(model, nn.Module):
         raise CortadoError(f"padding is dropped from the layers of an nn.Module, found {type(model).__name__}")
     if len(example) != 1 or example[0].dim() != 4 or dim not in (2, 3):

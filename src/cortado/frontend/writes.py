@@ -238,10 +238,10 @@ def _merge(apply: Apply, old: Any, new: Any, before: MemoryView, place: MemoryVi
     return _reshape(apply, merged, before.size)
 
 
-Span = tuple[int, int, int]  # where the overlap starts in the part, where in the whole, where it stops in the part
+_Span = tuple[int, int, int]  # where the overlap starts in the part, where in the whole, where it stops in the part
 
 
-def _length(span: Span) -> int:
+def _length(span: _Span) -> int:
     return span[2] - span[0]
 
 
@@ -263,8 +263,8 @@ def _split(place: MemoryView, strides: Sequence[int] | dict[int, int]) -> Memory
     return replace(place, size=tuple(sizes), stride=tuple(steps))
 
 
-def _overlap(whole: MemoryView, part: MemoryView, strides: Sequence[int]) -> dict[int, Span] | None:
-    spans: dict[int, Span] = {}
+def _overlap(whole: MemoryView, part: MemoryView, strides: Sequence[int]) -> dict[int, _Span] | None:
+    spans: dict[int, _Span] = {}
     rest = [whole.offset, part.offset]
     for stride in strides:
         first, second = (offset // stride for offset in rest)

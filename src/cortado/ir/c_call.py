@@ -57,7 +57,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Offset:
-    """A pointer, so many elements further on."""
+    """A pointer, `by` elements further on."""
 
     pointer: Bytes | Operand
     by: Member

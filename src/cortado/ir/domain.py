@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.element import INT32
-from cortado.ir.facts import Fact
+from cortado.ir.facts import FactKey
 from cortado.ir.graph import Bound
 
 EXACT_IN_FLOAT = 2**24  # every integer up to it, and of either sign, is a float32
@@ -68,7 +68,7 @@ class Domain:
 
 REALS = Domain(DomainKind.REAL)
 TRUTHS = Domain(DomainKind.TRUTH, Interval(0, 1))
-DOMAIN: Fact[Domain] = Fact("cortado_domain")
+DOMAIN: FactKey[Domain] = FactKey("cortado_domain")
 
 WORDS = Interval(INT32.low, INT32.high)
 _LEAVES_OPEN = (torch.int32, torch.int64)
@@ -88,14 +88,14 @@ class Making(Protocol):
     """What a rule may ask for: the operands of a call in the form in which it needs them. None: there is none."""
 
     def interval(self, value: Any) -> Interval | None: ...
-    def is_truth(self, value: Any) -> bool: ...
+    def holds_truth(self, value: Any) -> bool: ...
     def real(self, value: Any) -> Node | None: ...
     def truth(self, value: Any) -> Node | None: ...
     def word(self, value: Any) -> Node | None: ...
-    def again(self, bound: Bound, form: "Form") -> Node | None: ...
+    def again(self, bound: Bound, form: "OperandForm") -> Node | None: ...
 
 
-Form = Callable[[Any], Node | None]
+OperandForm = Callable[[Any], Node | None]
 Make = Callable[[Making, Bound], Node | None]
 Bounds = Callable[[Making, Bound], Interval | None]
 

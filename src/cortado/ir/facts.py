@@ -21,8 +21,8 @@ class Lasting:
 
 
 @dataclass(frozen=True)
-class Fact(Generic[T]):
-    """Something that may be known of a node."""
+class FactKey(Generic[T]):
+    """The key under which something may be known of a node."""
 
     key: str
 
@@ -54,31 +54,31 @@ class Fact(Generic[T]):
 
 # ---- Cortado's own -------------------------------------------------------------------------------------------
 
-QPARAMS: Fact[QParams | ChannelQParams] = Fact("qparams")  # of the codes it holds; ChannelQParams are for weights only
-CLAMP: Fact[tuple[float, float]] = Fact("clamp")  # low and high of the clamp that its kernel carries
-TABLE: Fact[torch.Tensor] = Fact("table")  # the 256 entries it looks its input up in
-TWIN: Fact[str] = Fact("cortado_twin")  # the node of the float graph whose values it holds, in whatever layout
-NOT_ATEN: Fact[bool] = Fact("cortado_not_aten")  # of a call, and what it was lowered to: no float kernel computes it
-IN_FLOAT: Fact[bool] = Fact("cortado_in_float")  # of a call on integers: torch makes it in float, where nothing wraps
-CONSTANT: Fact[str] = Fact("cortado_constant")  # of a placeholder: its name in the state dict
-TRAINED: Fact[bool] = Fact("cortado_trained")  # of a call: it has parameters of the user's model
-USER_INPUT: Fact[bool] = Fact("cortado_input")  # of a placeholder: an input of the model, not a constant
-WANTED: Fact[Element] = Fact("cortado_element")  # of a call: the element of its real numbers, where it is not int8
-STATE: Fact[Lasting] = Fact("cortado_state")  # of a placeholder: what the last run of the graph left behind
-DROPPED: Fact[int] = Fact("cortado_dropped")  # of a call: how many of its channels were left out, as nothing needs them
+QPARAMS: FactKey[QParams | ChannelQParams] = FactKey("qparams")  # of its codes; ChannelQParams are for weights only
+CLAMP: FactKey[tuple[float, float]] = FactKey("clamp")  # low and high of the clamp that its kernel carries
+TABLE: FactKey[torch.Tensor] = FactKey("table")  # the 256 entries it looks its input up in
+TWIN: FactKey[str] = FactKey("cortado_twin")  # the node of the float graph whose values it holds, in whatever layout
+NOT_ATEN: FactKey[bool] = FactKey("cortado_not_aten")  # of a call, and what it is lowered to: no float kernel has it
+IN_FLOAT: FactKey[bool] = FactKey("cortado_in_float")  # of a call on integers: torch computes it in float: no wrap
+CONSTANT: FactKey[str] = FactKey("cortado_constant")  # of a placeholder: its name in the state dict
+TRAINED: FactKey[bool] = FactKey("cortado_trained")  # of a call: it has parameters of the user's model
+USER_INPUT: FactKey[bool] = FactKey("cortado_input")  # of a placeholder: an input of the model, not a constant
+WANTED: FactKey[Element] = FactKey("cortado_element")  # of a call: the element of its real numbers, if not int8
+STATE: FactKey[Lasting] = FactKey("cortado_state")  # of a placeholder: what the last run of the graph left behind
+DROPPED: FactKey[int] = FactKey("cortado_dropped")  # of a call: its channels that nothing needs, left out
 
 # ---- torch's -------------------------------------------------------------------------------------------------
 
-VALUE: Fact[Any] = Fact("val")  # the fake tensor it stands for, or several of them
-STACK_TRACE: Fact[str] = Fact("stack_trace")
-MODULE_STACK: Fact[dict[str, Any]] = Fact("nn_module_stack")
-TORCH_FN: Fact[Any] = Fact("torch_fn")
-DEBUG_HANDLE: Fact[int] = Fact("debug_handle")
-SOURCE_FN: Fact[Any] = Fact("source_fn_stack")
-FROM_NODE: Fact[Any] = Fact("from_node")
-DELEGATED: Fact[str] = Fact("delegation_tag")  # ExecuTorch's: the partition that takes it
-SPEC: Fact[Any] = Fact("spec")  # ExecuTorch's: the place of what it stands for, or several of them
-INITIALIZED: Fact[bool] = Fact("et_init_buffer")  # ExecuTorch's: a buffer's values are written into the file
+VALUE: FactKey[Any] = FactKey("val")  # the fake tensor it stands for, or several of them
+STACK_TRACE: FactKey[str] = FactKey("stack_trace")
+MODULE_STACK: FactKey[dict[str, Any]] = FactKey("nn_module_stack")
+TORCH_FN: FactKey[Any] = FactKey("torch_fn")
+DEBUG_HANDLE: FactKey[int] = FactKey("debug_handle")
+SOURCE_FN: FactKey[Any] = FactKey("source_fn_stack")
+FROM_NODE: FactKey[Any] = FactKey("from_node")
+DELEGATED: FactKey[str] = FactKey("delegation_tag")  # ExecuTorch's: the partition that takes it
+SPEC: FactKey[Any] = FactKey("spec")  # ExecuTorch's: the place of what it stands for, or several of them
+INITIALIZED: FactKey[bool] = FactKey("et_init_buffer")  # ExecuTorch's: a buffer's values are written into the file
 
 
 def qparams(node: Node) -> QParams | None:
@@ -87,10 +87,16 @@ def qparams(node: Node) -> QParams | None:
     return found if isinstance(found, QParams) else None
 
 
-def is_whole(node: Node) -> bool:
+def holds_integers(node: Node) -> bool:
     """Whether a tensor holds integers or truth values, not codes that stand for real numbers."""
     value = VALUE.of(node)
     return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(node)
+
+
+def is_float32(node: Node) -> bool:
+    """Whether a node gives one tensor of float32."""
+    value = VALUE.of(node)
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
 
 
 def note_element(node: Node, wanted: Element) -> None:
@@ -107,7 +113,7 @@ def wanted_element(node: Node) -> Element:
 def element(node: Node) -> Element:
     """Of the one tensor that a node gives; integers without a scale are no codes."""
     found = element_of(dtype(node))
-    return found if QPARAMS.known(node) else found.whole
+    return found if QPARAMS.known(node) else found.unscaled
 
 
 def dtype(node: Node) -> torch.dtype:

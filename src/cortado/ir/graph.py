@@ -36,7 +36,7 @@ from cortado.ir.facts import (
     TRAINED,
     TWIN,
     VALUE,
-    Fact,
+    FactKey,
 )
 
 Tensor = torch.Tensor
@@ -150,7 +150,8 @@ def describe(node: Node) -> str:
     return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
 
 
-_ORIGIN: tuple[Fact[Any], ...] = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE, TWIN, TRAINED, NOT_ATEN)
+_CODE_ORIGIN = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE)
+_ORIGIN: tuple[FactKey[Any], ...] = (*_CODE_ORIGIN, TWIN, TRAINED, NOT_ATEN)
 
 
 def copy_origin(source: Node, target: Node) -> None:

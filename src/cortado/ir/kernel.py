@@ -98,7 +98,7 @@ class Rows:
     inputs: tuple[RowRule, ...]
     pixelwise: bool = False  # it runs over any span of pixels, `n` of them
     elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
-    accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
+    accumulates: int = 0  # > 0: called once for each of that number of input rows (y tells which), into one output row
 
 
 ONE_ROW = RowRule()

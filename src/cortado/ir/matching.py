@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 
 from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.ir.facts import Fact, dtype, is_whole, wanted_element
+from cortado.ir.facts import FactKey, dtype, holds_integers, wanted_element
 from cortado.ir.graph import Bound, bind
 from cortado.ir.op import Pattern, registry
 from cortado.ir.roles import Activation, Quantization, SharedWith
@@ -29,7 +29,7 @@ def patterns_of(target: Any) -> tuple[Pattern, ...]:
     return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
 
 
-MATCH: Fact[Match | Reject] = Fact("cortado_match")  # of a call: what was decided when it was quantized
+MATCH: FactKey[Match | Reject] = FactKey("cortado_match")  # of a call: what was decided when it was quantized
 
 
 def find(node: Node) -> Match | Reject:
@@ -69,7 +69,7 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
     activations = [name for name, role in quantization.inputs.items() if isinstance(role, Activation)]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
-        if is_whole(operand):
+        if holds_integers(operand):
             kind = str(dtype(operand)).removeprefix("torch.")
             return (
                 f"its {argument} holds {kind} values, and only real numbers can be quantized; integers can be "

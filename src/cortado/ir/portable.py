@@ -18,7 +18,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, Reject
-from cortado.ir.facts import VALUE, Fact
+from cortado.ir.facts import VALUE, FactKey
 from cortado.ir.functions import NAMESPACE as OWN_NAMESPACE
 from cortado.ir.functions import in_aten
 from cortado.ir.graph import bind, module_path, source_line
@@ -47,7 +47,7 @@ class FloatCall:
         return tuple(bool(node.users) for node in self.edge.graph.nodes if node.op == "placeholder")
 
 
-FLOAT: Fact[FloatCall] = Fact("cortado_float")  # of a node of the lowered graph that stays in float
+FLOAT: FactKey[FloatCall] = FactKey("cortado_float")  # of a node of the lowered graph that stays in float
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def kernels() -> frozenset[str]:
     raise CortadoError("ExecuTorch's list of portable kernels is missing; install it: pip install executorch==1.5.1")
 
 
-def is_float(node: Node) -> bool:
+def stays_in_float(node: Node) -> bool:
     """A float call of the lowered graph, or one of several results of such a call."""
     source = node.args[0] if node.target is operator.getitem else None
     return FLOAT.known(node) or (isinstance(source, Node) and FLOAT.known(source))

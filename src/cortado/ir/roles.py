@@ -16,7 +16,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Weight:
-    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits.
+    """Codes of `bits` bits, symmetric, of a scale per output channel, never the smallest number of that many bits.
     `fewest` there may be, with kernels that make use of it."""
 
     bits: int = 8

@@ -42,7 +42,7 @@ class Calls:
         return replace(self, **counted, **made)
 
     def in_spans(self, size: int) -> tuple[float, float]:
-        """Whole groups of so many pixels or elements, and calls that end with a part of one."""
+        """Whole groups of `size` pixels or elements, and calls that end with a part of one."""
         whole, rest = divmod(self.spans, max(self.span, 1))
         return whole * (self.span // size) + rest // size, whole * (self.span % size > 0) + (rest % size > 0)
 

@@ -110,10 +110,10 @@ def in_rooms(problem: Problem, parts: Sequence[Sequence[Buffer]], effort: Effort
     return plans
 
 
-Item = tuple[Buffer, ...]
+_Item = tuple[Buffer, ...]
 
 
-def _items(problem: Problem) -> list[Item]:
+def _items(problem: Problem) -> list[_Item]:
     """What is placed as one: all that persists, and each other buffer."""
     lasting = tuple(buffer for buffer in problem.buffers if buffer.persists)
     return [*([lasting] if lasting else []), *((buffer,) for buffer in problem.buffers if not buffer.persists)]
@@ -131,7 +131,7 @@ def _bytes(item: Iterable[Buffer]) -> int:
 
 
 def _attempt(
-    problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float], pinned: Sequence[Item], items: Sequence[Item]
+    problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float], pinned: Sequence[_Item], items: Sequence[_Item]
 ) -> Spread:
     parts: list[list[Buffer]] = [[] for _ in rooms]
     for item in pinned:
@@ -143,7 +143,7 @@ def _attempt(
             parts[number] += item
     placed = {buffer.name for part in parts for buffer in part}
 
-    def hotness(item: Item) -> float:
+    def hotness(item: _Item) -> float:
         return sum(heat[buffer.name] * buffer.size for buffer in item) / max(_bytes(item), 1)
 
     left = sorted((item for item in items if item[0].name not in placed), key=hotness, reverse=True)
@@ -152,7 +152,7 @@ def _attempt(
     return Spread(tuple(tuple(part) for part in parts), tuple(buffer for item in left for buffer in item))
 
 
-def _fill(problem: Problem, room: Room, part: list[Buffer], items: Sequence[Item]) -> list[Item]:
+def _fill(problem: Problem, room: Room, part: list[Buffer], items: Sequence[_Item]) -> list[_Item]:
     """Adds to a room what fits, the first first; gives back the rest. All at once if they fit, else in halves."""
     if not items:
         return []

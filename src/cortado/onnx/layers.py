@@ -10,13 +10,13 @@ from torch import nn
 from cortado.onnx.node import Built, Node, of, onnx_operator
 
 Tensor = torch.Tensor
-Pads = list[tuple[int, int]]
+PadPairs = list[tuple[int, int]]
 
 
 # ---- windows: what convolutions and pools share -------------------------------------------------------------------
 
 
-def window(node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], Pads]:
+def window(node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], PadPairs]:
     """Strides, dilations, and what is padded before and behind each dimension."""
     count = len(kernel)
     strides = node.integers("strides", [1] * count)
@@ -26,7 +26,7 @@ def window(node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], Pad
     return strides, dilations, _pads(node, kernel, strides, dilations)
 
 
-def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Pads:
+def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> PadPairs:
     kind, count = node.text("auto_pad", "NOTSET"), len(kernel)
     if kind == "NOTSET":
         found = node.integers("pads", [0] * (2 * count))
@@ -37,7 +37,7 @@ def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: 
         return [(0, 0)] * count
     if kind not in ("SAME_UPPER", "SAME_LOWER"):
         node.refuse(f"auto_pad '{kind}'", "NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    pads: Pads = []
+    pads: PadPairs = []
     for size, width, stride, dilation in zip(node.shape()[2:], kernel, strides, dilations, strict=True):
         total = max((-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size, 0)
         less, more = total // 2, total - total // 2
@@ -45,12 +45,12 @@ def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: 
     return pads
 
 
-def symmetric(pads: Pads) -> list[int] | None:
+def symmetric(pads: PadPairs) -> list[int] | None:
     """One number for each dimension, where as much is padded before as behind."""
     return [before for before, _ in pads] if all(before == behind for before, behind in pads) else None
 
 
-def padding(pads: Pads, value: float = 0.0) -> Callable[[Tensor], Tensor]:
+def padding(pads: PadPairs, value: float = 0.0) -> Callable[[Tensor], Tensor]:
     """The same as a call of its own."""
     flat = [number for pair in reversed(pads) for number in pair]
     return lambda x: F.pad(x, flat, value=value)
@@ -59,7 +59,7 @@ def padding(pads: Pads, value: float = 0.0) -> Callable[[Tensor], Tensor]:
 class Padded(nn.Module):
     """A layer behind padding that it can't do itself."""
 
-    def __init__(self, pads: Pads, layer: nn.Module, value: float = 0.0) -> None:
+    def __init__(self, pads: PadPairs, layer: nn.Module, value: float = 0.0) -> None:
         super().__init__()
         self.pad, self.layer = padding(pads, value), layer
 
@@ -94,7 +94,7 @@ def conv(node: Node) -> Built:
     return of(layer if even is not None else Padded(pads, layer))
 
 
-def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: Pads, groups: int) -> Built:
+def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: PadPairs, groups: int) -> Built:
     """With weights that are dequantized (QDQ), or computed."""
     call: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[_spatial(node)]
     even, pad = symmetric(pads), padding(pads)
@@ -162,7 +162,7 @@ def _output_sizes(node: Node, strides: Sequence[int]) -> list[int] | None:
 
 def _pads_for(
     node: Node, wanted: Sequence[int], strides: Sequence[int], dilations: Sequence[int], extra: Sequence[int]
-) -> Pads:
+) -> PadPairs:
     upper, pads = node.text("auto_pad", "NOTSET") == "SAME_UPPER", []
     windows = zip(node.shape()[2:], node.shape(1)[2:], strides, dilations, extra, wanted, strict=True)
     for size, width, stride, dilation, more, new in windows:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from cortado.onnx.layers import Pads, padding, symmetric, window
+from cortado.onnx.layers import PadPairs, padding, symmetric, window
 from cortado.onnx.node import Built, Node, of, onnx_operator
 
 Tensor = torch.Tensor
@@ -23,7 +23,7 @@ def _kernel(node: Node) -> list[int]:
     return kernel
 
 
-def _fits(kernel: Sequence[int], pads: Pads) -> list[int] | None:
+def _fits(kernel: Sequence[int], pads: PadPairs) -> list[int] | None:
     """Padding that torch's pools take: as much before as behind, and at most half of the window."""
     even = symmetric(pads)
     return even if even is not None and all(2 * pad <= size for pad, size in zip(even, kernel, strict=True)) else None

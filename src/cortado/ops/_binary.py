@@ -104,7 +104,7 @@ def _expanded(bound: Bound, node: Node, out: Shape) -> Node:
     return add_permute(bound.node, copies, TO_NCHW)
 
 
-def spread(bound: Bound, node: Node, out: Shape) -> Node:
+def broadcast_to(bound: Bound, node: Node, out: Shape) -> Node:
     """An operand under the shape of the result, copied out where it has fewer values."""
     if shape(node) == out:
         return node
@@ -123,7 +123,7 @@ def _alone(bound: Bound, node: Node, out: Shape) -> Node:
 
 
 def _to_channels(bound: Bound, node: Node, out: Shape) -> Node:
-    """A single computed number is spread over the channels: a kernel then makes few long runs, not many of one."""
+    """A single computed number is broadcast over the channels: a kernel then makes few long runs, not many of one."""
     if form_of(shape(node), out) is not None:
         return node
     if math.prod(shape(node)) > 1:
@@ -213,7 +213,7 @@ def _nhwc(lowering: Lowering, name: str, out: Shape) -> tuple[Node, Callable[[No
 
 
 def flat_rank4(lowering: Lowering, node: Node) -> Node:
-    """CMSIS-NN's minimum and maximum look at the last four dimensions only."""
+    """A view of at most four dimensions: CMSIS-NN's minimum and maximum look at the last four dimensions only."""
     out = shape(lowering.bound.node)
     return lowering.view(node, out if len(out) <= 4 else (math.prod(out),))
 

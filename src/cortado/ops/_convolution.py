@@ -268,7 +268,7 @@ def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, An
 
 
 def without_vectors(core: Core) -> Core:
-    """What else a core with vector instructions has: the DSP instructions."""
+    """The core whose kernels serve where the vector ones don't: DSP for MVE, any other itself."""
     return Core.DSP if core is Core.MVE else core
 
 

@@ -9,11 +9,10 @@ so noise keeps its size, a tone grows by radix / 2, and nothing overflows up to 
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from cortado.base.arrays import ArrayType
 
 SHORTEST, LONGEST = 32, 4096
 WINDOW_BITS = 24  # a window of 1 is 2^24
@@ -28,8 +27,8 @@ class FftStage:
 
     radix: int
     span: int
-    cosines: Array
-    sines: Array
+    cosines: ArrayType
+    sines: ArrayType
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,10 @@ class Fft:
 
     points: int
     first: int
-    places: Array
+    places: ArrayType
     stages: tuple[FftStage, ...]
-    cosines: Array
-    sines: Array
+    cosines: ArrayType
+    sines: ArrayType
 
     @property
     def pairs(self) -> int:
@@ -68,11 +67,11 @@ def radices(count: int) -> list[int] | None:
 
 
 def is_length(points: int) -> bool:
-    """Whether there is a transform of so many reals."""
+    """Whether there is a transform of `points` real numbers."""
     return SHORTEST <= points <= LONGEST and points % 2 == 0 and radices(points // 2) is not None
 
 
-def _negated(values: Array) -> Array:
+def _negated(values: ArrayType) -> ArrayType:
     return np.clip(np.round(-32768 * values), -32768, 32767).astype(np.int64)
 
 
@@ -91,9 +90,9 @@ def fft_of(points: int) -> Fft:
     return Fft(points, found[0], places, tuple(stages), _negated(np.cos(angles)), _negated(np.sin(angles)))
 
 
-def _places(count: int, found: list[int]) -> Array:
+def _places(count: int, found: list[int]) -> ArrayType:
     """Digits of the butterfly's number in mixed radices, reversed."""
-    rest: Array = np.arange(count // found[0])
+    rest: ArrayType = np.arange(count // found[0])
     places, block = np.zeros_like(rest), count // found[0]
     for radix in reversed(found[1:]):
         block //= radix
@@ -105,17 +104,17 @@ def _places(count: int, found: list[int]) -> Array:
 # ---- the reference -------------------------------------------------------------------------------------------
 
 
-def mulw(a: Array, w: Array | int) -> Array:
-    product: Array = a * w
+def mulw(a: ArrayType, w: ArrayType | int) -> ArrayType:
+    product: ArrayType = a * w
     return product >> 16
 
 
-def _turned(value: Array) -> Array:
+def _turned(value: ArrayType) -> ArrayType:
     """j * value; complex numbers are arrays of two."""
     return np.stack([-value[1], value[0]])
 
 
-def _butterfly(first: Array, legs: list[Array]) -> list[Array]:
+def _butterfly(first: ArrayType, legs: list[ArrayType]) -> list[ArrayType]:
     """The DFT of `first` and the negatives of `legs`."""
     if len(legs) == 1:
         return [first - legs[0], first + legs[0]]
@@ -130,7 +129,7 @@ def _butterfly(first: Array, legs: list[Array]) -> list[Array]:
     return _butterfly5(first, legs)
 
 
-def _butterfly5(first: Array, legs: list[Array]) -> list[Array]:
+def _butterfly5(first: ArrayType, legs: list[ArrayType]) -> list[ArrayType]:
     outer, inner, out, inside = legs[0] + legs[3], legs[1] + legs[2], legs[0] - legs[3], legs[1] - legs[2]
     near = first - mulw(outer, FIFTH_NEAR) + inner - mulw(inner, FIFTH_FAR)
     far = first - mulw(inner, FIFTH_NEAR) + outer - mulw(outer, FIFTH_FAR)
@@ -139,14 +138,14 @@ def _butterfly5(first: Array, legs: list[Array]) -> list[Array]:
     return [first - outer - inner, near + high, far + low, far - low, near - high]
 
 
-def _twiddled(real: Array, imaginary: Array, cosines: Array, sines: Array) -> Array:
+def _twiddled(real: ArrayType, imaginary: ArrayType, cosines: ArrayType, sines: ArrayType) -> ArrayType:
     """Minus half the product."""
     return np.stack(
         [mulw(real, cosines) + mulw(imaginary, sines), mulw(imaginary, cosines) - mulw(real, sines)],
     )
 
 
-def spectrum(fft: Fft, windowed: Array) -> tuple[Array, Array]:
+def spectrum(fft: Fft, windowed: ArrayType) -> tuple[ArrayType, ArrayType]:
     """Real and imaginary parts [frames, pairs + 1] of windowed integers [frames, points], times 2^-stages."""
     frames = len(windowed)
     pairs = windowed.reshape(frames, fft.pairs, 2).transpose(2, 0, 1)
@@ -164,7 +163,7 @@ def spectrum(fft: Fft, windowed: Array) -> tuple[Array, Array]:
     return _of_reals(fft, found)
 
 
-def _of_reals(fft: Fft, found: Array) -> tuple[Array, Array]:
+def _of_reals(fft: Fft, found: ArrayType) -> tuple[ArrayType, ArrayType]:
     """Bins 0 to M: those of E + W * O, where E and O are the spectra of the even and the odd reals."""
     low = np.arange(fft.pairs // 2 + 1)
     high = (fft.pairs - low) % fft.pairs

@@ -6,7 +6,7 @@ from typing import Any
 from cortado.base.element import Element
 from cortado.base.errors import Reject
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
-from cortado.ir.facts import is_whole
+from cortado.ir.facts import holds_integers
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
@@ -20,7 +20,7 @@ def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
     """The output holds the input's values, whatever their element: codes with their scale and zero point, integers."""
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    if is_whole(bound[argument]):
+    if holds_integers(bound[argument]):
         return Quantization({}, Plain())
     return Quantization({argument: Activation(element=None)}, SharedWith(argument))
 

@@ -5,17 +5,16 @@ kernel_h, kernel_w, in_c, have a factor of their own, or all of them have one, w
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
+from cortado.base.arrays import ArrayType
 from cortado.base.element import weight_limit
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.ops._narrow_packing import LEAST, RUN
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 LARGEST = weight_limit(4)
 FACTORS = range(LEAST, LEAST + 16)
 ROW_FACTORS = range(1, max(FACTORS) + 1)  # of a whole row: it is not stored, or has a byte of its own
@@ -55,19 +54,19 @@ def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
     flat = codes.reshape(sizes[0], -1)
     runs = -(-flat.shape[1] // run)
     factors = sampling.codes(seed + 1, (sizes[0], runs), min(FACTORS), max(FACTORS))
-    spread = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
-    return (flat * spread).to(torch.int8).reshape(sizes)
+    repeated = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
+    return (flat * repeated).to(torch.int8).reshape(sizes)
 
 
 @dataclass(frozen=True)
 class StoredWeights:
     """What is stored of a call's weights: q as [channels, products], and the factors of runs as [channels, runs]."""
 
-    codes: Numbers
-    factors: Numbers | None
+    codes: ArrayType
+    factors: ArrayType | None
 
     @staticmethod
-    def of(weight: Numbers, run: int) -> "StoredWeights":
+    def of(weight: ArrayType, run: int) -> "StoredWeights":
         flat = weight.reshape(len(weight), -1).astype(np.int64)
         if run == 0:
             if np.any(np.abs(flat) > LARGEST):

@@ -115,7 +115,7 @@ def close(a: Tensor, b: Tensor, least: float = 0.0) -> bool:
 
 def moved_axes(function: Function, value: Tensor, dims: Sequence[int]) -> list[int | None] | None:
     """For each of these dimensions of a value the dimension of the result with the same index; None for one of size 1.
-    No list at all where one is spread over several, or mixed."""
+    No list at all where one goes to several, or mixed."""
     base = attempt(function, value)
     found: list[int | None] = []
     for dim in dims:

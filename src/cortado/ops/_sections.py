@@ -6,11 +6,11 @@ A section is y[n] = b0 * u[n] + b1 * u[n-1] + b2 * u[n-2] - a1 * y[n-1] - a2 * y
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
+from cortado.base.arrays import ArrayType
+
 Section = tuple[float, float, float, float, float]  # b0, b1, b2, a1, a2
 
 LONGEST_ORDER = 16  # poles or zeros
@@ -30,7 +30,7 @@ class Unstable(Exception):
 # ---- poles and zeros -----------------------------------------------------------------------------------------
 
 
-def sections_of(impulse: Numbers, responses: Numbers) -> tuple[Section, ...] | None:
+def sections_of(impulse: ArrayType, responses: ArrayType) -> tuple[Section, ...] | None:
     """The cascade with this impulse response. The columns of `responses` are what comes out later, sample by sample, of
     whatever a filter may remember: one sample later, each is a mixture of all (the mixture's eigenvalues are the
     poles). None where no such filter of a bounded order fits; one without feedback has no poles."""
@@ -49,13 +49,13 @@ def sections_of(impulse: Numbers, responses: Numbers) -> tuple[Section, ...] | N
     return found if float(np.abs(made - impulse).max()) <= _EXACT * float(np.abs(impulse).max()) else None
 
 
-def _poles(responses: Numbers) -> Numbers | None:
+def _poles(responses: ArrayType) -> ArrayType | None:
     sizes = np.abs(responses).max(axis=0)
     kept = responses[:, sizes > 0] / sizes[sizes > 0]
     if not kept.size:
         return np.zeros(0, complex)
-    left, spread, _ = np.linalg.svd(kept, full_matrices=False)
-    rank = int((spread > _SEEN * spread[0]).sum())
+    left, singular, _ = np.linalg.svd(kept, full_matrices=False)
+    rank = int((singular > _SEEN * singular[0]).sum())
     if rank > LONGEST_ORDER or rank >= len(responses):
         return None
     basis = left[:, :rank]
@@ -63,11 +63,11 @@ def _poles(responses: Numbers) -> Numbers | None:
     if float(np.abs(basis[:-1] @ later - basis[1:]).max()) > 1e-6:
         return None
     poles = np.linalg.eigvals(later)
-    found: Numbers = poles[np.abs(poles) > _SMALL_POLE]
+    found: ArrayType = poles[np.abs(poles) > _SMALL_POLE]
     return found
 
 
-def _factors(above: Numbers) -> tuple[list[complex], int]:
+def _factors(above: ArrayType) -> tuple[list[complex], int]:
     """The zeros of a numerator, and by how many samples it comes late."""
     used = np.nonzero(above)[0]
     return [complex(one) for one in np.roots(above[used[0] : used[-1] + 1])], int(used[0])
@@ -82,11 +82,11 @@ def _pairs(numbers: Sequence[complex]) -> list[tuple[complex, ...]]:
     return sorted(found, key=lambda pair: -max(map(abs, pair)))
 
 
-def _polynomial(roots: Sequence[complex]) -> Numbers:
+def _polynomial(roots: Sequence[complex]) -> ArrayType:
     return np.real(np.poly(np.array(roots))) if roots else np.ones(1)
 
 
-def _paired(factors: tuple[list[complex], int], poles: Numbers, gain: float) -> tuple[Section, ...]:
+def _paired(factors: tuple[list[complex], int], poles: ArrayType, gain: float) -> tuple[Section, ...]:
     """Each pair of poles, from the most resonant on, with the zeros next to it; the least resonant section is first."""
     zeros, late = factors
     left = _pairs(zeros)
@@ -102,7 +102,7 @@ def _paired(factors: tuple[list[complex], int], poles: Numbers, gain: float) -> 
     return ((first[0] * gain, first[1] * gain, first[2] * gain, first[3], first[4]), *ordered[1:])
 
 
-def _section(above: Numbers, below: Numbers) -> Section:
+def _section(above: ArrayType, below: ArrayType) -> Section:
     b = np.pad(above, (0, 3 - len(above)))
     a = np.pad(below, (0, 3 - len(below)))
     return float(b[0]), float(b[1]), float(b[2]), float(a[1]), float(a[2])
@@ -138,7 +138,7 @@ def points_of(found: Sequence[Section]) -> int | None:
     return None if wanted > _MOST_POINTS else 1 << math.ceil(math.log2(wanted))
 
 
-def spectrum(found: Sequence[Section], points: int) -> tuple[Numbers, Numbers]:
+def spectrum(found: Sequence[Section], points: int) -> tuple[ArrayType, ArrayType]:
     """Numerators and denominators at `points` frequencies, [sections, points / 2 + 1]."""
     z = np.exp(-2j * np.pi * np.arange(points // 2 + 1) / points)
     above = np.stack([b0 + (b1 + b2 * z) * z for b0, b1, b2, _, _ in found])
@@ -146,7 +146,7 @@ def spectrum(found: Sequence[Section], points: int) -> tuple[Numbers, Numbers]:
     return above, below
 
 
-def response(found: Sequence[Section], count: int) -> Numbers:
+def response(found: Sequence[Section], count: int) -> ArrayType:
     """The first samples of the impulse response."""
     signal = np.zeros(count)
     signal[0] = 1.0
@@ -178,7 +178,7 @@ class SectionIntegers:
     """Coefficients with 30 fractional bits, [sections, 5]; an output of the last section is 2^13 * `gain` times what
     the filter gives of the samples; `error`: how far rounding ever takes it away, in its own steps."""
 
-    coefficients: Numbers
+    coefficients: ArrayType
     gain: float
     error: float
 
@@ -207,6 +207,6 @@ def in_integers(found: Sequence[Section]) -> SectionIntegers | None:
     return SectionIntegers(np.clip(coefficients, -(2.0**31), 2.0**31 - 1).astype(np.int64), gains[-1], error)
 
 
-def _sum(through: Numbers, points: int) -> float:
+def _sum(through: ArrayType, points: int) -> float:
     """Of the magnitudes of an impulse response."""
     return float(np.abs(np.fft.irfft(through, points)).sum())

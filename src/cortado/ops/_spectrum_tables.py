@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from cortado.base.arrays import ArrayType
 from cortado.base.target import Core
 from cortado.ir.kernel import Array, Field
 from cortado.ops._fft import Fft
-
-Numbers = np.ndarray[Any, np.dtype[Any]]
 
 FOUR = 4
 LEGS = (0, 2, 1, 3)  # in the order in which butterflies of radix 4 take them
@@ -41,7 +40,7 @@ def scratch_bytes(fft: Fft, window: int, layout: SpectrumLayout) -> int:
 
 
 def spectrum_tables(
-    fft: Fft, window: Numbers, weights: Numbers, counts: Numbers, layout: SpectrumLayout
+    fft: Fft, window: ArrayType, weights: ArrayType, counts: ArrayType, layout: SpectrumLayout
 ) -> dict[str, Field]:
     """Of all stages the radix, and their twiddles one after the other; window and weights."""
     radices = [fft.first, *(stage.radix for stage in fft.stages)]
@@ -60,20 +59,20 @@ def spectrum_tables(
     }
 
 
-def _codes(weights: Numbers) -> Array:
+def _codes(weights: ArrayType) -> Array:
     return Array(weights.astype(np.uint16).view(np.int16))
 
 
-def _joined(parts: Sequence[Numbers], kind: type[np.signedinteger[Any]]) -> Numbers:
+def _joined(parts: Sequence[ArrayType], kind: type[np.signedinteger[Any]]) -> ArrayType:
     return np.concatenate([*parts, np.zeros(0, kind)]).astype(kind)
 
 
-def _words(cosines: Numbers, sines: Numbers) -> Numbers:
+def _words(cosines: ArrayType, sines: ArrayType) -> ArrayType:
     """Cosine below, sine above."""
     return ((sines << 16) | (cosines & 0xFFFF)).astype(np.uint32).astype(np.int32).reshape(-1)
 
 
-def _stream(fft: Fft, window: Numbers) -> Numbers:
+def _stream(fft: Fft, window: ArrayType) -> ArrayType:
     """Of each butterfly the window of the legs that hold samples, and the byte at which its results begin."""
     quarter, found = fft.pairs // FOUR, []
     for number in range(quarter):
@@ -83,7 +82,7 @@ def _stream(fft: Fft, window: Numbers) -> Numbers:
     return _joined(found, np.int32)
 
 
-def _vectors(fft: Fft, window: Numbers) -> dict[str, Field]:
+def _vectors(fft: Fft, window: ArrayType) -> dict[str, Field]:
     quarter, pairs = fft.pairs // FOUR, len(window) // 2
     legs = 3 if pairs >= 3 * quarter else 2
     more = max(pairs - legs * quarter, 0)
@@ -100,7 +99,7 @@ def _vectors(fft: Fft, window: Numbers) -> dict[str, Field]:
     }
 
 
-def _side_by_side(fft: Fft, window: Numbers, numbers: range, legs: int) -> list[Numbers]:
+def _side_by_side(fft: Fft, window: ArrayType, numbers: range, legs: int) -> list[ArrayType]:
     """Butterflies, four at a time: the window of even and of odd samples of each leg, and where results begin."""
     found = []
     for first in numbers[::FOUR]:
@@ -112,7 +111,7 @@ def _side_by_side(fft: Fft, window: Numbers, numbers: range, legs: int) -> list[
     return found
 
 
-def _twiddles(cosines: Numbers, sines: Numbers) -> Numbers:
+def _twiddles(cosines: ArrayType, sines: ArrayType) -> ArrayType:
     """Of [k][leg]: four k at a time, the cosines and the sines of each leg."""
     found = []
     for k in range(0, len(cosines), FOUR):
@@ -121,11 +120,11 @@ def _twiddles(cosines: Numbers, sines: Numbers) -> Numbers:
     return _joined(found, np.int16)
 
 
-def _padded_weights(weights: Numbers, counts: Numbers) -> Numbers:
+def _padded_weights(weights: ArrayType, counts: ArrayType) -> ArrayType:
     """Each band's with zeros up to a multiple of four."""
     bands = np.split(weights, np.cumsum(counts)[:-1])
     return np.concatenate([_four(band) for band in bands])
 
 
-def _four(values: Numbers) -> Numbers:
+def _four(values: ArrayType) -> ArrayType:
     return np.pad(values, (0, -len(values) % FOUR))

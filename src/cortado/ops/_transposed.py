@@ -26,7 +26,7 @@ def dense(weight: Tensor, groups: int) -> Tensor:
     return blocks.reshape(in_c, groups * group_out, kh, kw)
 
 
-def spread(weight: Tensor, dilation: list[int]) -> Tensor:
+def dilated(weight: Tensor, dilation: list[int]) -> Tensor:
     """OHWI weights with the gaps of their dilation filled with zeros."""
     out_c, kh, kw, in_c = weight.shape
     sizes = [d * (k - 1) + 1 for k, d in zip((kh, kw), dilation, strict=True)]

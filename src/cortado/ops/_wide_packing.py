@@ -44,7 +44,7 @@ def scratch_conv2d_mve(products: int, out_w: int) -> int:
 
 
 def _overlapping(channels: int, together: int) -> list[slice]:
-    """So many channels each, the last of which may repeat some of those before."""
+    """Slices of `together` channels each; the last may repeat some of those before."""
     rest = [channels - together] if channels % together else []
     return [slice(first, first + together) for first in [*range(0, channels - together + 1, together), *rest]]
 

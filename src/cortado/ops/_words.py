@@ -19,10 +19,12 @@ aten = torch.ops.aten
 
 
 def is_number(value: Any) -> bool:
+    """Whether an operand is a number, or a constant that holds one number only."""
     return isinstance(value, bool | int | float) or (isinstance(value, Node) and uniform_value(value) is not None)
 
 
-def number_in(value: Any) -> float:
+def known_number(value: Any) -> float:
+    """That of an operand which `is_number`."""
     found = uniform_value(value) if isinstance(value, Node) else value
     assert found is not None
     return found
@@ -36,9 +38,9 @@ def number_as(kind: torch.dtype, number: int) -> int:
     return (number - low) % (high - low + 1) + low
 
 
-def whole_number(value: Any) -> int | None:
+def integer_in(value: Any) -> int | None:
     """The integer that a number is; None for anything else."""
-    number = number_in(value) if is_number(value) else math.nan
+    number = known_number(value) if is_number(value) else math.nan
     return int(number) if math.isfinite(number) and number == int(number) else None
 
 
@@ -46,11 +48,11 @@ def word_of(making: Making, like: Node, value: Any) -> Node | None:
     """An operand as integers of 32 bits: a tensor, or a number."""
     if not is_number(value):
         return making.word(value)
-    number = whole_number(value)
+    number = integer_in(value)
     return None if number is None else add_constant(like, "number", torch.tensor([number_as(dtype(like), number)]))
 
 
-def spread_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
+def broadcast_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
     """An operand under the shape of the result; a single number stays one."""
     return add_view(like, node, (1,) * len(sizes)) if math.prod(shape(node)) == 1 else expanded_word(like, node, sizes)
 
@@ -65,7 +67,9 @@ def expanded_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
 def calculated(like: Node, left: Node, right: Node, how: How) -> Node:
     """Under the shape that both have together."""
     sizes = tuple(torch.broadcast_shapes(shape(left), shape(right)))
-    found = add_call(like, CALCULATED_IDS, spread_word(like, left, sizes), spread_word(like, right, sizes), int(how))
+    found = add_call(
+        like, CALCULATED_IDS, broadcast_word(like, left, sizes), broadcast_word(like, right, sizes), int(how)
+    )
     return add_view(like, found, sizes)
 
 

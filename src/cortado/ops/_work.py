@@ -50,7 +50,7 @@ class RunSteps:
 
 
 def copies(count: float, length: int, source: RunSteps, target: RunSteps) -> dict[str, float]:
-    """Runs of so many bytes: memcpy takes words, many of them at a time, where both addresses are multiples of four
+    """Runs of `length` bytes: memcpy takes words, many of them at a time, where both addresses are multiples of four
     and it is worth it."""
     whole = sum(source.whole(number) and target.whole(number) for number in range(4)) / 4 if length >= VECTOR else 0.0
     found = {"runs": count}
@@ -177,7 +177,7 @@ _SUMS = nested(
 
 
 def row_sums(channels: int, pixels: int, rows: int) -> Work:
-    """Of sums over the pixels of a row, of which so many make an image: channels by how many are added together."""
+    """Of sums over the pixels of a row, `rows` of which make an image: channels by how many are added together."""
     eights, rest = divmod(channels, 8)
     sizes = {
         "channels": channels,

@@ -17,7 +17,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
-from cortado.ir.facts import TABLE, dtype, is_whole, qparams, wanted_element
+from cortado.ir.facts import TABLE, dtype, holds_integers, qparams, wanted_element
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, Rewrite
@@ -65,7 +65,7 @@ def match(bound: Bound) -> Quantization | Reject:
     if dtype(bound.node) not in (torch.float32, torch.int8, torch.int16):
         return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
     source = bound.node.all_input_nodes[0]
-    if is_whole(source):
+    if holds_integers(source):
         return match_bytes(bound, source)
     kind, name = wanted_element(bound.node), operand_name(bound.node)
     if gives_truth(bound.node):
@@ -120,7 +120,7 @@ def all_codes() -> Tensor:
 
 def lower(lowering: Lowering) -> Node:
     name = operand_name(lowering.bound.node)
-    if is_whole(lowering.node(name)):
+    if holds_integers(lowering.node(name)):
         return lower_bytes(lowering, lowering.node(name))
     given, function = lowering.q(name), function_of(lowering.bound.node)
     if given.element == INT16:

@@ -85,7 +85,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 MOST_PIXELS = 4096
-FEW_PIXELS = 256  # of so many the .pte may hold 16 weights for each, of more it holds one
+FEW_PIXELS = 256  # up to here the .pte may hold 16 weights for each pixel, beyond it holds one
 # From here on every sum but 0 gives the smallest or the largest code, and so it does with a smaller factor.
 LARGEST_FACTORS = {INT8.bits: 2.0**9, INT16.bits: 2.0**3}  # 4,096 pixels of 16 bits have 28 of 31
 

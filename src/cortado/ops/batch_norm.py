@@ -123,7 +123,7 @@ def _normalized(bound: Bound) -> Node | None:
 
 
 def values_of_normalized(bound: Bound) -> None:
-    """The form of decomposed graphs gives its statistics too."""
+    """The batch norm of decomposed graphs, which gives its statistics too, where only the values are read."""
     users = values_only(bound.node)
     values = _normalized(bound) if users else None
     if users and values is not None:

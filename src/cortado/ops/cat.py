@@ -16,7 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, Callee, CCall, Operand
-from cortado.ir.facts import TABLE, dtype, element, is_whole, wanted_element
+from cortado.ir.facts import TABLE, dtype, element, holds_integers, wanted_element
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
@@ -83,7 +83,7 @@ def match(bound: Bound) -> Quantization | Reject:
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
     parts = bound.nodes("tensors")
-    if not any(is_whole(part) for part in parts):
+    if not any(holds_integers(part) for part in parts):
         kind = wanted_element(bound.node)
         return Quantization({"tensors": Activation(kind)}, Joined(element=kind))
     kinds = {element(part) for part in parts}
@@ -110,7 +110,7 @@ def operands(lowering: Lowering) -> list[JoinedInput]:
 
 
 def _part(lowering: Lowering, node: Node, name: str) -> JoinedInput:
-    if is_whole(node):
+    if holds_integers(node):
         return JoinedInput(as_words(lowering, node, name) if element(node) == INT64 else node)
     source = node.kwargs["input"] if TABLE.known(node) else None
     if not isinstance(source, Node) or sole_user(node) is None or sole_user(source) is not None:

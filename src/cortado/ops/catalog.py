@@ -49,7 +49,7 @@ def _aten_of(module: ModuleType | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Taken:
-    """The aten overloads that one file of operators takes, what they become, and under which conditions."""
+    """The aten overloads that one file of operators takes, what they become, and what it asks of them."""
 
     overloads: tuple[str, ...]
     become: str

@@ -8,9 +8,9 @@ from torch.fx import Node
 
 from cortado.ir.domain import DomainRule, Interval, Making, hull, overloads
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ops._binary import spread
+from cortado.ops._binary import broadcast_to
 from cortado.ops._float import add_constant, constant_data, is_constant
-from cortado.ops._words import is_number, number_in, spread_word, word_of
+from cortado.ops._words import broadcast_word, is_number, known_number, word_of
 from cortado.ops.truth_forms import negated
 from cortado.ops.where import CHOSEN, CHOSEN_IDS
 from cortado.ops.zeroing_forms import zeroed
@@ -27,7 +27,7 @@ def _parts(bound: Bound) -> tuple[Any, Any, Any]:
 
 def _condition(making: Making, bound: Bound) -> Node | None:
     condition = making.truth(_parts(bound)[0])
-    return None if condition is None else spread(bound, condition, shape(bound.node))
+    return None if condition is None else broadcast_to(bound, condition, shape(bound.node))
 
 
 def bounds(making: Making, bound: Bound) -> Interval | None:
@@ -41,7 +41,7 @@ def words(making: Making, bound: Bound) -> Node | None:
     first, second = (word_of(making, like, side) for side in sides)
     if mask is None or first is None or second is None:
         return None
-    return add_call(like, CHOSEN_IDS, mask, *(spread_word(like, word, shape(like)) for word in (first, second)))
+    return add_call(like, CHOSEN_IDS, mask, *(broadcast_word(like, word, shape(like)) for word in (first, second)))
 
 
 # ---- real numbers --------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def words(making: Making, bound: Bound) -> Node | None:
 
 def real(making: Making, bound: Bound) -> Node | None:
     condition, first, second = _parts(bound)
-    like, numbers = bound.node, [number_in(side) for side in (first, second) if is_number(side)]
+    like, numbers = bound.node, [known_number(side) for side in (first, second) if is_number(side)]
     if is_constant(condition) and not all(map(math.isfinite, numbers)):
         return None  # a mask that no softmax has taken
     if is_constant(condition) and len(numbers) == 1:
@@ -74,9 +74,9 @@ def _kept(bound: Bound) -> tuple[Node, torch.Tensor]:
 def _side(making: Making, bound: Bound, side: Any) -> Node | None:
     """A tensor of the result's shape, or a constant of one number."""
     if is_number(side):
-        return add_constant(bound.node, "number", torch.tensor([float(number_in(side))]))
+        return add_constant(bound.node, "number", torch.tensor([float(known_number(side))]))
     found = making.real(side)
-    return None if found is None else spread(bound, found, shape(bound.node))
+    return None if found is None else broadcast_to(bound, found, shape(bound.node))
 
 
 # ---- truth values --------------------------------------------------------------------------------------------
@@ -96,11 +96,11 @@ def truth(making: Making, bound: Bound) -> Node | None:
 def _where(making: Making, bound: Bound, holds: Node, side: Any) -> Node | None:
     """What of a truth value counts: that where a condition holds."""
     if is_number(side):
-        return add_call(bound.node, aten.mul.Tensor, holds, float(number_in(side)))
+        return add_call(bound.node, aten.mul.Tensor, holds, float(known_number(side)))
     found = making.truth(side)
     if found is None:
         return None
-    return add_call(bound.node, aten.minimum.default, holds, spread(bound, found, shape(bound.node)))
+    return add_call(bound.node, aten.minimum.default, holds, broadcast_to(bound, found, shape(bound.node)))
 
 
 CHOICE_RULE = DomainRule(

@@ -47,7 +47,7 @@ ACCEPTED = {
 
 
 def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
-    """1 where a beside b is what is accepted."""
+    """Where a is below, equal to or above b, as the bits of `accepts` ask."""
     wanted = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
     return wanted
 
@@ -141,7 +141,7 @@ def match_ids(bound: Bound) -> Quantization | Reject:
 
 
 def lower_ids(lowering: Lowering) -> Node:
-    """Integers have one unit; a number is a constant of one."""
+    """A comparison of integers: no factors to bring them into one unit; a number is a constant with one value."""
     bound, unit = lowering.bound, Fixed.of(0.5)
     if bound.nodes("other"):
         other = words(lowering, "other")

@@ -15,7 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT, dtype, is_whole, wanted_element
+from cortado.ir.facts import USER_INPUT, dtype, holds_integers, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
@@ -120,7 +120,7 @@ def check(bound: Bound) -> Reject | None:
     table, ids = bound["weight"], bound["indices"]
     if table.op not in ("get_attr", "placeholder") or USER_INPUT.known(table):
         return Reject(f"needs a constant table, got {table.name}, which is computed")
-    if not is_whole(ids) or dtype(ids) == torch.bool:
+    if not holds_integers(ids) or dtype(ids) == torch.bool:
         return Reject(f"needs ids that are integers, got {dtype(ids)}")
     return None
 

@@ -78,7 +78,8 @@ def match_state(bound: Bound) -> Quantization:
 
 
 def match(bound: Bound) -> Quantization:
-    """16 bits whatever was chosen for networks; a layer behind it takes what it needs of them."""
+    """A filter's signal and output are int16, whatever the network's are; a layer behind it rounds them if it has
+    to."""
     return Quantization({"signal": Activation(INT16)}, Activation(INT16))
 
 

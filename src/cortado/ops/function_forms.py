@@ -13,12 +13,12 @@ Tensor = torch.Tensor
 
 
 def of_several(bound: Bound) -> bool:
-    """Not a function of one tensor, which is a table whatever it is."""
+    """Whether a call has several tensors as operands; a function of one is a table, whatever it computes."""
     return len(operands(bound.node)) > 1
 
 
 def log_add_exp(self: Tensor, other: Tensor) -> Tensor:
-    """The larger one, and what the smaller adds to it."""
+    """log(exp(a) + exp(b)) = max(a, b) + softplus(-|a - b|)."""
     return torch.maximum(self, other) + torch.nn.functional.softplus(-torch.abs(self - other))
 
 
@@ -52,8 +52,8 @@ def product_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     return product(self.reshape(-1), 0)
 
 
-def is_float(bound: Bound) -> bool:
-    """Without NaN, which no compiled model knows, a sum of what is none is a sum."""
+def asks_for_float32(bound: Bound) -> bool:
+    """Whether a call's dtype argument, if there is one, is float32."""
     return bound["dtype"] in (None, torch.float32)
 
 
@@ -71,6 +71,7 @@ DIVIDED = Decomposition(
     function=divided,
     takes=lambda bound: bound["rounding_mode"] is None,
 )
-PRODUCT = Decomposition(aten=(aten.prod.dim_int,), function=product, takes=is_float)
-PRODUCT_OF_ALL = Decomposition(aten=(aten.prod.default,), function=product_of_all, takes=is_float)
-SUM_OF_NUMBERS = Decomposition(aten=(aten.nansum.default,), function=sum_of_numbers, takes=is_float)
+PRODUCT = Decomposition(aten=(aten.prod.dim_int,), function=product, takes=asks_for_float32)
+PRODUCT_OF_ALL = Decomposition(aten=(aten.prod.default,), function=product_of_all, takes=asks_for_float32)
+# Without NaN, which no compiled model knows, a sum that leaves NaN out is a sum.
+SUM_OF_NUMBERS = Decomposition(aten=(aten.nansum.default,), function=sum_of_numbers, takes=asks_for_float32)

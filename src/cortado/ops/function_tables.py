@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
@@ -23,7 +24,6 @@ from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
 from cortado.ir.work import loops
 from cortado.ops._work import ELEMENTS
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 STEP = 128  # codes from one entry to the next
 ENTRIES = 513
 MOST_RUNS = 512
@@ -75,7 +75,7 @@ def runs_of(codes: Tensor) -> FunctionRuns | None:
     return FunctionRuns((last + INT16.low).to(torch.int16), codes[last].to(torch.int16))
 
 
-def _fitted(values: Numbers) -> Numbers:
+def _fitted(values: ArrayType) -> ArrayType:
     """The entries whose lines are nearest to the values, by least squares: normal equations of three diagonals."""
     part = np.arange(STEP) / STEP
     up, down = part, 1.0 - part
@@ -98,7 +98,7 @@ def _fitted(values: Numbers) -> Numbers:
     return found
 
 
-def _touching(values: Numbers) -> Numbers:
+def _touching(values: ArrayType) -> ArrayType:
     """The entries that are the function's own values."""
     return np.append(values[::STEP], 2 * values[-1] - values[-2])
 

@@ -10,7 +10,7 @@ from cortado.ir.domain import Bounds, DomainRule, Interval, Make, Making, overlo
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, shape
 from cortado.ops._float import add_view
-from cortado.ops._words import calculated, calculated_by, number_as, whole_number, word_of
+from cortado.ops._words import calculated, calculated_by, integer_in, number_as, word_of
 from cortado.ops.calculate_int import How
 
 aten = torch.ops.aten
@@ -72,7 +72,7 @@ def both(making: Making, bound: Bound, left: Any, right: Any, how: How) -> Node 
         return None
     alpha = bound.get("alpha", 1)
     if alpha != 1:
-        factor = whole_number(alpha)
+        factor = integer_in(alpha)
         if factor is None:
             return None
         second = calculated_by(like, second, factor, How.PRODUCT)
@@ -115,7 +115,7 @@ def _divided(making: Making, bound: Bound) -> Node | None:
 
 
 def _divisor(bound: Bound) -> int | None:
-    number = whole_number(bound["other"])
+    number = integer_in(bound["other"])
     return None if number is None else number_as(dtype(bound.node), number)
 
 
@@ -216,7 +216,7 @@ def _clamped_bounds(making: Making, bound: Bound) -> Interval | None:
 
 def _power(making: Making, bound: Bound) -> Node | None:
     """A product of a tensor with itself, as often as a small number says."""
-    exponent, word = whole_number(bound.get("exponent", 2)), making.word(bound["self"])
+    exponent, word = integer_in(bound.get("exponent", 2)), making.word(bound["self"])
     if exponent is None or not 1 <= exponent <= MOST_FACTORS or word is None:
         return None
     found = word
@@ -226,7 +226,7 @@ def _power(making: Making, bound: Bound) -> Node | None:
 
 
 def _power_bounds(making: Making, bound: Bound) -> Interval | None:
-    exponent, found = whole_number(bound.get("exponent", 2)), making.interval(bound["self"])
+    exponent, found = integer_in(bound.get("exponent", 2)), making.interval(bound["self"])
     if exponent is None or exponent < 1 or found is None:
         return None
     ends = [end**exponent for end in (found.low, found.high)]

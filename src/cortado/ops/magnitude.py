@@ -88,7 +88,7 @@ def _distance(like: Node, left: Node, right: Node, offset: float) -> Node:
 
 
 def hypot(bound: Bound) -> Node | None:
-    """Of one tensor it is a table."""
+    """hypot of two tensors; None for one tensor and a number, which is a table."""
     if len(operands(bound.node)) < 2:
         return None
     return _side_by_side(bound.node, bound["self"], bound["other"])
@@ -158,7 +158,8 @@ def each_to_each(bound: Bound) -> Node | None:
 
 
 def in_wide(bound: Bound) -> Node | None:
-    """As it is written: squares of 16 bits lose nothing that a sum in int8 would keep."""
+    """A norm written out as squares, sums and a root, for int16: squares of 16 bits lose nothing that a sum in int8
+    would keep."""
     like, terms = bound.node, [bound["input"]] if bound.get("other") is None else [bound["input"], bound["other"]]
     if bound["apart"]:
         apart = add_call(like, aten.sub.Tensor, *terms)

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 from cortado.ir.domain import DomainRule, Interval, Making, hull
 from cortado.ir.graph import Bound, shape
 from cortado.ops._float import constant_data, is_constant
-from cortado.ops._words import whole_number
+from cortado.ops._words import integer_in
 
 aten = torch.ops.aten
 
@@ -46,7 +46,7 @@ MOVED = DomainRule(aten=(), bounds=bounds, words=words, closed=True, keeps_truth
 
 def _filling(bound: Bound) -> int | None:
     """What stands in a border of constant numbers."""
-    return whole_number(bound.get("value") or 0) if bound.get("mode", "constant") == "constant" else None
+    return integer_in(bound.get("value") or 0) if bound.get("mode", "constant") == "constant" else None
 
 
 def _padded(making: Making, bound: Bound) -> Node | None:

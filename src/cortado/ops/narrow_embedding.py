@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
@@ -20,7 +21,7 @@ from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call, Operator, Place
 from cortado.ir.work import loops
 from cortado.ops import embedding
-from cortado.ops._narrow import LARGEST, ROW_FACTORS, Numbers, chosen_factors, rounded
+from cortado.ops._narrow import LARGEST, ROW_FACTORS, chosen_factors, rounded
 from cortado.ops._narrow_packing import RUN, pack_pairs
 
 
@@ -45,11 +46,11 @@ def narrowed(weight: Tensor, zero_point: int, run: int) -> Tensor:
 class StoredTable:
     """q as [count, width], and factors as [count, runs]."""
 
-    codes: Numbers
-    factors: Numbers
+    codes: ArrayType
+    factors: ArrayType
 
     @staticmethod
-    def of(table: Numbers, zero_point: int, run: int) -> "StoredTable":
+    def of(table: ArrayType, zero_point: int, run: int) -> "StoredTable":
         centred, length = table.astype(np.int64) - zero_point, run or table.shape[1]
         parts = [centred[:, first : first + length] for first in range(0, table.shape[1], length)]
         fits = [
@@ -59,8 +60,8 @@ class StoredTable:
         if not all(one.any(axis=0).all() for one in fits):
             raise CortadoError(f"{length} codes of a table have no factor of 1 to {max(ROW_FACTORS)} in common")
         factors = np.stack([one.argmax(axis=0) + min(ROW_FACTORS) for one in fits], axis=1)
-        spread = np.repeat(factors, length, axis=1)[:, : table.shape[1]]
-        return StoredTable((centred // spread).astype(np.int8), factors.astype(np.uint8))
+        repeated = np.repeat(factors, length, axis=1)[:, : table.shape[1]]
+        return StoredTable((centred // repeated).astype(np.int8), factors.astype(np.uint8))
 
 
 def kernel(call: Call, core: Core) -> Kernel:

@@ -29,7 +29,7 @@ def kth_value(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
 
 
 def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The lower one of two in the middle, as torch has it."""
+    """The median, of an even number of values the lower of the two in the middle, as in torch; and its position."""
     return _at(self, (self.shape[dim] - 1) // 2, dim, keepdim)
 
 
@@ -40,7 +40,7 @@ def median_of_all(self: Tensor) -> Tensor:
 def quantile(
     self: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """Between the values around a place that lies between two."""
+    """The q-th quantile, interpolated where its place lies between two of the sorted values."""
     ranks = len(self.shape)
     source = self.reshape(-1) if dim is None else self
     axis = -1 if dim is None else dim

@@ -12,7 +12,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, int_list
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
-from cortado.ir.facts import is_whole
+from cortado.ir.facts import holds_integers
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
@@ -86,7 +86,7 @@ def lower(lowering: Lowering) -> Node:
         size = shape(node)[dim]
         node = take(lowering, node, dim, max(0, -before), size + min(0, after))
     number = bound["value"] or 0.0
-    value = int(number) if is_whole(node) else lowering.out.quantize(float(number))
+    value = int(number) if holds_integers(node) else lowering.out.quantize(float(number))
     return surround(lowering, node, [(max(0, before), max(0, after)) for before, after in widths], value)
 
 

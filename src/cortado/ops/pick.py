@@ -13,7 +13,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Absent, Argument, Bytes, CCall, Operand, Row, Written
-from cortado.ir.facts import is_whole
+from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
 from cortado.ir.kernel import Kernel
@@ -37,14 +37,14 @@ def reference(*, input: Tensor, positions: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if is_whole(bound["self"]):
+    if holds_integers(bound["self"]):
         return Quantization({}, Plain())
     return Quantization({"self": Activation(None)}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
     bound, positions = lowering.bound, lowering.node("positions")
-    source = as_words(lowering, bound["self"], "self") if is_whole(bound["self"]) else lowering.node("self")
+    source = as_words(lowering, bound["self"], "self") if holds_integers(bound["self"]) else lowering.node("self")
     call = taken_from(positions)
     operator = None if call is None else operator_of(call.target)
     if call is not None and operator is not None and VALUES in operator.results and call.kwargs["input"] is source:

@@ -84,14 +84,14 @@ def number_scattered(self: Tensor, dim: int, index: Tensor, value: Any) -> Tenso
 
 
 def scattered(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """No place may be written twice: torch leaves open what is there then."""
+    """scatter, computed by a matrix of hits. No place may be written twice: torch leaves open what is there then."""
     hits = _hits(self, dim, index)
     mask = (hits.squeeze(-2) if hits.shape[-2] == 1 else hits.any(-2)).movedim(-1, dim)
     return torch.where(mask, _summed(hits, dim, _read(src, index)), self)
 
 
 def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """Rows that no place is named in stay as they are."""
+    """scatter_add, computed by a matrix of hits; rows that no index names stay as they are."""
     sums = _summed(_hits(self, dim, index), dim, _read(src, index))
     rest = [size - made for size, made in zip(self.shape, sums.shape, strict=True)]
     missing = [width for size in reversed(rest) for width in (0, size)]
@@ -163,10 +163,10 @@ def diagonal_of(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """diag_embed: a vector on the diagonal of a matrix of zeros."""
     size = self.shape[-1] + abs(offset)
     rank = len(self.shape) + 1
-    spread = F.pad(self, (max(offset, 0), max(-offset, 0)))  # by columns
+    padded = F.pad(self, (max(offset, 0), max(-offset, 0)))  # by columns
     rows, columns = torch.arange(size).reshape(-1, 1), torch.arange(size)
     kept = (columns - rows == offset).to(torch.float32)
-    matrix = spread.unsqueeze(-2) * kept
+    matrix = padded.unsqueeze(-2) * kept
     order = [place for place in range(rank) if place not in (dim1 % rank, dim2 % rank)]
     places = {dim: place for place, dim in enumerate([*order, dim1 % rank, dim2 % rank])}
     return matrix.permute([places[dim] for dim in range(rank)])

@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.ir.domain import overloads
-from cortado.ir.facts import VALUE, dtype, is_whole
+from cortado.ir.facts import VALUE, dtype, holds_integers, is_float32
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.matching import Match, find, patterns_of
@@ -206,7 +206,7 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
             root = roots.pop()
             if (
                 root.op != "get_attr"
-                and (_is_float(root) or is_bytes(root))
+                and (is_float32(root) or is_bytes(root))
                 and VALUE.must(root).shape == VALUE.must(node).shape
             ):
                 found[node] = root
@@ -215,8 +215,8 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
 
 def is_bytes(node: Node) -> bool:
     """An input of 8 bits, so that any function of it is a table; or what is the same bytes in another order."""
-    if not is_whole(node) or dtype(node).itemsize != 1 or node.op == "placeholder":
-        return node.op == "placeholder" and is_whole(node) and dtype(node).itemsize == 1
+    if not holds_integers(node) or dtype(node).itemsize != 1 or node.op == "placeholder":
+        return node.op == "placeholder" and holds_integers(node) and dtype(node).itemsize == 1
     moves = dtype(node) != torch.bool and any(pattern.moves for pattern in patterns_of(node.target))
     return moves and is_bytes(node.all_input_nodes[0]) and isinstance(find(node), Match)
 
@@ -230,19 +230,14 @@ def gives_truth(node: Node) -> bool:
         return False
     before = json.dumps(json.loads(bind(node)["function"])[:-1])
     source = node.all_input_nodes[0]
-    kind = dtype(source) if is_whole(source) else torch.float32  # codes stand for real numbers
+    kind = dtype(source) if holds_integers(source) else torch.float32  # codes stand for real numbers
     return _values(torch.zeros(1, dtype=kind), before)[-1].dtype == torch.bool
-
-
-def _is_float(node: Node) -> bool:
-    value = VALUE.of(node)
-    return isinstance(value, Tensor) and value.dtype == torch.float32
 
 
 def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
     """Every piece of more than one call, and every arithmetic with constants, becomes one pointwise node."""
     found = sources(module.graph, cut)
-    ends = [node for node in found if _is_float(node) and any(found.get(u) is not found[node] for u in node.users)]
+    ends = [node for node in found if is_float32(node) and any(found.get(u) is not found[node] for u in node.users)]
     # All texts first: replacing one end changes what the text of another would be made from.
     texts = [_text(node, found[node]) for node in ends]
     for node, text in zip(ends, texts, strict=True):

@@ -76,7 +76,7 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
     return add_view(bound.node, result, shape(bound.node))
 
 
-MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as so many weights would cost too much flash
+MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as more weights would cost too much flash
 
 
 def _is_small_window(axes: tuple[WindowAxis, WindowAxis]) -> bool:
@@ -182,7 +182,7 @@ def max_pool1d_to_2d(bound: Bound) -> Node:
 
 
 def refuse_positions(bound: Bound) -> Reject:
-    """What the rewrite below left alone."""
+    """The refusal of a max pool whose positions are used, which no rewrite took."""
     return Reject("gives positions that are used, as for an unpooling; supported are the values of a max pool")
 
 

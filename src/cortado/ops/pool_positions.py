@@ -96,8 +96,8 @@ def max_unpool2d(self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
     places = (torch.arange(rows * taps[0]).reshape(-1, 1) * width + torch.arange(columns * taps[1])).to(torch.int64)
 
     def repeated(values: Tensor) -> Tensor:
-        spread = values.reshape(-1, rows, 1, columns, 1).expand(-1, rows, taps[0], columns, taps[1])
-        return spread.reshape(-1, rows * taps[0], columns * taps[1])
+        expanded = values.reshape(-1, rows, 1, columns, 1).expand(-1, rows, taps[0], columns, taps[1])
+        return expanded.reshape(-1, rows * taps[0], columns * taps[1])
 
     kept = (repeated(indices) == places).to(torch.float32)
     made = (repeated(self) * kept).reshape(*outer, rows * taps[0], columns * taps[1])

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.ir.domain import DomainRule, Form, Interval, Making, hull
+from cortado.ir.domain import DomainRule, Interval, Making, OperandForm, hull
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops import movement_forms
 from cortado.ops._binary import padded
 from cortado.ops._float import add_constant, add_permute, add_view, is_constant
-from cortado.ops._words import calculated_by, expanded_word, spread_word
+from cortado.ops._words import broadcast_word, calculated_by, expanded_word
 from cortado.ops.calculate_int import How
 from cortado.ops.compare import COMPARED_IDS, EQUAL
 from cortado.ops.embedding_bag import BAGS
@@ -56,7 +56,7 @@ def _place(bound: Bound) -> tuple[int, Any] | None:
     return given[0] if len(given) == 1 else None
 
 
-def _taken(making: Making, bound: Bound, form: Form) -> Node | None:
+def _taken(making: Making, bound: Bound, form: OperandForm) -> Node | None:
     """Rows at computed positions: picked along the last dimension, for every entry of the others."""
     place, source, like = _place(bound), form(bound["self"]), bound.node
     if place is None or source is None or not shape(source):
@@ -87,7 +87,7 @@ def _is_moved(bound: Bound) -> bool:
     return movement_forms.rest(bound) is not None
 
 
-def _read(making: Making, bound: Bound, form: Form) -> Node | None:
+def _read(making: Making, bound: Bound, form: OperandForm) -> Node | None:
     if _is_moved(bound):
         return making.again(bound, form)
     return _taken(making, bound, form)
@@ -106,7 +106,7 @@ TAKEN_RULE = DomainRule(
 # ---- writing -------------------------------------------------------------------------------------------------
 
 
-def _written(making: Making, bound: Bound, form: Form) -> Node | None:
+def _written(making: Making, bound: Bound, form: OperandForm) -> Node | None:
     """One row that is written: chosen where a row's number is the position."""
     place, like = _place(bound), bound.node
     value = form(bound["values" if "values" in bound.values else "source"])
@@ -125,7 +125,7 @@ def _written(making: Making, bound: Bound, form: Form) -> Node | None:
     mask = add_call(like, aten.expand.default, mask, list(sizes))
     row = _row(bound, value, sizes, dim, len(shape(place[1])))
     if integers:
-        return add_call(like, CHOSEN_IDS, mask, spread_word(like, row, sizes), source)
+        return add_call(like, CHOSEN_IDS, mask, broadcast_word(like, row, sizes), source)
     return add_call(like, CHOSEN, mask, add_call(like, aten.expand.default, row, list(sizes)), source)
 
 

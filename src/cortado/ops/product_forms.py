@@ -196,7 +196,7 @@ def to_product(bound: Bound) -> Node | None:
 
 
 def inner(bound: Bound) -> Node | None:
-    """Of the last dimensions."""
+    """torch.inner: sums of products over the last dimension of both."""
     left, right = bound["self"], bound["other"]
     if not shape(left) or not shape(right):
         return add_call(bound.node, aten.mul.Tensor, left, right)

@@ -15,7 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import dtype, is_whole, wanted_element
+from cortado.ir.facts import dtype, holds_integers, wanted_element
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
@@ -35,7 +35,7 @@ def reference(*, input: Tensor, low: int, high: int, multiplier: int, shift: int
 
 
 def arguments(out: QParams) -> dict[str, int]:
-    """What brings integers into these parameters."""
+    """The operator's arguments that turn integers into codes of these parameters."""
     fixed = Fixed.of(1.0 / out.scale)
     low = math.floor((INT8.low - 1 - out.zero_point) * out.scale)
     high = math.ceil((INT8.high + 1 - out.zero_point) * out.scale)
@@ -50,7 +50,7 @@ def arguments(out: QParams) -> dict[str, int]:
 
 def match(bound: Bound) -> Quantization | Reject:
     source = bound["self"]
-    if dtype(bound.node) != torch.float32 or not is_whole(source) or dtype(source) == torch.bool:
+    if dtype(bound.node) != torch.float32 or not holds_integers(source) or dtype(source) == torch.bool:
         return refuse(bound)
     return Quantization({}, Activation(wanted_element(bound.node)))
 

@@ -140,7 +140,7 @@ def _last(like: Node, layer: RecurrentLayer, tensor: Node) -> Node:
 
 
 def to_layers(bound: Bound) -> None:
-    """Every result that is read is replaced."""
+    """A call of a recurrent layer as one call for each layer and direction; every result that is read is replaced."""
     node = bound.node
     if unsupported(bound) is not None:
         return
@@ -220,7 +220,7 @@ def _selects(user: Node) -> bool:
 
 
 def unsupported(bound: Bound) -> Reject | None:
-    """Why a call is none of these."""
+    """Why a call of a recurrent layer can't be taken; None where it can."""
     if bound["train"] and bound["dropout"] > 0:
         return Reject("drops values out in training mode; call model.eval() first")
     per_layer = 4 if bound["has_biases"] else 2

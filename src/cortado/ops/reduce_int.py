@@ -114,7 +114,7 @@ def _count(making: Making, bound: Bound) -> Node | None:
     truth = making.truth(bound["self"])
     if truth is None:
         return None
-    word = add_call(bound.node, torch.ops.cortado.as_whole.default, truth)
+    word = add_call(bound.node, torch.ops.cortado.as_integer.default, truth)
     return add_view(bound.node, along(bound.node, word, _dims(bound), How.SUM), shape(bound.node))
 
 

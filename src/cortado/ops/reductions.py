@@ -169,7 +169,7 @@ def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
 
 
 def to_windows(bound: Bound) -> Node | None:
-    """A sum of squares whose root is taken is part of that."""
+    """A reduction as windows; None for a sum of squares whose root is taken: it is part of a norm (magnitude.py)."""
     return None if is_under_root(bound.node) else _reduced(bound, shape(bound.node))
 
 

@@ -16,7 +16,7 @@ from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.domain import DomainRule
-from cortado.ir.facts import dtype, is_whole
+from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
@@ -39,14 +39,14 @@ SAMPLES_OF: OpOverload = torch.ops.cortado.samples_of.default
 
 
 def match(bound: Bound) -> Quantization:
-    if is_whole(bound["self"]):
+    if holds_integers(bound["self"]):
         return Quantization({}, QParams(1.0, 0, INT16))
     return Quantization({"self": Activation(INT16)}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
     node = lowering.node("self")
-    return as_samples(lowering, node, lowering.bound["offset"]) if is_whole(node) else node
+    return as_samples(lowering, node, lowering.bound["offset"]) if holds_integers(node) else node
 
 
 def as_samples(lowering: Lowering, node: Node, offset: int) -> Node:

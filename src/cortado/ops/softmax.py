@@ -105,7 +105,7 @@ def leading_zeros(value: Tensor) -> Tensor:
 
 
 def log2(total: Tensor, unit_bits: int = UNIT_BITS) -> Tensor:
-    """Base-2 logarithm, 20 fractional bits truncated, of a number of so many fractional bits that is at least 1."""
+    """Base-2 logarithm, 20 fractional bits truncated, of a number >= 1 with `unit_bits` fractional bits."""
     headroom = leading_zeros(total)
     mantissa = (total << headroom.clamp(min=0)) >> -headroom.clamp(max=0)  # [1, 2) with 31 fractional bits
     result = 31 - headroom - unit_bits

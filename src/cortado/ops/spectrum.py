@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import Tensor, requant
 from cortado.base.target import Core
@@ -35,7 +36,6 @@ FLOOR_BITS = 61
 LOG_BITS, LOG_ROOM = 16, 7  # fractional bits of a logarithm; how far it is shifted left before it is rescaled
 LARGEST_OFFSET = 1 << 23  # added to a logarithm
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 
 ROOTS = np.minimum(65535, np.round(4096 * np.sqrt(np.arange(64, 257)))).astype(np.int64)
 LOGARITHMS = np.round(65536 * np.log2(1 + np.arange(129) / 128)).astype(np.int64)
@@ -57,7 +57,7 @@ class Curve(IntEnum):
 # ---- what it computes ----------------------------------------------------------------------------------------
 
 
-def bit_length(value: Numbers) -> Numbers:
+def bit_length(value: ArrayType) -> ArrayType:
     """Of numbers that are not negative and below 2^62."""
     length = np.zeros(value.shape, np.int64)
     for step in (32, 16, 8, 4, 2, 1):
@@ -66,7 +66,7 @@ def bit_length(value: Numbers) -> Numbers:
     return length + (value > 0)
 
 
-def magnitude(real: Numbers, imaginary: Numbers) -> Numbers:
+def magnitude(real: ArrayType, imaginary: ArrayType) -> ArrayType:
     """2 * sqrt(re^2 + im^2) within 2^-13 of it."""
     sizes = (real ^ (real >> 31)) | (imaginary ^ (imaginary >> 31))
     right = np.maximum(0, bit_length(sizes) - 15)
@@ -78,7 +78,7 @@ def magnitude(real: Numbers, imaginary: Numbers) -> Numbers:
     return np.where(squares == 0, 0, (root << 16) >> (15 + left // 2 - right))
 
 
-def log2(value: Numbers) -> Numbers:
+def log2(value: ArrayType) -> ArrayType:
     """Of numbers from 1, with 16 fractional bits."""
     length = bit_length(value)
     mantissa = np.where(length >= 32, value >> np.maximum(length - 32, 0), value << np.maximum(32 - length, 0))
@@ -87,13 +87,13 @@ def log2(value: Numbers) -> Numbers:
     return ((length - 1) << LOG_BITS) + LOGARITHMS[place] + between
 
 
-def exponents(frames: Numbers, headroom: int) -> Numbers:
+def exponents(frames: ArrayType, headroom: int) -> ArrayType:
     """By how many bits each frame is shifted left."""
     sizes = np.bitwise_or.reduce(frames ^ (frames >> 15), axis=1)
     return np.minimum(15 - bit_length(sizes), headroom)
 
 
-def band_sums(frames: Numbers, arguments: Mapping[str, Any]) -> tuple[Numbers, Numbers]:
+def band_sums(frames: ArrayType, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
     """acc of every frame and band, and the frames' exponents."""
     fft, window, power = fft_of(arguments["points"]), arguments["window"].numpy().astype(np.int64), arguments["power"]
     shifts = exponents(frames, arguments["headroom"])
@@ -119,14 +119,14 @@ def base_exponent(fft: Fft, power: int) -> int:
     return 2 * fft.bits - 1 if power == Power.POWER else fft.bits + 1 + WEIGHT_BITS
 
 
-def logarithms(acc: Numbers, shifts: Numbers, arguments: Mapping[str, Any]) -> Numbers:
+def logarithms(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> ArrayType:
     """With 16 fractional bits, in front of the only rounding to codes."""
     power = arguments["power"]
     base = base_exponent(fft_of(arguments["points"]), power)
     return log2(np.maximum(acc, 1)) - ((base + power * shifts[:, None]) << LOG_BITS) + arguments["offset"]
 
 
-def _curved(acc: Numbers, shifts: Numbers, arguments: Mapping[str, Any]) -> Tensor:
+def _curved(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> Tensor:
     multiplier, shift, power = (arguments[name] for name in ("multiplier", "shift", "power"))
     if arguments["curve"] == Curve.LOGARITHM:
         return requant(torch.from_numpy(logarithms(acc, shifts, arguments) << LOG_ROOM), multiplier, shift)
@@ -139,11 +139,11 @@ def _curved(acc: Numbers, shifts: Numbers, arguments: Mapping[str, Any]) -> Tens
     return _measures.rescaled(wide >> 31, multiplier, left + right - shift)
 
 
-def framed(input: Tensor, arguments: Mapping[str, Any]) -> Numbers:
+def framed(input: Tensor, arguments: Mapping[str, Any]) -> ArrayType:
     """[images * frames, window] of samples [images, blocks, 1, block]."""
     signal = input.reshape(input.shape[0], -1).numpy().astype(np.int64)
     starts = np.arange(arguments["frames"])[:, None] * arguments["hop"] + arguments["skip"]
-    found: Numbers = signal[:, starts + np.arange(len(arguments["window"]))]
+    found: ArrayType = signal[:, starts + np.arange(len(arguments["window"]))]
     return found.reshape(-1, found.shape[-1])
 
 

@@ -275,9 +275,9 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
     if hop < 1 or not torch.equal(places, image + frame + (skip + used - first)[None, None]):
         return None
     probe = _random(sizes).real  # a filter would pass up to here: what it makes of a ramp is a ramp
-    spread, any_signal = torch.zeros_like(window), attempt(function, probe)
-    spread[:, :, inside] = probe.flatten()[places] * window[:, :, inside]
-    if any_signal is None or not close(any_signal.reshape(images, count, -1)[..., :points], spread):
+    windowed, any_signal = torch.zeros_like(window), attempt(function, probe)
+    windowed[:, :, inside] = probe.flatten()[places] * window[:, :, inside]
+    if any_signal is None or not close(any_signal.reshape(images, count, -1)[..., :points], windowed):
         return None
     last = int(used[-1])
     return Frames(source, window[0, 0, first : last + 1], hop, skip, first, count)
@@ -378,7 +378,7 @@ def of_r2c(bound: Bound) -> None:
 
 
 def of_stft(bound: Bound) -> None:
-    """Frames, a window and an FFT."""
+    """torch.stft as frames, a window and an FFT, so that it is found as a spectrum."""
     node, signal, points = bound.node, bound["self"], int(bound["n_fft"])
     if bound.get("onesided") is False or bound.get("align_to_window"):
         raise Refused(

@@ -40,10 +40,10 @@ from cortado.ops._transposed import (
     Taps,
     TransposedAxis,
     dense,
+    dilated,
     group_count,
     phase_weights,
     split_groups,
-    spread,
     zero_taps,
 )
 from cortado.ops.convolution_forms import images
@@ -136,7 +136,7 @@ def match(bound: Bound) -> Quantization | Reject:
 def lower(lowering: Lowering) -> Node:
     data, bound = lowering.data("weight"), lowering.bound
     assert data is not None
-    weight = spread(data.permute(1, 2, 3, 0), pair(bound["dilation"]))
+    weight = dilated(data.permute(1, 2, 3, 0), pair(bound["dilation"]))
     stride, padding, extra = (pair(bound[name]) for name in ("stride", "padding", "output_padding"))
     axes = [TransposedAxis(*numbers) for numbers in zip(weight.shape[1:3], stride, padding, extra, strict=True)]
     source = lowering.transpose(lowering.node("input"), TO_NHWC)

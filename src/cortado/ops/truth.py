@@ -17,12 +17,12 @@ from cortado.ops.widen import WIDEN
 aten = torch.ops.aten
 
 _LIBRARY = Functions()
-for _name, _kind in (("as_truth", torch.bool), ("as_whole", torch.int64)):
+for _name, _kind in (("as_truth", torch.bool), ("as_integer", torch.int64)):
     _LIBRARY.define(f"{_name}(Tensor self) -> Tensor")
     _LIBRARY.impl(_name, lambda self, kind=_kind: self.to(kind), "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, lambda self, kind=_kind: torch.empty_like(self, dtype=kind), "Meta")
 AS_TRUTH = torch.ops.cortado.as_truth.default
-AS_WHOLE = torch.ops.cortado.as_whole.default
+AS_INTEGER = torch.ops.cortado.as_integer.default
 
 
 def reference(*, input: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(TRUTH_VIEW, input=truth_codes(lowering))
 
 
-def lower_whole(lowering: Lowering) -> Node:
+def lower_integer(lowering: Lowering) -> Node:
     return lowering.call(WIDEN, input=truth_codes(lowering), bytes=1, sign=1)
 
 
@@ -63,4 +63,4 @@ TRUTH_VIEW = Operator(
 )
 
 AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower, elements=REALS)
-AS_WHOLE_PATTERN = Pattern(aten=(AS_WHOLE,), match=match, lower=lower_whole, elements=REALS)
+AS_INTEGER_PATTERN = Pattern(aten=(AS_INTEGER,), match=match, lower=lower_integer, elements=REALS)

@@ -13,12 +13,12 @@ from torch.fx import Node
 from cortado.ir.domain import DomainRule, Interval, Making, overloads
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, is_call, shape
-from cortado.ops._binary import spread
+from cortado.ops._binary import broadcast_to
 from cortado.ops._float import add_constant, add_view
-from cortado.ops._words import is_number, number_as, number_in, spread_word, whole_number
+from cortado.ops._words import broadcast_word, integer_in, is_number, known_number, number_as
 from cortado.ops.compare import ABOVE, BELOW, COMPARED, COMPARED_IDS, EQUAL
 from cortado.ops.pointwise import calls_of
-from cortado.ops.truth import AS_WHOLE
+from cortado.ops.truth import AS_INTEGER
 
 aten = torch.ops.aten
 
@@ -41,15 +41,16 @@ def compares(node: Node) -> bool:
 # ---- comparisons ---------------------------------------------------------------------------------------------
 
 
-def _is_real(value: Any) -> bool:
+def _is_real_tensor(value: Any) -> bool:
+    """Whether an operand is a tensor of real numbers, other than a constant that holds one number only."""
     return isinstance(value, Node) and dtype(value).is_floating_point and not is_number(value)
 
 
 def compared(making: Making, bound: Bound) -> Node | None:
     left, right = bound["self"], bound["other"]
     accepts = COMPARISONS[bound.node.target]  # type: ignore[index]
-    integers = not (_is_real(left) or _is_real(right))
-    if integers and not all(making.is_truth(side) or is_number(side) for side in (left, right)):
+    integers = not (_is_real_tensor(left) or _is_real_tensor(right))
+    if integers and not all(making.holds_truth(side) or is_number(side) for side in (left, right)):
         return _compared_words(making, bound, accepts)
     return _compared_reals(making, bound, accepts)
 
@@ -59,14 +60,14 @@ def _compared_words(making: Making, bound: Bound, accepts: int) -> Node | None:
     if left is None:
         return None
     if is_number(right):
-        number = whole_number(right)
+        number = integer_in(right)
         beside = None if number is None else number_as(dtype(bound["self"]), number)
         found = None if beside is None else add_call(like, COMPARED_IDS, left, [], beside, accepts)
-        return None if found is None else spread(bound, found, shape(like))
+        return None if found is None else broadcast_to(bound, found, shape(like))
     other = making.word(right)
     if other is None:
         return None
-    sides = [spread_word(like, side, shape(like)) for side in (left, other)]
+    sides = [broadcast_word(like, side, shape(like)) for side in (left, other)]
     return add_view(like, add_call(like, COMPARED_IDS, sides[0], sides[1:], 0, accepts), shape(like))
 
 
@@ -81,7 +82,7 @@ def _compared_reals(making: Making, bound: Bound, accepts: int) -> Node | None:
     other = making.real(right)
     if other is None:
         return None
-    return add_call(like, COMPARED, *(spread(bound, side, shape(like)) for side in (left, other)), accepts)
+    return add_call(like, COMPARED, *(broadcast_to(bound, side, shape(like)) for side in (left, other)), accepts)
 
 
 COMPARED_RULE = DomainRule(aten=tuple(COMPARISONS), truth=compared)
@@ -96,12 +97,14 @@ def both_truths(making: Making, bound: Bound, target: Any, *rest: Any) -> Node |
     sides = [_truth_of(making, bound.node, side) for side in given]
     if sides[0] is None or sides[1] is None:
         return None
-    return add_call(bound.node, target, *(spread(bound, side, shape(bound.node)) for side in sides if side), *rest)
+    return add_call(
+        bound.node, target, *(broadcast_to(bound, side, shape(bound.node)) for side in sides if side), *rest
+    )
 
 
 def _truth_of(making: Making, like: Node, value: Any) -> Node | None:
     if is_number(value):
-        return add_constant(like, "truth", torch.full(shape(like), float(number_in(value) != 0)))
+        return add_constant(like, "truth", torch.full(shape(like), float(known_number(value) != 0)))
     return making.truth(value)
 
 
@@ -143,7 +146,7 @@ def _quantifier(packet: Any, target: Any) -> DomainRule:
 
     def words(making: Making, bound: Bound) -> Node | None:
         found = _quantified(making, bound, target)
-        return None if found is None else add_call(bound.node, AS_WHOLE, found)
+        return None if found is None else add_call(bound.node, AS_INTEGER, found)
 
     return DomainRule(
         aten=overloads(packet),
@@ -162,7 +165,7 @@ ALL_RULE = _quantifier(aten.all, aten.amin.default)
 
 def _converted(making: Making, bound: Bound) -> Node | None:
     """Integers of another type; a real number has no such form."""
-    return None if _is_real(bound["self"]) else making.word(bound["self"])
+    return None if _is_real_tensor(bound["self"]) else making.word(bound["self"])
 
 
 def _converted_bounds(making: Making, bound: Bound) -> Interval | None:
@@ -194,8 +197,8 @@ def _one_hot(making: Making, bound: Bound) -> Node | None:
     if word is None or count <= 0:
         return None
     classes = add_constant(like, "classes", torch.arange(count).expand(shape(like)))
-    ids = spread_word(like, add_view(like, word, (*shape(word), 1)), shape(like))
-    return add_call(like, AS_WHOLE, add_call(like, COMPARED_IDS, ids, [classes], 0, EQUAL))
+    ids = broadcast_word(like, add_view(like, word, (*shape(word), 1)), shape(like))
+    return add_call(like, AS_INTEGER, add_call(like, COMPARED_IDS, ids, [classes], 0, EQUAL))
 
 
 ONE_HOT_RULE = DomainRule(aten=(aten.one_hot.default,), bounds=lambda making, bound: Interval(0, 1), words=_one_hot)

@@ -91,8 +91,8 @@ def pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfi
     """The portable upsampling kernel reads NCHW; repeating two new dimensions is the same and moves whole pixels."""
     source, (down, right) = arguments["input"], arguments["factors"]
     n, h, w, c = shape(source)
-    spread = add(VIEW, self=source, size=[n, h, 1, w, 1, c])
-    repeated = add(REPEAT, self=spread, repeats=[1, 1, down, 1, right, 1])
+    apart = add(VIEW, self=source, size=[n, h, 1, w, 1, c])
+    repeated = add(REPEAT, self=apart, repeats=[1, 1, down, 1, right, 1])
     return add(VIEW, self=repeated, size=[n, h * down, w * right, c])
 
 

@@ -1,8 +1,9 @@
 """Volumes [N, C, D, H, W] as images: convolutions and pools in three dimensions by those in two.
 
-Slices along the depth are a batch of images. A convolution reads the slices under its window as one image of so many
-more channels, so that its sum is rounded once; pools go over height and width first, then over the depth, which are
-the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are the same.
+Slices along the depth are a batch of images. A convolution reads the slices under its window as one image, whose
+channels are those of all these slices, so that its sum is rounded once; pools go over height and width first, then over
+the depth, which are the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are
+the same.
 """
 
 import math
@@ -21,7 +22,7 @@ Tensor = torch.Tensor
 
 
 def as_images(volume: Tensor) -> Tensor:
-    """Every slice by itself."""
+    """[N, C, D, H, W] as a batch of N * D images."""
     n, channels, depth, height, width = volume.shape
     return volume.transpose(1, 2).reshape(n * depth, channels, height, width)
 
@@ -122,7 +123,7 @@ def max_pool(
 
 
 def max_pool_values(self: Tensor, *window: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """Nobody reads the positions."""
+    """max_pool3d_with_indices where nobody reads the positions: values stand in for them."""
     values = max_pool(self, *window, **named)
     return values, values
 
@@ -136,7 +137,8 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """What a window is divided by is a product of one number for each dimension."""
+    """avg_pool3d by pools over two dimensions and one: a window's divisor is a product of one number for each
+    dimension."""
     volume, kernel, pads = _batched(self), triple(kernel_size), triple(padding)
     steps = triple(stride) if stride else kernel
     rest = (ceil_mode, count_include_pad)

@@ -15,7 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Absent, Bytes, CCall, Operand, Row
-from cortado.ir.facts import is_whole, wanted_element
+from cortado.ir.facts import holds_integers, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
@@ -55,7 +55,7 @@ CHOSEN_IDS = CHOSEN  # of integers
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if is_whole(bound.node):
+    if holds_integers(bound.node):
         refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound["mask"]))
         return refused or Quantization({"mask": Activation()}, Plain())
     kind = wanted_element(bound.node)
@@ -72,7 +72,7 @@ def condition_codes(lowering: Lowering) -> Node:
 
 
 def lower(lowering: Lowering) -> Node:
-    if is_whole(lowering.bound.node):
+    if holds_integers(lowering.bound.node):
         sides = {name: [words(lowering, name)] for name in ("self", "other")}
         return lowering.call(WHERE, mask=condition_codes(lowering), **sides, number=0)
     out, numbers, tensors = shape(lowering.bound.node), [0], dict[str, list[Node]]()
@@ -154,7 +154,7 @@ def samples() -> Any:
 
 WHERE = Operator(
     name="cortado::where",
-    summary="one of two tensors, or a number, element by element, by a computed condition",
+    summary="one of two tensors, or a number, element by element, by computed truth values",
     arguments="Tensor mask, Tensor[] self, Tensor[] other, int number",
     reference=reference,
     shape=lambda call: call.shape("mask"),

@@ -32,7 +32,7 @@ def triangle(bound: Bound) -> Node:
 
 
 def filled(bound: Bound) -> Node | None:
-    """Large numbers would take the range of the others."""
+    """masked_fill with a small number by a constant mask; a large one would take the range of the others."""
     like, mask, value = bound.node, bound["mask"], bound["value"]
     number = uniform_value(value) if isinstance(value, Node) else value
     if number is None or not is_constant(mask) or not abs(float(number)) < _LARGE or is_constant(bound["self"]):

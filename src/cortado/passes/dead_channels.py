@@ -22,7 +22,7 @@ from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
-TOGETHER = 4  # kernels take so many channels at once: a number of them stays a multiple
+TOGETHER = 4  # channels that kernels take at once: their number stays a multiple
 
 
 class DeadChannels(ContextPass):

@@ -30,7 +30,7 @@ from cortado.ir.graph import (
 )
 from cortado.ir.matching import Match, find
 from cortado.ir.op import Operator, c_only, operator_of, result_elements, shaped_call
-from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float, is_function
+from cortado.ir.portable import FLOAT, arguments_of, float_call, is_function, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
@@ -64,7 +64,7 @@ class Lower(ContextPass):
         refused: dict[Node, str] = {}
         for node in [node for node in module.graph.nodes if node.op == "call_function"]:
             source = node.args[0] if node.target is getitem else None
-            if source in refused or is_float(node):  # one of the results of a call that was dealt with
+            if source in refused or stays_in_float(node):  # one of the results of a call that was dealt with
                 continue
             reason = self._lower(node, mode)
             if reason is not None and self.context.allow_float:

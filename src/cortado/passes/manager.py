@@ -76,24 +76,24 @@ class CortexMPassManager:
 
     def transform(self) -> ExportedProgram:
         """Runs every pass in order, in place, and returns the program."""
-        program = self.exported_program
         for number, cls in enumerate(self.passes, start=1):
-            verify(program, cls.level_before, f"before {cls.name}")
-            module = program.graph_module
-            changed = cls.made(self.context).run(module)
-            if changed:
-                sync_outputs(program)
-                module.graph.lint()
-                module.recompile()
-            verify(program, cls.level_after, f"after {cls.name}")
-            self._write(number, cls)
-        return program
+            run_pass(self.exported_program, cls.made(self.context), number, self.intermediates)
+        return self.exported_program
 
-    def _write(self, number: int, cls: type[CortexMPass]) -> None:
-        if self.intermediates is not None:
-            self.intermediates.mkdir(parents=True, exist_ok=True)
-            text = f"# after {cls.name}: {inspect.getdoc(cls)}\n{print_graph(self.exported_program)}"
-            (self.intermediates / f"{number:02d}-{cls.name}.txt").write_text(text)
+
+def run_pass(program: ExportedProgram, one: CortexMPass, number: int, intermediates: Path | None) -> None:
+    """Runs a pass, verifies the program before and after it, and writes the graph to NUMBER-NAME.txt."""
+    verify(program, one.level_before, f"before {one.name}")
+    module = program.graph_module
+    if one.run(module):
+        sync_outputs(program)
+        module.graph.lint()
+        module.recompile()
+    verify(program, one.level_after, f"after {one.name}")
+    if intermediates is not None:
+        intermediates.mkdir(parents=True, exist_ok=True)
+        text = f"# after {one.name}: {inspect.getdoc(type(one))}\n{print_graph(program)}"
+        (intermediates / f"{number:02d}-{one.name}.txt").write_text(text)
 
 
 def print_graph(program: ExportedProgram) -> str:
@@ -114,4 +114,4 @@ def print_graph(program: ExportedProgram) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["PIPELINE", "TRIED", "CortexMPassManager", "Level", "print_graph"]
+__all__ = ["PIPELINE", "TRIED", "CortexMPassManager", "Level", "print_graph", "run_pass"]

@@ -332,7 +332,7 @@ class Orders:
             self.trials += len(region)
             before = {node: self.of[node] for node in region}
             cost = self._cost_around(region)
-            everywhere = self._spread(region, order) == len(region)
+            everywhere = self._carry(region, order) == len(region)
             if self._cost_around(region) < cost:
                 changed = True
                 self._useless.clear()
@@ -346,7 +346,7 @@ class Orders:
     def _fits_together(self, region: list[Node]) -> bool:
         """Whether every link between the nodes carries the one's order to the other's, both ways.
 
-        Then it does not matter from which of them the order was spread.
+        Then it does not matter from which of them the order was carried.
         """
         inside = set(region)
         return all(
@@ -356,8 +356,8 @@ class Orders:
             if link.operand in inside
         )
 
-    def _spread(self, region: list[Node], order: Order) -> int:
-        """The first node's order, carried to the others along the links between them as far as it goes: to so many."""
+    def _carry(self, region: list[Node], order: Order) -> int:
+        """The first node's order, carried along the links between them as far as it goes; how many nodes it reached."""
         self.of[region[0]] = order
         done = {region[0]}
         for node in region[1:]:

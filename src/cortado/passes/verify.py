@@ -13,7 +13,7 @@ from cortado.base.errors import CortadoError
 from cortado.ir.facts import VALUE, dtype, qparams
 from cortado.ir.graph import constant_names, describe, output_node, part_index, taken_from
 from cortado.ir.op import operator_of, result_elements
-from cortado.ir.portable import is_float
+from cortado.ir.portable import stays_in_float
 
 
 class Level(IntEnum):
@@ -24,7 +24,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True)
-class Rule:
+class GraphRule:
     """A statement and the nodes that break it."""
 
     levels: tuple[Level, ...]
@@ -58,13 +58,13 @@ def _missing_data(program: ExportedProgram) -> Iterator[str]:
 
 
 def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
-    return (node for node in _calls(program) if not is_float(node) and taken_from(node) is None)
+    return (node for node in _calls(program) if not stays_in_float(node) and taken_from(node) is None)
 
 
 def _wrong_parts(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
         source = taken_from(node)
-        if source is not None and not is_float(node):
+        if source is not None and not stays_in_float(node):
             operator = operator_of(source.target)
             if operator is None or part_index(node) not in range(len(operator.results) if operator.also else 0):
                 yield describe(node)
@@ -134,18 +134,18 @@ EVERY = tuple(Level)
 LOWERED = (Level.LOWERED,)
 
 RULES = (
-    Rule(EVERY, "every operand is defined before it is used", _undefined),
-    Rule(EVERY, "the signature names the placeholders in their order", _unsigned_placeholders),
-    Rule(EVERY, "every constant has data", _missing_data),
-    Rule(EVERY, "the graph returns a tensor", _no_output),
-    Rule(LOWERED, "every call has a value of known shape", _without_value),
-    Rule(LOWERED, "every call is an operator of the registry, or was left in float", _unknown_calls),
-    Rule(LOWERED, "what takes one of several results takes one that there is", _wrong_parts),
-    Rule(LOWERED, "several results are taken one by one", _read_whole),
-    Rule(LOWERED, "arguments are passed by name", _positional),
-    Rule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
-    Rule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),
-    Rule(LOWERED, "codes are of the element that their scale is for", _other_codes),
+    GraphRule(EVERY, "every operand is defined before it is used", _undefined),
+    GraphRule(EVERY, "the signature names the placeholders in their order", _unsigned_placeholders),
+    GraphRule(EVERY, "every constant has data", _missing_data),
+    GraphRule(EVERY, "the graph returns a tensor", _no_output),
+    GraphRule(LOWERED, "every call has a value of known shape", _without_value),
+    GraphRule(LOWERED, "every call is an operator of the registry, or was left in float", _unknown_calls),
+    GraphRule(LOWERED, "what takes one of several results takes one that there is", _wrong_parts),
+    GraphRule(LOWERED, "several results are taken one by one", _read_whole),
+    GraphRule(LOWERED, "arguments are passed by name", _positional),
+    GraphRule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
+    GraphRule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),
+    GraphRule(LOWERED, "codes are of the element that their scale is for", _other_codes),
 )
 
 

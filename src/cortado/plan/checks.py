@@ -6,12 +6,11 @@ The emulated boards compare every store of the unmodified release build with thi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cortado.base.regions import ByteRange
 from cortado.plan.decision import DECISION
 from cortado.plan.planned import Planned, moved
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, Port, Stage, Step, Walk
 from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class RowCall:
     """One call of a kernel: which step of the program, and the arena ranges it may write."""
 
     step: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[ByteRange, ...]
 
 
 def row_calls(planned: Planned) -> list[RowCall]:
@@ -44,12 +43,12 @@ def row_calls(planned: Planned) -> list[RowCall]:
     return calls
 
 
-def _range(planned: Planned, buffer: str, size: int) -> Range:
+def _range(planned: Planned, buffer: str, size: int) -> ByteRange:
     at = planned.plan.offsets[buffer]
     return at, at + size
 
 
-def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[Range]:
+def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[ByteRange]:
     """What is noted in the arena during the first of two calls: that a row came; before the next, where steps stand."""
     program, noted = planned.program, []
     if program.stream is None and calls[0][0] == 0:
@@ -61,26 +60,26 @@ def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) 
     return noted
 
 
-def _kept_ranges(planned: Planned) -> list[Range]:
+def _kept_ranges(planned: Planned) -> list[ByteRange]:
     """What is written when the last call is over: what lasts from run to run."""
     places = [kept.tensor.buffer for kept in moved(planned)]
     ranges = [_range(planned, name, planned.program.buffers[name].size) for name in places]
     return ranges + _decision_range(planned)
 
 
-def _decision_range(planned: Planned) -> list[Range]:
+def _decision_range(planned: Planned) -> list[ByteRange]:
     """What a decision keeps, where there is one: written when an output is there."""
     return [] if planned.program.decision is None else [_range(planned, DECISION, planned.program.decision_bytes)]
 
 
-def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -> Range:
+def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -> ByteRange:
     at = planned.plan.offsets[step.output] + image * step.image_bytes
     if step.kind is not Walk.ACCUMULATE:
         at += (y % planned.ring_rows(step.output, step.rows)) * step.row_bytes
     return at, at + rows * step.row_bytes
 
 
-def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> Range:
+def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> ByteRange:
     """Of a result behind the first."""
     name = str(port.source)
     at = planned.plan.offsets[name] + image * port.image_bytes
@@ -100,7 +99,7 @@ def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _camera(planned: Planned) -> list[Range]:
+def _camera(planned: Planned) -> list[ByteRange]:
     """What a camera's front end notes and keeps, whatever step ran last."""
     sizes = planned.program.buffers
     return [_range(planned, name, sizes[name].size) for name in (CAMERA_PLACE, CAMERA_LINE) if name in sizes]

@@ -26,7 +26,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class DecisionRule:
     """After each output: every class's sum of the last `smooth` codes. The class with the largest (of several, the
-    first) is decided for if so many outputs came, its sum is at its threshold or above (None: never), and it was not
+    first) is decided for if `smooth` outputs came, its sum is at its threshold or above (None: never), and it was not
     decided for at one of the last `holdoffs` outputs."""
 
     smooth: int

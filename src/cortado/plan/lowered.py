@@ -22,7 +22,7 @@ from cortado.base.numerics import QParams
 from cortado.ir.facts import STATE, TWIN, VALUE, element, qparams
 from cortado.ir.graph import constant_names, module_path, outputs, part_index, shape, user_inputs
 from cortado.ir.op import Call, Operator, operator_of, registry
-from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
+from cortado.ir.portable import arguments_of, call_name, is_float_call, run_float, stays_in_float
 
 Tensor = torch.Tensor
 
@@ -155,7 +155,7 @@ class LoweredGraph:
 
     def element(self, name: str) -> Element:
         known = self.values.get(name)
-        return element_of(self.constants[name].dtype).whole if known is None else known.element
+        return element_of(self.constants[name].dtype).unscaled if known is None else known.element
 
 
 def lowered_graph(program: ExportedProgram) -> LoweredGraph:
@@ -198,7 +198,7 @@ class _Reader:
         elif operator is not None:
             moved = self.twins.get(self.name(node.all_input_nodes[0]), "") if operator.same_values else ""
             self._add(node, operator.name, node.kwargs, TWIN.of(node) or moved)
-        elif is_float(node):
+        elif stays_in_float(node):
             self._add(node, call_name(node), arguments_of(node), TWIN.of(node) or "")
 
     def _add(self, node: Node, name: str, given: Mapping[str, Any], twin: str) -> None:
@@ -357,7 +357,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
 
 def _stored_value(sizes: tuple[int, ...], kind: Element, numbers: Sequence[Any] | None) -> Value:
     if numbers is None:
-        return Value(sizes, kind.whole)
+        return Value(sizes, kind.unscaled)
     scale, zero_point = numbers
     return Value(sizes, kind, QParams(scale, zero_point, kind))
 

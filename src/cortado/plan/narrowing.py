@@ -9,15 +9,17 @@ square of what calibration data have there; biases make up for what the rounding
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 
 from cortado.base.element import INT8, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
-from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants, sync_outputs
+from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants
 from cortado.ir.op import Operator
 from cortado.ir.schemas import overload
 from cortado.ops import _narrow, narrow_embedding
@@ -28,6 +30,8 @@ from cortado.ops.embedding import EMBEDDING
 from cortado.ops.narrow_conv2d import NARROW_CONV2D
 from cortado.ops.narrow_embedding import NARROW_EMBEDDING
 from cortado.ops.narrow_recurrent import NARROW_OF
+from cortado.passes import PIPELINE, CortexMPass, run_pass
+from cortado.passes.verify import Level
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, after, reference_of, run_reference
 
 Tensor = torch.Tensor
@@ -258,7 +262,7 @@ def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) ->
 def _rescaled(
     constants: Mapping[str, Tensor], call: LoweredCall, names: tuple[str, str], factors: Tensor
 ) -> dict[str, Tensor]:
-    """Multipliers and shifts of channels whose codes stand for so many times as much."""
+    """Multipliers and shifts of channels whose codes stand for `factors` times as much."""
     multipliers, shifts = (constants[call.arguments[name].name] for name in names)
     known = zip(multipliers.tolist(), shifts.tolist(), factors.tolist(), strict=True)
     fixed = [Fixed.of(multiplier * factor * 2.0 ** (shift - 31)) for multiplier, shift, factor in known]
@@ -317,20 +321,33 @@ def with_layers(graph: LoweredGraph, layers: Sequence[NarrowLayer]) -> LoweredGr
     return replace(graph, constants={**graph.constants, **constants}, calls=tuple(map(changed, graph.calls)))
 
 
-def apply_layers(program: ExportedProgram, layers: Sequence[NarrowLayer]) -> None:
-    """The same to a lowered program, in place."""
-    module, known = program.graph_module, {layer.call: layer for layer in layers}
-    for node in [node for node in module.graph.nodes if node.name in known]:
-        layer = known[node.name]
-        others = {
-            name: add_constant(program, _constant_name(layer, name), data) for name, data in layer.constants.items()
-        }
-        node.target = overload(layer.operator)
-        node.kwargs = {**node.kwargs, **others, **layer.arguments}
-    remove_unused_constants(program)
-    sync_outputs(program)
-    module.graph.lint()
-    module.recompile()
+class Int4Weights(CortexMPass):
+    """The layers that are chosen for it get int4 weights: each becomes the operator that reads them, with its
+    constants."""
+
+    name = "int4-weights"
+    level_before = Level.LOWERED
+    level_after = Level.LOWERED
+
+    def __init__(self, program: ExportedProgram, layers: Sequence[NarrowLayer]) -> None:
+        self._program, self._layers = program, {layer.call: layer for layer in layers}
+
+    def run(self, module: GraphModule) -> bool:
+        for node in [node for node in module.graph.nodes if node.name in self._layers]:
+            layer = self._layers[node.name]
+            others = {
+                name: add_constant(self._program, _constant_name(layer, name), data)
+                for name, data in layer.constants.items()
+            }
+            node.target = overload(layer.operator)
+            node.kwargs = {**node.kwargs, **others, **layer.arguments}
+        remove_unused_constants(self._program)
+        return bool(self._layers)
+
+
+def apply_layers(program: ExportedProgram, layers: Sequence[NarrowLayer], intermediates: Path | None = None) -> None:
+    """The same to a lowered program, in place: as one more pass, behind those of the pipeline."""
+    run_pass(program, Int4Weights(program, layers), len(PIPELINE) + 1, intermediates)
 
 
 def chosen_layers(

@@ -128,7 +128,7 @@ class Step:
         return self.row_bytes if self.one_row else self.rows * self.row_bytes
 
     def grouped(self, rows: int) -> "Step":
-        """So many rows with every call, where the kernel takes any span of pixels."""
+        """`rows` rows with every call, where the kernel takes any span of pixels."""
         return replace(self, group=rows) if self.kind is Walk.PIXELS else self
 
     def collapsed(self) -> "Step":

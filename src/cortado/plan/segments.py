@@ -69,7 +69,7 @@ class Uses:
         return Uses(made, last, {**made, **{name: -1 - position for position, name in enumerate(program.entering)}})
 
 
-Shape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
+ProblemShape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
 """A memory problem without names: sizes and lifetimes, and overlays by position."""
 
 
@@ -78,7 +78,7 @@ class Known:
 
     def __init__(self) -> None:
         self.runs = StageRuns()
-        self.peaks: dict[Shape, int] = {}
+        self.peaks: dict[ProblemShape, int] = {}
         self.plans: dict[tuple[Problem, Effort], Plan] = {}
         self.numbers: dict[Hashable, int] = {}
 
@@ -112,7 +112,7 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True)
 class _Grouped:
-    """A program's steps with so many rows a call, and the cycles that each wastes."""
+    """A program's steps with a number of rows a call, and the cycles that each wastes."""
 
     steps: tuple[Step, ...]
     wasted: list[float]
@@ -216,7 +216,7 @@ class Segments:
         return self.segment(index, index)
 
     def segment(self, first: int, last: int, group: int = 1) -> Segment:
-        """The stage [first, last], its pixelwise kernels making so many rows with every call."""
+        """The stage [first, last], its pixelwise kernels making `group` rows with every call."""
         key = (first, last, group)
         if key not in self.cache:
             self.cache[key] = self._make(first, last, group)

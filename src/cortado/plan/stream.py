@@ -159,11 +159,11 @@ class _Streamed:
         below = [step for step in self.program.steps[1:] if any(_reads_below(step, port) for port in step.inputs)]
         where = last.padded or (self._place(below[0]) if below else self.program.name)
         return CortadoError(
-            f"{where} pads in time, and the output depends on it: there is no padding in the middle of rows that never "
-            "end. Expected a model without padding in time, or with zeros before the first row alone that its output "
-            f"does not reach. Without it, as in padding=(0, 1), a window of {first} rows gives what this network gives "
-            "in the middle of a longer sequence: --stream-padding drop compiles that model, where nn.Conv2d and pools "
-            "pad; or compile it yourself, with calibration data of so many rows"
+            f"{where} pads in time, and the output depends on it: an endless stream has no padding in its middle. "
+            "Expected a model without padding in time, or with zeros before the first row alone that its output does "
+            f"not reach. Without it, as in padding=(0, 1), a window of {first} rows gives what this network gives in "
+            "the middle of a longer sequence: --stream-padding drop compiles that model, where nn.Conv2d and pools "
+            "pad; or compile it yourself, with calibration data of that many rows"
         )
 
 
@@ -249,12 +249,12 @@ def _first_output(steps: Sequence[Step], output: Step, warm_up: int) -> int:
         walk.push()
         rows += 1
         if rows > MOST_ROWS:
-            raise CortadoError(f"the first output would need more than {MOST_ROWS} rows; a stream can't count so many")
+            raise CortadoError(f"the first output would need more than {MOST_ROWS} rows, which a stream can't count")
     return rows
 
 
 def run_rows(program: Program, rows_pushed: int) -> StageRun:
-    """The calls of so many rows, and what has to be kept ever after."""
+    """The calls of `rows_pushed` rows, and what has to be kept ever after."""
     steps, stream = program.steps, program.stream
     assert stream is not None
     walk = _Walk(steps)

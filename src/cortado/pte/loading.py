@@ -43,7 +43,7 @@ class _Taken:
         self.bytes += -self.bytes % alignment + count * size
 
     def pointers(self, count: int) -> None:
-        """So many pointers, or a structure of so many."""
+        """`count` pointers, or a structure of them."""
         self.take(count, self.pointer, self.pointer)
 
 

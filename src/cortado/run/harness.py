@@ -36,7 +36,7 @@ def run_harness(
 ) -> BoardResult:
     """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board.
 
-    A model with state is reset before the first, and where `sequence` is not 0 after every so many.
+    A model with state is reset before the first, and where `sequence` is not 0 after every `sequence` samples.
     """
     given = _samples(inputs, count, sequence)
     return run_elf(elf, board, given, timeout, plugin, instructions=instructions, arguments=arguments)

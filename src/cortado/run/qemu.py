@@ -65,9 +65,9 @@ def run_elf(
     """Runs firmware on an input, which lies in its memory (device/port.h). `arguments` are more options of QEMU's.
 
     It sees nothing of this machine: the emulator has no semihosting, no disk and no network, and all that leaves it is
-    what the program says. It ends after so many `instructions`, however busy this machine is, and where a `timeout` is
-    given after so many seconds. A fault is a BoardFaultError; these limits, an end without an exit code and too much
-    output are CortadoErrors; so is an exit code other than 0, unless `check` is off.
+    what the program says. It ends after this number of `instructions`, however busy this machine is, and after
+    `timeout` seconds where that is given. A fault is a BoardFaultError; these limits, an end without an exit code and
+    too much output are CortadoErrors; so is an exit code other than 0, unless `check` is off.
     """
     with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
         run = _Run(elf, board, Path(folder))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
+from cortado.base.regions import ByteRange
 from cortado.run import toolchain
 from cortado.run.elf import Image
 from cortado.timing.flow import BasicBlock, Edge, Flow
@@ -21,7 +22,6 @@ UNCOUNTED = (
     "cortado_harness_once",
 )
 KEYS = ("region", "segment", "pc", "block", "edge", "stores", "stray", "complete")  # of the plugin's report
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class AllowedWrites:
     """What one execution of a step marker may write until the next: half-open ranges of offsets. `step` is reported."""
 
     step: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[ByteRange, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class StoreTable:
 
     base: str | int
     calls: tuple[AllowedWrites, ...]
-    always: tuple[Range, ...] = ()
+    always: tuple[ByteRange, ...] = ()
     symbols: tuple[str, ...] = ()
 
     def address(self, image: Image) -> int:
@@ -150,9 +150,9 @@ def plugin_path() -> Path:
     return toolchain.compile_shared([folder / "watch.c"], [folder], flags, "cortado-watch", ["-pthread"])
 
 
-def _merge(ranges: Sequence[Range]) -> list[Range]:
+def _merge(ranges: Sequence[ByteRange]) -> list[ByteRange]:
     """Sorted, with touching ranges joined, so that one store may lie across two of them."""
-    merged: list[Range] = []
+    merged: list[ByteRange] = []
     for low, high in sorted(ranges):
         if low > high:
             raise CortadoError(f"a range of the store table ends at {high:#x}, before its start {low:#x}")
@@ -163,7 +163,7 @@ def _merge(ranges: Sequence[Range]) -> list[Range]:
     return merged
 
 
-def _range_text(ranges: Sequence[Range], base: int) -> str:
+def _range_text(ranges: Sequence[ByteRange], base: int) -> str:
     return " ".join(f"{base + low:#x} {base + high:#x}" for low, high in _merge(ranges))
 
 
@@ -178,7 +178,7 @@ def _store_lines(table: StoreTable, image: Image) -> list[str]:
     return lines + [f"call {call.step} {_range_text(call.ranges, base)}" for call in table.calls]
 
 
-def skipped_ranges(image: Image) -> list[Range]:
+def skipped_ranges(image: Image) -> list[ByteRange]:
     """Code between the markers that is no part of the model."""
     skipped = [symbol for symbol in map(image.find, UNCOUNTED) if symbol is not None]
     return [(symbol.address, symbol.address + symbol.size) for symbol in skipped]

@@ -77,7 +77,7 @@ class EventScore:
         return self.false_alarms * HOUR / self.seconds
 
     def latency(self, percent: float) -> float | None:
-        """Seconds that so many percent of the hits took at most; None without hits."""
+        """Seconds that `percent` of the hits took at most; None without hits."""
         every = [late for one in self.classes for late in one.latencies]
         return float(np.percentile(every, percent)) if every else None
 

@@ -19,7 +19,6 @@ from cortado.ir.graph import TO_NCHW
 from cortado.options import InputLayout, StreamPadding
 
 Tensor = torch.Tensor
-Inputs = Sequence[Tensor]
 BATCH = 64  # samples that the float model runs at once
 
 
@@ -54,7 +53,7 @@ def float_inputs(artifact: Artifact, sample: Sequence[ArrayType]) -> list[Tensor
 def float_outputs(
     artifact: Artifact,
     floats: FloatModel,
-    samples: Sequence[Inputs],
+    samples: Sequence[Sequence[Tensor]],
     progress: Progress = silent,
     sequence: int | None = None,
 ) -> Samples:
@@ -99,7 +98,7 @@ class _Batches:
     floats: FloatModel
     batched: bool
 
-    def outputs(self, samples: Sequence[Inputs]) -> list[list[Tensor]]:
+    def outputs(self, samples: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
         if self.batched and len(samples) > 2:
             together = self._together(samples)
             if together is not None:
@@ -107,7 +106,7 @@ class _Batches:
             self.batched = False
         return [self.floats.outputs(sample) for sample in samples]
 
-    def _together(self, samples: Sequence[Inputs]) -> list[list[Tensor]] | None:
+    def _together(self, samples: Sequence[Sequence[Tensor]]) -> list[list[Tensor]] | None:
         try:
             made = self.floats.outputs([torch.cat(values) for values in zip(*samples, strict=True)])
         except Exception:  # a user's forward raises what it likes where it was not written for batches

@@ -284,14 +284,14 @@ def _feeds(artifact: Artifact, samples: Samples, progress: Progress) -> Samples:
 # ---- bits ----------------------------------------------------------------------------------------------------------
 
 
-def _spread(count: int, total: int) -> list[int]:
+def _evenly(count: int, total: int) -> list[int]:
     """Positions over the whole dataset, whose samples may lie in the order of their classes."""
     return sorted({int(position) for position in np.linspace(0, total - 1, min(count, total))})
 
 
 def _chosen(artifact: Artifact, count: int, total: int) -> list[int]:
     """Samples that are run at another place too; of a model with state the first ones, for each needs all before it."""
-    return list(range(min(count, total))) if artifact.report.state else _spread(count, total)
+    return list(range(min(count, total))) if artifact.report.state else _evenly(count, total)
 
 
 def _compare_reference(

@@ -25,7 +25,7 @@ from cortado.sweep.content import content_key, score_key
 from cortado.sweep.rows import CandidateScore, ScoreTask, Status, SweepRow, Task, ended, options_text
 from cortado.sweep.spec import Figures
 
-Builder = Callable[[], Any]
+_Builder = Callable[[], Any]
 
 
 def warm_up() -> None:
@@ -181,11 +181,11 @@ def _candidate(candidates: str, folder: str, name: str) -> Source:
 
 
 @cache
-def _builders(candidates: str, folder: str) -> Mapping[str, Builder]:
+def _builders(candidates: str, folder: str) -> Mapping[str, _Builder]:
     """(name, function) pairs, or a dictionary of them; each function gives (model, example_inputs)."""
     given = load_function(candidates)
     pairs: Iterable[Any] = given.items() if isinstance(given, Mapping) else given
-    found: dict[str, Builder] = {}
+    found: dict[str, _Builder] = {}
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str) or not callable(pair[1]):
             raise CortadoError(

@@ -190,7 +190,7 @@ _NUMBERS_A_PIECE = 3 << 16
 
 
 def numbers_text(data: np.ndarray[Any, np.dtype[Any]]) -> str:
-    """The numbers of an array, so many to a line."""
+    """The numbers of an array as C, in lines that fit the page."""
     flat = data.reshape(-1)
     pieces = (flat[start : start + _NUMBERS_A_PIECE] for start in range(0, flat.size, _NUMBERS_A_PIECE))
     return ",\n".join(_lines(piece) for piece in pieces)

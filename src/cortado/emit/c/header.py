@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable
 
 from cortado import __version__
+from cortado.base.element import INT8, INT16, Element
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import float_text
@@ -17,9 +18,7 @@ from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
-_MEANING = """\
-/* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
- * number SCALE * (q - ZERO_POINT). */"""
+_CONVERTED = (INT8, INT16)  # elements whose codes stand for real numbers
 STACK_MARGIN = 320  # bytes: what gcc's other levels of optimization may take more, over every operator on every core
 NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
@@ -43,6 +42,25 @@ def _tensor_macros(tag: str, tensor: Tensor) -> str:
         lines.append(f"#define {tag}_SCALE {float_text(tensor.qparams.scale)}")
         lines.append(f"#define {tag}_ZERO_POINT ({tensor.qparams.zero_point})")
     return "\n".join(lines)
+
+
+def coded_elements(program: Program) -> tuple[Element, ...]:
+    """The elements of the inputs and outputs that are codes of real numbers; of a program without any, int8."""
+    found = {tensor.element for tensor in (*program.inputs, *program.outputs) if tensor.qparams is not None}
+    return tuple(one for one in _CONVERTED if one in found) or (INT8,)
+
+
+def _meaning(program: Program) -> str:
+    codes = " or ".join(one.name for one in coded_elements(program))
+    return comment(
+        "SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. "
+        f"An {codes} value q stands for the real number SCALE * (q - ZERO_POINT)."
+    )
+
+
+def scalar_suffix(element: Element) -> str:
+    """What the names of MODEL_quantize and MODEL_dequantize end with for an element: nothing for int8, _s16."""
+    return "" if element == INT8 else f"_s{element.bits}"
 
 
 def tensor_name(tensor: Tensor) -> str:
@@ -112,7 +130,7 @@ def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> s
 #define {upper}_OUTPUTS {len(program.outputs)}
 
 {arena_structure(planned)}
-{rows_facts(planned)}{state_facts(planned)}{decision_facts(planned)}{_MEANING}
+{rows_facts(planned)}{state_facts(planned)}{decision_facts(planned)}{_meaning(program)}
 
 {tensors}
 
@@ -165,9 +183,11 @@ def _functions(planned: Planned) -> str:
         if pushed
         else f"void {name}_quantize_input({arena}, int i, const float *values);"
     )
+    codes = coded_elements(program)
+    only = "" if INT16 not in codes else " For int8 tensors alone."
     of_bytes = comment(
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
-        "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go."
+        "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go." + only
     )
     decided = decision_functions(planned)
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
@@ -179,13 +199,11 @@ const {pointer_type(program.outputs)}{name}_output({read}, int i);
 {decided}/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 {default_arena_type(planned)}{name}_default_arena(void);
 
-/* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
- * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
- * nothing. Linked only if used. */
+{_about_conversions(codes)}
 {convert}
 void {name}_dequantize_output({read}, int i, float *values);
 
-{_scalars(name)}
+{_scalars(name, codes)}
 #ifdef CORTADO_PROFILE
 {called}
 #define {name.upper()}_STEPS {len(program.steps)}u
@@ -196,21 +214,40 @@ extern const char *const {name}_step_names[{name.upper()}_STEPS];
 {ranges_declaration(planned)}"""
 
 
-def _scalars(name: str) -> str:
-    """One number at a time, with the bits of the functions above."""
-    return f"""/* One number, by the SCALE and ZERO_POINT of its tensor, with the same bits as above. */
-static inline int8_t {name}_quantize(float value, float scale, int32_t zero_point)
+def _about_conversions(codes: Iterable[Element]) -> str:
+    names = [one.name for one in codes]
+    lines = textwrap.wrap(
+        f"/* Real numbers in, real numbers out, for {' and '.join(names)} tensors. They convert numbers and not the "
+        "order of dimensions: values lie in the same order before and after, the one said above. Without an arena, or "
+        f"for an i that is no {' or '.join(names)} tensor, they do nothing. Linked only if used. */",
+        WIDTH,
+        subsequent_indent=" * ",
+    )
+    return "\n".join(lines)
+
+
+def _scalars(name: str, codes: Iterable[Element]) -> str:
+    """One number at a time, with the bits of the functions above: two functions for each element."""
+    return "\n".join(_scalar(name, element) for element in codes)
+
+
+def _scalar(name: str, element: Element) -> str:
+    of, tail = "its tensor" if element == INT8 else f"its {element.name} tensor", scalar_suffix(element)
+    beyond = f"{2 * (element.steps + 1)}.0f"  # what is larger saturates, whatever the zero point
+    code = element.c_type
+    return f"""/* One number, by the SCALE and ZERO_POINT of {of}, with the same bits as above. */
+static inline {code} {name}_quantize{tail}(float value, float scale, int32_t zero_point)
 {{
     float v = value * (1.0f / scale);
-    v = v > -512.0f ? (v < 512.0f ? v : 512.0f) : (v <= -512.0f ? -512.0f : 0.0f);
+    v = v > -{beyond} ? (v < {beyond} ? v : {beyond}) : (v <= -{beyond} ? -{beyond} : 0.0f);
     v += 12582912.0f; /* rounds to nearest, ties to even */
     int32_t code;
     (void)memcpy(&code, &v, sizeof code);
     code += zero_point - 0x4B400000;
-    return (int8_t)(code < -128 ? -128 : code > 127 ? 127 : code);
+    return ({code})(code < {element.low} ? {element.low} : code > {element.high} ? {element.high} : code);
 }}
 
-static inline float {name}_dequantize(int8_t code, float scale, int32_t zero_point)
+static inline float {name}_dequantize{tail}({code} code, float scale, int32_t zero_point)
 {{
     return (float)(code - zero_point) * scale;
 }}

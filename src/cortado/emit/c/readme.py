@@ -4,10 +4,11 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cortado.base.element import INT8
 from cortado.base.names import plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.arena import region_macro
-from cortado.emit.c.header import order, tensor_name
+from cortado.emit.c.header import coded_elements, order, scalar_suffix, tensor_name
 from cortado.emit.c.rows import pushed_step, row_type
 from cortado.emit.c.state import state_place
 from cortado.emit.c.text import WIDTH, OfPlan, listed
@@ -302,13 +303,17 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         if not coded:
             return text
         tag, given = f"{self.upper}_{coded[0]}", "input" if self.program.pushed is None else "row"
+        elements = coded_elements(self.program)
+        named = [f"`{self.name}_{verb}quantize{scalar_suffix(one)}`" for one in elements for verb in ("", "de")]
+        kinds = " or ".join(one.name for one in elements)
+        camera = f", for bytes of a camera `{self.name}_quantize_{given}_u8`," if INT8 in elements else ""
         meaning = _paragraph(
-            f"An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the "
-            f"others. `{self.name}_quantize` and `{self.name}_dequantize` convert one number; "
-            f"`{self.name}_quantize_{given}`, for bytes of a camera `{self.name}_quantize_{given}_u8`, and "
+            f"An {kinds} value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the "
+            f"others. {' and '.join(named)} convert one number; "
+            f"`{self.name}_quantize_{given}`{camera} and "
             f"`{self.name}_dequantize_output` convert whole "
-            f"{'tensors' if given == 'input' else 'rows and tensors'} of type int8: the numbers and not the order of "
-            "dimensions. Values lie in the same order before and after, the one of the table."
+            f"{'tensors' if given == 'input' else 'rows and tensors'} of type {kinds}: the numbers and not the order "
+            "of dimensions. Values lie in the same order before and after, the one of the table."
         )
         return f"{text}\n\n{meaning}"
 

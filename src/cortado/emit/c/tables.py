@@ -15,7 +15,7 @@ from cortado.plan.segments import scratch_name
 NEVER_YET = (1 << 15) - 1  # rows that no step has made before it is through
 # A port's producer, if not a step of its stage.
 PRODUCERS = {"CORTADO_COMPLETE": 0xFF, "CORTADO_WRITTEN": 0xFE, "CORTADO_CONSTANT": 0xFD}
-Place = Callable[[str], object]
+PlaceOf = Callable[[str], object]
 Makers = Mapping[str, tuple[int, Step]]  # of buffers, the steps of a stage and their places in it
 
 
@@ -57,7 +57,7 @@ def _row(values: Mapping[str, object]) -> str:
     return f"    {{{listed(designated(values), indent=5)}}},"
 
 
-def step_numbers(planned: Planned, step: Step, rows: int, port: object, place: Place) -> dict[str, object]:
+def step_numbers(planned: Planned, step: Step, rows: int, port: object, place: PlaceOf) -> dict[str, object]:
     """The members of a step behind its kernel, in their order; `place` gives those of buffers."""
     accumulates = step.kind is Walk.ACCUMULATE
     return {

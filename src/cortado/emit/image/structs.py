@@ -51,7 +51,7 @@ class Structure:
         return structures()[found.pop()] if found else None
 
     def offsets(self, pointer: int) -> dict[str, int]:
-        """Where each member lies, with pointers of so many bytes."""
+        """Where each member lies, with pointers of `pointer` bytes."""
         return self._layout(pointer)[0]
 
     def bytes(self, pointer: int) -> int:

@@ -37,7 +37,7 @@ from cortado.ir.facts import (
 )
 from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.ir.op import Operator, operator_of, shaped_call
-from cortado.ir.portable import FLOAT, is_float
+from cortado.ir.portable import FLOAT, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
 from cortado.ops.reshape import VIEW
@@ -117,7 +117,7 @@ class _EdgeBuilder:
         self.uneven_scratch = False  # some call needs other sizes on one of the target's cores than on another
 
     def copy(self, node: Node) -> None:
-        if is_float(node):
+        if stays_in_float(node):
             self._copy_float(node)
             return
         if node.op == "output":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cortado.models.zoo._definition import Definition
-    from cortado.models.zoo._trained import Accuracy, Metric, Samples
+    from cortado.models.zoo._trained import Accuracy, Metric, ZooSamples
 
 RANDOM_CALIBRATION = 32  # inputs drawn for a network with random weights
 
@@ -135,7 +135,7 @@ class Network:
 
         return _trained.load_accuracy(self.name) if self.trained else None
 
-    def _samples(self) -> Samples:
+    def _samples(self) -> ZooSamples:
         """The samples that come with it, in this network's own form."""
         from cortado.models.zoo import _trained
 

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cortado.frontend.calm import one_thread
-from cortado.models.zoo._trained import Samples, load_weights
+from cortado.models.zoo._trained import ZooSamples, load_weights
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 
@@ -42,7 +42,7 @@ class Definition:
     labels: tuple[str, ...] | None = None
     form: Callable[[Tensor], Tensor] = lambda samples: samples
     """From the samples in `trained/`, along the first dimension, to inputs of this network."""
-    samples: Callable[[], Samples] | None = None
+    samples: Callable[[], ZooSamples] | None = None
     """Where they are made and not stored."""
     hear: Callable[[Tensor], Tensor] | None = None
     """From seconds of sound at 16 kHz, along the first dimension, to inputs of this network."""

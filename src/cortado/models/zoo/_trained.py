@@ -22,15 +22,15 @@ FOLDER = Path(__file__).parent / "trained"
 
 
 @dataclass(frozen=True)
-class Samples:
+class ZooSamples:
     """Inputs of one data set, along the first dimension; a label is a class, or 1 for an anomaly."""
 
     calibration: Tensor
     inputs: Tensor
     labels: Tensor
 
-    def map(self, form: Callable[[Tensor], Tensor]) -> Samples:
-        return Samples(form(self.calibration), form(self.inputs), self.labels)
+    def map(self, form: Callable[[Tensor], Tensor]) -> ZooSamples:
+        return ZooSamples(form(self.calibration), form(self.inputs), self.labels)
 
     def shuffled_calibration(self, seed: int) -> Tensor:
         import torch
@@ -70,7 +70,7 @@ def load_weights(name: str, model: nn.Module) -> None:
     model.load_state_dict(state | counters)
 
 
-def load_samples(name: str) -> Samples:
+def load_samples(name: str) -> ZooSamples:
     """The calibration and test samples of a data set: 8-bit codes times their scale, from their offset."""
     import torch
 
@@ -79,7 +79,7 @@ def load_samples(name: str) -> Samples:
         calibration, inputs = (
             torch.from_numpy(stored[key].astype(np.float32) * scale + offset) for key in ("calibration", "inputs")
         )
-        return Samples(calibration, inputs, torch.from_numpy(stored["labels"].astype(np.int64)))
+        return ZooSamples(calibration, inputs, torch.from_numpy(stored["labels"].astype(np.int64)))
 
 
 def load_accuracy(name: str) -> Accuracy:

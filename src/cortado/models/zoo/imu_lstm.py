@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cortado.models.zoo._definition import Definition
-from cortado.models.zoo._trained import Samples
+from cortado.models.zoo._trained import ZooSamples
 
 FRAMES, AXES, RATE = 64, 6, 32
 UNITS = 32
@@ -51,10 +51,10 @@ def motions(count: int, seed: int) -> tuple[Tensor, Tensor]:
     return torch.cat([acceleration, rotation], 2) / 4, labels
 
 
-def samples() -> Samples:
+def samples() -> ZooSamples:
     """Made anew each time: only the weights ship."""
     inputs, labels = motions(TEST_SAMPLES, TEST_SEED)
-    return Samples(motions(CALIBRATION_SAMPLES, TRAIN_SEED)[0], inputs, labels)
+    return ZooSamples(motions(CALIBRATION_SAMPLES, TRAIN_SEED)[0], inputs, labels)
 
 
 class ImuLstm(nn.Module):
