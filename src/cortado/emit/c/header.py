@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable
 
 from cortado import __version__
-from cortado.base.element import INT8, INT16, Element
+from cortado.base.element import INT8, Element
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import float_text
@@ -18,7 +18,6 @@ from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
-_CONVERTED = (INT8, INT16)  # elements whose codes stand for real numbers
 STACK_MARGIN = 320  # bytes: what gcc's other levels of optimization may take more, over every operator on every core
 NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
@@ -47,7 +46,7 @@ def _tensor_macros(tag: str, tensor: Tensor) -> str:
 def coded_elements(program: Program) -> tuple[Element, ...]:
     """The elements of the inputs and outputs that are codes of real numbers; of a program without any, int8."""
     found = {tensor.element for tensor in (*program.inputs, *program.outputs) if tensor.qparams is not None}
-    return tuple(one for one in _CONVERTED if one in found) or (INT8,)
+    return tuple(sorted(found, key=lambda one: one.bits)) or (INT8,)
 
 
 def _meaning(program: Program) -> str:
@@ -184,7 +183,7 @@ def _functions(planned: Planned) -> str:
         else f"void {name}_quantize_input({arena}, int i, const float *values);"
     )
     codes = coded_elements(program)
-    only = "" if INT16 not in codes else " For int8 tensors alone."
+    only = "" if codes == (INT8,) else " For int8 tensors alone."
     of_bytes = comment(
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go." + only
