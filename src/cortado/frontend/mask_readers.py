@@ -12,7 +12,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, name_of, total
+from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, packet_of, total
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops._float import PRODUCTS, QUOTIENTS, add_constant, add_permute, add_view, is_constant
@@ -28,6 +28,10 @@ _SWALLOWS = -1e8  # a fill beside which float32 sees no score
 _SEEN = -1e5  # one beside which it sees them all
 _MOST_FILLS = 3  # finite ones of several masks, in a row of which nothing else is left
 
+SOFTMAX = (aten.softmax, aten._softmax)
+_LARGEST = (aten.amax, aten.argmax, aten.topk, aten.max)
+_OF_ONE = (aten.amax, aten.argmax, aten.topk, aten.sort, aten.argsort, aten.amin, aten.argmin)  # of max: see Choices
+
 Rule = Callable[[Bound], Fact | Node | None]
 
 
@@ -36,11 +40,11 @@ class Readers:
 
     def __init__(self, hidden: Callable[[Any], Hidden | None]) -> None:
         self.hidden = hidden
-        self.rules: dict[str, Rule] = {
-            **dict.fromkeys(("softmax", "_softmax"), self._softmax),
-            **dict.fromkeys(("log_softmax", "_log_softmax"), self._log_softmax),
-            **dict.fromkeys(("amax", "argmax", "topk", "sort", "argsort", "amin", "argmin"), self.extreme),
-            "logsumexp": self._logsumexp,
+        self.rules: dict[Any, Rule] = {
+            **dict.fromkeys(SOFTMAX, self._softmax),
+            **dict.fromkeys((aten.log_softmax, aten._log_softmax), self._log_softmax),
+            **dict.fromkeys(_OF_ONE, self.extreme),
+            aten.logsumexp: self._logsumexp,
         }
 
     # ---- softmax
@@ -128,8 +132,7 @@ class Readers:
         """The largest values and their positions: what stands for minus infinity is none of them."""
         like, source = bound.node, bound["self"]
         known = self.hidden(source)
-        name = name_of(like)
-        descending = bool(bound.get("largest", bound.get("descending", name in ("amax", "argmax", "max"))))
+        descending = bool(bound.get("largest", bound.get("descending", packet_of(like) in _LARGEST)))
         if known is None or not known.negative or not descending or known.weakest > SENTINEL:
             return None
         self._check_left(bound, known)
@@ -149,7 +152,7 @@ class Readers:
         given = [dims] if isinstance(dims, int) else list(dims or range(len(sizes)))
         kept = (~hides).expand(sizes)
         least = int(kept.sum(tuple(given)).min())
-        wanted = int(bound.get("k", 1)) if name_of(bound.node) in ("topk", "amax", "argmax", "max") else sizes[given[0]]
+        wanted = int(bound.get("k", 1)) if packet_of(bound.node) in _LARGEST else sizes[given[0]]
         if least < wanted:
             raise CortadoError(
                 f"{describe(bound.node)} takes {wanted} of values of which a mask leaves {least}: the others stand for "

@@ -138,7 +138,7 @@ def _remedy(place: Node, values: Tensor | None) -> str:
         return "`cortado validate --per-layer` shows more"
     qparams, finite = qparams_of(place), values[torch.isfinite(values)]
     low, high = qparams.range
-    usual = float(finite.abs().median()) if finite.numel() else 0.0
+    usual, largest = (float(how(finite.abs())) if finite.numel() else 0.0 for how in (torch.median, torch.max))
     saturated = _saturated(finite, qparams)
     source = place.all_input_nodes[0]
     if saturated > SATURATED:
@@ -154,9 +154,9 @@ def _remedy(place: Node, values: Tensor | None) -> str:
         )
     if "softmax" in str(source.target) and values.shape[-1] > PROBABILITIES:
         return f"{values.shape[-1]} probabilities share 256 codes; return the scores before the softmax"
-    if float(finite.abs().max()) < FEW_STEPS * 8 * qparams.scale and not is_constant(source):
+    if largest < FEW_STEPS * 8 * qparams.scale and not is_constant(source):
         return (
-            f"its values are below {float(finite.abs().max()):.3g} in the range of {low:.4g} to {high:.4g} that it "
+            f"its values are below {largest:.3g} in the range of {low:.4g} to {high:.4g} that it "
             "shares with larger ones; keep them apart (outputs of their own instead of torch.cat)"
         )
     return (
