@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any, TypeAlias
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.frontend.places import Places, both, compact, either, negated, ranked
@@ -78,12 +78,6 @@ class Affine:
 
 Fact: TypeAlias = Hidden | TwoValued | Affine
 Found: TypeAlias = Fact | tuple[Fact | Node, ...]  # the second of a call that gives several tensors; a node: itself
-
-
-def packet_of(node: Node) -> OpOverloadPacket[Any, Any] | None:
-    """aten.add of aten.add.Tensor; None for what is no operator of aten."""
-    target = node.target
-    return target.overloadpacket if isinstance(target, OpOverload) and target.namespace == "aten" else None
 
 
 def numbers_among(node: Node, change: Callable[[float], float]) -> tuple[tuple[Any, ...], dict[str, Any]]:

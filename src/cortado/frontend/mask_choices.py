@@ -22,19 +22,16 @@ from cortado.frontend.hidden import (
     hidden_anywhere,
     is_float,
     is_truth,
-    packet_of,
     total,
 )
 from cortado.frontend.mask_parts import choose, fit, number_in, real
 from cortado.frontend.mask_readers import Readers
 from cortado.frontend.places import Places, both, negated, places_of, ranked
 from cortado.ir.graph import Bound, add_call, shape
+from cortado.ops._families import LARGER, packet_of
 from cortado.ops._float import constant_data, is_constant
 
 aten = torch.ops.aten
-
-LARGER = (aten.maximum, aten.max, aten.fmax)
-SMALLER = (aten.minimum, aten.min, aten.fmin)
 
 
 def _further(chosen: Sequence[Term], own: Sequence[Term]) -> float:

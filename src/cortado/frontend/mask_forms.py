@@ -4,20 +4,18 @@ import operator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.frontend.hidden import LEAST, hides, hiding, numbers_of
-from cortado.frontend.mask_parts import values_at
+from cortado.frontend.mask_parts import plain_target, values_at
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import registry
+from cortado.ops._families import LARGEST_VALUE, packet_of
 from cortado.ops._float import QUOTIENTS, constant_data, is_constant
 from cortado.ops.attention_forms import ATTENTION_REWRITE
-from cortado.ops.pointwise import is_pointwise, uniform_value
+from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, uniform_value
 
 aten = torch.ops.aten
-
-_REDUCED_LARGEST = (aten.amax.default, aten.max.dim)
 
 
 def may_have_masks(graph: Graph) -> bool:
@@ -45,7 +43,8 @@ def _has_mask(node: Node) -> bool:
 def _of_truth(node: Node) -> list[float]:
     """What a function of one tensor gives for 0 and 1: log(0), 1 / 0."""
     others = [one for one in node.all_input_nodes if uniform_value(one) is None]
-    return values_at(node, others[0], [0.0, 1.0]) if is_pointwise(node) and len(others) == 1 else []
+    known = any(plain_target(node) in one for one in (FUNCTIONS, COMBINATIONS))
+    return values_at(node, others[0], [0.0, 1.0]) if known and len(others) == 1 else []
 
 
 def puts_masks(node: Node) -> bool:
@@ -85,7 +84,7 @@ def _hand_written(node: Node) -> tuple[Node, int] | None:
     above, below = bound["self"], bound["other"]
     if not is_call(above, aten.exp.default):
         return None
-    dim = _reduced(below, above, (aten.sum.dim_IntList,))
+    dim = _reduced(below, above, (aten.sum,))
     return None if dim is None else (_without_largest(bind(above)["self"], dim), dim)
 
 
@@ -94,17 +93,17 @@ def _without_largest(source: Node, dim: int) -> Node:
     if is_call(source, aten.sub.Tensor):
         bound = bind(source)
         left, right = bound["self"], bound["other"]
-        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, _REDUCED_LARGEST) == dim:
+        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, LARGEST_VALUE) == dim:
             return left
     return source
 
 
-def _reduced(node: Any, source: Any, targets: tuple[OpOverload, ...]) -> int | None:
+def _reduced(node: Any, source: Any, packets: tuple[Any, ...]) -> int | None:
     """The one dimension that a call reduces of a tensor, and keeps as 1."""
     if is_call(node, operator.getitem):
         pair, place = node.args
         node = pair if place == 0 else None
-    if not is_call(node, *targets):
+    if not isinstance(node, Node) or packet_of(node) not in packets:
         return None
     bound: Bound = bind(node)
     dims = bound.get("dim")

@@ -12,9 +12,11 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, packet_of, total
+from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, total
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
+from cortado.ops import _families as families
+from cortado.ops._families import packet_of
 from cortado.ops._float import PRODUCTS, QUOTIENTS, add_constant, add_permute, add_view, is_constant
 from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.lowest import LOWEST_ELSEWHERE
@@ -28,10 +30,6 @@ _SWALLOWS = -1e8  # a fill beside which float32 sees no score
 _SEEN = -1e5  # one beside which it sees them all
 _MOST_FILLS = 3  # finite ones of several masks, in a row of which nothing else is left
 
-SOFTMAX = (aten.softmax, aten._softmax)
-_LARGEST = (aten.amax, aten.argmax, aten.topk, aten.max)
-_OF_ONE = (aten.amax, aten.argmax, aten.topk, aten.sort, aten.argsort, aten.amin, aten.argmin)  # of max: see Choices
-
 Rule = Callable[[Bound], Fact | Node | None]
 
 
@@ -41,9 +39,9 @@ class Readers:
     def __init__(self, hidden: Callable[[Any], Hidden | None]) -> None:
         self.hidden = hidden
         self.rules: dict[Any, Rule] = {
-            **dict.fromkeys(SOFTMAX, self._softmax),
-            **dict.fromkeys((aten.log_softmax, aten._log_softmax), self._log_softmax),
-            **dict.fromkeys(_OF_ONE, self.extreme),
+            **dict.fromkeys(families.SOFTMAX, self._softmax),
+            **dict.fromkeys(families.LOG_SOFTMAX, self._log_softmax),
+            **dict.fromkeys(families.ORDERED, self.extreme),
             aten.logsumexp: self._logsumexp,
         }
 
@@ -132,7 +130,7 @@ class Readers:
         """The largest values and their positions: what stands for minus infinity is none of them."""
         like, source = bound.node, bound["self"]
         known = self.hidden(source)
-        descending = bool(bound.get("largest", bound.get("descending", packet_of(like) in _LARGEST)))
+        descending = bool(bound.get("largest", bound.get("descending", packet_of(like) in families.LARGEST)))
         if known is None or not known.negative or not descending or known.weakest > SENTINEL:
             return None
         self._check_left(bound, known)
@@ -152,7 +150,7 @@ class Readers:
         given = [dims] if isinstance(dims, int) else list(dims or range(len(sizes)))
         kept = (~hides).expand(sizes)
         least = int(kept.sum(tuple(given)).min())
-        wanted = int(bound.get("k", 1)) if packet_of(bound.node) in _LARGEST else sizes[given[0]]
+        wanted = int(bound.get("k", 1)) if packet_of(bound.node) in families.LARGEST else sizes[given[0]]
         if least < wanted:
             raise CortadoError(
                 f"{describe(bound.node)} takes {wanted} of values of which a mask leaves {least}: the others stand for "

@@ -35,18 +35,19 @@ from cortado.frontend.hidden import (
     is_float,
     is_truth,
     numbers_of,
-    packet_of,
     scaled,
     total,
 )
-from cortado.frontend.mask_choices import LARGER, SMALLER, Choices
+from cortado.frontend.mask_choices import Choices
 from cortado.frontend.mask_moves import Movement, Unmoved, moved_places, moved_visible, movement
 from cortado.frontend.mask_parts import fit, number_in, real, times, values_at
-from cortado.frontend.mask_readers import SOFTMAX, Readers
+from cortado.frontend.mask_readers import Readers
 from cortado.frontend.places import Places, both, compact, negated, places_of, ranked
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ir.op import registry
+from cortado.ops import _families as families
+from cortado.ops._families import packet_of
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, is_clamp, is_pointwise, uniform_value
 
@@ -55,10 +56,6 @@ Tensor = torch.Tensor
 
 _NEAR = 1.0 / 64  # how far a mask that comes as real numbers may be from 0 and 1
 _SIGNS_AT = [sign * 2.0**power for sign in (-1, 1) for power in range(-6, 7)]  # where a function's sign is looked at
-_DIFFERENCES = (aten.sub, aten.subtract)
-_SUMS = (aten.add, aten.rsub, *_DIFFERENCES)
-_QUOTIENTS = (aten.div, aten.divide, aten.true_divide)
-_PRODUCTS = (aten.mul, aten.multiply, *_QUOTIENTS)
 
 
 def take_masks(module: GraphModule) -> None:
@@ -77,12 +74,12 @@ class _Rules:
         choices = Choices(self.fact, self.hidden, self.readers)
         self.unmoved = Unmoved()
         self.rules: dict[Any, Callable[[Bound], Fact | Node | None]] = {
-            **dict.fromkeys(_SUMS, self._sum),
-            **dict.fromkeys(_PRODUCTS, self._product),
-            **dict.fromkeys((*LARGER, *SMALLER), choices.extreme),
-            **dict.fromkeys((aten.where, aten.masked_fill), choices.choice),
-            **dict.fromkeys((aten.to, aten._to_copy), self._converted),
-            **dict.fromkeys((aten.baddbmm, aten.addmm), self._added_product),
+            **dict.fromkeys(families.SUMS, self._sum),
+            **dict.fromkeys(families.PRODUCTS, self._product),
+            **dict.fromkeys(families.LARGER + families.SMALLER, choices.extreme),
+            **dict.fromkeys(families.CHOICES, choices.choice),
+            **dict.fromkeys(families.CONVERSIONS, self._converted),
+            **dict.fromkeys(families.ADDED_PRODUCTS, self._added_product),
             **self.readers.rules,
         }
 
@@ -191,7 +188,7 @@ class _Rules:
         left, right = bound["self"], bound["other"]
         alpha = float(bound.get("alpha", 1))
         packet = packet_of(bound.node)
-        factors = (-alpha, 1.0) if packet is aten.rsub else (1.0, -alpha if packet in _DIFFERENCES else alpha)
+        factors = (-alpha, 1.0) if packet is aten.rsub else (1.0, -alpha if packet in families.DIFFERENCES else alpha)
         numbers = [number_in(side) for side in (left, right)]
         for side, number, own, other in ((left, numbers[1], *factors), (right, numbers[0], factors[1], factors[0])):
             known = None if number is None else self._linear(side, own, number * other)
@@ -278,7 +275,7 @@ class _Rules:
 
     def _product(self, bound: Bound) -> Fact | None:
         left, right, like = bound["self"], bound["other"], bound.node
-        divides = packet_of(like) in _QUOTIENTS
+        divides = packet_of(like) in families.QUOTIENTS
         if bound.get("rounding_mode") is not None:
             return None
         first, second = self.fact(left), self.fact(right)
@@ -344,7 +341,7 @@ class _Rules:
         """Whether a call gives nothing but positive numbers, as exp does."""
         if node.target in FUNCTIONS and len(node.all_input_nodes) == 1:
             return all(one > 0 for one in values_at(node, node.all_input_nodes[0], _SIGNS_AT))
-        return packet_of(node) in SOFTMAX
+        return packet_of(node) in families.SOFTMAX
 
     # ---- functions of one tensor
 
