@@ -11,9 +11,9 @@ from cortado.frontend.mask_parts import plain_target, values_at
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import registry
 from cortado.ops._families import LARGEST_VALUE, packet_of
-from cortado.ops._float import QUOTIENTS, constant_data, is_constant
+from cortado.ops._float import QUOTIENTS, is_constant
 from cortado.ops.attention_forms import ATTENTION_REWRITE
-from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, uniform_value
+from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, attribute, uniform_value
 
 aten = torch.ops.aten
 
@@ -25,8 +25,12 @@ def may_have_masks(graph: Graph) -> bool:
 
 def _may_hide(node: Node) -> bool:
     if is_constant(node):
-        data = constant_data(node)
-        return data.dtype != torch.bool and any(hiding(sign * data.float()) is not None for sign in (1, -1))
+        data = attribute(node)
+        return (
+            data is not None
+            and data.dtype != torch.bool
+            and any(hiding(sign * data.float()) is not None for sign in (1, -1))
+        )
     if node.op != "call_function":
         return False
     return _has_mask(node) or any(abs(one) >= -LEAST for one in (*numbers_of(node), *_of_truth(node)))

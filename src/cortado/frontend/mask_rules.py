@@ -169,10 +169,8 @@ class _Rules:
     def _refuse(self, node: Node) -> None:
         """Nothing may be computed of numbers that stand for infinity unless a rule knows what it means."""
         for operand in node.all_input_nodes:
-            found = self._beside(operand) if is_constant(operand) else self.hidden(operand)
+            found = None if is_constant(operand) else self.hidden(operand)
             if found is None or not found.certain or not is_float(operand):
-                continue
-            if is_constant(operand) and (not math.isinf(found.weakest) or not is_float(node) or is_pointwise(node)):
                 continue
             what = "the model's output" if node.op == "output" else describe(node)
             raise CortadoError(
