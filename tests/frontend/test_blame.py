@@ -1,15 +1,18 @@
 """A warning of a lost output names the tensors that lose it, and what to do."""
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from cortado.api import prepare
 from cortado.base.errors import CortadoWarning
 from cortado.base.findings import FindingKind
 from cortado.options import Artifacts, Options
-from helpers.single import Expression
+from cortado.scoring.blame import Alone, remedy
+from helpers.single import Expression, lower_on
 
 Tensor = torch.Tensor
 C = Options(artifacts=Artifacts.C)
@@ -69,3 +72,9 @@ def test_a_state_is_blamed_over_its_sequence() -> None:
     (low,) = [one for one in compiled.report.warnings if one.kind is FindingKind.LOW_SQNR]
     assert "It loses most to" in low.text
     assert "aten.add" in low.text
+
+
+def test_of_a_tensor_without_a_finite_value_that_is_said() -> None:
+    found = lower_on(nn.Softmax(-1), [(torch.zeros(1, 4),)])
+    for place in Alone(found.quantized.converted).places:
+        assert "none of its values is finite" in remedy(place, torch.full((1, 4), -math.inf))

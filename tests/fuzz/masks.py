@@ -12,6 +12,7 @@ from random import Random
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from cortado.base.errors import CortadoError
 from fuzz.recipe import Block, Options, Shape, Tensor
@@ -26,6 +27,17 @@ def _written(scores: Tensor, hidden: Tensor, fill: float) -> Tensor:
     result = scores.clone()
     result[hidden.expand(scores.shape)] = fill
     return result
+
+
+def _slice_written(scores: Tensor, fill: float) -> Tensor:
+    result = scores.clone()
+    result[..., 1:2] = fill
+    return result
+
+
+def _beside(hides: Callable[[Tensor, float], Tensor]) -> Callable[[Tensor, Tensor, float], Tensor]:
+    """A place that is always hidden, beside those of a mask."""
+    return lambda s, m, fill: hides(s, fill).masked_fill(m, fill)
 
 
 def _by_formula(x: Tensor) -> Tensor:
@@ -48,8 +60,21 @@ ANY: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "numbers chosen": lambda s, m, fill: torch.where(m, fill, 0.0) + s,
     "logarithm": lambda s, m, fill: s + (~m).float().log(),
     "written": _written,
+    "tensor chosen": lambda s, m, fill: torch.where(m, s.new_full(s.shape, fill), s),
+    "overwritten zeros chosen": lambda s, m, fill: torch.where(m, torch.zeros_like(s).fill_(fill), s),
+    "smaller of two numbers": lambda s, m, fill: torch.minimum(s, torch.where(m, fill, math.inf)),
+    "scattered": lambda s, m, fill: s.masked_scatter(m.expand(s.shape), torch.full_like(s, fill)),
 }
-ORIGINS = {**FINITE, **ANY}
+PLACES: dict[str, Callable[[Tensor, float], Tensor]] = {  # of the last dimension: one that is hidden wherever it is
+    "slice written": _slice_written,
+    "selected column": lambda s, fill: s.select_scatter(s.new_full(s.shape[:-1], fill), -1, 1),
+    "sliced columns": lambda s, fill: s.slice_scatter(torch.full_like(s[..., 1:2], fill), -1, 1, 2),
+    "indexed column": lambda s, fill: s.index_fill(-1, torch.tensor([1]), fill),
+    "copied column": lambda s, fill: s.index_copy(-1, torch.tensor([1]), s.new_full((*s.shape[:-1], 1), fill)),
+    "column at the end": lambda s, fill: torch.cat([s[..., :-1], s.new_full((*s.shape[:-1], 1), fill)], -1),
+    "padded": lambda s, fill: functional.pad(s[..., :-1], (0, 1), value=fill),
+}
+ORIGINS = {**FINITE, **ANY, **{name: _beside(one) for name, one in PLACES.items()}}
 STEPS: dict[str, Callable[[Tensor], Tensor]] = {
     "scaled": lambda x: x * 0.6,
     "divided": lambda x: x / 1.7,
@@ -88,7 +113,11 @@ READERS: dict[str, Callable[[Tensor], Tensor]] = {
     "best": lambda x: x.topk(1, -1).values,
     "sum of exponentials": lambda x: x.logsumexp(-1, keepdim=True),
 }
-_OVER_ROWS = ("largest", "best", "sum of exponentials")  # a row of which nothing is left has no result
+_OVER_ROWS = (
+    "largest",
+    "best",
+    "sum of exponentials",
+)  # a row of which nothing is left has no result, of little a wide one
 _SOFTMAX = ("softmax", "by formula")
 _NOT_FOR = {"without the largest": ("sigmoid", "exp", "relu", "logarithm", "largest", "best", "sum of exponentials")}
 
@@ -124,7 +153,8 @@ def draw_spelling(rng: Random) -> Spelling:
         (-math.inf, -math.inf, -1e9, LOWEST, -1e4) if reader in ("softmax", "by formula") else (-1e9, LOWEST)
     )
     steps = [name for name in STEPS if reader not in _NOT_FOR.get(name, ()) and (name != "by head" or fill != LOWEST)]
-    origin = rng.choice(list(ANY if math.isinf(fill) else ORIGINS))
+    left_out = {*(FINITE if math.isinf(fill) else ()), *(PLACES if reader in _OVER_ROWS else ())}
+    origin = rng.choice([name for name in ORIGINS if name not in left_out])
     if origin == "logarithm":
         fill = -math.inf
     return Spelling(

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from cortado.base.errors import CortadoError, Refused
 from cortado.frontend.domains import settle_domains
 from cortado.frontend.exact import compare_integers, has_integers
-from cortado.frontend.mask_forms import may_have_masks, write_out_masks
+from cortado.frontend.mask_forms import may_have_masks, puts_masks, write_out_masks
 from cortado.frontend.mask_rules import take_masks
 from cortado.frontend.scalars import give_scalars_a_dimension
 from cortado.frontend.signs import compare_before
@@ -85,6 +85,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     give_scalars_a_dimension(graph)
     if may_have_masks(graph):
         _simplify(graph)
+        spell_out(module, _PLAIN, only=puts_masks)
         write_out_masks(module)
         graph.eliminate_dead_code()
         take_masks(module)

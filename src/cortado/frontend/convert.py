@@ -56,6 +56,7 @@ from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ir.patched import counted_on, late_code
 from cortado.ops._float import constant_data
+from cortado.ops.pointwise import attribute, is_pointwise
 from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
 
 Tensor = torch.Tensor
@@ -95,13 +96,17 @@ class Quantized:
 
 
 def _check_finite(module: GraphModule, infinite: str | None) -> None:
-    """Once the graph is canonical, a mask is part of the softmax behind it; nothing else may hold infinity."""
-    for node in module.graph.nodes if infinite is not None else ():
-        data = constant_data(node) if node.op == "get_attr" and node.users else torch.zeros(())
-        if data.is_floating_point() and bool(data.isinf().any()):
+    """Once the graph is canonical, a mask is part of the softmax behind it; nothing else may hold infinity, but for
+    what is no parameter and becomes part of a table."""
+    for node in module.graph.nodes:
+        data = attribute(node) if node.op == "get_attr" else None
+        if data is None or not data.is_floating_point() or not bool(data.isinf().any()):
+            continue
+        readers = [user for user in node.users if infinite is not None or not is_pointwise(user)]
+        if readers:
             raise CortadoError(
-                f"{infinite} holds infinity, expected finite numbers; check the checkpoint. It is read by "
-                f"{describe(next(iter(node.users)))}; in a mask that is added to scores, -inf may stand where a "
+                f"{infinite or 'a constant'} holds infinity, expected finite numbers; check the checkpoint. It is read "
+                f"by {describe(readers[0])}; in a mask that is added to scores, -inf may stand where a "
                 "softmax reads the sum"
             )
 

@@ -12,6 +12,7 @@ from cortado.frontend.hidden import (
     CERTAIN,
     LEAST,
     NEVER_A_VALUE,
+    SENTINEL,
     Fact,
     Hidden,
     Term,
@@ -21,14 +22,14 @@ from cortado.frontend.hidden import (
     hidden_anywhere,
     is_float,
     is_truth,
-    name_of,
     total,
 )
 from cortado.frontend.mask_parts import choose, fit, number_in, real
 from cortado.frontend.mask_readers import Readers
 from cortado.frontend.places import Places, both, negated, places_of, ranked
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ops._float import is_constant
+from cortado.ops._families import LARGER, packet_of
+from cortado.ops._float import constant_data, is_constant
 
 aten = torch.ops.aten
 
@@ -50,11 +51,14 @@ class Choices:
 
     def extreme(self, bound: Bound) -> Fact | Node | None:
         """maximum and minimum of two tensors; of one tensor they are for the readers."""
-        like, largest = bound.node, name_of(bound.node) in ("maximum", "max", "fmax")
+        like, largest = bound.node, packet_of(bound.node) in LARGER
         if "other" not in bound.values:
             return self.readers.extreme(bound)
         sides = [bound["self"], bound["other"]]
         for side, other in (sides, sides[::-1]):
+            passed = None if largest else self._passed(like, side, other)
+            if passed is not None:
+                return passed
             number = number_in(other)
             if number is None or not isinstance(side, Node) or (number < 0) != largest or is_constant(side):
                 continue
@@ -66,10 +70,26 @@ class Choices:
         found = next((side for side in known if side is not None), None)
         if found is None or any(side is not None and side.negative != found.negative for side in known):
             return None
+        if max(side.weakest if side.negative else -side.weakest for side in known if side is not None) > SENTINEL:
+            return None
         visibles = [value if side is None else side.visible for value, side in zip(sides, known, strict=True)]
         if found.negative != largest:  # infinity stays
             return self._smaller(bound, known, visibles)
         return self._larger(bound, known, visibles)
+
+    def _passed(self, like: Node, side: Any, other: Any) -> Fact | None:
+        """The smaller of a tensor and of two numbers, of which one is smaller than all and the other larger."""
+        two = self.fact(other)
+        if is_constant(other) and len(constant_data(other).unique()) == 2:
+            low, high = (float(one) for one in constant_data(other).unique())
+            two = TwoValued(Places(constant_data(other) == low), low, high)
+        if not isinstance(two, TwoValued) or number_in(side) is not None:
+            return None
+        low, high = sorted((two.on, two.off))
+        if low > LEAST or high < -CERTAIN:
+            return None
+        where = ranked(like, two.where if two.on == low else negated(like, two.where), len(shape(like)))
+        return self._filled(like, side, low, where, negated(like, where))
 
     def _bounded(self, like: Node, side: Node, number: float) -> Hidden | None:
         """No further from 0 than a large number, which stands for infinity as well."""
@@ -128,7 +148,7 @@ class Choices:
         return replace(sides[0], terms=(Term(where, fill, added=False),), visible=result, biased=True)
 
     def choice(self, bound: Bound) -> Fact | Node | None:
-        fills = name_of(bound.node) == "masked_fill"
+        fills = packet_of(bound.node) is aten.masked_fill
         condition = bound["mask" if fills else "condition"]
         if not is_truth(condition) or not is_float(bound.node):
             return None

@@ -6,24 +6,16 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.frontend.hidden import LEAST, is_float, name_of
+from cortado.frontend.hidden import LEAST, hides, hiding, numbers_of
+from cortado.frontend.mask_parts import plain_target, values_at
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ops._float import constant_data, is_constant
+from cortado.ir.op import registry
+from cortado.ops._families import LARGEST_VALUE, packet_of
+from cortado.ops._float import QUOTIENTS, is_constant
 from cortado.ops.attention_forms import ATTENTION_REWRITE
-from cortado.ops.pointwise import uniform_value
-from cortado.ops.zeroing_forms import WRITTEN_REWRITE
+from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, attribute, uniform_value
 
 aten = torch.ops.aten
-
-_ARITHMETIC = frozenset(
-    {"add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "where", "masked_fill"}
-    | {"maximum", "minimum", "full", "full_like", "baddbmm", "addmm", "index_put", "expand", "to", "scalar_tensor"}
-)
-_WEIGHTED = frozenset(  # what large numbers among weights do to these is no mask
-    {"conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear", "matmul", "embedding", "batch_norm"}
-    | {"layer_norm", "group_norm", "instance_norm", "lstm", "gru", "rnn_tanh", "rnn_relu", "prelu", "embedding_bag"}
-)
-_ATTENTION = "scaled_dot_product_attention"
 
 
 def may_have_masks(graph: Graph) -> bool:
@@ -33,28 +25,39 @@ def may_have_masks(graph: Graph) -> bool:
 
 def _may_hide(node: Node) -> bool:
     if is_constant(node):
-        return not all(name_of(user) in _WEIGHTED for user in node.users) and _is_large(node)
-    name = name_of(node) if node.op == "call_function" else ""
-    if name.removesuffix("_") == _ATTENTION:
-        bound = bind(node)
-        return bool(bound["is_causal"]) or bound["attn_mask"] is not None
-    if name.removesuffix("_") == "log":
-        return True
-    if name.removesuffix("_") not in _ARITHMETIC:
+        data = attribute(node)
+        return (
+            data is not None
+            and data.dtype != torch.bool
+            and any(hiding(sign * data.float()) is not None for sign in (1, -1))
+        )
+    if node.op != "call_function":
         return False
-    return any(_is_large(value) for value in (*node.args, *node.kwargs.values()))
+    return _has_mask(node) or any(abs(one) >= -LEAST for one in (*numbers_of(node), *_of_truth(node)))
 
 
-def _is_large(value: Any) -> bool:
-    if isinstance(value, int | float):
-        return abs(value) >= -LEAST
-    if is_constant(value) and is_float(value):
-        return bool((constant_data(value).abs() >= -LEAST).any())
-    return False
+def _has_mask(node: Node) -> bool:
+    """Attention that does not look everywhere."""
+    if not is_call(node, *ATTENTION_REWRITE.aten):
+        return False
+    bound = bind(node)
+    return bool(bound["is_causal"]) or bound["attn_mask"] is not None
+
+
+def _of_truth(node: Node) -> list[float]:
+    """What a function of one tensor gives for 0 and 1: log(0), 1 / 0."""
+    others = [one for one in node.all_input_nodes if uniform_value(one) is None]
+    known = any(plain_target(node) in one for one in (FUNCTIONS, COMBINATIONS))
+    return values_at(node, others[0], [0.0, 1.0]) if known and len(others) == 1 else []
+
+
+def puts_masks(node: Node) -> bool:
+    """Whether an operator's file says in smaller calls what a call with a large number is."""
+    return node.target in registry().decompositions and any(hides(number) for number in numbers_of(node))
 
 
 def write_out_masks(module: GraphModule) -> None:
-    """Attention with a mask, x[mask] = number, and softmax by its formula."""
+    """Attention with a mask, and softmax by its formula."""
     for node in list(module.graph.nodes):
         if node.op != "call_function":
             continue
@@ -66,13 +69,10 @@ def write_out_masks(module: GraphModule) -> None:
 
 
 def _written_out(node: Node) -> Node | None:
-    name, bound = name_of(node), bind(node)
-    if name == _ATTENTION and (bound["is_causal"] or bound["attn_mask"] is not None):
+    bound = bind(node)
+    if _has_mask(node):
         return ATTENTION_REWRITE.rewrite(bound)
-    if name == "index_put":
-        number = uniform_value(bound["values"])
-        return WRITTEN_REWRITE.rewrite(bound) if number is not None and abs(number) >= -LEAST else None
-    if name == "softmax" and shape(bound["self"]):  # the same of all that differ along this dimension by one number
+    if is_call(node, aten.softmax.int) and shape(bound["self"]):  # the same of all that differ by one number along it
         dim = bound["dim"] % len(shape(bound["self"]))
         source = _without_largest(bound["self"], dim)
         return None if source is bound["self"] else add_call(node, aten.softmax.int, source, dim)
@@ -82,13 +82,13 @@ def _written_out(node: Node) -> Node | None:
 
 def _hand_written(node: Node) -> tuple[Node, int] | None:
     """exp(x) / exp(x).sum(dim, keepdim=True) is the softmax of x, and of x without its largest value: x and dim."""
-    if node.op != "call_function" or name_of(node) not in ("div", "divide", "true_divide"):
+    if not is_call(node, *QUOTIENTS):
         return None
     bound = bind(node)
     above, below = bound["self"], bound["other"]
-    if bound.get("rounding_mode") is not None or not is_call(above, aten.exp.default):
+    if not is_call(above, aten.exp.default):
         return None
-    dim = _reduced(below, above, ("sum",))
+    dim = _reduced(below, above, (aten.sum,))
     return None if dim is None else (_without_largest(bind(above)["self"], dim), dim)
 
 
@@ -97,17 +97,17 @@ def _without_largest(source: Node, dim: int) -> Node:
     if is_call(source, aten.sub.Tensor):
         bound = bind(source)
         left, right = bound["self"], bound["other"]
-        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, ("amax", "max")) == dim:
+        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, LARGEST_VALUE) == dim:
             return left
     return source
 
 
-def _reduced(node: Any, source: Any, names: tuple[str, ...]) -> int | None:
+def _reduced(node: Any, source: Any, packets: tuple[Any, ...]) -> int | None:
     """The one dimension that a call reduces of a tensor, and keeps as 1."""
     if is_call(node, operator.getitem):
         pair, place = node.args
         node = pair if place == 0 else None
-    if not isinstance(node, Node) or node.op != "call_function" or name_of(node) not in names:
+    if not isinstance(node, Node) or packet_of(node) not in packets:
         return None
     bound: Bound = bind(node)
     dims = bound.get("dim")

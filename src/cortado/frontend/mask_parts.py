@@ -3,14 +3,18 @@
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from cortado.frontend.places import Places, as_node
+from cortado.ir.facts import dtype
 from cortado.ir.graph import add_call, shape
-from cortado.ops._float import add_constant
+from cortado.ops._float import add_constant, out_of_place
 from cortado.ops.pointwise import uniform_value
 
 aten = torch.ops.aten
+Tensor = torch.Tensor
 
 
 def number_in(value: Any) -> float | None:
@@ -19,6 +23,24 @@ def number_in(value: Any) -> float | None:
         return float(value)
     found = uniform_value(value) if isinstance(value, Node) else None
     return None if found is None else float(found)
+
+
+def plain_target(node: Node) -> Any:
+    """log of log_: what a call computes, wherever it writes it."""
+    target: Any = node.target
+    return out_of_place(target) or target if isinstance(target, OpOverload) else target
+
+
+def values_at(node: Node, source: Node, values: list[float]) -> list[float]:
+    """What a function of one tensor, and of numbers, gives for these."""
+    function: Any = plain_target(node)
+    given = torch.tensor(values, dtype=dtype(source))
+
+    def value(one: Node) -> Tensor:
+        return given if one is source else torch.tensor(uniform_value(one), dtype=dtype(one))
+
+    args, kwargs = map_arg((node.args, node.kwargs), value)
+    return [float(one) for one in function(*args, **kwargs)]
 
 
 def fit(like: Node, found: Node) -> Node:

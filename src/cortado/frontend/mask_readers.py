@@ -12,9 +12,11 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, name_of, total
+from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, total
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
+from cortado.ops import _families as families
+from cortado.ops._families import packet_of
 from cortado.ops._float import PRODUCTS, QUOTIENTS, add_constant, add_permute, add_view, is_constant
 from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.lowest import LOWEST_ELSEWHERE
@@ -36,11 +38,11 @@ class Readers:
 
     def __init__(self, hidden: Callable[[Any], Hidden | None]) -> None:
         self.hidden = hidden
-        self.rules: dict[str, Rule] = {
-            **dict.fromkeys(("softmax", "_softmax"), self._softmax),
-            **dict.fromkeys(("log_softmax", "_log_softmax"), self._log_softmax),
-            **dict.fromkeys(("amax", "argmax", "topk", "sort", "argsort", "amin", "argmin"), self.extreme),
-            "logsumexp": self._logsumexp,
+        self.rules: dict[Any, Rule] = {
+            **dict.fromkeys(families.SOFTMAX, self._softmax),
+            **dict.fromkeys(families.LOG_SOFTMAX, self._log_softmax),
+            **dict.fromkeys(families.ORDERED, self.extreme),
+            aten.logsumexp: self._logsumexp,
         }
 
     # ---- softmax
@@ -128,8 +130,7 @@ class Readers:
         """The largest values and their positions: what stands for minus infinity is none of them."""
         like, source = bound.node, bound["self"]
         known = self.hidden(source)
-        name = name_of(like)
-        descending = bool(bound.get("largest", bound.get("descending", name in ("amax", "argmax", "max"))))
+        descending = bool(bound.get("largest", bound.get("descending", packet_of(like) in families.LARGEST)))
         if known is None or not known.negative or not descending or known.weakest > SENTINEL:
             return None
         self._check_left(bound, known)
@@ -149,7 +150,7 @@ class Readers:
         given = [dims] if isinstance(dims, int) else list(dims or range(len(sizes)))
         kept = (~hides).expand(sizes)
         least = int(kept.sum(tuple(given)).min())
-        wanted = int(bound.get("k", 1)) if name_of(bound.node) in ("topk", "amax", "argmax", "max") else sizes[given[0]]
+        wanted = int(bound.get("k", 1)) if packet_of(bound.node) in families.LARGEST else sizes[given[0]]
         if least < wanted:
             raise CortadoError(
                 f"{describe(bound.node)} takes {wanted} of values of which a mask leaves {least}: the others stand for "

@@ -24,35 +24,38 @@ from cortado.frontend.hidden import (
     Fact,
     Found,
     Hidden,
-    Movement,
     Term,
     TwoValued,
     apart,
     choices_of,
+    hidden_anywhere,
     hidden_in,
+    hides,
+    hiding,
     is_float,
     is_truth,
-    moved_places,
-    moved_visible,
-    movement,
-    name_of,
+    numbers_of,
     scaled,
     total,
 )
 from cortado.frontend.mask_choices import Choices
-from cortado.frontend.mask_parts import fit, number_in, real, times
+from cortado.frontend.mask_moves import Movement, Unmoved, moved_places, moved_visible, movement
+from cortado.frontend.mask_parts import fit, number_in, real, times, values_at
 from cortado.frontend.mask_readers import Readers
-from cortado.frontend.places import Places, both, negated, places_of, ranked
+from cortado.frontend.places import Places, both, compact, negated, places_of, ranked
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
+from cortado.ir.op import registry
+from cortado.ops import _families as families
+from cortado.ops._families import packet_of
 from cortado.ops._float import add_constant, constant_data, is_constant
-from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, is_clamp, uniform_value
+from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, is_clamp, is_pointwise, uniform_value
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 _NEAR = 1.0 / 64  # how far a mask that comes as real numbers may be from 0 and 1
-_POSITIVE = ("exp", "sigmoid", "softplus", "softmax", "_softmax")
+_SIGNS_AT = [sign * 2.0**power for sign in (-1, 1) for power in range(-6, 7)]  # where a function's sign is looked at
 
 
 def take_masks(module: GraphModule) -> None:
@@ -69,13 +72,14 @@ class _Rules:
         self.facts: dict[Node, Found] = {}
         self.readers = Readers(self.hidden)
         choices = Choices(self.fact, self.hidden, self.readers)
-        self.rules: dict[str, Callable[[Bound], Fact | Node | None]] = {
-            **dict.fromkeys(("add", "sub", "subtract", "rsub"), self._sum),
-            **dict.fromkeys(("mul", "multiply", "div", "divide", "true_divide"), self._product),
-            **dict.fromkeys(("maximum", "minimum", "max", "min", "fmax", "fmin"), choices.extreme),
-            **dict.fromkeys(("where", "masked_fill"), choices.choice),
-            **dict.fromkeys(("to", "_to_copy"), self._converted),
-            **dict.fromkeys(("baddbmm", "addmm"), self._added_product),
+        self.unmoved = Unmoved()
+        self.rules: dict[Any, Callable[[Bound], Fact | Node | None]] = {
+            **dict.fromkeys(families.SUMS, self._sum),
+            **dict.fromkeys(families.PRODUCTS, self._product),
+            **dict.fromkeys(families.LARGER + families.SMALLER, choices.extreme),
+            **dict.fromkeys(families.CHOICES, choices.choice),
+            **dict.fromkeys(families.CONVERSIONS, self._converted),
+            **dict.fromkeys(families.ADDED_PRODUCTS, self._added_product),
             **self.readers.rules,
         }
 
@@ -134,17 +138,33 @@ class _Rules:
             node.replace_all_uses_with(found)
         elif found is not None:
             self.facts[node] = found
-        else:
+        elif not self._written_out(node):
             self._refuse(node)
 
     def _found(self, node: Node) -> Found | Node | None:
-        if name_of(node) == "" and node.target is not operator.getitem:
+        if packet_of(node) is None and node.target is not operator.getitem:
             return None
-        rule = self.rules.get(name_of(node))
+        rule = self.rules.get(packet_of(node))
         found = rule(bind(node)) if rule is not None else None
         if found is None:
             found = self._function(node)
         return self._moved(node) if found is None else found
+
+    def _written_out(self, node: Node) -> bool:
+        """Whether a call with such a number is, as its operator's file says, some calls that may be known."""
+        rewrite = registry().rewrites.get(node.target)  # type: ignore[call-overload]
+        numbers = [number_in(one) for one in bind(node).values.values()]
+        if rewrite is None or not any(one is not None and hides(one) for one in numbers):
+            return False
+        before, new = node.prev, rewrite.rewrite(bind(node))
+        if new is None or new is node:
+            return False
+        node.replace_all_uses_with(new)
+        while before.next is not node:
+            before = before.next
+            with self.graph.inserting_before(before):
+                self.visit(before)
+        return True
 
     def _refuse(self, node: Node) -> None:
         """Nothing may be computed of numbers that stand for infinity unless a rule knows what it means."""
@@ -165,8 +185,8 @@ class _Rules:
     def _sum(self, bound: Bound) -> Fact | None:
         left, right = bound["self"], bound["other"]
         alpha = float(bound.get("alpha", 1))
-        signs = {"rsub": (-alpha, 1.0), "sub": (1.0, -alpha), "subtract": (1.0, -alpha)}
-        factors = signs.get(name_of(bound.node), (1.0, alpha))
+        packet = packet_of(bound.node)
+        factors = (-alpha, 1.0) if packet is aten.rsub else (1.0, -alpha if packet in families.DIFFERENCES else alpha)
         numbers = [number_in(side) for side in (left, right)]
         for side, number, own, other in ((left, numbers[1], *factors), (right, numbers[0], factors[1], factors[0])):
             known = None if number is None else self._linear(side, own, number * other)
@@ -253,7 +273,7 @@ class _Rules:
 
     def _product(self, bound: Bound) -> Fact | None:
         left, right, like = bound["self"], bound["other"], bound.node
-        divides = name_of(like) in ("div", "divide", "true_divide")
+        divides = packet_of(like) in families.QUOTIENTS
         if bound.get("rounding_mode") is not None:
             return None
         first, second = self.fact(left), self.fact(right)
@@ -313,7 +333,13 @@ class _Rules:
                 return sign * float(sizes.min()), sign * float(sizes.max())
             return None
         infinite = all(math.isinf(term.fill) for term in known.terms)
-        return (1.0, 1.0) if infinite and name_of(other) in _POSITIVE else None
+        return (1.0, 1.0) if infinite and self._is_positive(other) else None
+
+    def _is_positive(self, node: Node) -> bool:
+        """Whether a call gives nothing but positive numbers, as exp does."""
+        if node.target in FUNCTIONS and len(node.all_input_nodes) == 1:
+            return all(one > 0 for one in values_at(node, node.all_input_nodes[0], _SIGNS_AT))
+        return packet_of(node) in families.SOFTMAX
 
     # ---- functions of one tensor
 
@@ -336,28 +362,17 @@ class _Rules:
             return None
         source, known = operands[0], self.fact(operands[0])
         if isinstance(known, TwoValued) and not is_truth(node):
-            on, off = self._at(node, source, [known.on, known.off])
+            on, off = values_at(node, source, [known.on, known.off])
             return None if math.isnan(on) or math.isnan(off) else TwoValued(known.where, on, off)
         hidden = self.hidden(source)
         return None if hidden is None else self._limit(node, source, hidden)
-
-    def _at(self, node: Node, source: Node, values: list[float]) -> list[float]:
-        """What the function gives for these numbers."""
-        target: Any = node.target
-        given = torch.tensor(values, dtype=dtype(source))
-
-        def value(one: Node) -> Any:
-            return given if one is source else torch.tensor(uniform_value(one), dtype=dtype(one))
-
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
-        return [float(one) for one in target(*args, **kwargs)]
 
     def _limit(self, node: Node, source: Node, hidden: Hidden) -> Fact | Node | None:
         """A function of a tensor of which some stands for infinity: it has a limit there, or stays infinite."""
         chosen = choices_of(hidden.terms)
         if chosen is None:
             return None
-        limits = self._at(node, source, [total(*(term.fill for term in terms)) for terms in chosen])
+        limits = values_at(node, source, [total(*(term.fill for term in terms)) for terms in chosen])
         if any(math.isnan(one) for one in limits):
             return None
         ends = apart(node, hidden.terms, list(zip(chosen, limits, strict=True)))
@@ -380,42 +395,77 @@ class _Rules:
             source, place = node.args
             found = self.facts.get(source) if isinstance(source, Node) else None
             return found[place] if isinstance(found, tuple) and isinstance(place, int) else None
-        if is_truth(node) or not any(self._moves_with(one) for one in node.all_input_nodes):
+        large = not is_pointwise(node) and any(hides(number) for number in numbers_of(node))
+        if is_truth(node) or not (large or any(self._moves_with(one) for one in node.all_input_nodes)):
             return None
         move = movement(node)
         return None if move is None else self._carried(move)
 
     def _moves_with(self, node: Node) -> bool:
         """Whether what is known of a tensor may be a mask, or become one."""
+        if is_constant(node):
+            return is_float(node) and hiding(constant_data(node)) is not None
         known = self.fact(node)
         return known is not None and (not isinstance(known, Affine) or min(known.offset, known.slope) <= CERTAIN)
 
+    def _beside(self, value: Node) -> Hidden | None:
+        """What is hidden of a tensor that others are put beside: all of it, too."""
+        if is_constant(value):
+            return hidden_in(value, constant_data(value), whole=True)
+        found, known = self.hidden(value), self.fact(value)
+        if found is None and isinstance(known, Affine) and known.offset <= NEVER_A_VALUE < CERTAIN < known.slope:
+            term = Term(Places(torch.ones((1,) * len(shape(value)), dtype=torch.bool)), known.offset, added=True)
+            return Hidden((term,), times(value, known.source, known.slope), value, certain=False)
+        return found
+
     def _carried(self, move: Movement) -> Found | Node | None:
-        node: Node = move.node
-        facts = {one: self.fact(one) for one in move.operands}
-        if len(facts) == 1:
-            (operand, known), *_ = facts.items()
+        operand, known = move.operands[0], self.fact(move.operands[0])
+        own = sorted({float(one) for numbers in move.own for one in numbers.unique() if hides(float(one))})
+        if len(move.operands) == 1 and not own:
             if isinstance(known, TwoValued):
                 found = moved_places(move, operand, known.where)
                 two = tuple(TwoValued(where, known.on, known.off) for where in found)
-                own_zero = any(bool((source == 0).any()) for source in move.sources) and known.off != 0
-                return None if own_zero else two if move.several else two[0]
+                other = any(bool((source == 0).any()) for source in move.sources) and known.off != 0
+                return None if other else two if move.several else two[0]
             if isinstance(known, Affine) and not move.several:
                 return replace(known, source=moved_visible(move, {operand: known.source}))
-        hidden = {one: self.hidden(one) for one in move.operands}
-        if all(one is None for one in hidden.values()):
+        hidden = {one: fact for one in move.operands if (fact := self._beside(one)) is not None}
+        if not hidden and not own:
             return None
-        result = moved_visible(move, {one: fact.visible for one, fact in hidden.items() if fact is not None})
-        terms: list[list[Term]] = [[] for _ in move.sources]
-        for operand, fact in hidden.items():
-            for term in fact.terms if fact is not None else ():
-                for own, where in zip(terms, moved_places(move, operand, term.where), strict=True):
-                    own += [] if where.nowhere else [replace(term, where=where)]
-        first = next(fact for fact in hidden.values() if fact is not None)
+        terms: list[list[Term]] = [
+            [Term(compact(Places(numbers == one)), one, added=False) for one in own] for numbers in move.own
+        ]
+        for one, fact in hidden.items():
+            for term in fact.terms:
+                for mine, where in zip(terms, moved_places(move, one, term.where), strict=True):
+                    mine.append(replace(term, where=where))
+        return self._moved_hidden(move, hidden, [[one for one in mine if not one.where.nowhere] for mine in terms])
+
+    def _moved_hidden(self, move: Movement, hidden: dict[Node, Hidden], terms: list[list[Term]]) -> Found | Node:
+        """Under the masks of each result what was visible of the operands, moved; or as it was, if it only stays."""
+        node, facts = move.node, list(hidden.values())
+        weakest = min((term.fill for mine in terms for term in mine), default=0.0)
+        known = Hidden(
+            (),
+            None,
+            facts[0].origin if facts and not is_constant(facts[0].origin) else node,
+            any(one.certain for one in facts) or abs(weakest) >= -NEVER_A_VALUE,
+            any(one.biased for one in facts),
+        )
+        if not move.several and terms[0]:
+            constant = [one for one in terms[0] if one.where.constant is not None]
+            gone = hidden_anywhere(node, constant, len(shape(node))).constant if constant else torch.tensor(False)
+            assert gone is not None
+            same = self.unmoved.same(move, gone)
+            if same is not None:
+                before = self.hidden(same)
+                visible = same if before is None else before.visible
+                return replace(known, terms=tuple(terms[0]), visible=visible)
+        result = moved_visible(move, {one: fact.visible for one, fact in hidden.items()})
         if not move.several:
-            return replace(first, terms=tuple(terms[0]), visible=result) if terms[0] else result
+            return replace(known, terms=tuple(terms[0]), visible=result) if terms[0] else result
         parts = [add_call(node, operator.getitem, result, place) for place in range(len(terms))]
         return tuple(
-            replace(first, terms=tuple(own), visible=part) if own else part
+            replace(known, terms=tuple(own), visible=part) if own else part
             for own, part in zip(terms, parts, strict=True)
         )

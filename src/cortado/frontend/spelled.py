@@ -26,10 +26,10 @@ Tensor = torch.Tensor
 _Function = Callable[..., Any]
 
 
-def spell_out(module: GraphModule, plain: frozenset[Any]) -> None:
+def spell_out(module: GraphModule, plain: frozenset[Any], only: Callable[[Node], bool] = lambda node: True) -> None:
     """Replaces calls by smaller ones that operators know, in place; `plain` are the targets that the caller deals with
     himself. What reads a call comes before it, and so may ask what it reads."""
-    for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function"]:
+    for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function" and only(node)]:
         if not isinstance(node.target, OpOverload) or node.target in plain:
             continue
         make_out_of_place(node)

@@ -19,6 +19,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Decomposition, Rewrite
 from cortado.ops._float import add_view, constant_data, is_constant, pair
 from cortado.ops.picking_forms import pick
+from cortado.ops.pointwise import uniform_value
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -46,6 +47,14 @@ def placed(bound: Bound, written: str = "src") -> Node | None:
     run = _longest_run(positions, (shape(base), shape(source)))
     both = [add_view(like, node, (math.prod(shape(node)) // run, run)) for node in (base, source)]
     return pick(like, add_call(like, aten.cat.default, both, 0), positions)
+
+
+def masked(bound: Bound) -> Node | None:
+    """masked_scatter; of one number it is a masked_fill, wherever the mask holds."""
+    number = uniform_value(bound["source"])
+    if number is None or is_constant(bound["mask"]):
+        return placed(bound, "source")
+    return add_call(bound.node, aten.masked_fill.Scalar, bound["self"], bound["mask"], number)
 
 
 def _longest_run(positions: Tensor, sizes: tuple[tuple[int, ...], ...]) -> int:
@@ -182,7 +191,7 @@ PLACED_REWRITE = Rewrite(
     rewrite=placed,
 )
 COPIED_REWRITE = Rewrite(aten=(aten.index_copy.default,), rewrite=lambda bound: placed(bound, "source"))
-MASKED_REWRITE = Rewrite(aten=(aten.masked_scatter.default,), rewrite=lambda bound: placed(bound, "source"))
+MASKED_REWRITE = Rewrite(aten=(aten.masked_scatter.default,), rewrite=masked)
 FILLED_AT = Decomposition(aten=(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), function=filled_at)
 NUMBER_SCATTERED = Decomposition(aten=(aten.scatter.value,), function=number_scattered, takes=_whole)
 SCATTERED = Decomposition(aten=(aten.scatter.src,), function=scattered, takes=_computed)

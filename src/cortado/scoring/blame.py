@@ -90,7 +90,7 @@ def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int, sequ
         kept = {place: decibels(_outputs(model, runs, sequence, output, place)) for place in model.places[:most]}
     found = sorted((place for place in kept if math.isfinite(kept[place]) or kept[place] < 0), key=lambda p: kept[p])
     worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN][:NAMED]
-    return [Culprit(_name(place), kept[place], _remedy(place, model.seen.get(place))) for place in worst]
+    return [Culprit(_name(place), kept[place], remedy(place, model.seen.get(place))) for place in worst]
 
 
 def _outputs(
@@ -131,14 +131,17 @@ def _name(place: Node) -> str:
 # ---- what to do ------------------------------------------------------------------------------------------------------
 
 
-def _remedy(place: Node, values: Tensor | None) -> str:
+def remedy(place: Node, values: Tensor | None) -> str:
+    """Of a tensor that an output loses to, and what it held in float."""
     if is_call(place, QUANTIZE_CHANNEL):
         return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
     if values is None or not is_quantize(place):
         return "`cortado validate --per-layer` shows more"
     qparams, finite = qparams_of(place), values[torch.isfinite(values)]
     low, high = qparams.range
-    usual = float(finite.abs().median()) if finite.numel() else 0.0
+    if not finite.numel():
+        return "none of its values is finite; take a number of the size of others instead of infinity"
+    usual, largest = float(finite.abs().median()), float(finite.abs().max())
     saturated = _saturated(finite, qparams)
     source = place.all_input_nodes[0]
     if saturated > SATURATED:
@@ -154,9 +157,9 @@ def _remedy(place: Node, values: Tensor | None) -> str:
         )
     if "softmax" in str(source.target) and values.shape[-1] > PROBABILITIES:
         return f"{values.shape[-1]} probabilities share 256 codes; return the scores before the softmax"
-    if float(finite.abs().max()) < FEW_STEPS * 8 * qparams.scale and not is_constant(source):
+    if largest < FEW_STEPS * 8 * qparams.scale and not is_constant(source):
         return (
-            f"its values are below {float(finite.abs().max()):.3g} in the range of {low:.4g} to {high:.4g} that it "
+            f"its values are below {largest:.3g} in the range of {low:.4g} to {high:.4g} that it "
             "shares with larger ones; keep them apart (outputs of their own instead of torch.cat)"
         )
     return (
