@@ -21,7 +21,6 @@ _C = "the condition of an if in C"
 _CHIP = "clock, caches and memory of a measurement, under a key of the report"
 _DEVIATION = "how far values lie apart"
 _MEMORIES = "buffers over several memories"
-_MASKS = "a mask's truth values over a shape: frontend/mask_readers.py imports it under this name"
 ELSEWHERE: dict[str, dict[str, str]] = {
     "condition": {
         "src/cortado/ops/choice_forms.py": _WHERE,
@@ -47,9 +46,6 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "src/cortado/memory/spread.py": _MEMORIES,
         "src/cortado/plan/over_regions.py": _MEMORIES,
         "docs/architecture.md": f"{_DEVIATION}; and {_MEMORIES}",
-        "src/cortado/frontend/hidden.py": _MASKS,
-        "src/cortado/frontend/mask_readers.py": _MASKS,
-        "src/cortado/frontend/places.py": _MASKS,
         "docs/testing.md": "a name among the masks of the campaign",
     },
 }

@@ -12,7 +12,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.frontend.hidden import hides, is_float, numbers_among
-from cortado.frontend.places import Places, as_node, compact, ranked, spread, viewed
+from cortado.frontend.places import Places, as_node, broadcast, compact, ranked, viewed
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, shape
 from cortado.ir.matching import patterns_of
@@ -98,7 +98,7 @@ def moved_places(move: Movement, operand: Node, places: Places) -> tuple[Places,
         return small
     nowhere = {one: torch.zeros(shape(one), dtype=torch.bool) for one in move.operands if one is not operand}
     given = {one: add_constant(node, "nowhere", data) for one, data in nowhere.items()}
-    result = _again(move, {**given, operand: as_node(node, spread(node, places, shape(operand)))})
+    result = _again(move, {**given, operand: as_node(node, broadcast(node, places, shape(operand)))})
     if not move.several:
         return (Places(result),)
     return tuple(Places(add_call(node, operator.getitem, result, place)) for place in range(len(move.sources)))

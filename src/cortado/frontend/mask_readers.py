@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, total
-from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
+from cortado.frontend.places import Places, anywhere, as_node, both, broadcast, compact, either, negated, ranked
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops import _families as families
 from cortado.ops._families import packet_of
@@ -90,7 +90,7 @@ class Readers:
         if known.weakest <= _SWALLOWS or not term.added:
             gone = as_node(like, negated(like, some))
             visible = add_call(like, aten.masked_fill.Scalar, visible, gone, 0.0)
-        where = both(like, term.where, spread(like, some, shape(like)))
+        where = both(like, term.where, broadcast(like, some, shape(like)))
         return replace(known, terms=(replace(term, where=where),), visible=visible)
 
     def _logarithms(self, like: Node, known: Hidden, sizes: tuple[int, ...], dim: int) -> Node:
@@ -121,7 +121,7 @@ class Readers:
     def _lowest(self, like: Node, source: Node, known: Hidden) -> tuple[Node, Places]:
         """What is visible, and below all of it what is not; and where that is."""
         sizes = shape(source)
-        where = spread(like, hidden_anywhere(like, known.terms, len(sizes)), sizes)
+        where = broadcast(like, hidden_anywhere(like, known.terms, len(sizes)), sizes)
         visible = self._visible(like, known, sizes)
         kept = as_node(like, negated(like, where))
         return add_call(like, LOWEST_ELSEWHERE, visible, kept, math.isinf(known.weakest)), where

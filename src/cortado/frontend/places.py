@@ -54,7 +54,7 @@ def ranked(like: Node, places: Places, rank: int) -> Places:
     return viewed(like, places, (*(1,) * missing, *places.sizes)) if missing > 0 else places
 
 
-def spread(like: Node, places: Places, sizes: Sequence[int]) -> Places:
+def broadcast(like: Node, places: Places, sizes: Sequence[int]) -> Places:
     """One truth value for each element."""
     if places.sizes == tuple(sizes):
         return places
