@@ -296,3 +296,11 @@ def test_what_is_left_to_the_long_tests_is_there() -> None:
     for file, functions in later.table().items():
         text = (TESTS / file).read_text()
         assert [name for name in functions if f"def {name}(" not in text] == [], file
+
+
+@pytest.mark.xdist_group("together")
+def test_tests_of_a_group_run_in_one_worker(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist writes the group behind a test's name; with a pytest that does not let it, every worker makes again
+    what a group shares, and nothing says so."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@together")
