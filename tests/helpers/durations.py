@@ -78,7 +78,7 @@ def table() -> list[str]:
     return [
         "## Where the time of `make test` goes",
         "",
-        f"{sum(seconds.values()) / 60:.0f} CPU minutes in all. By folder, in CPU seconds: "
+        f"{sum(seconds.values()) / 60:.0f} CPU minutes in all, with an empty build cache. By folder, in CPU seconds: "
         + ", ".join(f"`{name}` {spent:,.0f}" for name, spent in folders.most_common())
         + ".",
         "",
