@@ -264,7 +264,7 @@ def save_calibration(folder: Path) -> None:
             "functions.py:nothing() must give a list of inputs, each a tuple of tensors; found NoneType",
         ),
         ("functions.py:tensor", "each a tuple of tensors; found Tensor"),
-        ("functions.py:numbers", "item 0 holds something that is not a tensor"),
+        ("functions.py:numbers", "each a tensor or a tuple of tensors; item 0 is or holds a "),
         ("functions.py:fails", "functions.py:fails() failed: OSError: disk gone at "),
         ("functions.py:empty", "no calibration data"),
     ],

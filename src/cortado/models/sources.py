@@ -320,11 +320,15 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
             f"{where} must give a list of inputs, each a tuple of tensors; found {type(batches).__name__}"
         )
     with _user_code(where):
-        found = [(batch,) if isinstance(batch, Tensor) else tuple(batch) for batch in batches]
+        found = [batch if isinstance(batch, tuple | list) else (batch,) for batch in batches]
     for number, batch in enumerate(found):
-        if not all(isinstance(item, Tensor) for item in batch):
-            raise CortadoError(f"{where}: item {number} holds something that is not a tensor")
-    return found
+        for item in batch:
+            if not isinstance(item, Tensor):
+                raise CortadoError(
+                    f"{where} must give a list of inputs, each a tensor or a tuple of tensors; item {number} is "
+                    f"or holds a {type(item).__name__}"
+                )
+    return [tuple(batch) for batch in found]
 
 
 def _from_data_file(path: Path, source: Source) -> list[Inputs]:
