@@ -260,12 +260,14 @@ def check(seed: int) -> str | None:
 def measured(
     model: Masked, batches: Sequence[tuple[Tensor, ...]], fresh: Sequence[tuple[Tensor, ...]]
 ) -> tuple[float, float]:
-    """The largest value where torch has 0, and the signal to noise ratio of the rest in decibels."""
+    """The largest value where torch has 0, and the signal to noise ratio of the rest in decibels: of what lies within
+    the range that calibration saw, as everything beyond is its end."""
     found = lower_on(model, list(batches))
     with torch.no_grad():
-        wanted = torch.cat([model(*batch).float() for batch in fresh])
+        seen, wanted = (torch.cat([model(*batch).float() for batch in some]) for some in (batches, fresh))
     got = torch.cat([found.outputs(*batch)[0].float() for batch in fresh])
-    finite = wanted.isfinite() & (wanted.abs() < 1e6)
+    known = seen[seen.isfinite() & (seen.abs() < 1e6)]
+    finite = (wanted == 0) | ((wanted >= known.min()) & (wanted <= known.max()))
     gone = finite & (wanted == 0)
     noise = float((wanted - got)[finite].double().square().mean())
     signal = float(wanted[finite].double().square().mean())
