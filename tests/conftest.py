@@ -27,6 +27,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # No bundle allocates anything, and looking for leaks takes a sanitized program seconds at its end.
 os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
 
+# A make that a test starts is nobody's part: it gets no jobs from the make that started the tests.
+for flags in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+    os.environ.pop(flags, None)
+
 # The same examples on every run and machine; a busy machine is no failure, and samples of operators are large.
 settings.register_profile(
     "cortado", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
