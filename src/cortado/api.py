@@ -55,13 +55,11 @@ from cortado.options import (
 )
 from cortado.passes import PIPELINE, TRIED
 from cortado.passes.dead_channels import removed_channels
-from cortado.plan.decided import check_decision, decided
+from cortado.plan.decided import Asked, check_decision
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.pricing import Pricing
 from cortado.plan.pricing import as_read as as_read
-from cortado.plan.program import Program
-from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure
 from cortado.scoring.accuracy import check_outputs
@@ -157,10 +155,9 @@ class Model:
         if programs.c is None or options.weights is Weights.INT8:
             return programs, ()
         samples = [run.inputs for run in self._runs(options)]
-        asked = WeightsRequest(
-            self.name, target, options, samples, correct=self.quantized.how.bias_correction, labels=self.labels
-        )
-        found = narrow_weights(programs.c, asked, intermediates)
+        corrected = self.quantized.how.bias_correction
+        request = WeightsRequest(self._asked(target, options), samples, correct=corrected)
+        found = narrow_weights(programs.c, request, intermediates)
         if programs.pte is None or programs.pte is programs.c:
             return programs, found
         return replace(programs, pte=None, pte_missing=("of a stream int4 weights are in the C bundle only",)), found
@@ -199,14 +196,13 @@ class Model:
         except Exception:  # of scales that one sample has given
             return
         if graph is not None:
-            check_decision(self._program(graph, target, options), options.decide, self.labels)
+            lines = self._lines(graph)
+            program = self._asked(target, options).undecided(graph, lines)
+            check_limits(program, lines)
+            check_decision(program, options.decide, self.labels)
 
-    def _program(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options) -> Program:
-        """The kernels of a C bundle, which its tables can hold."""
-        lines = self._lines(graph)
-        program = program_of(self.name, graph, target, options.io, Feeding.of(options), lines=lines)
-        check_limits(program, lines)
-        return program
+    def _asked(self, target: CortexMTargetConfig, options: Options) -> Asked:
+        return Asked(self.name, target, options, self.labels)
 
     def _lines(self, graph: LoweredGraph) -> dict[str, str]:
         """The line in the user's file that each call comes from, where it is known."""
@@ -233,14 +229,15 @@ class Model:
         """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
         if target.cpu is not CortexM.ANY:
             return None
-        programs = [program_of(self.name, graph, one, options.io, Feeding.of(options)) for one in ONE_OF_EACH]
-        made = [decided(program, options.decide, self.labels) for program in programs]
-        peaks = [schedule(program, options.optimize).plan.peak for program in made]
+        programs = [self._asked(one, options).program(graph) for one in ONE_OF_EACH]
+        peaks = [schedule(program, options.optimize).plan.peak for program in programs]
         return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            program = decided(self._program(graph, target, options), options.decide, self.labels)
+            lines = self._lines(graph)
+            program = self._asked(target, options).program(graph, lines)
+            check_limits(program, lines)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
             single = self._single_targets(graph, target, options)
@@ -325,9 +322,10 @@ def prepare(
         else:
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))
-            measured, tried = _measured(chosen, inputs, target, options), None
+            asked = Asked(chosen, _config(target, options), options, names)
+            measured, tried = _measured(asked, inputs), None
             if target is not None and not options.allow_float:
-                tried = partial(_try_out, chosen, names, _config(target, options), options)
+                tried = partial(_try_out, asked)
             quantized = quantize(captured, inputs, given, options, counted=counted, tried=tried, measured=measured)
     return Model(
         name=chosen,
@@ -353,20 +351,18 @@ def _check_quantized(options: Options) -> None:
         )
 
 
-def _measured(
-    name: str, inputs: Inputs, target: str | CortexMTargetConfig | None, options: Options
-) -> PrecisionGiven | None:
+def _measured(asked: Asked, inputs: Inputs) -> PrecisionGiven | None:
     """What --precision auto goes by: for the target that the model is prepared for, or any core."""
+    options = asked.options
     if options.precision is not Precision.AUTO:
         return None
     labelled = None if options.labelled is None else read_labelled(Path(options.labelled), inputs)
-    return PrecisionGiven(Pricing(name, _config(target, options), options), labelled)
+    return PrecisionGiven(Pricing(asked), labelled)
 
 
-def _try_out(
-    name: str, labels: tuple[str, ...] | None, target: CortexMTargetConfig, options: Options, quantized: Quantized
-) -> None:
-    Model(name, quantized, labels, seconds={}, progress=lambda phase: None).try_out(target, options)
+def _try_out(asked: Asked, quantized: Quantized) -> None:
+    model = Model(asked.name, quantized, asked.labels, seconds={}, progress=lambda phase: None)
+    model.try_out(asked.target, asked.options)
 
 
 @alone()

@@ -36,6 +36,7 @@ from cortado.ops.topk import BEST
 from cortado.options import Border, LinearWeights, Optimize, Options, Weights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan import checks
+from cortado.plan.decided import Asked
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
@@ -189,7 +190,9 @@ class ModuleCase(Case):
             self.model.quantized.program(), PIPELINE, target_config=choices.config, linear=choices.options.linear
         ).transform()
         if options.weights is Weights.INT4:
-            narrow_weights(self.program, WeightsRequest(name, choices.config, options, self.batches, correct=True))
+            narrow_weights(
+                self.program, WeightsRequest(Asked(name, choices.config, options), self.batches, correct=True)
+            )
         self.graph = lowered_graph(self.program)
 
 

@@ -9,14 +9,12 @@ from torch.export import ExportedProgram
 
 from cortado.artifact.weights_report import WeightsReport
 from cortado.base.names import c_identifier
-from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import emit_c
-from cortado.options import Optimize, Options, Weights
-from cortado.plan.decided import sketched
+from cortado.options import Optimize, Weights
+from cortado.plan.decided import Asked
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, observe
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import measure, toolchain
 from cortado.run.bundle_info import BundleInfo
@@ -24,28 +22,24 @@ from cortado.run.bundle_info import BundleInfo
 
 @dataclass(frozen=True)
 class WeightsRequest:
-    """What a compile asks for: its name and target, options, calibration inputs, whether biases are corrected, and the
-    names of classes."""
+    """What a compile asks for, calibration inputs, and whether biases are corrected."""
 
-    name: str
-    target: CortexMTargetConfig
-    options: Options
+    asked: Asked
     samples: Sequence[Sequence[torch.Tensor]]
     correct: bool
-    labels: Sequence[str] | None = None
 
 
 def narrow_weights(
-    program: ExportedProgram, asked: WeightsRequest, intermediates: Path | None = None
+    program: ExportedProgram, request: WeightsRequest, intermediates: Path | None = None
 ) -> tuple[WeightsReport, ...]:
     """Gives layers of a lowered program int4 weights, in place; with `intermediates`, the graph is written there."""
-    graph, automatic = lowered_graph(program), asked.options.weights is Weights.AUTO
-    observed = observe(graph, asked.samples, run=asked.options.weight_group or 0, correct=asked.correct)
+    options = request.asked.options
+    graph, automatic = lowered_graph(program), options.weights is Weights.AUTO
+    observed = observe(graph, request.samples, run=options.weight_group or 0, correct=request.correct)
     layers = chosen = observed.layers()
-    limit = asked.options.flash_limit
-    if automatic and limit is not None:
+    if automatic and options.flash_limit is not None:
         layers = observed.with_noise(layers)
-        chosen = chosen_layers(graph, layers, _flash(asked), limit)
+        chosen = chosen_layers(graph, layers, _flash(request.asked), options.flash_limit)
     apply_layers(program, chosen, intermediates)
     taken = {layer.call for layer in chosen}
     found = [_narrow(layer, layer.call in taken, automatic) for layer in layers]
@@ -72,15 +66,13 @@ def _narrow(layer: NarrowLayer, taken: bool, automatic: bool) -> WeightsReport:
     )
 
 
-def _flash(asked: WeightsRequest) -> Callable[[LoweredGraph], int]:
+def _flash(asked: Asked) -> Callable[[LoweredGraph], int]:
     """Constants and code of a graph's C bundle."""
     toolchain.require(toolchain.Tool.ARM_GCC)
-    options = asked.options
 
     def total(graph: LoweredGraph) -> int:
-        network = program_of(asked.name, graph, asked.target, options.io, Feeding.of(options))
-        planned = schedule(sketched(network, options.decide, asked.labels), Optimize.TIME)
-        bundle = emit_c(planned, options.place)
+        planned = schedule(asked.stand_in(graph), Optimize.TIME)
+        bundle = emit_c(planned, asked.options.place)
         code = measure.measured(bundle.files, [bundle], [bundle_info(planned)]).code_bytes
         return bundle.weights_bytes - sum(bundle.section_bytes.values()) + (code or 0)
 

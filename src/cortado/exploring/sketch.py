@@ -20,11 +20,10 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.options import DEFAULTS, CalibrationMethod, Options, Weights
 from cortado.plan import checks
-from cortado.plan.decided import sketched
+from cortado.plan.decided import Asked
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.pricing import lowered
-from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
 from cortado.run.bundle_info import IO, BundleInfo, StoreRules
@@ -78,16 +77,13 @@ def prepared(
 
 def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
     """The plan of a model for one target."""
+    asked = Asked(model.name, target, options, model.labels)
     lower = lowered(model.quantized, target, options, stream=options.stream is not None)
     example = as_read(model.quantized.example_inputs, options)
     if options.weights is not Weights.INT8:
-        narrow_weights(
-            lower, WeightsRequest(model.name, target, options, [example], correct=False, labels=model.labels)
-        )
+        narrow_weights(lower, WeightsRequest(asked, [example], correct=False))
     graph = lowered_graph(lower)
-    program = program_of(model.name, graph, target, options.io, Feeding.of(options))
-    program = sketched(program, options.decide, model.labels)
-    return Sketch(graph, schedule(program, options.optimize), example)
+    return Sketch(graph, schedule(asked.stand_in(graph), options.optimize), example)
 
 
 def board_work(found: Sketch) -> MeasuredWork:

@@ -1,12 +1,37 @@
-"""A program with a decision behind its first output."""
+"""The program that a compile asks for: fed as is wanted, with a decision behind its first output."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cortado.base.decision import Decision
 from cortado.base.errors import CortadoError
+from cortado.base.target import CortexMTargetConfig
+from cortado.options import Options
 from cortado.plan.decision import ClassScores, DecisionRule, check_names, rule_of
+from cortado.plan.lowered import LoweredGraph
 from cortado.plan.program import Program
+from cortado.plan.pushed import NO_LINES, Feeding, program_of
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a compile asks for: a model by its name, for a target, with options and the names of its classes."""
+
+    name: str
+    target: CortexMTargetConfig
+    options: Options
+    labels: tuple[str, ...] | None = None
+
+    def undecided(self, graph: LoweredGraph, lines: Mapping[str, str] = NO_LINES) -> Program:
+        """The program without its decision. `lines`: of the user's file, by call, for messages."""
+        return program_of(self.name, graph, self.target, self.options.io, Feeding.of(self.options), lines=lines)
+
+    def program(self, graph: LoweredGraph, lines: Mapping[str, str] = NO_LINES) -> Program:
+        return decided(self.undecided(graph, lines), self.options.decide, self.labels)
+
+    def stand_in(self, graph: LoweredGraph) -> Program:
+        """The same where scales stand in for those of real data, or are about to change."""
+        return sketched(self.undecided(graph), self.options.decide, self.labels)
 
 
 def decided(program: Program, decision: Decision | None, names: Sequence[str] | None) -> Program:

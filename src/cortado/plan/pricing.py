@@ -16,9 +16,9 @@ from cortado.ir.patched import late_code
 from cortado.options import InputLayout, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.base import CortexMPass
+from cortado.plan.decided import Asked
 from cortado.plan.kernel_costs import estimated_cycles
 from cortado.plan.lowered import LoweredGraph, after, lowered_graph, run_reference
-from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 
 
@@ -54,17 +54,16 @@ def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
 class Pricing:
     """Quantized models, one after the other: what each takes on a target, and what its integers give."""
 
-    def __init__(self, name: str, target: CortexMTargetConfig, options: Options) -> None:
-        self._name, self._target, self._options = name, target, options
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
         self._last: tuple[Quantized, LoweredGraph | None] | None = None
 
     def price(self, quantized: Quantized) -> Price | None:
         """Bytes of the arena and cycles; None where it can't be lowered."""
-        options, graph = self._options, self._graph(quantized)
+        graph = self._graph(quantized)
         if graph is None:
             return None
-        program = program_of(self._name, graph, self._target, options.io, Feeding.of(options))
-        planned = schedule(program, options.optimize)
+        planned = schedule(self._asked.stand_in(graph), self._asked.options.optimize)
         return Price(planned.plan.peak, sum(cycles or 0.0 for cycles in estimated_cycles(planned)))
 
     def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None:
@@ -75,7 +74,9 @@ class Pricing:
         found, values = [], dict[str, Tensor]()
         for number, sample in enumerate(samples):
             begins = number == 0 or (quantized.how.sequence is not None and number % quantized.how.sequence == 0)
-            values = run_reference(graph, as_read(sample, self._options), None if begins else after(graph, values))
+            values = run_reference(
+                graph, as_read(sample, self._asked.options), None if begins else after(graph, values)
+            )
             found.append([values[name] for name in graph.outputs])
         return found
 
@@ -85,9 +86,9 @@ class Pricing:
         return self._last[1]
 
     def _lowered(self, quantized: Quantized) -> LoweredGraph | None:
-        stream = self._options.stream is not None
+        target, options = self._asked.target, self._asked.options
         try:
             with late_code():
-                return lowered_graph(lowered(quantized, self._target, self._options, stream=stream))
+                return lowered_graph(lowered(quantized, target, options, stream=options.stream is not None))
         except CortadoError:
             return None
