@@ -10,8 +10,8 @@ from cortado.frontend.hidden import LEAST, hides, hiding, numbers_of
 from cortado.frontend.mask_parts import plain_target, values_at
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import registry
-from cortado.ops._families import LARGEST_VALUE, packet_of
-from cortado.ops._float import QUOTIENTS, is_constant
+from cortado.ops._families import LARGEST_VALUE, is_quotient, packet_of
+from cortado.ops._float import is_constant
 from cortado.ops.attention_forms import ATTENTION_REWRITE
 from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, attribute, uniform_value
 
@@ -82,7 +82,7 @@ def _written_out(node: Node) -> Node | None:
 
 def _hand_written(node: Node) -> tuple[Node, int] | None:
     """exp(x) / exp(x).sum(dim, keepdim=True) is the softmax of x, and of x without its largest value: x and dim."""
-    if not is_call(node, *QUOTIENTS):
+    if not is_quotient(node):
         return None
     bound = bind(node)
     above, below = bound["self"], bound["other"]

@@ -14,10 +14,10 @@ from torch.fx.node import map_arg
 from cortado.base.errors import CortadoError
 from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, total
 from cortado.frontend.places import Places, anywhere, as_node, both, broadcast, compact, either, negated, ranked
-from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
+from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ops import _families as families
 from cortado.ops._families import packet_of
-from cortado.ops._float import PRODUCTS, QUOTIENTS, add_constant, add_permute, add_view, is_constant
+from cortado.ops._float import add_constant, add_permute, add_view, is_constant
 from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.lowest import LOWEST_ELSEWHERE
 from cortado.ops.masked_softmax import SOFTMAX_KEPT
@@ -288,16 +288,16 @@ def _check_rows(like: Node, kept: Places, dim: int) -> None:
 
 def _factor(node: Node) -> float | None:
     """The number that a call multiplies by, where it is positive."""
-    if not is_call(node, *PRODUCTS, *QUOTIENTS):
+    if not families.is_product(node) and not families.is_quotient(node):
         return None
     bound = bind(node)
     left, right = bound["self"], bound["other"]
-    if is_call(node, *PRODUCTS) and isinstance(left, Node) and is_constant(left):
+    if families.is_product(node) and isinstance(left, Node) and is_constant(left):
         left, right = right, left
     number = uniform_value(right) if isinstance(right, Node) else right
     if number is None or not isinstance(left, Node) or is_constant(left) or not 0.0 < float(number) < math.inf:
         return None
-    return 1.0 / float(number) if is_call(node, *QUOTIENTS) else float(number)
+    return 1.0 / float(number) if families.is_quotient(node) else float(number)
 
 
 def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:

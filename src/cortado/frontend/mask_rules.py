@@ -75,7 +75,7 @@ class _Rules:
         self.unmoved = Unmoved()
         self.rules: dict[Any, Callable[[Bound], Fact | Node | None]] = {
             **dict.fromkeys(families.SUMS, self._sum),
-            **dict.fromkeys(families.PRODUCTS, self._product),
+            **dict.fromkeys((*families.PRODUCTS, *families.QUOTIENTS), self._product),
             **dict.fromkeys(families.LARGER + families.SMALLER, choices.extreme),
             **dict.fromkeys(families.CHOICES, choices.choice),
             **dict.fromkeys(families.CONVERSIONS, self._converted),
@@ -273,8 +273,8 @@ class _Rules:
 
     def _product(self, bound: Bound) -> Fact | None:
         left, right, like = bound["self"], bound["other"], bound.node
-        divides = packet_of(like) in families.QUOTIENTS
-        if bound.get("rounding_mode") is not None:
+        divides = families.is_quotient(like)
+        if not divides and not families.is_product(like):
             return None
         first, second = self.fact(left), self.fact(right)
         if not divides and isinstance(first, TwoValued) and isinstance(second, TwoValued):

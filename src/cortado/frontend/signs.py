@@ -14,7 +14,8 @@ from torch.fx.node import map_arg
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ir.matching import patterns_of
-from cortado.ops._float import PRODUCTS, is_constant
+from cortado.ops._families import is_product
+from cortado.ops._float import is_constant
 from cortado.ops._words import is_number, known_number
 from cortado.ops.compare import ABOVE, BELOW
 from cortado.ops.truth_forms import COMPARISONS
@@ -42,7 +43,7 @@ def _signs(node: Node) -> Node | None:
     accepts = COMPARISONS[node.target]  # type: ignore[index]
     if not dtype(side).is_floating_point:
         return None
-    if side.target in PRODUCTS and accepts in (BELOW, ABOVE):
+    if is_product(side) and accepts in (BELOW, ABOVE):
         factors = [bind(side)["self"], bind(side)["other"]]
         if all(isinstance(one, Node) and not is_constant(one) and not is_number(one) for one in factors):
             return _of_product(node, factors, accepts)

@@ -13,9 +13,7 @@ from cortado.ir.graph import add_call, fake_mode_of, is_call, shape
 
 aten = torch.ops.aten
 
-PRODUCTS = (aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor)
 NEGATIONS = (aten.logical_not.default, aten.bitwise_not.default)
-QUOTIENTS = (aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.true_divide.Tensor)
 Tensor = torch.Tensor
 
 
