@@ -67,13 +67,41 @@ def test_the_cache_rebuilds_what_changed_and_nothing_else(tmp_path: Path, monkey
     second = build(3)
     assert second != first
     assert objects(cache) == 3  # other.c doesn't include the header
-    assert build(3, "-DUNUSED") not in (first, second)
-    assert objects(cache) == 3  # nothing of it is in the preprocessed text
-    build(3, "-Dother=another")
-    assert objects(cache) == 4
+    assert build(3, "-DCORTADO_UNUSED") not in (first, second)
+    assert objects(cache) == 3  # no text asks for it
+    build(3, "-DOTHER")
+    assert objects(cache) == 5  # a header of the system may
     build(3, "-fno-common")
-    assert objects(cache) == 6
+    assert objects(cache) == 7
     assert not list(cache.rglob("build-*"))
+
+
+@pytest.mark.host
+@pytest.mark.parametrize(
+    ("header", "built", "codes"),
+    [
+        ("#define VALUE 3", 1, [3, 3, 3]),
+        ("#ifdef CORTADO_SETTING\n#define VALUE CORTADO_SETTING\n#else\n#define VALUE 4\n#endif", 2, [4, 3, 4]),
+        (
+            "#define OF(name) CORTADO_ ## name\n#define QUOTED(x) #x\n#define TEXT(x) QUOTED(x)\n"
+            "#define VALUE sizeof(TEXT(OF(SETTING)))",
+            3,
+            [16, 2, 16],
+        ),
+    ],
+)
+def test_a_setting_counts_where_a_text_may_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, built: int, codes: list[int]
+) -> None:
+    """By its name, or by one that is put together."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("CORTADO_CACHE", str(cache))
+    source = write(tmp_path, '#include "v.h"\nint main(void) { return VALUE; }\n', "program.c")
+    write(tmp_path, f"{header}\n", "v.h")
+    for flags, code in zip(((), ("-DCORTADO_SETTING=3",), ("-DCORTADO_OTHER",)), codes, strict=True):
+        program = toolchain.build_executable([source], [tmp_path], flags, "program")
+        assert subprocess.run([program], check=False).returncode == code
+    assert objects(cache) == built
 
 
 @pytest.mark.host
@@ -88,11 +116,11 @@ def test_a_source_that_another_includes_counts_as_its_text(tmp_path: Path, monke
 
 @pytest.mark.host
 @pytest.mark.parametrize(
-    ("directive", "keys"),
+    ("directive", "built"),
     [('#include "inner.h"', 1), ('# define NAME "inner.h"\n #include NAME', 2), ('%:include "inner.h"', 1)],
 )
 def test_a_file_that_is_included_counts_and_its_neighbour_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directive: str, keys: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directive: str, built: int
 ) -> None:
     """A name that a macro hides may be any header's."""
     cache, include = tmp_path / "cache", tmp_path / "include"
@@ -104,7 +132,7 @@ def test_a_file_that_is_included_counts_and_its_neighbour_does_not(
     for number in (1, 2):
         write(include, f"#define OTHER {number}\n", "neighbour.h")
         toolchain.build_executable([source], [include], STRICT, "program")
-    assert len(list(cache.rglob("*.key"))) == keys
+    assert objects(cache) == built
     write(include, "#define VALUE 5\n", "inner.h")
     program = toolchain.build_executable([source], [include], STRICT, "program")
     assert subprocess.run([program], check=False).returncode == 5
@@ -123,6 +151,32 @@ def test_a_compile_error_holds_the_compilers_words(tmp_path: Path, monkeypatch: 
         toolchain.compile_shared([tmp_path / "absent.c"], [], STRICT, "lib")
     with pytest.raises(CortadoError, match="can't name a file"):
         toolchain.compile_shared([bad], [], STRICT, "../lib")
+
+
+def test_what_another_builds_is_waited_for_and_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many at once, of processes and of threads; one after the other where the first fails."""
+    cache, built = tmp_path / "cache", tmp_path / "built"
+    built.mkdir()
+    monkeypatch.setenv("CORTADO_CACHE", str(cache))
+    script = (
+        "import os, sys, tempfile, time; from concurrent.futures import ThreadPoolExecutor\n"
+        "from cortado.run import toolchain\n"
+        "def build(path):\n"
+        f"    number = len(os.listdir({str(built)!r}))\n"
+        f"    tempfile.mkstemp(dir={str(built)!r})\n"
+        "    time.sleep(0.05)\n"
+        "    assert number\n"
+        "    path.write_text('built')\n"
+        "def ask(_):\n"
+        "    try: return toolchain.cached('ab' * 32, '.txt', build).read_text()\n"
+        "    except AssertionError: return 'failed'\n"
+        "with ThreadPoolExecutor(4) as pool: print(*pool.map(ask, range(8)))\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    words = [word for one in running for word in one.communicate()[0].split()]
+    assert sorted(words) == ["built"] * 23 + ["failed"]
+    assert len(list(built.iterdir())) == 2
+    assert not list(cache.rglob("*.lock"))
 
 
 @pytest.mark.host

@@ -2,9 +2,12 @@
 
 Everything built is kept under a hash of all that went into it (source and header contents, flags, compiler version),
 so a second build is a file lookup. The cache directory is $CORTADO_CACHE or ~/.cache/cortado; it may be deleted at any
-time. Several processes may build at once: files are written under a temporary name and renamed into place.
+time. Several processes may build at once: files are written under a temporary name and renamed into place, and what
+one builds the others wait for.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import itertools
 import os
@@ -12,12 +15,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from cortado.base.errors import CortadoError, MissingTool
 from cortado.run import limited
@@ -25,6 +29,9 @@ from cortado.run import limited
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
 # A directive that names a file; the name is empty where a macro, or anything that isn't plain, stands in its place.
 INCLUDE = re.compile(rb'(?:^[ \t]*#|%:|\?\?=)[ \t]*include(?:_next)?\b[ \t]*(?:["<]([^">\n\\]+)[">])?', re.M)
+# A setting that no header but Cortado's asks for, and where one may: its name, or the beginning of one.
+OWN_SETTING = re.compile(r"-[DU](CORTADO_\w+)")
+OWN_WORD = re.compile(rb"CORTADO_\w*(?:[ \t]*##)?")
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 # What the linker says when a memory region of its script is too small.
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
@@ -147,15 +154,19 @@ def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
     target = cache_dir() / key[:2] / f"{key}{suffix}"
     if _is_whole(target):
         return target
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise CortadoError(
-            f"cannot write to the build cache {cache_dir()}: {error.strerror};"
-            " set CORTADO_CACHE to a directory you may write to"
-        ) from error
-    with work as folder:
+    with contextlib.ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_one_at_a_time(target.with_name(f"{target.name}.lock")))
+            if _is_whole(target):
+                return target
+            work = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-", ignore_cleanup_errors=True)
+        except OSError as error:
+            raise CortadoError(
+                f"cannot write to the build cache {cache_dir()}: {error.strerror};"
+                " set CORTADO_CACHE to a directory you may write to"
+            ) from error
+        folder = stack.enter_context(work)
         temporary = Path(folder) / f"output{suffix}"
         build(temporary)
         noted = Path(folder) / "sum"
@@ -168,6 +179,29 @@ def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
                 f"the build cache {cache_dir()} is damaged: {target} can't be replaced ({error.strerror}); delete it"
             ) from error
     return target
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Of processes and threads: the others wait. The file is there as long as somebody has the lock."""
+    while True:
+        with path.open("wb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks: both build
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(path, file):  # who had it has removed it
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _note(target: Path) -> Path:
@@ -270,28 +304,35 @@ def _included(text: bytes) -> tuple[str, ...]:
     return tuple(found.decode(errors="replace") for found in INCLUDE.findall(text))
 
 
+@lru_cache(maxsize=256)
+def _own_words(text: bytes) -> frozenset[str]:
+    return frozenset(found.decode() for found in OWN_WORD.findall(text))
+
+
 def _headers(folder: Path) -> list[str | bytes]:
     headers = sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
     return [part for path in headers for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
 
 
 def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: CompilerCommand) -> Path:
-    """One object file. Its key is what the compiler sees after preprocessing, so a header that this source doesn't
-    include can't cause a rebuild: the kernels are compiled once for all models. The key itself is kept by all that the
-    preprocessor may read, so that it isn't asked again where nothing has changed."""
+    """One object file. Its key is what the preprocessor may read, so a header that this source doesn't include can't
+    cause a rebuild, nor can a setting of Cortado's that nothing asks for: the kernels are compiled once for all
+    models."""
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
-    doing = f"compiling {source}"
-
-    def preprocess(output: Path) -> None:
-        text = _run([*command, "-E", "-P", source], doing)
-        settings = [flag for flag in flags if not flag.startswith(("-D", "-U", "-I"))]  # those are in the text by now
-        output.write_text(_digest(["object", *compiler.identity(), *settings, source.name, text]))
+    parts = _input_parts([source], include_dirs)
+    asked = _asked_for(parts)
+    counted = [flag for flag in flags if (name := OWN_SETTING.match(flag)) is None or asked is None or name[1] in asked]
 
     def build(output: Path) -> None:
-        _run([*command, "-c", source, "-o", output], doing)
+        _run([*command, "-c", source, "-o", output], f"compiling {source}")
 
-    seen = _digest(["seen", *compiler.identity(), *flags, *_input_parts([source], include_dirs)])
-    return cached(cached(seen, ".key", preprocess).read_text(), ".o", build)
+    return cached(_digest(["object", *compiler.identity(), *counted, *parts]), ".o", build)
+
+
+def _asked_for(texts: Iterable[str | bytes]) -> set[str] | None:
+    """The names of Cortado's own settings that stand in texts; None where the preprocessor may put some together."""
+    words = {word for text in texts if isinstance(text, bytes) for word in _own_words(text)}
+    return None if any(word.endswith("#") for word in words) else words
 
 
 @dataclass(frozen=True)
