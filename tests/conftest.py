@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from helpers.cli import Run
     from helpers.golden import Golden
+    from helpers.keyword import Spotted
 
 # Their asserts explain themselves as those of the tests do. Before anything imports them.
 pytest.register_assert_rewrite("helpers")
@@ -122,6 +123,14 @@ def tiny_artifact(tiny: "Model", tmp_path_factory: pytest.TempPathFactory) -> "A
     from cortado.base.target import from_target_string
 
     return tiny.compile(from_target_string("cortex-m4")).save(tmp_path_factory.mktemp("tiny") / "artifact")
+
+
+@pytest.fixture(scope="session")
+def spotted(tmp_path_factory: pytest.TempPathFactory) -> "Spotted":
+    """The example of a stream as it is run for its page: once for the tests that need it."""
+    from helpers.keyword import spot
+
+    return spot(tmp_path_factory.mktemp("spotted"))
 
 
 @pytest.fixture(autouse=True)

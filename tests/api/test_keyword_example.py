@@ -1,9 +1,7 @@
 """The example of a stream, examples/keyword: words are heard, a push costs little, all bits are the reference's."""
 
 import importlib
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +18,8 @@ from cortado.models.zoo import sound
 from cortado.models.zoo.mfcc import mfcc
 from cortado.options import Options
 from cortado.plan.lowered import reference_outputs
+from helpers.cli import Run
+from helpers.keyword import COMMAND, GROUP, Spotted
 from helpers.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "keyword"
@@ -28,23 +28,23 @@ MOST_INSTRUCTIONS, MOST_MILLISECONDS = 130_000, 3.0  # of a push
 
 
 @pytest.mark.qemu
-def test_the_words_are_heard(tmp_path: Path) -> None:
-    script, _ = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    script = script.replace("examples/", f"{ROOT}/examples/").replace("build/", f"{tmp_path}/")
-    done = subprocess.run(["bash", "-euc", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r"s: (\w+)", done.stdout) == ["yes", "no", "left"]
+@pytest.mark.xdist_group(GROUP)
+def test_the_words_are_heard(run: Run, spotted: Spotted, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
+    assert [script.splitlines()[0] for script in scripts] == [COMMAND, COMMAND]
+    monkeypatch.chdir(spotted.folder)
+    done = run(*scripts[0].splitlines()[1].removeprefix("cortado ").split())
+    assert done.code == 0, done.err
+    assert re.findall(r"s: (\w+)", spotted.printed) == ["yes", "no", "left"]
     for line in ("hits 3 of 3, misses 0", "false alarms 0: 0.00 in an hour", "the compiled C decides the same"):
-        assert line in done.stdout.splitlines()
-    budgets = re.findall(r"(\w+) at \d+ MHz: ([\d.]+) ms of every 20 \(([\d,]+) instr", done.stdout)
+        assert line in done.out.splitlines()
+    budgets = re.findall(r"(\w+) at \d+ MHz: ([\d.]+) ms of every 20 \(([\d,]+) instr", spotted.printed)
     assert [chip for chip, *_ in budgets] == ["nrf52840", "stm32u575"]
     for _, milliseconds, instructions in budgets:
         assert 0 < float(milliseconds) < MOST_MILLISECONDS
         assert int(instructions.replace(",", "")) < MOST_INSTRUCTIONS
 
-    artifact = load(tmp_path / "keyword")
+    artifact = load(spotted.bundle)
     samples = np.random.default_rng(0).normal(scale=3000, size=53 * HOP).round().astype(np.int16)
     streamed = push_rows(artifact, samples)
     assert list(streamed.ends) == [49, 50, 51, 52]

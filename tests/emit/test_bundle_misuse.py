@@ -18,6 +18,7 @@ from cortado.run.firmware import build_firmware
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cores import THREE, each_core
+from helpers.sanitizers import SANITIZERS
 
 # Every question a bundle is asked; the exit code is the number of the first one with a wrong answer.
 MISUSE = """#include <stddef.h>
@@ -76,7 +77,7 @@ def write(model: Model, folder: Path, target: str, cores: tuple[Core, ...] | Non
 @pytest.mark.host
 def test_wrong_indices_and_arenas_are_answered_here(tiny: Model, tmp_path: Path) -> None:
     sources = write(tiny, tmp_path, "cortex-m4", (Core.PORTABLE,))
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     program = toolchain.build_executable(sources, bundle_includes(tmp_path), flags, "misuse")
     done = subprocess.run([program], capture_output=True, timeout=1800)
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from cortado.run.board import find_board
 from cortado.run.firmware import build_firmware
 from cortado.run.qemu import run_elf
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.sanitizers import SANITIZERS
 
 COUNT = "-DCORTADO_CHECK_RANGES"
 MAIN = """#include "net.h"
@@ -127,7 +128,7 @@ def test_every_saturated_value_is_counted_here(net: Compiled, by_row: bool, tmp_
     assert any(step.also for step in planned.program.steps)
     assert {ends.element.bytes for ends in planned.program.ends.values()} == {1, 2}
     write_files(tmp_path, {**emit_c(planned).files, "main.c": text})
-    for flags in ((COUNT,), (COUNT, RUNTIME_CHECKS, "-fsanitize=address,undefined"), ()):
+    for flags in ((COUNT,), (COUNT, RUNTIME_CHECKS, *SANITIZERS), ()):
         every = [*WARNINGS, *BUNDLE_FLAGS, *flags]
         program_file = toolchain.build_executable(
             bundle_sources(tmp_path, "c"), bundle_includes(tmp_path), every, "ranges"

@@ -23,6 +23,7 @@ from cortado.plan.schedule import schedule
 from cortado.plan.segments import scratch_name
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.sanitizers import SANITIZERS
 from models.tiny import sample
 
 MEMORY = "fast=64,slow=1K,none=1K"
@@ -92,7 +93,7 @@ def portable(graph: LoweredGraph) -> Bundle:
 def test_wrong_pointers_are_answered_and_pieces_of_ones_own_give_the_same(portable: Bundle, tmp_path: Path) -> None:
     write_files(tmp_path, portable.files)
     (tmp_path / "main.c").write_text(MISUSE)
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     sources = bundle_sources(tmp_path, "c")
     program = toolchain.build_executable(sources, bundle_includes(tmp_path), flags, "misuse")
     done = subprocess.run([program], capture_output=True, timeout=1800)

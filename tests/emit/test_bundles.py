@@ -19,9 +19,9 @@ from cortado.run.measure import PLAIN_NAMES
 from cortado.run.runner import WARNINGS, write_files
 from helpers.bundles import SLOW, compile_all, portable
 from helpers.networks import graph_of, networks, planned, run_bundle
+from helpers.sanitizers import SANITIZERS
 
 ANALYZER = ("-fanalyzer", "-O1")
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 # ---- analyzer and sanitizers -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from cortado.emit.c.bundle import emit_c
 from cortado.options import Activations, Artifacts, Border, Options
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.sanitizers import SANITIZERS
 
 Floats = NDArray[np.float32]
 SIZE = 8
@@ -43,7 +44,7 @@ def branches(**chosen: object) -> Compiled:
 def said(artifact: Artifact, folder: Path, main: str) -> bytes:
     """What a program with the bundle, built for this machine, writes."""
     write_files(folder, {**emit_c(artifact.portable).files, "main.c": main})
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     program = toolchain.build_executable(bundle_sources(folder, "c"), bundle_includes(folder), flags, "conversions")
     return subprocess.run([program], capture_output=True, check=True).stdout
 

@@ -24,6 +24,7 @@ from cortado.run.qemu import run_elf
 from cortado.run.runner import HOST, RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cores import FOUR, THREE, each_core
 from helpers.networks import prepared
+from helpers.sanitizers import SANITIZERS
 
 
 class Mixed(nn.Module):
@@ -342,7 +343,7 @@ def test_bytes_and_single_numbers_are_quantized_as_the_reference_does(mixed: Mod
     portable = tmp_path / "portable"
 
     write_files(portable, {**emit_c(artifact.portable).files, "main.c": NUMBERS})
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     program = toolchain.build_executable(bundle_sources(portable, "c"), bundle_includes(portable), flags, "numbers")
     done = subprocess.run([program], capture_output=True, check=True)
     given, result = artifact.report.inputs[0], artifact.report.outputs[0]

@@ -21,6 +21,7 @@ from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.sanitizers import SANITIZERS
 
 M4 = from_target_string("cortex-m4")
 pytestmark = pytest.mark.host
@@ -232,7 +233,7 @@ def test_what_was_never_reset_is_answered_with_an_error(kind: str, graph: Lowere
     call = "net_run(&arena) == 2" if kind == "state" else "net_row(&arena) == NULL && net_push(&arena) == -2"
     program = never_reset(kind, graph)
     write_files(tmp_path, {**emit_c(schedule(program)).files, "main.c": UNSET.replace("CALL", call)})
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     sources = bundle_sources(tmp_path, "c")
     built = toolchain.build_executable(sources, bundle_includes(tmp_path), flags, "unset")
     done = subprocess.run([built], capture_output=True, timeout=1800)

@@ -28,6 +28,7 @@ from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle
 from helpers.cli import Run
 from helpers.cores import FOUR, THREE, each_core
 from helpers.paths import MODELS
+from helpers.sanitizers import SANITIZERS
 
 MAIN = """#include "net.h"
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -50,7 +51,6 @@ int main(void)
     return net_selftest(net_default_arena());
 }
 """
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 class Net(nn.Module):

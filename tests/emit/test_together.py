@@ -31,6 +31,7 @@ from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cli import TINY, Run
 from helpers.cores import each_core
+from helpers.sanitizers import SANITIZERS
 
 # The other model's output is another: its input is.
 MAIN = """#include <string.h>
@@ -88,7 +89,7 @@ def main_text(model: Model, *, shared: bool) -> str:
 def test_both_are_right_here(tiny: Model, tmp_path: Path, shared: bool) -> None:
     members = [ProgramMember(planned(tiny, name)) for name in ("tiny", "other")]
     write_files(tmp_path, {**emit_together(members, one_arena=shared).files, "main.c": main_text(tiny, shared=shared)})
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     program = toolchain.build_executable(bundle_sources(tmp_path, "c"), bundle_includes(tmp_path), flags, "both")
     assert subprocess.run([program], timeout=1800).returncode == 0
 

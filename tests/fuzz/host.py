@@ -18,10 +18,10 @@ from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.kernels import library_hash
 from cortado.run import toolchain
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS
+from helpers.sanitizers import SANITIZERS
 
 ArrayType = np.ndarray
 NO_HASH = "00000000"
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 INCLUDES = (KERNELS / "include", KERNELS / "src")
 TIMEOUT = 900.0  # by the clock, on a busy machine
 
@@ -41,9 +41,8 @@ class HostCase:
     output_bytes: tuple[int, ...]
 
 
-def flags(checked: bool, optimize: str) -> list[str]:
-    kept = [flag for flag in BUNDLE_FLAGS if not flag.startswith("-O")]
-    return [*WARNINGS, *kept, optimize, *SANITIZERS, *([RUNTIME_CHECKS] if checked else [])]
+def flags(checked: bool) -> list[str]:
+    return [*WARNINGS, *BUNDLE_FLAGS, *([RUNTIME_CHECKS] if checked else []), *SANITIZERS]
 
 
 @cache
@@ -53,7 +52,7 @@ def kernel_library(checked: bool) -> Path:
     sources = sorted((KERNELS / "src").glob("*.c"))
     images = {"cortado_image"} if checked else set()  # which have no checks of their own
     portable = [path for path in sources if not path.stem.endswith(("_mve", "_dsp")) and path.stem not in images]
-    objects = [toolchain.compile_object(path, INCLUDES, flags(checked, "-O1"), compiler) for path in portable]
+    objects = [toolchain.compile_object(path, INCLUDES, flags(checked), compiler) for path in portable]
 
     def build(output: Path) -> None:
         subprocess.run(["ar", "rcs", str(output), *map(str, objects)], check=True)
@@ -97,7 +96,7 @@ def build_host(cases: Sequence[HostCase], folder: Path, checked: bool) -> HostPr
     program = folder / "networks"
     compiler = toolchain.require(toolchain.Tool.CC)
     includes = [f"-I{path}" for path in (folder, *INCLUDES)]
-    command = [compiler, *flags(checked, "-O0"), *includes, *sources, kernel_library(checked), "-o", program]
+    command = [compiler, *flags(checked), "-O0", *includes, *sources, kernel_library(checked), "-o", program]
     done = subprocess.run([str(word) for word in command], capture_output=True, check=False, text=True)
     if done.returncode != 0:
         raise HostFailure(f"the C compiler refused {', '.join(case.name for case in cases)}:\n{done.stderr[:4000]}")

@@ -14,6 +14,7 @@ import cortado
 from cortado.compiled import Compiled
 from cortado.run.runner import HOST, RUNTIME_CHECKS
 from fuzz.oracles import WORSE_DB, Found, Kind
+from helpers.sanitizers import SANITIZERS
 from helpers.stateful import decibels, eager_steps
 from helpers.streams import Rows
 
@@ -125,7 +126,6 @@ TARGETS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")
 CALIBRATED = 64  # steps
 ROWS = 70
 ENOUGH_DECIBELS = 15.0
-SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def target_of(seed: int) -> str:
@@ -185,7 +185,7 @@ def check_stream(seed: int, folder: Path, board: bool) -> Compiled:
     options = cortado.Options(stream=2, artifacts="c")
     compiled = cortado.compile(model, batches[0], target_of(seed), batches, name="net", options=options)
     rows = Rows(compiled, ROWS)
-    found = rows.push(folder, target_of(seed)) if board else rows.push(folder, None, SANITIZED)
+    found = rows.push(folder, target_of(seed)) if board else rows.push(folder, None, SANITIZERS)
     for number in range(rows.outputs):
         if not np.array_equal(found[number], rows.expected(number)[0]):
             raise Found(Kind.BOARD if board else Kind.HOST, f"other bits in window {number} of {rows.outputs}")

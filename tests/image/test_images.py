@@ -18,9 +18,9 @@ from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, write_files
 from helpers.cores import each_core
 from helpers.images import Imaged, changed, of, on_host
+from helpers.sanitizers import SANITIZERS
 from helpers.stateful import Ring
 
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 HELPERS = Path(__file__).parent.parent / "helpers"
 FINE, NOT_ONE, FORMAT, CUT_OFF, DAMAGED, CORE, VERSION, RAM, KERNEL, WRONG = range(10)
 

@@ -18,12 +18,12 @@ from cortado.run.measure import linked_code
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST
 from helpers import cases
+from helpers.sanitizers import SANITIZERS
 
 pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # programs are made once
 TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
 SAMPLES = 8  # of each operator on each core, as they come
 TRAP = "-DCORTADO_TRAP_UNALIGNED"  # CCR.UNALIGN_TRP is on, as some firmware has it and as device memory is
-SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
 FEW = 25  # of them one
 PARTS = 8  # programs that they are built into: planning many calls at once takes longer
 HERE = 2  # on this machine: building the kernels with sanitizers takes longer still
@@ -65,7 +65,7 @@ def test_every_operator_gives_the_references_bits(target: str, tmp_path: Path) -
 def test_every_portable_kernel_gives_the_references_bits(tmp_path: Path) -> None:
     """On this machine, under sanitizers: whatever core they are meant for."""
     for number, (work, bundled) in enumerate(programs(HOST)):
-        assert wrong(work, bundled, tmp_path / str(number), SANITIZED, HOST) == []
+        assert wrong(work, bundled, tmp_path / str(number), SANITIZERS, HOST) == []
 
 
 def test_unaligned_accesses_fault_and_aligned_only_makes_none(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from cortado.run.bundle_info import IO, BundleInfo
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, run_bundle, write_files
 from helpers.cli import Run, compile_tiny
 from helpers.cores import each_core
+from helpers.sanitizers import SANITIZERS
 
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BOARDS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m33", "cortex-m55")
 WIDTH, HEIGHT = 20, 14
 

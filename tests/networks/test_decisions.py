@@ -21,6 +21,7 @@ from cortado.options import Activations, Artifacts, Options
 from cortado.run import toolchain
 from cortado.run.runner import HOST, RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.deciding import LABELS, Naive, Newest, Remembering, real, walk
+from helpers.sanitizers import SANITIZERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 
@@ -154,7 +155,7 @@ def test_a_decision_is_told_once(tmp_path: Path) -> None:
     place = tmp_path / "c"
     write_files(place, emit_c(found.portable).files)
     (place / "main.c").write_text(ASKED)
-    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]
     program = toolchain.build_executable(bundle_sources(place, "c"), bundle_includes(place), flags, "asked")
     assert found.portable.program.cores == (Core.PORTABLE,)
     assert subprocess.run([program], check=False).returncode == 0

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from cortado.emit.c.kernels import library_hash
 from cortado.models import zoo
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes
-from helpers.cli import Run
 from helpers.cores import each_core
 from helpers.golden import Golden
 from helpers.networks import unseen
-from helpers.paths import GOLDEN, ROOT
+from helpers.paths import GOLDEN
 
 # The network is prepared once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("ds_cnn")
@@ -188,44 +186,6 @@ def test_a_bundle_says_no_to_a_smaller_core(compiled: Compile, tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0
     assert "this bundle was planned for cortex-m55" in done.stderr
-
-
-# ---- the README ---------------------------------------------------------------------------------------------------
-
-DEMO = re.compile(r"(?<=<!-- demo -->\n).*?(?=<!-- end -->)", re.DOTALL)
-
-
-def without_numbers(text: str) -> str:
-    """Sizes and counts change with every better kernel and every compiler; what is printed does not."""
-    return re.sub(r"[\d,]+(\.\d+)?", "#", re.sub(r" +", " ", text))
-
-
-def demo_command(run: Run, program: str, words: list[str]) -> str:
-    """What it prints; a script of the examples in a process of its own."""
-    if program == "cortado":
-        done = run(*words)
-        assert done.code == 0, done.err
-        return done.out
-    script, *rest = words
-    return subprocess.run([sys.executable, ROOT / script, *rest], check=True, capture_output=True, text=True).stdout
-
-
-@pytest.mark.qemu
-def test_the_readme_shows_what_the_demo_prints(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
-) -> None:
-    """The commands of `make demo`."""
-    makefile, readme = ROOT / "Makefile", ROOT / "README.md"
-    commands = re.findall(r"^\t@\$\(BIN\)/(cortado|python) (.*)$", makefile.read_text(), re.MULTILINE)
-    monkeypatch.chdir(tmp_path)
-    block = "\n"
-    for program, line in commands:
-        printed = demo_command(run, program, line.split())
-        block += "".join(f"    {text}\n" for text in [f"$ {program} {line}", *printed.splitlines()])
-    assert "bit-exact with the reference" in block
-    text = readme.read_text()
-    assert DEMO.search(text)
-    golden(readme, DEMO.sub(lambda match: block + "\n", text), alike=without_numbers)
 
 
 # ---- determinism --------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from helpers.cli import Run, compile_tiny
 from helpers.cores import FOUR, each_core
 from helpers.networks import graph_of, networks, planned, run_bundle
 from helpers.paths import MODELS, ROOT
+from helpers.sanitizers import SANITIZERS
 
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 # The arena on an M55 with --optimize ram, at most.
 MOST_BYTES = {
     "ds_cnn": 4_950,

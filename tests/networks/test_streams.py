@@ -16,10 +16,10 @@ from cortado.options import Artifacts, Options, StreamPadding
 from cortado.run.runner import RUNTIME_CHECKS
 from cortado.scoring.floats import float_model
 from helpers.paths import ROOT
+from helpers.sanitizers import SANITIZERS
 from helpers.stateful import decibels
 from helpers.streams import Rows
 
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BOARDS = ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"]
 
 
