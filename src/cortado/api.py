@@ -38,7 +38,7 @@ from cortado.frontend.quantized import is_quantized
 from cortado.frontend.ties import ties_finding
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
-from cortado.ir.patched import alone, late_code
+from cortado.ir.patched import alone, forgotten, late_code
 from cortado.lowering import Graphs, Programs, has_executorch, programs_of
 from cortado.models.labelled import read_labelled
 from cortado.options import (
@@ -279,6 +279,7 @@ def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
 
 @one_thread()
 @few_collections()
+@forgotten()
 def prepare(
     model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Given],
@@ -366,6 +367,7 @@ def _try_out(asked: Asked, quantized: Quantized) -> None:
 
 
 @alone()
+@forgotten()
 def prepare_qat(
     model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Given],

@@ -24,13 +24,23 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
+_frozen: list[bool] = []  # once it is known
+
+
+def _frozen_before() -> bool:
+    """Whether the caller has left out what there was. The answer yes takes as long as there are objects: it is kept."""
+    if not _frozen and gc.get_freeze_count() > 0:
+        _frozen.append(True)
+    return bool(_frozen)
+
+
 @contextmanager
 def few_collections() -> Iterator[None]:
     """Meanwhile the garbage collector runs seldom: torch is a million objects, and each of its long walks would look at
     them all. What there is already is left out, unless the caller has done that; cycles that are made meanwhile are
     found, in larger portions."""
     with alone():
-        before, ours = gc.get_threshold(), gc.get_freeze_count() == 0
+        before, ours = gc.get_threshold(), not _frozen_before()
         if ours:
             gc.freeze()
         gc.set_threshold(max(before[0], OBJECTS) if before[0] else 0, *before[1:])

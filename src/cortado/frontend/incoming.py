@@ -4,18 +4,19 @@ models that are quantized otherwise than by PT2E are refused."""
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.qat import convert, is_qat
 from cortado.frontend.quantized import is_quantized
 from cortado.frontend.training import drop_counters
-from cortado.ir.graph import describe
+from cortado.ir.graph import bind, describe
 from cortado.onnx.node import Quantizing
 
 # Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules
@@ -86,14 +87,24 @@ def evaluating(model: torch.nn.Module) -> torch.nn.Module:
     """A model that can be put into evaluation mode: an exported program's module needs to be taught, in a copy."""
     if not isinstance(model, GraphModule) or _can_switch(model):
         return model
-    from torchao.quantization.pt2e import allow_exported_model_train_eval
-
     taught: GraphModule = copy.deepcopy(model)
-    allow_exported_model_train_eval(taught)
+    if any(_trains(node) for node in taught.graph.nodes):
+        from torchao.quantization.pt2e import allow_exported_model_train_eval
+
+        allow_exported_model_train_eval(taught)
+    else:  # PT2E would look for calls that do, for longer than all else takes
+        for method in (torch.nn.Module.train, torch.nn.Module.eval):
+            setattr(taught, method.__name__, MethodType(method, taught))
     taught.training = False
     drop_counters(taught)
     taught.eval()
     return taught
+
+
+def _trains(node: Node) -> bool:
+    """Whether a call does what it does while a model is trained: it has an argument that says so."""
+    is_call = isinstance(node.target, OpOverload)
+    return is_call and any(bind(node).get(name) is True for name in ("train", "training"))
 
 
 def _can_switch(model: GraphModule) -> bool:

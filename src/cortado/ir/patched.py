@@ -105,7 +105,23 @@ SERIALIZE = PatchPoint(
     "serialize_for_executorch",
     ("emitter_output", "config", "data_serializer", "named_data_store"),
 )
-PLACES = (RECOMPILE, FRAMES, MODULE_STACK, CAUSAL_MASK, ONE_LAYER_LSTM, ONE_LAYER_RNN, *NEW_NAMES, SERIALIZE)
+COMPOSITES = PatchPoint("torch", "torch._export.utils", "_materialize_cpp_cia_ops", ())
+REMEMBERED = (
+    PatchPoint("torch", "torch.ao.quantization.fx.utils", "assert_and_get_unique_device", ("module",)),
+    PatchPoint("torchao", "torchao.utils", "_assert_and_get_unique_device", ("module",)),
+)
+PLACES = (
+    RECOMPILE,
+    FRAMES,
+    MODULE_STACK,
+    CAUSAL_MASK,
+    ONE_LAYER_LSTM,
+    ONE_LAYER_RNN,
+    *NEW_NAMES,
+    *REMEMBERED,
+    COMPOSITES,
+    SERIALIZE,
+)
 
 
 @contextmanager
@@ -195,6 +211,18 @@ def counted_on() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def forgotten() -> Iterator[None]:
+    """Afterwards PT2E holds none of the modules that it was given. It remembers the device of every one, and with it
+    the module and its weights, for as long as the process lives; and torch looks at the classes of all whenever it
+    captures another."""
+    try:
+        yield
+    finally:
+        for place in REMEMBERED:
+            place.function().cache_clear()  # type: ignore[attr-defined]
+
+
 # ---- while graphs are rewritten ---------------------------------------------------------------------------------
 
 _write_now = GraphModule.recompile
@@ -236,6 +264,23 @@ def _set_text(module: GraphModule, text: str) -> None:
 
 
 # ---- while ExecuTorch works -------------------------------------------------------------------------------------
+
+_composites: list[int] = []  # how many there were the last time
+
+
+def operators_found_once() -> AbstractContextManager[None]:
+    """Whenever a graph goes to ExecuTorch's dialect, torch makes sure that each of its operators that others can stand
+    in for has an object in Python, which takes longer than a small graph. Those that are there stay; here it looks
+    again when there are more."""
+    find = COMPOSITES.function()
+
+    def if_new() -> None:
+        count = len(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+        if [count] != _composites:
+            find()
+            _composites[:] = [count]
+
+    return replaced(COMPOSITES, if_new)
 
 
 def not_serialized() -> AbstractContextManager[None]:

@@ -23,6 +23,7 @@ from cortado.ir.functions import NAMESPACE as OWN_NAMESPACE
 from cortado.ir.functions import in_aten
 from cortado.ir.graph import bind, module_path, source_line
 from cortado.ir.matching import patterns_of
+from cortado.ir.patched import operators_found_once
 
 Tensor = torch.Tensor
 
@@ -119,7 +120,7 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
 
     values = [VALUE.must(node) for node in operands(arguments)]
     tensors = tuple(torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype) for value in values)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), operators_found_once():
         warnings.simplefilter("ignore")  # of torch to itself
         exported = torch.export.export(_Single(target, arguments), tensors, strict=False)
         edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
