@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import zip_longest
 from operator import getitem
 from pathlib import Path
@@ -24,10 +24,10 @@ from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, registry, result_elements
 from cortado.ir.schemas import overload
 from cortado.memory import planner
-from cortado.memory.problem import Effort, SearchEffort
+from cortado.memory.problem import Effort, Plan, Problem, SearchEffort
 from cortado.options import Border, Optimize
 from cortado.plan import branches
-from cortado.plan.lowered import lowered_graph
+from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, build_program
 from cortado.plan.schedule import schedule
@@ -130,12 +130,16 @@ def results_of(operator: Operator, arguments: Arguments) -> tuple[torch.Tensor, 
 
 def call_of(operator: Operator, arguments: Arguments) -> Call:
     """A call of constants, whose tensors have the elements that they have in a graph; all of its results are read."""
+    return _call_of(operator, arguments, results_of(operator, arguments))
+
+
+def _call_of(operator: Operator, arguments: Arguments, results: Sequence[torch.Tensor]) -> Call:
     elements = {}
     for name, value in arguments.items():
         first = value[0] if isinstance(value, list | tuple) and value else value
         if name in operator.tensors and isinstance(first, torch.Tensor):
             elements[name] = element_of(first.dtype)
-    sizes = tuple(results_of(operator, arguments)[0].shape)
+    sizes = tuple(results[0].shape)
     return Call(operator, arguments, sizes, result_elements(operator, arguments)[0], elements)
 
 
@@ -152,14 +156,26 @@ def quick_plans() -> Iterator[None]:
 
 
 @contextmanager
-def _own_order() -> Iterator[None]:
-    """Of calls that have nothing to do with one another, in which any order is as good."""
+def _one_after_the_other() -> Iterator[None]:
+    """Calls that have nothing to do with one another: any order is as good, and of all buffers, which are inputs and
+    outputs of the program, none can share its bytes."""
 
     def orders(program: Program) -> branches.CandidateOrders:
         return branches.CandidateOrders((program,), SearchEffort(0, 0, False))
 
-    with patch.object(branches, "orders", orders):
+    with (
+        patch.object(branches, "orders", orders),
+        patch.object(Known, "plan", lambda known, problem, effort=Effort.QUICK: _behind_each_other(problem)),
+    ):
         yield
+
+
+def _behind_each_other(problem: Problem) -> Plan:
+    offsets, end = dict[str, int](), 0
+    for buffer in sorted(problem.buffers, key=lambda buffer: not buffer.persists):
+        offsets[buffer.name] = end + -end % buffer.align
+        end = offsets[buffer.name] + buffer.size
+    return Plan(offsets, end, lower_bound=0, optimal=False)
 
 
 @dataclass(frozen=True)
@@ -178,10 +194,23 @@ class Bundled:
         return [_joined([next(found) for _ in range(count)]) for count in self.counts]
 
 
-def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None) -> Bundled:
-    program, inputs = lowered_program(cases)
-    with quick_plans(), _own_order():
-        whole = build_program("cases", lowered_graph(program), target, Border.FLOAT, cores)
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Calls in one graph, to be built for any target."""
+
+    cases: Sequence[Case]
+
+    @cached_property
+    def lowered(self) -> tuple[LoweredGraph, list[torch.Tensor]]:
+        """And the inputs."""
+        program, inputs = lowered_program(self.cases)
+        return lowered_graph(program), inputs
+
+
+def bundled(together: Together, target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None) -> Bundled:
+    graph, inputs = together.lowered
+    with _one_after_the_other():
+        whole = build_program("cases", graph, target, Border.FLOAT, cores)
         planned: Planned = schedule(whole, Optimize.TIME)  # no call reads another's rows
     tensors = planned.program
     info = BundleInfo(
@@ -190,7 +219,7 @@ def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Cor
         tuple(IO(t.name, t.shape, t.dtype) for t in tensors.inputs),
         tuple(IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
     )
-    counts = [len(read_of(operator, number)) for number, (operator, _) in enumerate(cases)]
+    counts = [len(read_of(operator, number)) for number, (operator, _) in enumerate(together.cases)]
     bundle = emit_c(planned)
     return Bundled(dict(bundle.files), info, [value.numpy() for value in inputs], counts, bundle)
 
@@ -199,16 +228,17 @@ def run_cases(
     cases: Sequence[Case], target: CortexMTargetConfig, on: str, folder: Path, flags: Sequence[str] = ()
 ) -> list[np.ndarray]:
     """Every call's output, computed by the C bundle on this machine or on a board."""
-    return bundled(cases, target, (Core.PORTABLE,) if on == runner.HOST else None).run(on, folder, flags)
+    return bundled(Together(cases), target, (Core.PORTABLE,) if on == runner.HOST else None).run(on, folder, flags)
 
 
-BATCHES, BATCH, TELLING = 3, 28, 6  # samples that are drawn besides, and at least taken of them
+BATCHES, BATCH, TELLING = 3, 28, 6  # of samples; and how many are at least taken of them all
 
 
 def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:
-    """So many of an operator's samples as they come, always the same, none of them hypothesis's simplest; and a few of
-    many more (`_telling`)."""
-    return [*_batches(operator, count, 2)[-1], *_telling(operator.name)]
+    """So many of an operator's samples as they come, always the same, none of them of hypothesis's simplest; and a few
+    of all (`_telling`)."""
+    assert count <= BATCH
+    return [*_batches(operator.name)[-1][:count], *_telling(operator.name)]
 
 
 @cache
@@ -216,19 +246,21 @@ def _telling(name: str) -> list[dict[str, Any]]:
     """Of each kind in turn and one at least: those whose results differ most from place to place, where a small fault
     shows."""
     operator, kinds = registry().operators[name], dict[object, list[dict[str, Any]]]()
-    others = [one for batch in _batches(operator, BATCH, BATCHES) for one in batch]
-    for one in sorted(others, key=lambda arguments: _distinct(operator, arguments), reverse=True):
-        kinds.setdefault(_kind(operator, one), []).append(one)
+    found = [(one, results_of(operator, one)) for batch in _batches(name) for one in batch]
+    for one, results in sorted(found, key=lambda pair: _distinct(pair[1]), reverse=True):
+        kinds.setdefault(_kind(operator, one, results), []).append(one)
     telling = [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
     return telling[: max(TELLING, len(kinds))]
 
 
-def _batches(operator: Operator, count: int, several: int) -> list[list[dict[str, Any]]]:
+@cache
+def _batches(name: str) -> list[list[dict[str, Any]]]:
+    operator = registry().operators[name]
     assert operator.samples is not None
     found: list[list[dict[str, Any]]] = []
 
-    @settings(max_examples=several)
-    @given(batch=st.lists(operator.samples(), min_size=count, max_size=count))
+    @settings(max_examples=BATCHES)
+    @given(batch=st.lists(operator.samples(), min_size=BATCH, max_size=BATCH))
     def take(batch: list[dict[str, Any]]) -> None:
         found.append(batch)
 
@@ -236,15 +268,14 @@ def _batches(operator: Operator, count: int, several: int) -> list[list[dict[str
     return found
 
 
-def _distinct(operator: Operator, arguments: dict[str, Any]) -> int:
-    """How many values the results have."""
-    (result,) = references([(operator, arguments)])
-    return len(result.unique())
+def _distinct(results: Sequence[torch.Tensor]) -> int:
+    """How many values the first one has."""
+    return len(results[0].unique())
 
 
-def _kind(operator: Operator, arguments: dict[str, Any]) -> tuple[object, ...]:
+def _kind(operator: Operator, arguments: dict[str, Any], results: Sequence[torch.Tensor]) -> tuple[object, ...]:
     """The kernels that a call runs on, core by core."""
     assert operator.kernel is not None
-    call = call_of(operator, arguments)
+    call = _call_of(operator, arguments, results)
     kernels = [operator.kernel(call, core) for core in Core]
     return tuple((kernel.call.function, kernel.sources) for kernel in kernels)

@@ -25,7 +25,7 @@ TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
 SAMPLES = 8  # of each operator on each core, as they come
 TRAP = "-DCORTADO_TRAP_UNALIGNED"  # CCR.UNALIGN_TRP is on, as some firmware has it and as device memory is
 FEW = 25  # of them one
-PARTS = 8  # programs that they are built into: planning many calls at once takes longer
+PARTS = 4  # programs that they are built into: so many fit the memory of a board
 HERE = 2  # on this machine: building the kernels with sanitizers takes longer still
 
 
@@ -37,17 +37,21 @@ def calls() -> list[cases.Case]:
 
 
 @cache
-def programs(target: str) -> list[tuple[list[cases.Case], cases.Bundled]]:
+def parts(count: int) -> list[cases.Together]:
+    """The same for all targets."""
+    return [cases.Together(calls()[first::count]) for first in range(count)]
+
+
+@cache
+def programs(target: str) -> list[tuple[Sequence[cases.Case], cases.Bundled]]:
     """The calls of all operators, in a few programs for a target."""
-    count = HERE if target == HOST else PARTS
-    parts = [calls()[first::count] for first in range(count)]
-    if target == HOST:
-        return [(part, cases.bundled(part, from_target_string(TARGETS[0]), (Core.PORTABLE,))) for part in parts]
-    return [(part, cases.bundled(part, from_target_string(target))) for part in parts]
+    here = target == HOST
+    config, cores = from_target_string(TARGETS[0] if here else target), (Core.PORTABLE,) if here else None
+    return [(part.cases, cases.bundled(part, config, cores)) for part in parts(HERE if here else PARTS)]
 
 
 def wrong(
-    work: list[cases.Case], bundled: cases.Bundled, folder: Path, flags: Sequence[str] = (), on: str | None = None
+    work: Sequence[cases.Case], bundled: cases.Bundled, folder: Path, flags: Sequence[str] = (), on: str | None = None
 ) -> list[str]:
     """The operators whose calls give other bits than the reference; on the target's board, or in another place."""
     found = bundled.run(on or bundled.info.target.machine.value, folder, flags)
@@ -70,7 +74,7 @@ def test_every_portable_kernel_gives_the_references_bits(tmp_path: Path) -> None
 
 def test_unaligned_accesses_fault_and_aligned_only_makes_none(tmp_path: Path) -> None:
     work = calls()[::FEW]
-    bundled = cases.bundled(work, from_target_string("cortex-m4"))
+    bundled = cases.bundled(cases.Together(work), from_target_string("cortex-m4"))
     with pytest.raises(BoardFaultError, match=": unaligned access"):
         wrong(work, bundled, tmp_path / "any", (TRAP,))
     assert wrong(work, bundled, tmp_path / "aligned", (TRAP, *ALIGNED_ONLY)) == []

@@ -21,7 +21,7 @@ from helpers.cases import call_of, drawn
 from helpers.kernels import header_text
 
 pytestmark = pytest.mark.xdist_group("every core")  # samples are drawn once
-DRAWN = 30
+DRAWN = 28
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
 CALLS = Calls(calls=6, span=10, spans=60, outputs=480, macs=960, read_bytes=960, outside=2, edges=2, cut=3)
