@@ -1,6 +1,5 @@
 """Cycles of a run: by step and by part, from the ways between blocks that the emulator counts."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_parts_of_kernels(tmp_path: Path) -> None:
     parts = [Part.PRODUCTS] * 3 + [Part.REQUANTIZE] * 4
 
     def named(name: str) -> list[Part]:
-        return list(parts_of({at: replace(one, function=name) for at, one in code.items()}).values())
+        return list(parts_of({at: one._replace(function=name) for at, one in code.items()}).values())
 
     assert named("cortado_conv_lanes_s8__dsp") == parts
     assert named("cortado_conv2d_lanes_s8__dsp") == [Part.PACKING] * 7

@@ -86,18 +86,21 @@ class Fixed:
 def requant(acc: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
     """acc * factor: doubling high multiply rounded half up, then a divide by 2^n rounded half away from zero."""
     acc = acc.to(torch.int64)
-    shift = torch.as_tensor(shift, dtype=torch.int64)
-    left, right = shift.clamp(min=0), (-shift).clamp(min=0)
+    if isinstance(shift, int):
+        left, right = torch.tensor(max(shift, 0)), torch.tensor(max(-shift, 0))
+    else:
+        shift = shift.to(torch.int64)
+        left, right = shift.clamp(min=0), (-shift).clamp(min=0)
     high = ((acc << left) * multiplier + (1 << 30)) >> 31
     return divide_by_power_of_two(high, right)
 
 
 def divide_by_power_of_two(value: Tensor, exponent: Tensor) -> Tensor:
-    """value / 2^exponent to nearest, ties away from zero."""
-    mask = (torch.ones_like(exponent) << exponent) - 1
-    remainder = value & mask
-    threshold = (mask >> 1) + (value < 0).to(torch.int64)
-    return (value >> exponent) + (remainder > threshold).to(torch.int64)
+    """value / 2^exponent to nearest, ties away from zero: half of the divisor is added, one less to what is negative,
+    and the rest cut off."""
+    half = (torch.ones_like(exponent) << exponent) >> 1
+    below = (value >> 63) & half.clamp(max=1)  # 1 or 0; where nothing is divided, 0
+    return (value + half - below) >> exponent
 
 
 def divide_round_away(total: Tensor, count: Tensor) -> Tensor:

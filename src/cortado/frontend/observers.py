@@ -67,16 +67,15 @@ class RangeObserver(MinMaxObserver):
             x = x[~self.hidden[self.place]]
         if x.numel() == 0:
             return x_orig
-        low, high = torch.aminmax(x)
-        if not (torch.isfinite(low) and torch.isfinite(high)):
+        low, high = _ends(x)
+        if not (math.isfinite(low) and math.isfinite(high)):
             x = x[torch.isfinite(x)]
             if x.numel() == 0:
                 return x_orig
-            low, high = torch.aminmax(x)
-        self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
-        self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
-        self.whole = self.whole and bool((x == x.round()).all())
-        self.seen.append(Seen.of(self.sample, self.place, x, float(low), float(high)))
+            low, high = _ends(x)
+        self.set_ends(min(low, float(self.min_val)), max(high, float(self.max_val)))
+        self.whole = self.whole and low.is_integer() and bool((x == x.round()).all())
+        self.seen.append(Seen.of(self.sample, self.place, x, low, high))
         return x_orig
 
     def usual_samples(self, method: CalibrationMethod) -> tuple[list[Seen], dict[int, float]]:
@@ -87,8 +86,11 @@ class RangeObserver(MinMaxObserver):
 
     def set_range(self, low: float, high: float) -> None:
         """What calibration makes of all that was seen."""
-        self.min_val.fill_(min(low, self.needed[0]))
-        self.max_val.fill_(max(high, self.needed[1]))
+        self.set_ends(min(low, self.needed[0]), max(high, self.needed[1]))
+
+    def set_ends(self, low: float, high: float) -> None:
+        self.min_val.fill_(low)
+        self.max_val.fill_(high)
 
     def observed(self) -> Observed:
         return Observed(tuple(self.seen), float(self.min_val), float(self.max_val), self.needed)
@@ -98,8 +100,8 @@ class RangeObserver(MinMaxObserver):
         kept = [one for one in observed.seen if one.sample not in without] or observed.seen
         self.seen, self.needed, self.exact, self._leader = list(observed.seen), observed.needed, False, []
         self.without = frozenset(without)
-        self.min_val.fill_(min((one.low for one in kept), default=observed.low))
-        self.max_val.fill_(max((one.high for one in kept), default=observed.high))
+        lows, highs = [one.low for one in kept], [one.high for one in kept]
+        self.set_ends(min(lows, default=observed.low), max(highs, default=observed.high))
 
     @property
     def element(self) -> Element:
@@ -150,6 +152,12 @@ class RangeObserver(MinMaxObserver):
             return torch.full_like(scale, step), torch.full_like(zero_point, self.quant_min - round(low / step))
         zeros = (self.min_val == 0) & (self.max_val == 0)
         return torch.where(zeros, torch.full_like(scale, SCALE_OF_ZEROS), scale), zero_point
+
+
+def _ends(x: torch.Tensor) -> tuple[float, float]:
+    """The smallest value and the largest, in numbers of Python: several small tensors would take longer."""
+    low, high = torch.aminmax(x)
+    return float(low), float(high)
 
 
 class EdgeObserver(RangeObserver):

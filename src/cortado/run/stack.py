@@ -7,7 +7,6 @@ whatever it may be. `run` on a board measures what a run takes; the tests hold t
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -58,7 +57,7 @@ def _apart(code: Mapping[int, Instruction], elf: Path) -> dict[int, Instruction]
         one, place = code[address], bisect_right(heads, address)
         head = heads[place - 1] if place else 0
         own = first.setdefault(one.function, head) == head
-        found[address] = one if own else replace(one, function=f"{one.function}@{head:x}")
+        found[address] = one if own else one._replace(function=f"{one.function}@{head:x}")
     return found
 
 
@@ -97,7 +96,7 @@ def _frame(body: Sequence[Instruction], words: _Words) -> int | None:
 def _taken(one: Instruction, known: Mapping[str, int]) -> int | None:
     """The bytes by which an instruction moves the stack pointer down; None if that can't be told."""
     if one.name in ("push", "stmdb", "vpush", "vstmdb") and "sp" in one.base:
-        return one.count * (8 if re.search(r"{\s*d", one.operands) else 4)
+        return one.listed * (8 if re.search(r"{\s*d", one.operands) else 4)
     if one.kind in (Kind.STORE, Kind.STORE_PAIR) and one.updates_base and "sp" in one.base:
         found = _NUMBER.search(one.operands)
         return max(-int(found[1]), 0) if found else None

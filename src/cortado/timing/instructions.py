@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
+from typing import NamedTuple
 
 
 class Kind(Enum):
@@ -49,9 +49,24 @@ class Kind(Enum):
 VECTORS = frozenset(kind for kind in Kind if kind.name.startswith("VECTOR"))
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """One instruction. `base` are the registers that make its address, `target` is where a branch goes."""
+class _Text(NamedTuple):
+    """What the text of an instruction says, wherever it stands."""
+
+    name: str
+    operands: str
+    kind: Kind
+    writes: frozenset[str]
+    reads: frozenset[str]
+    base: frozenset[str] = frozenset()
+    listed: int = 0
+    register_offset: bool = False
+    updates_base: bool = False
+    target: int | None = None
+
+
+class Instruction(NamedTuple):
+    """One instruction. `base` are the registers that make its address, `target` is where a branch goes. (A tuple: a
+    firmware has tens of thousands.)"""
 
     address: int
     size: int
@@ -62,7 +77,7 @@ class Instruction:
     writes: frozenset[str]
     reads: frozenset[str]
     base: frozenset[str] = frozenset()
-    count: int = 0  # registers in its list
+    listed: int = 0  # registers in its list
     register_offset: bool = False
     updates_base: bool = False
     target: int | None = None
@@ -118,7 +133,6 @@ _FLOAT_KINDS: tuple[tuple[str, Kind], ...] = (
 )
 _REGISTER = re.compile(r"\b(r\d+|sp|lr|pc|ip|fp|sl|sb|[qds]\d+)\b")
 _ALIASES = {"ip": "r12", "fp": "r11", "sl": "r10", "sb": "r9"}
-_LINE = re.compile(r"^\s*([0-9a-f]+):\t([0-9a-f ]+?)\s*\t(\S+)\s*(.*)$")
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 # Instructions that write nothing but flags, and those whose first two operands are results.
 _COMPARES = re.compile(r"cmp|cmn|tst|teq|vcmp|vpt|vctp")
@@ -149,45 +163,36 @@ def parse(text: str) -> dict[int, Instruction]:
     found: dict[int, Instruction] = {}
     function = ""
     for line in text.splitlines():
-        head = _FUNCTION.match(line)
-        if head is not None:
-            function = head[1]
+        place, _, rest = line.partition(":\t")
+        if not rest:
+            head = _FUNCTION.match(line)
+            function = function if head is None else head[1]
             continue
-        match = _LINE.match(line)
-        if match is not None and not match[3].startswith("."):
-            size = len(match[2].replace(" ", "")) // 2
-            one = _instruction(int(match[1], 16), size, function, match[3], match[4])
-            found[one.address] = one
+        code, _, said = rest.partition("\t")
+        if said and not said.startswith("."):
+            address = int(place, 16)
+            found[address] = Instruction(address, len(code.replace(" ", "")) // 2, function, *_read(said))
     return found
 
 
-def _instruction(address: int, size: int, function: str, mnemonic: str, rest: str) -> Instruction:
-    operands = re.split(r"\s*[;@]", rest)[0].strip()
+@lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
+def _read(text: str) -> _Text:
+    mnemonic, *rest = text.split(maxsplit=1)
+    operands = re.split(r"\s*[;@]", "".join(rest))[0].strip()
     name = mnemonic.split(".")[0]
     kind = _kind(name, operands)
     if kind in (Kind.BRANCH, Kind.CALL, Kind.LOOP_END):
         target = re.search(r"\b([0-9a-f]+) <", operands)
         reads = frozenset(registers(operands.split("<")[0]))
-        return Instruction(
-            address,
-            size,
-            function,
-            name,
-            operands,
-            kind,
-            frozenset(),
-            reads,
-            target=int(target[1], 16) if target else None,
-        )
+        place = int(target[1], 16) if target else None
+        return _Text(name, operands, kind, frozenset(), reads, target=place)
     if "[" in operands:
-        return _memory(address, size, function, name, operands, kind)
+        return _memory(name, operands, kind)
     if "{" in operands:
-        return _many(address, size, function, name, operands, kind)
-    writes, reads = _results(name, operands)
-    return Instruction(address, size, function, name, operands, kind, writes, reads)
+        return _many(name, operands, kind)
+    return _Text(name, operands, kind, *_results(name, operands))
 
 
-@lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
 def _kind(name: str, operands: str) -> Kind:
     if name.startswith("v") and not name.startswith(("vpush", "vpop", "vldm", "vstm")):
         vector = re.search(r"\bq\d", operands) or name.startswith(("vctp", "vpst", "vpt", "vpnot"))
@@ -206,7 +211,6 @@ def _kind(name: str, operands: str) -> Kind:
     return Kind.JUMP if jumps else kind
 
 
-@lru_cache(maxsize=1 << 15)
 def _results(name: str, operands: str) -> tuple[frozenset[str], frozenset[str]]:
     parts = [registers(part) for part in operands.split(",")]
     if _COMPARES.match(name) or not parts or name.startswith(("b", "cb", "tb")):
@@ -224,7 +228,7 @@ def _reads_its_result(name: str, operands: int) -> bool:
     return in_place or _READ_THEIR_RESULT.match(name) is not None
 
 
-def _memory(address: int, size: int, function: str, name: str, operands: str, kind: Kind) -> Instruction:
+def _memory(name: str, operands: str, kind: Kind) -> _Text:
     data, _, place = operands.partition("[")
     inner, _, after = place.partition("]")
     base = frozenset(registers(inner))
@@ -232,10 +236,7 @@ def _memory(address: int, size: int, function: str, name: str, operands: str, ki
     updates = "!" in after or after.startswith(",")
     is_load = name.startswith(("ldr", "vld", "tb"))
     updated = frozenset(registers(inner.split(",")[0])) if updates else frozenset()
-    return Instruction(
-        address,
-        size,
-        function,
+    return _Text(
         name,
         operands,
         kind,
@@ -247,7 +248,7 @@ def _memory(address: int, size: int, function: str, name: str, operands: str, ki
     )
 
 
-def _many(address: int, size: int, function: str, name: str, operands: str, kind: Kind) -> Instruction:
+def _many(name: str, operands: str, kind: Kind) -> _Text:
     head, _, rest = operands.partition("{")
     listed = rest.rstrip("}^")
     names: list[str] = []
@@ -261,17 +262,14 @@ def _many(address: int, size: int, function: str, name: str, operands: str, kind
     base = frozenset(registers(head)) or frozenset({"sp"})
     is_load = kind is Kind.LOAD_MANY
     updates = "!" in head or not head
-    return Instruction(
-        address,
-        size,
-        function,
+    return _Text(
         name,
         operands,
         kind,
         writes=(values if is_load else frozenset()) | (base if updates else frozenset()),
         reads=base | (frozenset() if is_load else values),
         base=base,
-        count=len(names),
+        listed=len(names),
         updates_base=updates,
     )
 

@@ -67,7 +67,7 @@ class TimingTable:
         cost = self.costs.get(one.kind)
         if cost is None:
             return just(1)
-        cycles = cost.cycles + just(cost.each * one.count)
+        cycles = cost.cycles + just(cost.each * one.listed)
         if self.pipelining is None or one.kind not in (Kind.LOAD, Kind.STORE):
             return cycles
         return _overlapped(self.pipelining, one, previous, cycles)
