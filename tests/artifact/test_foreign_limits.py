@@ -99,13 +99,13 @@ def test_a_file_without_end_is_refused(copy: Path) -> None:
 def test_a_compiler_that_a_source_makes_grow_is_ended(
     copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nine macros of eight of the one before are 128 MB of names; the limits here are lower than the real ones."""
-    monkeypatch.setattr(limited, "COMPILER", Limits(seconds=300, memory_bytes=1 << 30, file_bytes=4 << 20))
+    """Nine macros of eight of the one before are 128 million names; the limits here are lower than the real ones."""
+    monkeypatch.setattr(limited, "COMPILER", Limits(seconds=300, memory_bytes=1 << 29, file_bytes=4 << 20))
     lines = ["#define A0 x x x x x x x x"]
     lines += [f"#define A{level} {' '.join([f'A{level - 1}'] * 8)}" for level in range(1, 9)]
     sign(copy, "tiny.c", (copy / "tiny.c").read_bytes() + "\n".join([*lines, "A8", ""]).encode())
     assert main(["run", str(copy)]) == 2
-    assert "tiny.c wrote more than 4 MB, and was ended" in capsys.readouterr().err
+    assert "tiny.c needs more than 512 MB of memory, and was ended" in capsys.readouterr().err
 
 
 # ---- arrays --------------------------------------------------------------------------------------------------------
