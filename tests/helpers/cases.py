@@ -237,8 +237,9 @@ BATCHES, BATCH, TELLING = 3, 28, 6  # of samples; and how many are at least take
 def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:
     """So many of an operator's samples as they come, always the same, none of them of hypothesis's simplest; and a few
     of all (`_telling`)."""
-    assert count <= BATCH
-    return [*_batches(operator.name)[-1][:count], *_telling(operator.name)]
+    found = [one for batch in _batches(operator.name)[:0:-1] for one in batch]
+    assert count <= len(found)
+    return [*found[:count], *_telling(operator.name)]
 
 
 @cache
