@@ -12,6 +12,8 @@ UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py p
 # Three workers for two cores: one of them waits for a board or a program most of the time.
 SPREAD := pytest -q -n 3 --dist loadgroup
 PYTEST := $(BIN)/python -m $(SPREAD)
+# Python keeps what it compiles, whatever the shell says: tests start many programs of it.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo check unit test tests test-all fuzz fuzz-page same lint golden docs misra release coverage clean python tools test-tools
 
