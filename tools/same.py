@@ -56,12 +56,13 @@ class Tree:
         name, schedule, folder = job
         self.cortado("compile", name, "--target", TARGETS, "--optimize", schedule, "-o", str(folder))
         print(f"{self.root.name}: {name}, {schedule}", file=sys.stderr, flush=True)
-        return {f"{name}/{schedule}/{file}": digest for file, digest in _digests(folder)}
+        return {f"{name}/{schedule}/{file}": digest for file, digest in _digests(folder, self.root)}
 
 
-def _digests(folder: Path) -> Iterator[tuple[str, str]]:
+def _digests(folder: Path, root: Path) -> Iterator[tuple[str, str]]:
+    """Where the sources are checked out is no part of a file: reports name lines of the zoo's networks."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        data = path.read_bytes()
+        data = path.read_bytes().replace(bytes(root), b"")
         if path.name == "report.json":
             data = _without_seconds(data)
         elif path.suffix in (".c", ".h"):
