@@ -105,6 +105,16 @@ def test_a_setting_counts_where_a_text_may_ask_for_it(
 
 
 @pytest.mark.host
+def test_a_setting_counts_that_another_one_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
+    source = write(tmp_path, "int main(void) { return CORTADO_OUTER; }\n", "program.c")
+    for value in (3, 5):
+        flags = ["-DCORTADO_OUTER=CORTADO_INNER", f"-DCORTADO_INNER={value}"]
+        program = toolchain.build_executable([source], [], flags, "program")
+        assert subprocess.run([program], check=False).returncode == value
+
+
+@pytest.mark.host
 def test_a_source_that_another_includes_counts_as_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
     outer = write(tmp_path, '#include "inner.c"\nint main(void) { return VALUE; }\n', "outer.c")

@@ -320,7 +320,7 @@ def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[s
     models."""
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
     parts = _input_parts([source], include_dirs)
-    asked = _asked_for(parts)
+    asked = _asked_for([*parts, *(flag.partition("=")[2].encode() for flag in flags)])
     counted = [flag for flag in flags if (name := OWN_SETTING.match(flag)) is None or asked is None or name[1] in asked]
 
     def build(output: Path) -> None:
