@@ -60,6 +60,7 @@ from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.pricing import Pricing
 from cortado.plan.pricing import as_read as as_read
+from cortado.plan.program import Program
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure
 from cortado.scoring.accuracy import check_outputs
@@ -196,10 +197,14 @@ class Model:
         except Exception:  # of scales that one sample has given
             return
         if graph is not None:
-            lines = self._lines(graph)
-            program = self._asked(target, options).undecided(graph, lines)
-            check_limits(program, lines)
-            check_decision(program, options.decide, self.labels)
+            check_decision(self._program(graph, self._asked(target, options)), options.decide, self.labels)
+
+    def _program(self, graph: LoweredGraph, asked: Asked) -> Program:
+        """The kernels of a C bundle, which its tables can hold, before a decision."""
+        lines = self._lines(graph)
+        program = asked.undecided(graph, lines)
+        check_limits(program, lines)
+        return program
 
     def _asked(self, target: CortexMTargetConfig, options: Options) -> Asked:
         return Asked(self.name, target, options, self.labels)
@@ -229,16 +234,14 @@ class Model:
         """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
         if target.cpu is not CortexM.ANY:
             return None
-        programs = [self._asked(one, options).program(graph) for one in ONE_OF_EACH]
-        peaks = [schedule(program, options.optimize).plan.peak for program in programs]
+        asked = [self._asked(one, options) for one in ONE_OF_EACH]
+        peaks = [schedule(one.decided(one.undecided(graph)), options.optimize).plan.peak for one in asked]
         return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            lines = self._lines(graph)
-            program = self._asked(target, options).program(graph, lines)
-            check_limits(program, lines)
-            schedules = Schedules(program)
+            asked = self._asked(target, options)
+            schedules = Schedules(asked.decided(self._program(graph, asked)))
             planned = schedules.best(options.optimize)
             single = self._single_targets(graph, target, options)
         with clock.phase("plan alternatives"):

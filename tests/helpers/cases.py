@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import zip_longest
 from operator import getitem
@@ -171,11 +171,8 @@ def _one_after_the_other() -> Iterator[None]:
 
 
 def _behind_each_other(problem: Problem) -> Plan:
-    offsets, end = dict[str, int](), 0
-    for buffer in sorted(problem.buffers, key=lambda buffer: not buffer.persists):
-        offsets[buffer.name] = end + -end % buffer.align
-        end = offsets[buffer.name] + buffer.size
-    return Plan(offsets, end, lower_bound=0, optimal=False)
+    """As what persists lies: nothing shares, and nothing is searched."""
+    return planner.plan(Problem(tuple(replace(one, persists=True) for one in problem.buffers)))
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,8 @@ class Fixed:
 def requant(acc: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
     """acc * factor: doubling high multiply rounded half up, then a divide by 2^n rounded half away from zero."""
     acc = acc.to(torch.int64)
-    if isinstance(shift, int):
-        left, right = torch.tensor(max(shift, 0)), torch.tensor(max(-shift, 0))
-    else:
-        shift = shift.to(torch.int64)
-        left, right = shift.clamp(min=0), (-shift).clamp(min=0)
+    shift = torch.as_tensor(shift, dtype=torch.int64)
+    left, right = shift.clamp(min=0), (-shift).clamp(min=0)
     high = ((acc << left) * multiplier + (1 << 30)) >> 31
     return divide_by_power_of_two(high, right)
 

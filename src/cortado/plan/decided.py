@@ -26,8 +26,8 @@ class Asked:
         """The program without its decision. `lines`: of the user's file, by call, for messages."""
         return program_of(self.name, graph, self.target, self.options.io, Feeding.of(self.options), lines=lines)
 
-    def program(self, graph: LoweredGraph, lines: Mapping[str, str] = NO_LINES) -> Program:
-        return decided(self.undecided(graph, lines), self.options.decide, self.labels)
+    def decided(self, program: Program) -> Program:
+        return decided(program, self.options.decide, self.labels)
 
     def stand_in(self, graph: LoweredGraph) -> Program:
         """The same where scales stand in for those of real data, or are about to change."""

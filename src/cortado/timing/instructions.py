@@ -49,28 +49,10 @@ class Kind(Enum):
 VECTORS = frozenset(kind for kind in Kind if kind.name.startswith("VECTOR"))
 
 
-class _Text(NamedTuple):
-    """What the text of an instruction says, wherever it stands."""
-
-    name: str
-    operands: str
-    kind: Kind
-    writes: frozenset[str]
-    reads: frozenset[str]
-    base: frozenset[str] = frozenset()
-    listed: int = 0
-    register_offset: bool = False
-    updates_base: bool = False
-    target: int | None = None
-
-
 class Instruction(NamedTuple):
     """One instruction. `base` are the registers that make its address, `target` is where a branch goes. (A tuple: a
     firmware has tens of thousands.)"""
 
-    address: int
-    size: int
-    function: str
     name: str  # the mnemonic without width and types
     operands: str
     kind: Kind
@@ -81,6 +63,9 @@ class Instruction(NamedTuple):
     register_offset: bool = False
     updates_base: bool = False
     target: int | None = None
+    address: int = 0
+    size: int = 0
+    function: str = ""
 
     @property
     def from_code(self) -> bool:
@@ -171,12 +156,14 @@ def parse(text: str) -> dict[int, Instruction]:
         code, _, said = rest.partition("\t")
         if said and not said.startswith("."):
             address = int(place, 16)
-            found[address] = Instruction(address, len(code.replace(" ", "")) // 2, function, *_read(said))
+            size = len(code.replace(" ", "")) // 2
+            found[address] = _read(said)._replace(address=address, size=size, function=function)
     return found
 
 
 @lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
-def _read(text: str) -> _Text:
+def _read(text: str) -> Instruction:
+    """What it says, wherever it stands."""
     mnemonic, *rest = text.split(maxsplit=1)
     operands = re.split(r"\s*[;@]", "".join(rest))[0].strip()
     name = mnemonic.split(".")[0]
@@ -185,12 +172,12 @@ def _read(text: str) -> _Text:
         target = re.search(r"\b([0-9a-f]+) <", operands)
         reads = frozenset(registers(operands.split("<")[0]))
         place = int(target[1], 16) if target else None
-        return _Text(name, operands, kind, frozenset(), reads, target=place)
+        return Instruction(name, operands, kind, frozenset(), reads, target=place)
     if "[" in operands:
         return _memory(name, operands, kind)
     if "{" in operands:
         return _many(name, operands, kind)
-    return _Text(name, operands, kind, *_results(name, operands))
+    return Instruction(name, operands, kind, *_results(name, operands))
 
 
 def _kind(name: str, operands: str) -> Kind:
@@ -228,7 +215,7 @@ def _reads_its_result(name: str, operands: int) -> bool:
     return in_place or _READ_THEIR_RESULT.match(name) is not None
 
 
-def _memory(name: str, operands: str, kind: Kind) -> _Text:
+def _memory(name: str, operands: str, kind: Kind) -> Instruction:
     data, _, place = operands.partition("[")
     inner, _, after = place.partition("]")
     base = frozenset(registers(inner))
@@ -236,7 +223,7 @@ def _memory(name: str, operands: str, kind: Kind) -> _Text:
     updates = "!" in after or after.startswith(",")
     is_load = name.startswith(("ldr", "vld", "tb"))
     updated = frozenset(registers(inner.split(",")[0])) if updates else frozenset()
-    return _Text(
+    return Instruction(
         name,
         operands,
         kind,
@@ -248,7 +235,7 @@ def _memory(name: str, operands: str, kind: Kind) -> _Text:
     )
 
 
-def _many(name: str, operands: str, kind: Kind) -> _Text:
+def _many(name: str, operands: str, kind: Kind) -> Instruction:
     head, _, rest = operands.partition("{")
     listed = rest.rstrip("}^")
     names: list[str] = []
@@ -262,7 +249,7 @@ def _many(name: str, operands: str, kind: Kind) -> _Text:
     base = frozenset(registers(head)) or frozenset({"sp"})
     is_load = kind is Kind.LOAD_MANY
     updates = "!" in head or not head
-    return _Text(
+    return Instruction(
         name,
         operands,
         kind,
