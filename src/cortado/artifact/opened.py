@@ -27,7 +27,7 @@ from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_stri
 from cortado.options import PteKind
 from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from cortado.run.probe_place import is_probe
-from cortado.run.runner import EXECUTORCH, HOST, NO_LIMITS, TRACE, RunLimits, RunResult, run_bundle, write_files
+from cortado.run.runner import EXECUTORCH, HERE, NO_LIMITS, TRACE, RunLimits, RunResult, run_bundle, write_files
 from cortado.run.toolchain import cache_dir
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class Artifact:
         try:
             return self.reference(samples, sequence=sequence)[:2]
         except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] != "torch" or on == HOST:
+            if (error.name or "").split(".")[0] != "torch" or on in HERE:
                 raise
         return [[fed(*pair) for pair in zip(self.report.inputs, sample, strict=True)] for sample in samples], None
 
@@ -275,8 +275,8 @@ class Artifact:
     ) -> RunResult:
         """Runs what `feed` says a bundle is fed (`info`: what else), here or on a board; `progress` hears how many."""
         info = info or self.info
-        if on == HOST:
-            return self._run_on_host(feeds, flags, sequence, progress, info, limits)
+        if on in HERE:
+            return self._run_here(feeds, on, flags, sequence, progress, info, limits)
         if is_probe(on):
             self.check_trust()
             run = probe_run(self.folder, self.report.chip, self.store_rules(), str(on), info, limits)
@@ -335,9 +335,10 @@ class Artifact:
         found = [outputs for steps in sequences for outputs in run_pte(path, steps, temp_bytes=temp, timeout=seconds)]
         return Checked(RunResult(EXECUTORCH, found), expected, values=found, real=True, tolerance=tolerance)
 
-    def _run_on_host(
+    def _run_here(
         self,
         feeds: Sequence[Sequence[ArrayType]],
+        on: str | None,
         flags: Sequence[str],
         sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
@@ -351,7 +352,7 @@ class Artifact:
             write_files(Path(temporary), emit_c(self.portable).files)
             info = replace(info or self.info, regions=())  # one memory is as good as several here
             return run_bundle(
-                Path(temporary), info, feeds, HOST, flags=flags, sequence=sequence, progress=progress, limits=limits
+                Path(temporary), info, feeds, on, flags=flags, sequence=sequence, progress=progress, limits=limits
             )
 
     @cached_property
@@ -372,11 +373,11 @@ class Artifact:
 
         It is the network in its own schedule, where no layer's output need ever be whole in memory.
         """
-        if on == HOST:
+        if on in HERE:
             from cortado.plan.checks import as_json
 
             rules = StoreRules.from_json(as_json(self.portable, functions=()))
-            result = self._run_on_host([feed], (TRACE,))
+            result = self._run_here([feed], on, (TRACE,))
         else:
             rules = self.store_rules()
             result = run_bundle(self.folder, self.info, [feed], on, count=False, flags=(TRACE,))

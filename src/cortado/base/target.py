@@ -13,6 +13,8 @@ from cortado.base.errors import CortadoError
 # Of code whose loads and stores are aligned to what they move.
 ALIGNED_ONLY = ("-DCORTADO_ALIGNED_ONLY", "-mno-unaligned-access")
 BUNDLE_FLAGS = ("-O2", "-fno-tree-vectorize", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+# Of WebAssembly, where clang's own vectors are right.
+WASM_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 
 
 class CortexM(Enum):

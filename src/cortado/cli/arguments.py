@@ -23,8 +23,8 @@ def run_arguments(commands: Any) -> None:
     parser.add_argument(
         "--on",
         metavar="PLACE",
-        help="host, executorch (the .pte), an emulated board (default: the target's), or gdb:HOST:PORT: a chip behind "
-        "a debug probe's GDB server (docs/hardware.md; gdb alone: localhost:3333)",
+        help="host, wasm (WebAssembly), executorch (the .pte), an emulated board (default: the target's), or "
+        "gdb:HOST:PORT: a chip behind a debug probe's GDB server (docs/hardware.md; gdb alone: localhost:3333)",
     )
     probe_arguments(parser)
     parser.add_argument(
@@ -156,7 +156,8 @@ def validate_arguments(commands: Any) -> None:
     parser.add_argument(
         "--on",
         metavar="PLACE",
-        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md)",
+        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md); "
+        "wasm: also as WebAssembly",
     )
     parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
     probe_arguments(parser)
@@ -207,7 +208,8 @@ def evaluate_arguments(commands: Any) -> None:
     parser.add_argument(
         "--on",
         metavar="PLACE",
-        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md)",
+        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md); "
+        "wasm: also as WebAssembly",
     )
     parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
     probe_arguments(parser)

@@ -40,7 +40,7 @@ def _known() -> dict[str, tuple[str, ...]]:
     from cortado.base import chips, target
     from cortado.models import zoo
     from cortado.options import PackageKind
-    from cortado.run.runner import EXECUTORCH, HOST
+    from cortado.run.runner import EXECUTORCH, HERE
 
     boards = tuple(machine.value for machine in target.Machine)
     return {
@@ -48,7 +48,7 @@ def _known() -> dict[str, tuple[str, ...]]:
         "TARGET": tuple(row.target for row in target.table()),
         "CHIP": tuple(row.chip for row in chips.table()),
         "BOARD": boards,
-        "PLACE": (HOST, EXECUTORCH, *boards),
+        "PLACE": (*HERE, EXECUTORCH, *boards),
         "SYSTEM": tuple(kind.value for kind in PackageKind),
     }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.events import check_together, evaluate_recording
-from cortado.cli.places import probe_of
+from cortado.cli.places import further_place
 from cortado.cli.run import folder_of, zoo_network
 from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
 from cortado.cli.scores import score_json, score_lines, thresholds_of
@@ -87,7 +87,7 @@ def _evaluated(
         floats=None if spec is None else load_float_model(artifact, spec),
         top_k=arguments.top_k,
         board_samples=arguments.board_samples,
-        on=probe_of(arguments),
+        on=further_place(arguments),
         sequence=arguments.sequence,
         progress=progress,
     )

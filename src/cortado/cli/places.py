@@ -36,13 +36,14 @@ def place_of(arguments: argparse.Namespace) -> str | None:
     return text
 
 
-def probe_of(arguments: argparse.Namespace) -> str | None:
-    """The same where --on is a further place, and none but a chip can be."""
+def further_place(arguments: argparse.Namespace) -> str | None:
+    """The same where --on is a further place: a chip, or WebAssembly."""
     from cortado.run.probe_place import is_probe
+    from cortado.run.runner import WASM
 
     text = place_of(arguments)
-    if text is not None and not is_probe(text):
-        raise CortadoError(f"--on {text}: expected gdb:HOST:PORT; this machine and the boards are asked anyway")
+    if text not in (None, WASM) and not is_probe(text):
+        raise CortadoError(f"--on {text}: expected wasm or gdb:HOST:PORT; this machine and the boards are asked anyway")
     return text
 
 

@@ -81,11 +81,13 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
 
 def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
     from cortado.run.probe_place import is_probe
-    from cortado.run.runner import EXECUTORCH
-    from cortado.run.toolchain import Tool
+    from cortado.run.runner import EXECUTORCH, WASM
+    from cortado.run.toolchain import WASM_TOOLS, Tool
 
     if is_probe(on):
         return (Tool.ARM_GCC, Tool.GDB)
+    if on == WASM:
+        return WASM_TOOLS
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if emulated else (Tool.CC,)
     return (*tools, Tool.CXX) if on == EXECUTORCH else tools
 

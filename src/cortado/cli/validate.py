@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
-from cortado.cli.places import probe_of
+from cortado.cli.places import further_place
 from cortado.cli.run import folder_of
 from cortado.cli.scores import score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, json_decibels
@@ -41,13 +41,14 @@ def _validate_artifact(
     arguments: argparse.Namespace, artifact: "Artifact", targets: list["CortexMTargetConfig"]
 ) -> None:
     from cortado.run.doctor import require
-    from cortado.run.toolchain import Tool
+    from cortado.run.runner import WASM
+    from cortado.run.toolchain import WASM_TOOLS, Tool
 
     if arguments.inputs is None and arguments.labels is not None:
         raise CortadoError(f"{arguments.labels} holds the labels of samples: give those with --inputs")
     if arguments.save and not arguments.per_layer:
         raise CortadoError("--save keeps how far each layer is from the float model, which --per-layer finds: add that")
-    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
+    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC, *(WASM_TOOLS if arguments.on == WASM else ()))
     require(tools if artifact.report.pte is None else (*tools, Tool.CXX))
     spec = arguments.model or artifact.report.zoo
     if arguments.save and spec is None:
@@ -96,7 +97,7 @@ def _validated(
         labels=data.labels,
         per_layer=arguments.per_layer,
         sequence=arguments.sequence,
-        on=probe_of(arguments),
+        on=further_place(arguments),
         progress=progress,
     )
     return found, thresholds

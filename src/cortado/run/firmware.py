@@ -11,6 +11,8 @@ from cortado.run.toolchain import BuildError, CompilerCommand
 
 BOARD_SOURCES = tuple(DEVICE / name for name in ("startup.c", "port_board.c", "records.c", "markers.c"))
 HOST_SOURCES = tuple(DEVICE / name for name in ("port_host.c", "records.c", "markers.c"))
+WASM_SOURCES = tuple(DEVICE / name for name in ("port_wasm.c", "records.c", "markers.c"))
+WASM_MAIN = "cortado_main"  # a name that clang leaves as it is
 HARNESS_SOURCE = DEVICE / "harness.c"
 
 
@@ -59,3 +61,10 @@ def build_firmware(
 def build_host(sources: Sequence[Path], include_dirs: Sequence[Path], flags: Sequence[str], name: str) -> Path:
     """The same harness around the same sources, as a program for this machine."""
     return toolchain.build_executable([*sources, *HOST_SOURCES, HARNESS_SOURCE], [*include_dirs, DEVICE], flags, name)
+
+
+def build_harness_wasm(sources: Sequence[Path], include_dirs: Sequence[Path], flags: Sequence[str], name: str) -> Path:
+    """The same for WebAssembly; device/wasm/run.mjs runs it."""
+    everything = [*sources, *WASM_SOURCES, HARNESS_SOURCE]
+    flags = [*flags, f"-Dmain={WASM_MAIN}"]
+    return toolchain.build_wasm(everything, [*include_dirs, DEVICE], flags, name, (WASM_MAIN,))

@@ -50,14 +50,20 @@ def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: in
 
 
 def run_host(
-    program: Path, inputs: bytes, count: int, *, sequence: int = 0, timeout: float = HOST_TIMEOUT
+    program: Path,
+    inputs: bytes,
+    count: int,
+    *,
+    sequence: int = 0,
+    timeout: float = HOST_TIMEOUT,
+    by: Sequence[Path] = (),
 ) -> BoardResult:
-    """Runs the model of a program of `build_host` on `count` samples on this machine."""
+    """Runs the model of a program of `build_host` on `count` samples on this machine; `by` another program, if any."""
     start = time.monotonic()
     given = _samples(inputs, count, sequence)
     try:
         done = limited.run(
-            [program.resolve()],
+            [*by, program.resolve()],
             Limits(seconds=timeout, file_bytes=HOST_FILE_BYTES),
             doing=program.name,
             given=given,

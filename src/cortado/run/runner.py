@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from cortado.base.arrays import ArrayType
+from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
-from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
+from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run.board import Board, find_board
 from cortado.run.bundle_info import BundleInfo, StoreRules
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import load_image
-from cortado.run.firmware import build_firmware, build_host
+from cortado.run.firmware import build_firmware, build_harness_wasm, build_host
 from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
 from cortado.run.harness_source import harness_source
 from cortado.run.limited import NO_LIMITS as NO_LIMITS
@@ -27,6 +28,7 @@ from cortado.run.probe_place import is_probe
 from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
 from cortado.run.records import Said
 from cortado.run.silicon import Silicon
+from cortado.run.toolchain import Tool, require
 from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.flow import Flow
 from cortado.timing.instructions import Instruction
@@ -35,6 +37,8 @@ from cortado.timing.parts import parts_of
 from cortado.timing.work import MeasuredWork, account
 
 HOST = "host"
+WASM = "wasm"  # this machine too, in WebAssembly
+HERE = (HOST, WASM)  # where the portable kernels run
 GROUP = 64  # samples that one process on this machine runs: many enough to hide its start, few enough to show progress
 EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
 
@@ -94,14 +98,14 @@ class RunResult:
 
 def choose_board(target: CortexMTargetConfig, on: str | None) -> Machine | None:
     """The emulated board of a run; None for this machine, and for a chip behind a probe."""
-    if on in (HOST, EXECUTORCH) or is_probe(on):
+    if on in (*HERE, EXECUTORCH) or is_probe(on):
         return None
     if on is None:
         return target.machine
     try:
         wanted = Machine(on)
     except ValueError:
-        known = ", ".join([HOST, EXECUTORCH, "gdb:HOST:PORT", *(board.value for board in Machine)])
+        known = ", ".join([*HERE, EXECUTORCH, "gdb:HOST:PORT", *(board.value for board in Machine)])
         raise CortadoError(f"can't run on '{on}'; known places: {known}") from None
     allowed = tuple(Machine) if target.cpu is CortexM.ANY else (target.machine, *_ALSO.get(target.cpu, ()))
     if wanted not in allowed:
@@ -139,13 +143,17 @@ def bundle_includes(folder: Path) -> list[Path]:
     return [folder, folder / "kernels" / "include", folder / "kernels" / "src"]
 
 
-def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Sequence[str] = ()) -> Path:
-    """The bundle with the harness around it: a firmware image, or a program for this machine."""
+def build(
+    folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Sequence[str] = (), *, wasm: bool = False
+) -> Path:
+    """The bundle with the harness around it: a firmware image, or a program for this machine (`wasm`: WebAssembly)."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         glue = Path(temporary) / "harness_model.c"
         glue.write_text(harness_source(info))
         sources = [*bundle_sources(folder, "c" if board is None else "cS"), glue]
         includes = bundle_includes(folder)
+        if wasm:
+            return build_harness_wasm(sources, includes, [*WARNINGS, *WASM_FLAGS, *extra_flags], info.name)
         if board is None:
             flags = [*WARNINGS, *BUNDLE_FLAGS, *extra_flags]
             return build_host(sources, includes, flags, info.name)
@@ -188,9 +196,11 @@ def run_bundle(
     it is not the folder's bundle.
     """
     board = choose_board(info.target, on)
-    program = build(folder, info, board, flags) if built is None else built(board)
+    program = build(folder, info, board, flags, wasm=on == WASM) if built is None else built(board)
     if board is None:
-        return _run_on_cores(program, info, samples, limits.seconds, sequence, progress)
+        by = (require(Tool.NODE), DEVICE / "wasm" / "run.mjs") if on == WASM else ()
+        done = _run_on_cores(program, info, samples, limits.seconds, sequence, progress, by)
+        return replace(done, on=on or HOST)
     machine, watch = find_board(board), Watch(count=True) if count else None
     rules = stores or timed
     if rules is not None:
@@ -271,6 +281,7 @@ def _run_on_cores(
     timeout: float | None,
     sequence: int | None,
     progress: Callable[[int], None],
+    by: Sequence[Path],
 ) -> RunResult:
     """One process after the other on each core of this machine, with a group of samples for each."""
     cores = len(os.sched_getaffinity(0))
@@ -282,7 +293,7 @@ def _run_on_cores(
 
     def run(group: Sequence[Sequence[ArrayType]]) -> Said:
         limit = HOST_TIMEOUT * len(group) if timeout is None else timeout
-        return run_host(program, _feed(group), len(group), sequence=sequence or 0, timeout=limit).said
+        return run_host(program, _feed(group), len(group), sequence=sequence or 0, timeout=limit, by=by).said
 
     outputs: list[list[ArrayType]] = []
     traces = []

@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError, MissingTool
 from cortado.run import limited
 
@@ -32,6 +33,7 @@ INCLUDE = re.compile(rb'(?:^[ \t]*#|%:|\?\?=)[ \t]*include(?:_next)?\b[ \t]*(?:[
 # A setting that no header but Cortado's asks for, and where one may: its name, or the beginning of one.
 OWN_SETTING = re.compile(r"-[DU](CORTADO_\w+)")
 OWN_WORD = re.compile(rb"CORTADO_\w*(?:[ \t]*##)?")
+WASM_STACK_BYTES = 1 << 18
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 # What the linker says when a memory region of its script is too small.
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
@@ -59,7 +61,12 @@ class Tool(Enum):
     GDB = ToolInfo(
         "gdb-multiarch", "gdb-multiarch", "running on a chip through a debug probe", True, ("arm-none-eabi-gdb",)
     )
-    CLANG = ToolInfo("clang-19", "clang-19 lld-19", "building firmware with clang", optional=True)
+    CLANG = ToolInfo("clang-19", "clang-19 lld-19", "building firmware with clang, and WebAssembly", optional=True)
+    WASM_LD = ToolInfo("wasm-ld-19", "clang-19 lld-19", "building WebAssembly", optional=True)
+    NODE = ToolInfo("node", "nodejs", "running WebAssembly", optional=True)
+
+
+WASM_TOOLS = (Tool.CLANG, Tool.WASM_LD, Tool.NODE)  # to build WebAssembly, and to run it
 
 
 @dataclass(frozen=True)
@@ -257,6 +264,11 @@ def arm_clang() -> CompilerCommand:
     return CompilerCommand(require(Tool.CLANG), ("--target=arm-none-eabi", "-isystem", str(include)))
 
 
+def wasm_clang() -> CompilerCommand:
+    """Clang for WebAssembly; the bundle's few functions of a C library are in device/wasm."""
+    return CompilerCommand(require(Tool.CLANG), ("--target=wasm32", "-nostdlib", "-mbulk-memory", "-msimd128"))
+
+
 def _run(command: Sequence[str | Path], doing: str) -> bytes:
     """Standard output of a command that must succeed; BuildError with its standard error if it doesn't."""
     done = limited.run(command, limited.COMPILER, doing=doing)
@@ -420,6 +432,28 @@ def build_executable(
 ) -> Path:
     """A program for this machine."""
     return _host_build(sources, include_dirs, flags, link_flags, name, "")
+
+
+def build_wasm(
+    sources: Sequence[Path], include_dirs: Sequence[Path], flags: Sequence[str], name: str, exports: Sequence[str] = ()
+) -> Path:
+    """A WebAssembly module that exports its memory, these functions, and those that say so in C. Its stack lies first
+    in the memory: one that is too small traps instead of overwriting data."""
+    linker = CompilerCommand(require(Tool.WASM_LD))
+    kept = [f"--export={function}" for function in exports]
+    link_flags = ["--no-entry", "--gc-sections", "-s", "--stack-first", "-z", f"stack-size={WASM_STACK_BYTES}", *kept]
+    library = DEVICE / "wasm"
+    built = _Build(
+        sources=[*sources, library / "memory.c"],
+        include_dirs=[*include_dirs, library],
+        flags=flags,
+        compiler=wasm_clang(),
+        linker=linker,
+        link_flags=link_flags,
+        name=name,
+        suffix=".wasm",
+    )
+    return built.run()
 
 
 def build_elf(

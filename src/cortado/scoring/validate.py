@@ -20,7 +20,7 @@ from cortado.plan.lowered import LoweredGraph
 from cortado.run.probe import Interrupted
 from cortado.run.probe_place import is_probe
 from cortado.run.qemu import BoardFaultError
-from cortado.run.runner import EXECUTORCH, HOST
+from cortado.run.runner import EXECUTORCH, HOST, WASM
 from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.floats import float_inputs, float_outputs
 from cortado.scoring.metrics import Agreement, Error
@@ -142,7 +142,7 @@ def validate(
     progress: Progress = silent,
 ) -> Validation:
     """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own). `on`: also a chip behind a
-    debug probe.
+    debug probe, or WebAssembly.
 
     Samples of a model with state are steps, of one sequence or of several that are `sequence` long; its layers are
     compared where a sequence begins.
@@ -181,7 +181,8 @@ def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig], on: str | 
         built = artifact.for_target(target)
         runs.append(_Run(target.machine.value, f"C for {target.target_string}", built, None))
     if on is not None:
-        runs.append(_Run(on.partition("?")[0], "C on the chip", artifact, on))
+        what = "C as WebAssembly" if on == WASM else "C on the chip"
+        runs.append(_Run(on.partition("?")[0], what, artifact, on))
     if artifact.report.pte is not None:
         runs.append(_Run(EXECUTORCH, f"{artifact.report.prefix}.pte", artifact, EXECUTORCH))
     names = [run.name for run in runs]
