@@ -45,10 +45,11 @@ class Thinned(nn.Module):
 
     weight: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, groups: int = 1) -> None:
         super().__init__()
         kept = torch.tensor([1.0, 0.0] * 4).reshape(8, 1, 1, 1)
-        self.register_buffer("weight", dyadic(8, 2, 1, 1, unit=2.0**-6) * kept)
+        self.register_buffer("weight", dyadic(8, 2 // groups, 1, 1, unit=2.0**-6) * kept)
+        self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.conv2d(x, self.weight)
+        return functional.conv2d(x, self.weight, groups=self.groups)

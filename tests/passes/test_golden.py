@@ -17,6 +17,7 @@ from cortado.ir.graph import outputs
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
+from cortado.passes.constant_channels import ConstantChannels
 from cortado.passes.dead_channels import DeadChannels
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
@@ -299,6 +300,33 @@ def read_by_others(m: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     """An output has them all."""
     y = m.first(x)
     return y, m.second(y)
+
+
+# ---- constant-channels ---------------------------------------------------------------------------------------------
+
+
+@case(ConstantChannels, IMAGE, layer=Thinned())
+def filters_of_zeros(m: Any, x: Tensor) -> Tensor:
+    """Four of eight channels of an output hold one code: a factor of 1/4, and no weights."""
+    return m.layer(x)
+
+
+@case(ConstantChannels, IMAGE, layer=Thinned())
+def below_a_clamp(m: Any, x: Tensor) -> Tensor:
+    """Their code is the one that stands for 0.25."""
+    return torch.clamp(m.layer(x), 0.25, 1.0)
+
+
+@case(ConstantChannels, IMAGE, layer=Thinned(groups=2))
+def filters_of_a_depthwise_layer(m: Any, x: Tensor) -> Tensor:
+    """Its channels are the last axis of the weights."""
+    return m.layer(x)
+
+
+@case(ConstantChannels, IMAGE, layer=Thinned())
+def filters_of_a_transposed_layer(m: Any, x: Tensor) -> Tensor:
+    """What each pixel of the input adds to one channel is nothing."""
+    return nn.functional.conv_transpose2d(x, m.layer.weight.transpose(0, 1))
 
 
 # ---- last-steps ----------------------------------------------------------------------------------------------------

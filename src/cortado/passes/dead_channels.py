@@ -1,7 +1,6 @@
 """dead-channels: channels of convolutions that can't change an output are not computed, and take no room."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,18 +9,24 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from cortado.base.element import INT8, INT32, element_of
-from cortado.base.numerics import ChannelQParams
-from cortado.ir.facts import DROPPED, QPARAMS, TWIN, VALUE, dtype
-from cortado.ir.graph import add_constant, constant_value, fake_mode_of, remove_unused_constants, shape, shaped
+from cortado.ir.facts import DROPPED, TWIN, VALUE, dtype
+from cortado.ir.graph import fake_mode_of, remove_unused_constants, shape, shaped
 from cortado.ir.op import operator_of, shaped_call
-from cortado.ops._convolution import finish
 from cortado.ops.conv2d import CONV2D
 from cortado.ops.depthwise_conv2d import DEPTHWISE
 from cortado.ops.reshape import VIEW
 from cortado.passes.base import ContextPass
+from cortado.passes.constant_channels import (
+    ChannelCodes,
+    constant_codes,
+    known_arguments,
+    known_value,
+    replace_constant,
+)
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
+KEPT = "kept"  # in the names of constants with fewer channels
 TOGETHER = 4  # channels that kernels take at once: their number stays a multiple
 
 
@@ -55,14 +60,6 @@ def _is_layer(node: Node) -> bool:
     source: Any = node.kwargs["input"]
     weight: Any = node.kwargs["weight"]
     return element_of(dtype(source)) == INT8 and shape(weight)[3] == shape(source)[3]
-
-
-@dataclass(frozen=True)
-class ChannelCodes:
-    """Of each channel the code that it holds everywhere, and whether it holds one."""
-
-    fixed: Tensor
-    code: Tensor
 
 
 class _Region:
@@ -116,25 +113,18 @@ class _Region:
             return bool(node.kwargs["depth_multiplier"] == 1) and element_of(dtype(node)) == INT8
         return operator.by_channel or operator is VIEW
 
-    def _data(self, value: Any) -> Any:
-        found = constant_value(self.program, value)
-        return value if found is None else found
-
-    def _arguments(self, node: Node) -> dict[str, Any]:
-        return {name: self._data(value) for name, value in node.kwargs.items()}
-
     # ---- which channels hold one code ------------------------------------------------------------------------
 
     def _codes(self, between: Sequence[Node]) -> dict[Node, ChannelCodes]:
         """Of layers by the largest and the smallest sum there can be; behind them by running the calls."""
-        found = {self.maker: self._of_sums(self.maker)}
+        found = {self.maker: constant_codes(self.program, self.maker)}
         for node in between:
             operator = operator_of(node.target)
             assert operator is not None
             (source,) = [source for source in node.all_input_nodes if source in found]
             found[node] = self._behind(node, source, found[source])
             if operator is DEPTHWISE:
-                own = self._of_sums(node)
+                own = constant_codes(self.program, node)
                 found[node] = ChannelCodes(
                     found[node].fixed | own.fixed, torch.where(own.fixed, own.code, found[node].code)
                 )
@@ -146,35 +136,21 @@ class _Region:
         if operator is None or not before.fixed.any():
             return before
         filled = before.code.to(dtype(source)).expand(shape(source)).contiguous()
-        given = self._arguments(node)
+        given = known_arguments(self.program, node)
         made = operator.reference(**{name: filled if value is source else value for name, value in given.items()})
         rows = made.reshape(-1, self.channels).to(torch.int64)
         return ChannelCodes(before.fixed & (rows == rows[0]).all(0), rows[0])
 
-    def _of_sums(self, layer: Node) -> ChannelCodes:
-        """Whatever is read, padding included, gives something between what these sums give."""
-        given = self._arguments(layer)
-        weight, offset = given["weight"].to(torch.int64), given["input_offset"]
-        reach = torch.stack([weight * (code + offset) for code in INT8.codes] + [torch.zeros_like(weight)])
-        taps = (0, 1, 2) if operator_of(layer.target) is DEPTHWISE else (1, 2, 3)
-        factors = given["requantize_multipliers"], given["requantize_shifts"]
-        bounds = given["output_offset"], given["activation_min"], given["activation_max"]
-        low, high = (
-            finish(part.sum(taps), given["bias"], *factors, *bounds).to(torch.int64)
-            for part in (reach.amin(0), reach.amax(0))
-        )
-        return ChannelCodes(low == high, low)
-
     # ---- what readers make of them ---------------------------------------------------------------------------
 
     def _unread(self, reader: Node, codes: ChannelCodes) -> Tensor:
-        given = self._arguments(reader)
+        given = known_arguments(self.program, reader)
         inside = torch.tensor(given["padding"] == [0, 0])  # padding is no channel's code
         nothing = codes.code + given["input_offset"] == 0
         return (given["weight"] == 0).all((0, 1, 2)) | (codes.fixed & (inside | nothing))
 
     def _bias(self, reader: Node, gone: Tensor, codes: ChannelCodes) -> Tensor:
-        given = self._arguments(reader)
+        given = known_arguments(self.program, reader)
         sums = given["weight"].to(torch.int64).sum((1, 2)) @ ((codes.code + given["input_offset"]) * gone)
         return sums if given["bias"] is None else sums + given["bias"].to(torch.int64)
 
@@ -187,8 +163,9 @@ class _Region:
     def _read_less(self, reader: Node, gone: Tensor, codes: ChannelCodes) -> None:
         bias = self._bias(reader, gone, codes)
         if reader.kwargs["bias"] is not None or bool(bias.any()):
-            self._set(reader, "bias", bias.to(torch.int32))
-        self._set(reader, "weight", self._data(reader.kwargs["weight"])[..., ~gone])
+            replace_constant(self.program, reader, "bias", bias.to(torch.int32), KEPT)
+        weight = known_value(self.program, reader.kwargs["weight"])
+        replace_constant(self.program, reader, "weight", weight[..., ~gone], KEPT)
 
     def _make_less(self, node: Node, kept: Tensor) -> None:
         operator = operator_of(node.target)
@@ -198,21 +175,13 @@ class _Region:
             node.update_kwarg("size", [*sizes[:-1], int(kept.sum())])
         elif operator in (CONV2D, DEPTHWISE):
             for name in CONV2D.channel_constants:  # a depthwise layer has the same
-                data = self._data(node.kwargs[name])
+                data = known_value(self.program, node.kwargs[name])
                 if data is not None:
                     last = operator is DEPTHWISE and name == "weight"
-                    self._set(node, name, data[..., kept] if last else data[kept])
+                    replace_constant(self.program, node, name, data[..., kept] if last else data[kept], KEPT)
         arguments = {name: value for name, value in node.kwargs.items() if name in operator.argument_names}
         VALUE.note(node, shaped(self.mode, operator.shape(shaped_call(operator, arguments)), dtype(node)))
         TWIN.forget(node)  # the float model's tensor has more channels
-
-    def _set(self, node: Node, name: str, data: Tensor) -> None:
-        before: Any = node.kwargs[name]
-        new = add_constant(self.program, f"{before.name if isinstance(before, Node) else node.name}_kept", data)
-        known = QPARAMS.of(before) if isinstance(before, Node) else None
-        if known is not None and not isinstance(known, ChannelQParams):
-            QPARAMS.note(new, known)
-        node.update_kwarg(name, new)
 
 
 def _chosen(dead: Tensor) -> Tensor:

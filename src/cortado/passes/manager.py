@@ -15,6 +15,7 @@ from cortado.ir.graph import sync_outputs
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
+from cortado.passes.constant_channels import ConstantChannels
 from cortado.passes.dead_channels import DeadChannels
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
@@ -34,6 +35,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     MoveTransposes,  # layout changes meet and cancel, or sink to where they are cheap
     CleanUp,  # what nothing reads any more must not reach the artifact
     DeadChannels,  # channels that nothing needs, when layouts are settled and constants are known
+    ConstantChannels,  # of those that stay, what would keep a layer from its fast kernel
     LastSteps,  # of a recurrent layer that only its last step is read of, no other is kept
     SignalsAsRows,  # of a stream, when calls and layouts are settled: time comes in rows, whichever dimension it was
     TimeWindows,  # of a stream: what reads all rows of a tensor at once reads them one by one

@@ -1,0 +1,120 @@
+"""constant-channels: a channel that holds one code whatever is read is written so that every kernel takes it."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from cortado.base.element import INT8, element_of
+from cortado.base.numerics import ChannelQParams
+from cortado.ir.facts import QPARAMS, dtype
+from cortado.ir.graph import add_constant, constant_value, remove_unused_constants
+from cortado.ir.op import operator_of
+from cortado.ops._convolution import finish
+from cortado.ops.conv2d import CONV2D
+from cortado.ops.depthwise_conv2d import DEPTHWISE
+from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C
+from cortado.passes.base import ContextPass
+from cortado.passes.verify import Level
+
+Tensor = torch.Tensor
+WEIGHTED = (CONV2D, DEPTHWISE, TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C)
+# A factor of 1/4: rounding leaves a multiple of 4 exact, and the shift to the right is what fast kernels ask for.
+QUARTER_MULTIPLIER, QUARTER_SHIFT, QUARTERS = 1 << 30, -1, 4
+
+
+class ConstantChannels(ContextPass):
+    """Weights of such a channel become 0, its factor 1/4, its bias four times the code: the same bits. A filter of
+    zeros has a factor of 0 or a bias of 30 bits, and one such channel would take its layer off the fast kernels."""
+
+    name: ClassVar[str] = "constant-channels"
+    level_before: ClassVar[Level] = Level.LOWERED
+    level_after: ClassVar[Level] = Level.LOWERED
+
+    def run(self, module: GraphModule) -> bool:
+        layers = [node for node in module.graph.nodes if _is_weighted(node)]
+        changed = [_write_constants(self.program, layer) for layer in layers]
+        if any(changed):
+            remove_unused_constants(self.program)
+        return any(changed)
+
+
+def _is_weighted(node: Node) -> bool:
+    """Whether it is a layer with a factor for each channel, of int8 codes."""
+    if node.op != "call_function" or operator_of(node.target) not in WEIGHTED:
+        return False
+    return element_of(dtype(node)) == element_of(dtype(node.kwargs["input"])) == INT8  # type: ignore[arg-type]
+
+
+def _write_constants(program: ExportedProgram, layer: Node) -> bool:
+    given, codes = known_arguments(program, layer), constant_codes(program, layer)
+    fixed = codes.fixed
+    bias = torch.zeros_like(codes.code) if given["bias"] is None else given["bias"].to(torch.int64)
+    weight = given["weight"]
+    mask = fixed if _channel_axis(layer) == 3 else fixed[:, None, None, None]
+    wanted = {
+        "weight": weight.masked_fill(mask, 0),
+        "bias": torch.where(fixed, QUARTERS * (codes.code - given["output_offset"]), bias).to(torch.int32),
+        "requantize_multipliers": given["requantize_multipliers"].masked_fill(fixed, QUARTER_MULTIPLIER),
+        "requantize_shifts": given["requantize_shifts"].masked_fill(fixed, QUARTER_SHIFT),
+    }
+    before = {**given, "bias": bias.to(torch.int32)}
+    changed = [name for name, data in wanted.items() if not torch.equal(data, before[name])]
+    for name in changed:
+        replace_constant(program, layer, name, wanted[name], "even")
+    return bool(changed)
+
+
+# ---- what is known of a layer's channels -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChannelCodes:
+    """Of each channel the code that it holds everywhere, and whether it holds one."""
+
+    fixed: Tensor
+    code: Tensor
+
+
+def constant_codes(program: ExportedProgram, layer: Node) -> ChannelCodes:
+    """Whatever is read, padding included, gives something between what the smallest and the largest sum give."""
+    given = known_arguments(program, layer)
+    weight, offset = given["weight"].to(torch.int64), given["input_offset"]
+    reach = torch.stack([weight * (code + offset) for code in INT8.codes] + [torch.zeros_like(weight)])
+    taps = tuple(axis for axis in range(4) if axis != _channel_axis(layer))
+    factors = given["requantize_multipliers"], given["requantize_shifts"]
+    bounds = given["output_offset"], given["activation_min"], given["activation_max"]
+    low, high = (
+        finish(part.sum(taps), given["bias"], *factors, *bounds).to(torch.int64)
+        for part in (reach.amin(0), reach.amax(0))
+    )
+    return ChannelCodes(low == high, low)
+
+
+def _channel_axis(layer: Node) -> int:
+    """The axis of a layer's weights that counts its output channels."""
+    return 3 if operator_of(layer.target) is DEPTHWISE else 0
+
+
+# ---- constants of a call ---------------------------------------------------------------------------------------------
+
+
+def known_value(program: ExportedProgram, value: Any) -> Any:
+    found = constant_value(program, value)
+    return value if found is None else found
+
+
+def known_arguments(program: ExportedProgram, node: Node) -> dict[str, Any]:
+    return {name: known_value(program, value) for name, value in node.kwargs.items()}
+
+
+def replace_constant(program: ExportedProgram, node: Node, name: str, data: Tensor, word: str) -> None:
+    """Other data for one operand of one call; `word` tells the new constant's name from the old one's."""
+    before: Any = node.kwargs[name]
+    new = add_constant(program, f"{before.name if isinstance(before, Node) else node.name}_{word}", data)
+    known = QPARAMS.of(before) if isinstance(before, Node) else None
+    if known is not None and not isinstance(known, ChannelQParams):
+        QPARAMS.note(new, known)
+    node.update_kwarg(name, new)
