@@ -111,13 +111,15 @@ tools:
 	@test "$$(arm-none-eabi-gcc -print-file-name=libc.a)" != libc.a || { $(call apt,newlib,libnewlib-arm-none-eabi); }
 	$(call tool,qemu-system-arm,qemu-system-arm)
 
-# The tests build with clang as well, run WebAssembly in Node, load firmware with GDB, the ExecuTorch adapter for a core, and look at pages in Chromium.
+# The tests build with clang as well and in bubblewrap, run WebAssembly in Node, load firmware with GDB, the ExecuTorch adapter
+# for a core, and look at pages in Chromium.
 test-tools:
 	$(call tool,clang-19,clang-19 lld-19)
 	$(call tool,wasm-ld-19,lld-19)
 	$(call tool,node,nodejs)
 	$(call tool,gdb-multiarch,gdb-multiarch)
 	$(call tool,cppcheck,cppcheck)
+	$(call tool,bwrap,bubblewrap)
 	$(call tool,chromium,chromium chromium-driver)
 	$(call tool,chromedriver,chromium chromium-driver)
 	@test "$$(arm-none-eabi-g++ -print-file-name=libstdc++.a)" != libstdc++.a || \

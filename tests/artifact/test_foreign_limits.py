@@ -15,8 +15,9 @@ from cortado.artifact.manifest import REPORT, digest
 from cortado.artifact.opened import EXAMPLE, EXPECTED, REFERENCE, Artifact
 from cortado.base.errors import CortadoError
 from cortado.cli import main
-from cortado.run import limited
+from cortado.run import confined, limited
 from cortado.run.limited import Limits
+from helpers.cli import Run
 
 
 @pytest.fixture
@@ -56,6 +57,43 @@ def test_a_source_may_not_include_what_is_outside(copy: Path, text: str) -> None
     sign(copy, "tiny.c", (copy / "tiny.c").read_bytes() + f"\n{text}\n".encode())
     with pytest.raises(CortadoError, match=r"tiny\.c has .*expected the name of a file in the folder"):
         Artifact.open(copy, trust=True)
+
+
+@pytest.mark.qemu
+def test_a_source_that_reads_a_file_in_disguise_is_not_compiled(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """The assembler puts a file into the firmware where the text names no directive. With trust that is the user's
+    own affair."""
+    monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"the-users-own-secret")
+    stolen = f'__asm__(".section .rodata.stolen,\\"aR\\"\\n.inc" "bin \\"{secret}\\"\\n.text");'
+    sign(copy, "tiny.c", (copy / "tiny.c").read_bytes() + f"\n{stolen}\n".encode())
+    done = run("run", copy)
+    assert done.code == 2
+    assert "compiling" in done.err
+    assert "tiny.c failed" in done.err
+    assert not in_cache(tmp_path / "cache", secret.read_bytes())
+    assert run("run", copy, "--trust").code == 0
+    assert in_cache(tmp_path / "cache", secret.read_bytes())
+
+
+def in_cache(folder: Path, data: bytes) -> bool:
+    return any(path.is_file() and data in path.read_bytes() for path in folder.rglob("*"))
+
+
+@pytest.mark.qemu
+def test_a_folder_from_elsewhere_is_compiled_only_where_it_sees_nothing(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(confined, "confinement", lambda: None)
+    done = run("run", copy)
+    assert done.code == 2
+    assert "apt-get install bubblewrap" in done.err
+    assert "--trust" in done.err
+    assert run("run", copy, "--trust").code == 0
 
 
 @pytest.mark.parametrize("text", ["#include <string.h>", '# include "tiny.h"', "/* #include */", '#error "include"'])

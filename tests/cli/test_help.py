@@ -12,7 +12,7 @@ import pytest
 import cortado
 from cortado.cli.entry import make_parser
 from cortado.models import zoo
-from cortado.run import doctor
+from cortado.run import confined, doctor
 from helpers.cli import Run, in_new_process
 from helpers.cli_page import commands, page
 from helpers.golden import Golden
@@ -156,8 +156,58 @@ def test_doctor_sees_a_wrong_version(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.1.0" if name == "torch" else real(name))
     done = run("doctor")
     assert done.code == 2
-    assert "2.1.0: WRONG VERSION" in done.out
-    assert "pip install torch==2.13.0" in done.err
+    assert "not taken, expected 2.13.0: pip install 'cortado[compile]'" in done.out
+    assert "pip install 'cortado[compile]'" in done.err
+
+
+def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the pinned version, of another that will do, of one that won't, and of one that is not there."""
+    versions = {"numpy": "2.99.1", "torchao": "0.3.0", "executorch": None}
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        found = versions.get(name, real(name))
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    items = {item["name"]: item for item in run("doctor", "--json").json[: len(doctor.check())]}
+    assert (items["torch"]["tested"], items["torch"]["follows"]) == ("2.13.0", "as tested")
+    assert items["numpy"]["follows"] == "should work, and is not the version that is tested (2.4.6)"
+    assert items["numpy"]["found"]
+    assert items["torchao"]["follows"] == "not taken, expected 0.18.0: pip install 'cortado[compile]'"
+    assert not items["torchao"]["found"]
+    missing = "missing for writing and running .pte files: pip install 'cortado[executorch]'"
+    assert items["executorch"]["follows"] == missing
+    header = run("doctor").out.splitlines()[0]
+    assert header.split("  ")[-1].strip() == "WHAT FOLLOWS"
+
+
+@pytest.mark.parametrize(
+    ("said", "tested", "same"),
+    [
+        ("arm-none-eabi-gcc (15:12.2.rel1-1) 12.2.1 20221205", "12.2", True),
+        ("arm-none-eabi-gcc (Arm GNU Toolchain 13.3.Rel1) 13.3.1", "12.2", False),
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)", "7.2", True),
+        ("QEMU emulator version 10.0.2", "7.2", False),
+        ("Debian clang version 19.1.7 (3)", "19.1", True),
+        ("2.13.0+cpu", "2.13.0", True),
+        ("2.130.0", "2.13", False),
+        ("no number", "1.0", False),
+    ],
+)
+def test_versions_are_found_in_a_programs_own_words(said: str, tested: str, same: bool) -> None:
+    assert doctor._same(said, tested) is same
+
+
+def test_the_means_of_confinement_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown() -> dict[str, object]:
+        return next(item for item in run("doctor", "--json").json if item["name"] == "confinement")
+
+    assert shown()["version"] in [means.value for means in confined.Confinement]
+    monkeypatch.setattr(confined, "confinement", lambda: None)
+    assert shown()["follows"] == "missing for compiling the C of folders from elsewhere: apt-get install bubblewrap"
 
 
 def test_doctor_knows_the_versions_of_the_requirements() -> None:

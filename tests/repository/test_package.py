@@ -87,8 +87,13 @@ def test_a_model_is_compiled_with_the_installed_package(packages: tuple[Path, Pa
 
 def test_the_versions_that_are_asked_for_are_those_that_doctor_takes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["executorch"]]
-    assert {one.split(">")[0].split("=")[0] for one in asked} == {package.name for package in PACKAGES}
-    assert [package.name for package in PACKAGES if package.extra is not None] == ["executorch"]
+    extras = project["optional-dependencies"]
+    asked: dict[str | None, list[str]] = {
+        None: project["dependencies"],
+        **{name: extras[name] for name in ("compile", "executorch")},
+    }
+    brought = {one.split(">")[0].split("=")[0]: extra for extra, group in asked.items() for one in group}
+    assert brought.pop("cortado[compile]") == "executorch"
+    assert brought == {package.name: package.extra for package in PACKAGES}
     pinned = dict(line.split("==") for line in (ROOT / "requirements.txt").read_text().splitlines())
     assert pinned == {package.name: package.pinned for package in PACKAGES}

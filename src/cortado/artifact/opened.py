@@ -140,6 +140,7 @@ class Artifact:
             state=bool(report.state),
             regions=tuple(region.name for region in regions),
             aligned_only=any(one.device and one.bytes for one in regions),
+            foreign=not self.trusted,
         )
 
     def check_sequence(self, sequence: int | None) -> None:

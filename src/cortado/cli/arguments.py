@@ -100,6 +100,7 @@ def profile_arguments(commands: Any) -> None:
     parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
     parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
     _save_argument(parser)
+    _trust_argument(parser)
 
 
 def _save_argument(parser: argparse.ArgumentParser) -> None:

@@ -89,15 +89,16 @@ def doctor_command(arguments: argparse.Namespace) -> None:
     from cortado.base.errors import TellsWhatIsMissing
     from cortado.run.doctor import Item, check
 
-    def state(item: Item) -> str:
-        if item.found:
-            return str(item.version)
-        word = "not installed, optional" if item.optional else "MISSING"
-        return word if item.version is None else f"{item.version}: WRONG VERSION"
+    def found(item: Item) -> str:
+        return item.version or ("not installed, optional" if item.optional else "MISSING")
 
     items = check()
-    header = ("TOOL", "NEEDED FOR", "FOUND")
-    print_rows(arguments.json, items, header, lambda item: (item.name, item.needed_for, state(item)))
+    print_rows(
+        arguments.json,
+        items,
+        ("TOOL", "NEEDED FOR", "FOUND", "TESTED WITH", "WHAT FOLLOWS"),
+        lambda item: (item.name, item.needed_for, found(item), item.tested, item.follows),
+    )
     fixes = [item.fix for item in items if not item.found and not item.optional]
     if fixes:
         raise TellsWhatIsMissing("something is missing. Install it with:\n  " + "\n  ".join(dict.fromkeys(fixes)))

@@ -41,6 +41,7 @@ class BundleInfo:
     aligned_only: bool = False  # one of them is device memory
     decides: bool = False  # it has MODEL_decision
     line_bytes: int = 0  # of a camera's lines, where it is fed those
+    foreign: bool = False  # somebody else wrote its C, whom the user does not vouch for
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -1,16 +1,20 @@
-"""What is installed, what is missing, and the exact command that installs it."""
+"""What is installed in which version, which versions are tested, and what follows; the exact command that installs what
+is missing."""
 
 import importlib.metadata
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.base.errors import MissingTool
-from cortado.run import toolchain
+from cortado.run import confined, toolchain
 from cortado.run.toolchain import Tool
 
 OLDEST_PYTHON = (3, 11)
+TESTED_PYTHON = "3.11"
+LIGHT = "compile"  # the extra of Cortado's own package that brings what compiling needs, and nothing else does
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class Package:
 
 
 PACKAGES = (
-    Package("torch", "2.13.0", "2.13.", "exporting models"),
+    Package("torch", "2.13.0", "2.13.", "compiling models", extra=LIGHT),
+    Package("torchao", "0.18.0", "0.18.", "compiling models: quantization", extra=LIGHT),
     Package("executorch", "1.5.1", "1.5.", "writing and running .pte files", extra="executorch"),
-    Package("torchao", "0.18.0", "0.18.", "quantization"),
     Package("numpy", "2.4.6", "2.", "data in and out"),
     Package("rich", "15.0.0", "", "the progress display"),
     Package("shtab", "1.13.0", "1.", "completion for shells"),
@@ -43,7 +47,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Item:
-    """One tool or package. `found` says that it is there and will do."""
+    """One tool or package. `found` says that it is there and will do; `tested`: the version that the tests run with."""
 
     name: str
     found: bool
@@ -51,16 +55,41 @@ class Item:
     needed_for: str
     fix: str
     optional: bool = False
+    tested: str = ""
+    follows: str = ""  # from these versions, in words
+
+    @staticmethod
+    def of(
+        name: str, version: str | None, needed_for: str, fix: str, *, tested: str, fits: bool, optional: bool = False
+    ) -> "Item":
+        if version is None:
+            follows = f"missing for {needed_for}: {fix}"
+        elif not fits:
+            follows = f"not taken, expected {tested}: {fix}"
+        elif not tested:
+            follows = "used"
+        elif _same(version, tested):
+            follows = "as tested"
+        else:
+            follows = f"should work, and is not the version that is tested ({tested})"
+        return Item(name, fits and version is not None, version, needed_for, fix, optional, tested, follows)
+
+
+def _same(version: str, tested: str) -> bool:
+    """Whether the first number with a point in a program's own words begins as the tested one."""
+    found = re.search(r"\d+\.\d[\d.]*", version)
+    return found is not None and f"{found[0]}.".startswith(f"{tested}.")
 
 
 def check() -> list[Item]:
-    return [_python(), *map(_package, PACKAGES), *map(_tool, toolchain.status()), _newlib()]
+    return [_python(), *map(_package, PACKAGES), *map(_tool, toolchain.status()), _newlib(), _confinement()]
 
 
 def _python() -> Item:
     wanted = ".".join(map(str, OLDEST_PYTHON))
     fits = sys.version_info[:2] >= OLDEST_PYTHON
-    return Item("python", fits, platform.python_version(), "everything", f"install Python {wanted} or newer")
+    fix = f"install Python {wanted} or newer"
+    return Item.of("python", platform.python_version(), "everything", fix, tested=TESTED_PYTHON, fits=fits)
 
 
 def _package(package: Package) -> Item:
@@ -70,13 +99,29 @@ def _package(package: Package) -> Item:
         version = None
     fits = version is not None and version.split("+")[0].startswith(package.accepted)
     optional = package.extra is not None and version is None
-    return Item(package.name, fits, version, package.needed_for, package.install, optional)
+    return Item.of(
+        package.name,
+        version,
+        package.needed_for,
+        package.install,
+        tested=package.pinned,
+        fits=fits,
+        optional=optional,
+    )
 
 
 def _tool(status: toolchain.ToolStatus) -> Item:
     info = status.tool.value
     fix = f"apt-get install {info.packages}"
-    return Item(info.command, status.found, status.version, info.needed_for, fix, info.optional)
+    return Item.of(
+        info.command,
+        status.version,
+        info.needed_for,
+        fix,
+        tested=info.tested,
+        fits=status.found,
+        optional=info.optional,
+    )
 
 
 def _newlib() -> Item:
@@ -87,7 +132,15 @@ def _newlib() -> Item:
     except MissingTool:
         place = None
     fix = "apt-get install libnewlib-arm-none-eabi"
-    return Item("newlib", place is not None, place, "building firmware", fix)
+    return Item.of("newlib", place, "building firmware", fix, tested="", fits=True)
+
+
+def _confinement() -> Item:
+    """What keeps the compilers of other people's C from the rest of this machine."""
+    means = confined.confinement()
+    needed = "compiling the C of folders from elsewhere"
+    name, version = "confinement", None if means is None else means.value
+    return Item.of(name, version, needed, confined.INSTALL, tested="", fits=True, optional=True)
 
 
 def require(tools: Sequence[Tool]) -> None:

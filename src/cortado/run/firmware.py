@@ -28,11 +28,13 @@ def build_firmware(
     harness: bool = True,
     compiler: CompilerCommand | None = None,
     machine_flags: Sequence[str] | None = None,
+    foreign: bool = False,
 ) -> Path:
     """An ELF file for the board: the sources, the start-up code and, unless the sources have a main, the harness.
 
     Data in section .cortado.weights goes to the code memory or (`big`) to the large RAM; None takes the large RAM only
-    when the code memory is too small. Data in section .bigram is always in the large RAM.
+    when the code memory is too small. Data in section .bigram is always in the large RAM. Of `foreign` sources see
+    `toolchain.build_elf`.
     """
     placements = [False, True] if big is None and board.big is not None else [bool(big)]
     scripts = [board.linker_script(big=placement, stack_bytes=stack_bytes) for placement in placements]
@@ -46,6 +48,7 @@ def build_firmware(
             name,
             compiler=compiler,
             machine_flags=machine_flags,
+            foreign=foreign,
         )
     except BuildError as error:
         overflow = toolchain.OVERFLOW.search(str(error))

@@ -74,7 +74,13 @@ def build_probe(
         every = [*machine, *WARNINGS, *BUNDLE_FLAGS, *info.flags, *flags]
         try:
             return toolchain.build_elf(
-                sources, [*bundle_includes(folder), DEVICE], every, _script(place), info.name, machine_flags=machine
+                sources,
+                [*bundle_includes(folder), DEVICE],
+                every,
+                _script(place),
+                info.name,
+                machine_flags=machine,
+                foreign=info.foreign,
             )
         except BuildError as error:
             overflow = toolchain.OVERFLOW.search(str(error))

@@ -159,7 +159,7 @@ def build(
             return build_host(sources, includes, flags, info.name)
         machine = board_flags(info.target, board)
         flags = [*machine, *WARNINGS, *BUNDLE_FLAGS, *info.flags, *_PLACEMENT, *extra_flags]
-        return build_firmware(find_board(board), sources, includes, flags, info.name)
+        return build_firmware(find_board(board), sources, includes, flags, info.name, foreign=info.foreign)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:

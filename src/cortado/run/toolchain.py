@@ -26,6 +26,7 @@ from typing import BinaryIO
 from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError, MissingTool
 from cortado.run import limited
+from cortado.run.confined import confined
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
 # A directive that names a file; the name is empty where a macro, or anything that isn't plain, stands in its place.
@@ -48,22 +49,32 @@ class ToolInfo:
     needed_for: str
     optional: bool = False
     others: tuple[str, ...] = ()  # names that it goes by elsewhere
+    tested: str = ""  # how the version begins that the tests run with
 
 
 class Tool(Enum):
     """Every program Cortado may run."""
 
-    CC = ToolInfo("cc", "build-essential", "the host build of a model, and the emulator's plugin")
-    CXX = ToolInfo("c++", "build-essential", "running a .pte on the ExecuTorch runtime")
-    ARM_GCC = ToolInfo("arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi", "building firmware")
-    QEMU = ToolInfo("qemu-system-arm", "qemu-system-arm", "running firmware on an emulated board")
-    CMAKE = ToolInfo("cmake", "cmake", "checking a bundle's CMakeLists.txt")
-    GDB = ToolInfo(
-        "gdb-multiarch", "gdb-multiarch", "running on a chip through a debug probe", True, ("arm-none-eabi-gdb",)
+    CC = ToolInfo("cc", "build-essential", "the host build of a model, and the emulator's plugin", tested="12.2")
+    CXX = ToolInfo("c++", "build-essential", "running a .pte on the ExecuTorch runtime", tested="12.2")
+    ARM_GCC = ToolInfo(
+        "arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi", "building firmware", tested="12.2"
     )
-    CLANG = ToolInfo("clang-19", "clang-19 lld-19", "building firmware with clang, and WebAssembly", optional=True)
-    WASM_LD = ToolInfo("wasm-ld-19", "clang-19 lld-19", "building WebAssembly", optional=True)
-    NODE = ToolInfo("node", "nodejs", "running WebAssembly", optional=True)
+    QEMU = ToolInfo("qemu-system-arm", "qemu-system-arm", "running firmware on an emulated board", tested="7.2")
+    CMAKE = ToolInfo("cmake", "cmake", "checking a bundle's CMakeLists.txt", tested="3.25")
+    GDB = ToolInfo(
+        "gdb-multiarch",
+        "gdb-multiarch",
+        "running on a chip through a debug probe",
+        optional=True,
+        others=("arm-none-eabi-gdb",),
+        tested="13.1",
+    )
+    CLANG = ToolInfo(
+        "clang-19", "clang-19 lld-19", "building firmware with clang, and WebAssembly", optional=True, tested="19.1"
+    )
+    WASM_LD = ToolInfo("wasm-ld-19", "clang-19 lld-19", "building WebAssembly", optional=True, tested="19.1")
+    NODE = ToolInfo("node", "nodejs", "running WebAssembly", optional=True, tested="20")
 
 
 WASM_TOOLS = (Tool.CLANG, Tool.WASM_LD, Tool.NODE)  # to build WebAssembly, and to run it
@@ -269,12 +280,16 @@ def wasm_clang() -> CompilerCommand:
     return CompilerCommand(require(Tool.CLANG), ("--target=wasm32", "-nostdlib", "-mbulk-memory", "-msimd128"))
 
 
-def _run(command: Sequence[str | Path], doing: str) -> bytes:
-    """Standard output of a command that must succeed; BuildError with its standard error if it doesn't."""
-    done = limited.run(command, limited.COMPILER, doing=doing)
+def _run(command: Sequence[str | Path], doing: str, *, sees: Sequence[Path] | None, output: Path) -> None:
+    """A command that must succeed; BuildError with its standard error if it doesn't. With `sees` it can read these
+    files and its own alone, and writes beside its output."""
+    given = command
+    if sees is not None:
+        tools = [path for tool in (Tool.ARM_GCC, Tool.CLANG) if (path := find(tool)) is not None]
+        given = confined(command, reads=sees, writes=output.parent, tools=tools)
+    done = limited.run(given, limited.COMPILER, doing=doing)
     if done.code != 0:
         raise BuildError(f"{doing} failed ({Path(command[0]).name}, exit code {done.code}):\n{done.errors}")
-    return done.stdout
 
 
 def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:
@@ -321,24 +336,42 @@ def _own_words(text: bytes) -> frozenset[str]:
     return frozenset(found.decode() for found in OWN_WORD.findall(text))
 
 
+def _header_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
+
+
 def _headers(folder: Path) -> list[str | bytes]:
-    headers = sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
-    return [part for path in headers for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
+    return [part for path in _header_files(folder) for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
 
 
-def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: CompilerCommand) -> Path:
+def compile_object(
+    source: Path,
+    include_dirs: Sequence[Path],
+    flags: Sequence[str],
+    compiler: CompilerCommand,
+    *,
+    foreign: bool = False,
+) -> Path:
     """One object file. Its key is what the preprocessor may read, so a header that this source doesn't include can't
     cause a rebuild, nor can a setting of Cortado's that nothing asks for: the kernels are compiled once for all
-    models."""
+    models. The compiler of a `foreign` source sees that source and the headers alone."""
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
     parts = _input_parts([source], include_dirs)
     asked = _asked_for([*parts, *(flag.partition("=")[2].encode() for flag in flags)])
     counted = [flag for flag in flags if (name := OWN_SETTING.match(flag)) is None or asked is None or name[1] in asked]
 
     def build(output: Path) -> None:
-        _run([*command, "-c", source, "-o", output], f"compiling {source}")
+        sees = _seen_by_foreign(source, include_dirs) if foreign else None
+        _run([*command, "-c", source, "-o", output], f"compiling {source}", sees=sees, output=output)
 
     return cached(_digest(["object", *compiler.identity(), *counted, *parts]), ".o", build)
+
+
+def _seen_by_foreign(source: Path, include_dirs: Sequence[Path]) -> list[Path]:
+    """The source and the headers, without links that lead elsewhere."""
+    places = [place.resolve() for place in (source.parent, *include_dirs)]
+    files = [source, *(path for folder in include_dirs for path in _header_files(folder))]
+    return [path for path in files if any(path.resolve().is_relative_to(place) for place in places)]
 
 
 def _asked_for(texts: Iterable[str | bytes]) -> set[str] | None:
@@ -360,6 +393,7 @@ class _Build:
     name: str
     suffix: str
     scripts: Sequence[str] = ()  # linker scripts; the first into whose regions everything fits is used
+    foreign: bool = False  # somebody else wrote the sources: nothing of this machine is shown to compiler and linker
 
     def run(self) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", self.name):
@@ -376,13 +410,14 @@ class _Build:
             objects = list(pool.map(self._object, self.sources))
         command: list[str | Path] = [self.linker.path, *objects, *self.link_flags, "-o", output]
         if not self.scripts:
-            _run(command, f"linking {self.name}")
+            _run(command, f"linking {self.name}", sees=objects if self.foreign else None, output=output)
             return
         path = output.with_suffix(".ld")
+        sees = [*objects, path] if self.foreign else None
         for last, text in enumerate(self.scripts, start=1 - len(self.scripts)):
             path.write_text(text, encoding="utf-8")
             try:
-                _run([*command, "-T", path], f"linking {self.name}")
+                _run([*command, "-T", path], f"linking {self.name}", sees=sees, output=output)
                 return
             except BuildError as error:
                 if last == 0 or not OVERFLOW.search(str(error)):
@@ -392,7 +427,7 @@ class _Build:
         compiler = self.compiler
         if source.suffix in CPP_SUFFIXES and compiler.path == find(Tool.CC):
             compiler = CompilerCommand(require(Tool.CXX), compiler.flags)
-        return compile_object(source, self.include_dirs, self.flags, compiler)
+        return compile_object(source, self.include_dirs, self.flags, compiler, foreign=self.foreign)
 
 
 def _host_build(
@@ -465,8 +500,10 @@ def build_elf(
     *,
     compiler: CompilerCommand | None = None,
     machine_flags: Sequence[str] | None = None,
+    foreign: bool = False,
 ) -> Path:
     """A firmware image. `linker_script` is a text, or several: the first into whose memory everything fits is used.
+    Sources that are `foreign` are compiled where they can read no file of this machine but each other.
 
     Linking is always arm-none-eabi-gcc's, which picks the C library by the core: `machine_flags` are the core's flags
     in its notation, by default the -m flags among `flags`.
@@ -475,4 +512,4 @@ def build_elf(
     machine = [flag for flag in flags if flag.startswith("-m")] if machine_flags is None else list(machine_flags)
     link_flags = [*machine, "-nostartfiles", "-Wl,--gc-sections,--nmagic,--no-warn-rwx-segments"]
     scripts = [linker_script] if isinstance(linker_script, str) else linker_script
-    return _Build(sources, include_dirs, flags, compiler or gcc, gcc, link_flags, name, ".elf", scripts).run()
+    return _Build(sources, include_dirs, flags, compiler or gcc, gcc, link_flags, name, ".elf", scripts, foreign).run()
