@@ -19,7 +19,10 @@ LEFT_OUT = (
     "tests/conformance/",
     ".github/",
 )  # Markdown that is data, not documents
+STYLE = Path("docs/site.css")
 _LINK = re.compile(r"\]\(([^)#\s:]+)")
+_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+_FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
 
 
 def documents() -> list[Path]:
@@ -43,12 +46,31 @@ def linked(document: Path) -> Iterator[Path]:
 
 
 def stage(place: Path) -> None:
-    """The documents and what they link to, in the folders that they have in the repository."""
+    """Copies the documents and what they link to into the folders that they have in the repository."""
     shutil.rmtree(place, ignore_errors=True)
     found = documents()
-    for path in {*found, *(target for document in found for target in linked(document))}:
+    for path in {STYLE, *found, *(target for document in found for target in linked(document))}:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, place / path)
+    for path in found:
+        (place / path).write_text(for_the_site((ROOT / path).read_text()))
+
+
+def for_the_site(page: str) -> str:
+    """Shows the file name of a code block (`file=main.c`, which the tests read) as its title, and keeps names in tables on
+    one line."""
+    titled = _FILE.sub(r'```\1 title="\2"', page)
+    return "".join(_row(line) if line.startswith("|") else line for line in titled.splitlines(keepends=True))
+
+
+def _row(line: str) -> str:
+    """Marks inline code that is one word as a name. GitHub wants a backslash before a | there; the site shows it."""
+
+    def marked(match: re.Match[str]) -> str:
+        code = match[1].replace("\\|", "|")
+        return f"`{code}`" + ("{.name}" if re.fullmatch(r"[^\s|]{1,48}", code) else "")
+
+    return _CODE.sub(marked, line)
 
 
 def build(place: Path = ROOT / "build" / "docs") -> subprocess.CompletedProcess[str]:
