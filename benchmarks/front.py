@@ -106,7 +106,7 @@ def picture() -> str:
     label = f'<text class="small" x="{LEFT + _FULL}" y="{TOP - 12}" text-anchor="middle">ExecuTorch + CMSIS-NN</text>'
     body = "\n".join([legend, line, label, *parts])
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" role="img">
-<title>RAM, flash and instructions of networks on a Cortex-M55, as parts of what ExecuTorch with CMSIS-NN needs</title>
+<title>RAM, flash and instructions of networks on a Cortex-M55, relative to ExecuTorch with CMSIS-NN</title>
 <style>{_STYLE}</style>
 {body}
 </svg>

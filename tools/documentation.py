@@ -57,8 +57,7 @@ def stage(place: Path) -> None:
 
 
 def for_the_site(page: str) -> str:
-    """Shows the file name of a code block (`file=main.c`, which the tests read) as its title, and keeps names in tables on
-    one line."""
+    """Shows the file name of a code block (`file=main.c`, which tests read) as its title; marks names in tables."""
     titled = _FILE.sub(r'```\1 title="\2"', page)
     return "".join(_row(line) if line.startswith("|") else line for line in titled.splitlines(keepends=True))
 

@@ -1,4 +1,4 @@
-"""The README's first lines: `make demo`."""
+"""What docs/install.md shows of `make demo`."""
 
 import re
 from pathlib import Path
@@ -20,11 +20,11 @@ def without_numbers(text: str) -> str:
 
 @pytest.mark.qemu
 @pytest.mark.xdist_group(GROUP)
-def test_the_readme_shows_what_the_demo_prints(
+def test_the_page_shows_what_the_demo_prints(
     run: Run, spotted: Spotted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     """The commands of `make demo`."""
-    makefile, readme = ROOT / "Makefile", ROOT / "README.md"
+    makefile, page = ROOT / "Makefile", ROOT / "docs" / "install.md"
     commands = re.findall(r"^\t@\$\(BIN\)/((?:cortado|python) .*)$", makefile.read_text(), re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     block = "\n"
@@ -33,9 +33,9 @@ def test_the_readme_shows_what_the_demo_prints(
         block += "".join(f"    {text}\n" for text in [f"$ {command}", *printed.splitlines()])
     assert f"$ {COMMAND}" in block
     assert "bit-exact with the reference" in block
-    text = readme.read_text()
+    text = page.read_text()
     assert DEMO.search(text)
-    golden(readme, DEMO.sub(lambda match: block + "\n", text), alike=without_numbers)
+    golden(page, DEMO.sub(lambda match: block + "\n", text), alike=without_numbers)
 
 
 def of_cortado(run: Run, command: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from cortado.artifact.notebook import pictures
 from cortado.artifact.precision import PrecisionReport
 from cortado.artifact.report import ChoiceReport, Report
 from cortado.base.names import html_text
@@ -35,8 +36,9 @@ def in_words(report: Report) -> str:
 
 
 def html_summary(report: Report) -> str:
+    """The sizes and warnings as a table, the arena and the cycles as pictures: a compiled model in a notebook."""
     rows = [*sizes(report), *(("warning", finding.text) for finding in report.warnings)]
-    return html_table(f"{report.model} for {report.target}", rows)
+    return html_table(f"{report.model} for {report.target}", rows) + pictures(report)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
