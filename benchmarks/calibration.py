@@ -32,9 +32,9 @@ from cortado.artifact.build_report import calibrated_report
 from cortado.artifact.summary import chosen_ranges
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY
-from cortado.frontend.noise import decibels
+from cortado.frontend.quantize.accuracy_targets import decibels
 from cortado.models import zoo
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.io.quantize import DEQUANTIZE
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 from cortado.plan.ends import ends_of
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference

@@ -27,16 +27,15 @@ from cortado.emit.c.selftest import selftest_files
 from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, emit_pte
-from cortado.frontend.calm import few_collections, one_thread
-from cortado.frontend.convert import FloatRun, PrecisionGiven, Quantized, keep, quantize, train
-from cortado.frontend.export import capture
-from cortado.frontend.inputs import Inputs, check_batches, check_example
-from cortado.frontend.labels import checked_labels
-from cortado.frontend.numbers import with_numbers, without_numbers
-from cortado.frontend.qat import QatModel
-from cortado.frontend.quantized import is_quantized
-from cortado.frontend.ties import ties_finding
-from cortado.frontend.unpadded import longer_windows, without_padding
+from cortado.frontend.capture.export import capture
+from cortado.frontend.capture.inputs import Inputs, check_batches, check_example, checked_labels
+from cortado.frontend.capture.numbers import with_numbers, without_numbers
+from cortado.frontend.capture.torch_settings import few_collections, one_thread
+from cortado.frontend.quantize.convert import FloatRun, PrecisionGiven, Quantized, keep, quantize, train
+from cortado.frontend.quantize.prequantized import is_quantized
+from cortado.frontend.quantize.qat import QatModel
+from cortado.frontend.quantize.ties import ties_finding
+from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.patched import alone, forgotten, late_code
 from cortado.lowering import Graphs, Programs, has_executorch, programs_of

@@ -39,8 +39,8 @@ from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte
 from cortado.emit.pte.tools import bundle_pte
-from cortado.frontend.calm import one_thread
-from cortado.frontend.inputs import Inputs
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.capture.torch_settings import one_thread
 from cortado.options import Options
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes

@@ -33,7 +33,7 @@ from cortado.api import prepare
 from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import Core, from_target_string
 from cortado.emit.image.writer import check_one_core, emit_image
-from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.frontend.quantize.quantizer import CortexMQuantizer
 from cortado.ir.facts import DEBUG_HANDLE, DELEGATED, VALUE
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry

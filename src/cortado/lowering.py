@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from cortado.base.errors import CortadoError, NotInteger, Refused
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.pte.program import c_only
-from cortado.frontend.convert import Quantized
+from cortado.frontend.quantize.convert import Quantized
 from cortado.ir.portable import FloatOperator, float_operators
 from cortado.options import NO_EXECUTORCH, Artifacts, Options, PteKind
 from cortado.passes import PIPELINE

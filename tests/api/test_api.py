@@ -13,7 +13,7 @@ from cortado.api import Compiled, Options, prepare
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.inputs import check_batches
+from cortado.frontend.capture.inputs import check_batches
 from cortado.options import Border, Optimize
 from helpers.single import images, small_net
 

@@ -16,7 +16,7 @@ from cortado.exploring.sketch import board_flow, board_work, prepared, sketch
 from cortado.ir.kernel import Kernel
 from cortado.ir.work import Calls, loops
 from cortado.models import zoo
-from cortado.ops import cumsum
+from cortado.ops.pool import cumsum
 from cortado.plan import kernel_costs
 from cortado.plan.jobs import FunctionWork, Job, jobs_of
 from cortado.plan.kernel_costs import CoreCosts, evaluate, job_cycles, known_costs

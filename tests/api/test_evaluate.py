@@ -16,7 +16,7 @@ import cortado
 from cortado.api import Compiled, compile
 from cortado.artifact.opened import Artifact, Reference
 from cortado.base.errors import CortadoError
-from cortado.frontend.calm import one_thread
+from cortado.frontend.capture.torch_settings import one_thread
 from cortado.scoring.dataset import Dataset, make_dataset, read_dataset, scores_of
 from cortado.scoring.floats import BATCH, float_inputs, float_model, float_outputs
 from cortado.scoring.metrics import confusion

@@ -17,7 +17,7 @@ from cortado.api import compile
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.traced import layers_in
 from cortado.base.errors import CortadoError
-from cortado.frontend.convert import FloatModel
+from cortado.frontend.quantize.convert import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.scoring.floats import float_model

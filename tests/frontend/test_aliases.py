@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.canonical import canonicalize
-from cortado.frontend.export import capture
-from cortado.frontend.writes import written
+from cortado.frontend.capture.export import capture
+from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.writes import written
 from cortado.plan.lowered import reference_outputs
 from helpers.aliases import RIGHT, SHAPE, Program, Tensor
 from helpers.single import Function, lower, tensors

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import cortado
-from cortado.frontend import convert
+from cortado.frontend.quantize import convert
 from cortado.options import Artifacts, CalibrationMethod, Options
 from cortado.plan.lowered import reference_outputs
 

@@ -20,9 +20,9 @@ from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
-from cortado.frontend import calm
-from cortado.frontend.calm import OBJECTS
-from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
+from cortado.frontend.capture import torch_settings
+from cortado.frontend.capture.torch_settings import OBJECTS
+from cortado.frontend.quantize.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.ir.patched import counted_on
 from cortado.options import Artifacts, CalibrationMethod, Options
 from helpers.single import Expression, randn
@@ -405,7 +405,7 @@ def test_compiling_takes_one_thread_and_gives_the_others_back() -> None:
 
 
 def test_compiling_seldom_collects_garbage_and_leaves_the_collector_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calm, "_frozen", [])
+    monkeypatch.setattr(torch_settings, "_frozen", [])
     seen: list[tuple[int, bool]] = []
 
     class Looking(nn.Module):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from cortado.base.arrays import ArrayType
 from cortado.base.camera import Camera, PictureSize, PixelFormat, ResizeFilter, camera_of, crop_of, size_of
 from cortado.base.errors import CortadoError
-from cortado.frontend.camera import (
+from cortado.frontend.capture.camera import (
     check_input,
     code_table,
     codes_of,

@@ -14,10 +14,12 @@ from torch.nn import functional
 from cortado.api import prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
-from cortado.frontend import convert, eager, writes
-from cortado.frontend.convert import FloatModel, quantize
-from cortado.frontend.eager import Eager, RightKernels
-from cortado.frontend.export import capture
+from cortado.frontend.capture import eager
+from cortado.frontend.capture.eager import Eager, RightKernels
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize import convert
+from cortado.frontend.quantize.convert import FloatModel, quantize
+from cortado.frontend.rewrite import writes
 from cortado.scoring.floats import float_model
 from cortado.scoring.validate import validate
 from helpers.aliases import RIGHT, SHAPE

@@ -6,9 +6,9 @@ from torch import nn
 
 from cortado.api import prepare
 from cortado.base.findings import FindingKind
-from cortado.frontend.lasting import ENOUGH, lasting
-from cortado.frontend.noise import decibels
-from cortado.frontend.ranges import Seen
+from cortado.frontend.quantize.accuracy_targets import decibels
+from cortado.frontend.quantize.headroom import ENOUGH, lasting
+from cortado.frontend.quantize.ranges import Seen
 from cortado.options import Options
 
 Tensor = torch.Tensor

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cortado.frontend.inputs import Inputs
+from cortado.frontend.capture.inputs import Inputs
 from cortado.models import sources as models
 from cortado.models import zoo
 from helpers.cli import TINY, TWO, Run

@@ -9,9 +9,9 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt
 
 from cortado.api import compile, prepare, prepare_qat
 from cortado.base.errors import CortadoError
-from cortado.frontend.qat import QatModel
-from cortado.frontend.quantizer import CortexMQuantizer
-from cortado.frontend.training import PerChannelFakeQuantize
+from cortado.frontend.quantize.qat import QatModel
+from cortado.frontend.quantize.quantizer import CortexMQuantizer
+from cortado.frontend.quantize.training import PerChannelFakeQuantize
 from cortado.options import Artifacts, Options, Weights
 from helpers.digits import accuracy, digits, train, trained
 from helpers.fake import keep

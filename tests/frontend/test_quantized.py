@@ -18,7 +18,7 @@ from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86_in
 from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 
 from cortado.api import compile, prepare
-from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.frontend.quantize.quantizer import CortexMQuantizer
 from cortado.plan.lowered import reference_outputs
 from helpers.cli import Run
 from helpers.cores import each_core

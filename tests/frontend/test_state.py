@@ -12,7 +12,7 @@ from cortado.api import prepare, prepare_qat
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import FindingKind
 from cortado.base.target import from_target_string
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
 from cortado.options import DEFAULTS, Activations, Artifacts, Options
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, after, from_bytes, lowered_graph, run_reference, to_bytes

@@ -31,8 +31,8 @@ from cortado.emit.pte.program import c_only, emit_pte
 from cortado.ir import op
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
-from cortado.ops.pointwise import FUNCTIONS, POINTWISE
-from cortado.ops.topk import BEST
+from cortado.ops.elementwise.pointwise import FUNCTIONS, POINTWISE
+from cortado.ops.move.topk import BEST
 from cortado.options import Border, LinearWeights, Optimize, Options, Weights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan import checks

@@ -17,7 +17,7 @@ import torch
 
 from cortado import api
 from cortado.base.errors import CortadoError
-from cortado.frontend import export
+from cortado.frontend.capture import export
 from cortado.plan.lowered import LoweredGraph
 from fuzz.draw import draw_recipe
 from fuzz.host import HostCase, HostFailure, build_host

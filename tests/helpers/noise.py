@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from cortado.artifact.opened import Artifact
-from cortado.frontend.convert import Quantized
-from cortado.frontend.state import holders
+from cortado.frontend.quantize.convert import Quantized
+from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE
 from helpers.single import decibels, tensors
 

@@ -13,9 +13,9 @@ from torch.export import ExportedProgram
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.convert import Quantized, quantize
-from cortado.frontend.export import capture
-from cortado.frontend.inputs import Inputs
+from cortado.frontend.capture.export import capture
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.convert import Quantized, quantize
 from cortado.ir.graph import outputs
 from cortado.ir.patched import late_code
 from cortado.options import CalibrationMethod, LinearWeights, Options

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cortado.base.target import Core
-from cortado.ops import packing
+from cortado.ops.conv import packing
 from helpers import kernel_reference as ref
 from helpers.kernel_layers import FOLDED, PORTABLE, Requant, Variant, Window, conv1x1, conv2d, depthwise
 from helpers.kernels import Calls, Ref

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from cortado.base.target import Core
-from cortado.ops import packing, softmax
+from cortado.ops.conv import packing
+from cortado.ops.softmax import softmax
 from helpers import kernel_reference as ref
 from helpers.kernel_layers import Window, pool2d
 from helpers.kernels import Calls, run_host

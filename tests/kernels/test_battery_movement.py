@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cortado.base.target import Core
-from cortado.ops import packing
+from cortado.ops.conv import packing
 from helpers import kernel_reference as ref
 from helpers.kernel_board import run_watched
 from helpers.kernels import Calls, Ref

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from cortado.base.target import from_target_string
-from cortado.ops._fft import LONGEST, SHORTEST, is_length
-from cortado.ops.spectrum import SPECTRUM, Curve, Power
+from cortado.ops.signal.fft import LONGEST, SHORTEST, is_length
+from cortado.ops.signal.spectrum import SPECTRUM, Curve, Power
 from cortado.run.runner import HOST
 from helpers import cases
 from helpers.cores import each_core

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cortado.base.target import from_target_string
-from cortado.ops.conv2d import CONV2D
-from cortado.ops.depthwise_conv2d import DEPTHWISE
+from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
 from helpers import cases
 
 pytestmark = pytest.mark.qemu

@@ -17,7 +17,7 @@ from cortado.base.camera import Camera
 from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
-from cortado.frontend.camera import codes_of, pixels_of, sample_picture, sensed
+from cortado.frontend.capture.camera import codes_of, pixels_of, sample_picture, sensed
 from cortado.options import Artifacts, Border, CalibrationMethod, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.plan.pushed import Feeding, program_of

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.ops._narrow import LARGEST, StoredWeights
+from cortado.ops.conv.int4 import LARGEST, StoredWeights
 from cortado.options import Artifacts, Options, Weights
 from cortado.passes import PIPELINE
 from cortado.plan.lowered import lowered_graph

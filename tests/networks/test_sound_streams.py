@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cortado import api
 from cortado.api import Compiled, Model
 from cortado.base.errors import CortadoError
-from cortado.ops.spectrum import SPECTRUM
+from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.stateful import decibels

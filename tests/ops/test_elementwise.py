@@ -17,14 +17,14 @@ import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexM, CortexMTargetConfig
 from cortado.emit.pte.program import emit_pte
-from cortado.frontend.convert import quantize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize.convert import quantize
 from cortado.ir.graph import shape
 from cortado.ir.op import Operator
-from cortado.ops.add import ADD
-from cortado.ops.log_softmax import LOG_SOFTMAX
-from cortado.ops.mul import MUL
-from cortado.ops.softmax import SOFTMAX, input_factor
+from cortado.ops.elementwise.add import ADD
+from cortado.ops.elementwise.mul import MUL
+from cortado.ops.softmax.log_softmax import LOG_SOFTMAX
+from cortado.ops.softmax.softmax import SOFTMAX, input_factor
 from cortado.passes import CortexMPassManager
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.run.executorch_host import run_pte

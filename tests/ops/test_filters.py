@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.ops._sections import Section, in_integers, response, sections_of
+from cortado.ops.signal.sections import Section, in_integers, response, sections_of
 from cortado.options import DEFAULTS, Activations, Artifacts, Options
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, after, lowered_graph, run_reference

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cortado.api import Model, prepare
 from cortado.base.element import INT16
 from cortado.base.errors import CortadoError
-from cortado.ops import function_tables
+from cortado.ops.elementwise import function_tables
 from cortado.options import Activations, Artifacts, Options
 from cortado.plan.lowered import after, run_reference
 from helpers.cores import THREE, each_core

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.convert import quantize
-from cortado.frontend.export import capture
-from cortado.frontend.inputs import Inputs
-from cortado.ops.eight_bits import byte_qparams, byte_values
+from cortado.frontend.capture.export import capture
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.convert import quantize
+from cortado.ops.io.uint8_input import byte_qparams, byte_values
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs
 from cortado.run.runner import RUNTIME_CHECKS

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from cortado.frontend.canonical import canonicalize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.rewrite.canonical import canonicalize
 from cortado.ir.graph import is_call
-from cortado.ops.masked_softmax import SOFTMAX_KEPT
+from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
 from helpers.single import Function, decibels, lower_on, randn, rejected
 
 Tensor = torch.Tensor

@@ -17,8 +17,8 @@ from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, from_target_string
 from cortado.emit.pte.program import emit_pte
-from cortado.frontend.convert import quantize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize.convert import quantize
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from cortado.run import executorch_host

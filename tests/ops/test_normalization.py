@@ -16,7 +16,7 @@ from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call
-from cortado.ops.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
+from cortado.ops.pool.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers.cores import FOUR, each_core

@@ -18,7 +18,7 @@ from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
 from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, registry, result_elements
 from cortado.ir.schemas import overload
-from cortado.ops.activation import ACTIVATION
+from cortado.ops.elementwise.activation import ACTIVATION
 from helpers import cases
 
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from cortado.base.target import from_target_string
 from cortado.ir.kernel import Array
-from cortado.ops.avg_pool2d import pooled_size
-from cortado.ops.pool_forms import adaptive_windows, even_windows
-from cortado.ops.reductions import windows
+from cortado.ops.pool.avg_pool2d import pooled_size
+from cortado.ops.pool.forms import adaptive_windows, even_windows
+from cortado.ops.pool.reductions import windows
 from cortado.plan.program import build_program
 from helpers import single
 from helpers.single import Function, assert_close, decibels, lower, lower_on

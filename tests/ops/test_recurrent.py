@@ -17,10 +17,10 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call, shaped_call
-from cortado.ops._recurrent import sigmoid, sigmoid_table, tanh
-from cortado.ops.gru import GRU
-from cortado.ops.lstm import LSTM
-from cortado.ops.rnn import RNN
+from cortado.ops.recurrent.gru import GRU
+from cortado.ops.recurrent.layer import sigmoid, sigmoid_table, tanh
+from cortado.ops.recurrent.lstm import LSTM
+from cortado.ops.recurrent.rnn import RNN
 from cortado.plan.lowered import reference_outputs
 from cortado.profile import profile
 from cortado.scoring.validate import validate

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from cortado.base.numerics import Fixed
-from cortado.ops.avg_pool2d import AVG_POOL2D
-from cortado.ops.batch_matmul import BATCH_MATMUL
-from cortado.ops.conv2d import CONV2D
-from cortado.ops.depthwise_conv2d import DEPTHWISE
-from cortado.ops.linear import QUANTIZED_LINEAR
-from cortado.ops.max_pool2d import MAX_POOL2D
+from cortado.ops.conv.batch_matmul import BATCH_MATMUL
+from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
+from cortado.ops.conv.linear import QUANTIZED_LINEAR
+from cortado.ops.pool.avg_pool2d import AVG_POOL2D
+from cortado.ops.pool.max_pool2d import MAX_POOL2D
 from helpers.recorded import Params, Tensors, recorded_tensors
 
 Run = Callable[[Params, Tensors], torch.Tensor]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cortado.api import prepare
 from cortado.base.target import from_target_string
-from cortado.ops.log_softmax import LOG_SOFTMAX
+from cortado.ops.softmax.log_softmax import LOG_SOFTMAX
 from helpers.single import Block, Expression, lower_with, randn
 
 M4 = from_target_string("cortex-m4")

@@ -13,11 +13,11 @@ from torch.nn import functional
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.canonical import canonicalize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.rewrite.canonical import canonicalize
 from cortado.models.zoo.mfcc import mfcc
-from cortado.ops.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms
-from cortado.ops.spectrum_codes import SPECTRUM_OF
+from cortado.ops.signal.codes import SPECTRUM_OF
+from cortado.ops.signal.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cores import FOUR, each_core

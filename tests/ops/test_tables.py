@@ -10,10 +10,10 @@ from torch import Tensor
 
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
-from cortado.frontend.export import capture
-from cortado.frontend.observers import RangeObserver
-from cortado.ops.activation import ACTIVATION, PLUS_MINUS_ONE, UNIT_INTERVAL
-from cortado.ops.pointwise import sources
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize.observers import RangeObserver
+from cortado.ops.elementwise.activation import ACTIVATION, PLUS_MINUS_ONE, UNIT_INTERVAL
+from cortado.ops.elementwise.pointwise import sources
 from helpers.single import Block, Expression, Single, lower_with, randn
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -18,6 +18,7 @@ import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.ir.op import Operator, registry
+from cortado.ops.elementwise import add
 from cortado.options import Activations, Artifacts, Options
 from helpers import cases
 from helpers.single import Expression, lower_with, randn
@@ -27,8 +28,8 @@ from helpers.single import Expression, lower_with, randn
 def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     """The template as a file of the operators' folder."""
     shutil.copy(Path(cortado.ops.__path__[0]) / "_TEMPLATE.py", tmp_path / "lerp.py")
-    monkeypatch.setattr(cortado.ops, "__path__", [str(tmp_path), *cortado.ops.__path__])  # over the rewrite of lerp
-    sys.modules.pop("cortado.ops.lerp", None)
+    monkeypatch.setattr(cortado.ops, "__path__", [str(tmp_path), *cortado.ops.__path__])
+    monkeypatch.delattr(add, "LERP_REWRITE")
     registry.cache_clear()
     yield registry().operators["cortado::lerp"]
     registry.cache_clear()

@@ -14,8 +14,8 @@ from cortado.base.target import Core, from_target_string
 from cortado.exploring.estimation import estimate_of
 from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.ir.op import Call
-from cortado.ops._transposed import Taps, TransposedAxis, group_count, zero_taps
-from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
+from cortado.ops.conv.transpose_conv2d import TRANSPOSE_CONV2D
+from cortado.ops.conv.transposed_taps import Taps, TransposedAxis, group_count, zero_taps
 from helpers.cores import THREE, each_core
 from helpers.single import TRANSPOSED, assert_close, lower
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import cortado
-from cortado.frontend.convert import quantize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize.convert import quantize
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.constant_channels import ConstantChannels
 from cortado.plan.lowered import lowered_graph, reference_outputs

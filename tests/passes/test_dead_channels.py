@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from cortado.api import compile as compile_model
-from cortado.frontend.convert import quantize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize.convert import quantize
 from cortado.ir.facts import DROPPED
 from cortado.options import Options
 from cortado.passes import PIPELINE, CortexMPassManager

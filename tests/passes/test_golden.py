@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from cortado.base.target import from_target_string
-from cortado.frontend.convert import Quantized, quantize
-from cortado.frontend.export import capture
+from cortado.frontend.capture.export import capture
+from cortado.frontend.quantize.convert import Quantized, quantize
 from cortado.ir.graph import outputs
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager

@@ -19,17 +19,16 @@ from cortado.ir.graph import lift, shape
 from cortado.ir.op import Call, Operator, result_elements
 from cortado.ir.schemas import overload
 from cortado.models import zoo
-from cortado.ops.activation import ACTIVATION
-from cortado.ops.cat import CAT
-from cortado.ops.conv2d import CONV2D
-from cortado.ops.index_select import INDEX_SELECT
-from cortado.ops.minimum import MINIMUM
-from cortado.ops.pad import PAD
-from cortado.ops.repeat import REPEAT
-from cortado.ops.reshape import VIEW
-from cortado.ops.slice import SLICE
-from cortado.ops.transpose import TRANSPOSE
-from cortado.ops.upsample_nearest import UPSAMPLE
+from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.elementwise.activation import ACTIVATION
+from cortado.ops.elementwise.min_max import MINIMUM
+from cortado.ops.move.cat import CAT
+from cortado.ops.move.index_select import INDEX_SELECT
+from cortado.ops.move.pad import PAD
+from cortado.ops.move.repeat import REPEAT
+from cortado.ops.move.reshape import TRANSPOSE, VIEW
+from cortado.ops.move.slice import SLICE
+from cortado.ops.move.upsample_nearest import UPSAMPLE
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.clean_up import CleanUp

@@ -13,8 +13,8 @@ from cortado.base.target import Core, CortexM, CortexMTargetConfig
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, registry
 from cortado.ir.work import Calls, Work, loops
-from cortado.ops.pad import PAD
-from cortado.ops.transpose import TRANSPOSE
+from cortado.ops.move.pad import PAD
+from cortado.ops.move.reshape import TRANSPOSE
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs
 from helpers.cases import call_of, drawn

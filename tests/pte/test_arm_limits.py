@@ -20,7 +20,7 @@ from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
 from cortado.emit.pte.program import emit_pte
 from cortado.ir.op import Call, Operator
 from cortado.models import zoo
-from cortado.ops._height_one import is_wrong_on_mve
+from cortado.ops.conv.convolution import is_wrong_on_mve
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from cortado.run import executorch_host
 from cortado.run.executorch_host import run_pte

@@ -15,8 +15,8 @@ from cortado.base.errors import CortadoError
 from cortado.ir import sampling
 from cortado.ir.op import Operator, registry
 from cortado.models import zoo
-from cortado.ops._height_one import is_wrong_on_mve
-from cortado.ops.pad import looks_channels_last
+from cortado.ops.conv.convolution import is_wrong_on_mve
+from cortado.ops.move.pad import looks_channels_last
 from cortado.plan.lowered import reference_outputs
 from cortado.pte.arguments import OPERATOR_ARGUMENTS
 from cortado.pte.reader import read_pte

@@ -13,7 +13,7 @@ from cortado.api import Model, Options, prepare
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.findings import FindingKind
-from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.io.quantize import QUANTIZE
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 

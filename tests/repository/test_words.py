@@ -23,9 +23,9 @@ _DEVIATION = "how far values lie apart"
 _MEMORIES = "buffers over several memories"
 ELSEWHERE: dict[str, dict[str, str]] = {
     "condition": {
-        "src/cortado/ops/choice_forms.py": _WHERE,
-        "src/cortado/ops/where.py": _WHERE,
-        "src/cortado/frontend/mask_choices.py": _WHERE,
+        "src/cortado/ops/elementwise/choices.py": _WHERE,
+        "src/cortado/ops/elementwise/where.py": _WHERE,
+        "src/cortado/frontend/rewrite/mask_choices.py": _WHERE,
         "src/cortado/emit/c/arena.py": _C,
         "src/cortado/emit/c/text.py": _C,
         "docs/misra.md": _C,
@@ -37,11 +37,11 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "docs/report.md": _CHIP,
     },
     "spread": {
-        "src/cortado/ops/avg_pool2d.py": _DEVIATION,
-        "src/cortado/ops/normalize.py": _DEVIATION,
-        "src/cortado/ops/pool_forms.py": _DEVIATION,
-        "src/cortado/ops/variance.py": _DEVIATION,
-        "src/cortado/frontend/ranges.py": _DEVIATION,
+        "src/cortado/ops/pool/avg_pool2d.py": _DEVIATION,
+        "src/cortado/ops/pool/normalize.py": _DEVIATION,
+        "src/cortado/ops/pool/forms.py": _DEVIATION,
+        "src/cortado/ops/pool/variance.py": _DEVIATION,
+        "src/cortado/frontend/quantize/ranges.py": _DEVIATION,
         "src/cortado/artifact/budget.py": _MEMORIES,
         "src/cortado/memory/spread.py": _MEMORIES,
         "src/cortado/plan/over_regions.py": _MEMORIES,

@@ -49,9 +49,9 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
-from cortado.frontend.candidates import Choice
-from cortado.frontend.convert import Quantized
-from cortado.frontend.mixed import Mixed
+from cortado.frontend.quantize.candidates import Choice
+from cortado.frontend.quantize.convert import Quantized
+from cortado.frontend.quantize.precision_search import Mixed
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline

@@ -9,7 +9,7 @@ from cortado.artifact.checked import Samples
 from cortado.artifact.report import BufferKind, Report
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
-from cortado.frontend.camera import codes_of, lines_of, sample_picture
+from cortado.frontend.capture.camera import codes_of, lines_of, sample_picture
 from cortado.run.bundle_info import IO, BundleInfo, StoreRules
 from cortado.run.probe_place import is_probe
 

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from cortado.artifact.report import SpectrogramReport
-from cortado.ops.spectrum import SPECTRUM
+from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.plan.lowered import LoweredGraph
 
 MOST_FRAMES, MOST_BANDS = 256, 128

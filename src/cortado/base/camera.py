@@ -1,7 +1,7 @@
 """A camera in front of a network: what its sensor gives, and which of its pixels the network sees.
 
 The rule, in integers: the pixels inside the crop become the network's size by two taps in each direction, whose weights
-are 256ths; frontend/camera.py has it as a reference in Python, kernels/src/cortado_camera_*.c in C.
+are 256ths; frontend/capture/camera.py has it as a reference in Python, kernels/src/cortado_camera_*.c in C.
 """
 
 import math

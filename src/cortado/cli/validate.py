@@ -19,7 +19,7 @@ from cortado.cli.tables import ProgressBar, decibels, json_decibels
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import CortexMTargetConfig
-    from cortado.frontend.convert import FloatModel
+    from cortado.frontend.quantize.convert import FloatModel
     from cortado.scoring.scores import Thresholds
     from cortado.scoring.validate import Fidelity, LayerResult, PlaceResult, Validation
 

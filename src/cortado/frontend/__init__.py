@@ -1,1 +1,1 @@
-"""From nn.Module to a quantized float graph: models, export, other spellings, the quantizer, the zoo."""
+"""From nn.Module to a quantized float graph, in three stages: capture, rewrite, quantize."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache
 from string import ascii_lowercase
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -311,9 +312,14 @@ class Registry:
 @cache
 def registry() -> Registry:
     package = importlib.import_module("cortado.ops")  # by listing, not by name: ops/ stand above this module
-    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
-    modules = [importlib.import_module(f"cortado.ops.{name}") for name in names]
+    modules = [importlib.import_module(name) for name in module_names(package)]
     return collect([value for module in modules for value in vars(module).values()])
+
+
+def module_names(package: ModuleType) -> list[str]:
+    """All modules of a package and of the packages below it, but for those that start with an underscore."""
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return sorted(info.name for info in found if not info.ispkg and not info.name.rpartition(".")[2].startswith("_"))
 
 
 def collect(values: Iterable[Any]) -> Registry:

@@ -7,9 +7,9 @@ import torch
 
 from cortado.base.arrays import read_arrays
 from cortado.base.errors import CortadoError
-from cortado.frontend.incoming import single_inputs
-from cortado.frontend.inputs import Inputs, check_batches
-from cortado.frontend.mixed_bars import Labelled
+from cortado.frontend.capture.incoming import single_inputs
+from cortado.frontend.capture.inputs import Inputs, check_batches
+from cortado.frontend.quantize.accuracy_targets import Labelled
 
 LABELS = "labels"
 

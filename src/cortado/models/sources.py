@@ -21,9 +21,9 @@ import torch
 from cortado.base.arrays import in_order, read_arrays
 from cortado.base.errors import CortadoError
 from cortado.base.names import LONGEST_NAME, check_name
-from cortado.frontend.incoming import as_module, comes_quantized, evaluating, single_inputs
-from cortado.frontend.inputs import Inputs
-from cortado.frontend.numbers import with_numbers
+from cortado.frontend.capture.incoming import as_module, comes_quantized, evaluating, single_inputs
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.capture.numbers import with_numbers
 from cortado.models import zoo
 from cortado.onnx import load_onnx
 

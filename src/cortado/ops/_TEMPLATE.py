@@ -19,7 +19,7 @@ from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
-from cortado.ops.pointwise import uniform_value
+from cortado.ops.elementwise.pointwise import uniform_value
 
 # ruff: noqa: N999  (the file's name)
 

@@ -1,1 +1,1 @@
-"""One file per operator, found by listing this folder; files that start with an underscore are not operators."""
+"""The operators, a folder for each family; every record below this folder is found by listing it."""

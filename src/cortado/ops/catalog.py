@@ -2,11 +2,10 @@
 
 import importlib
 import inspect
-import pkgutil
 from dataclasses import dataclass
 from types import ModuleType
 
-from cortado.ir.op import Operator, Pattern, Place, Registry, Rewrite, registry
+from cortado.ir.op import Operator, Pattern, Place, Registry, Rewrite, module_names, registry
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Taken:
 def taken() -> list[Taken]:
     """Every aten overload, by the file that takes it."""
     package = importlib.import_module("cortado.ops")
-    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
-    found = [_taken(importlib.import_module(f"cortado.ops.{name}")) for name in names]
+    found = [_taken(importlib.import_module(name)) for name in module_names(package)]
     return [one for one in found if one.overloads]
 
 

@@ -17,7 +17,7 @@ from cortado.ir.graph import (
     shape,
 )
 from cortado.ir.op import operator_of, shaped_call
-from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.io.quantize import QUANTIZE
 from cortado.passes.base import ContextPass
 from cortado.passes.orders import is_a, operands
 from cortado.passes.verify import Level

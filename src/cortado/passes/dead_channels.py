@@ -12,9 +12,9 @@ from cortado.base.element import INT8, INT32, element_of
 from cortado.ir.facts import DROPPED, TWIN, VALUE, dtype
 from cortado.ir.graph import fake_mode_of, remove_unused_constants, shape, shaped
 from cortado.ir.op import operator_of, shaped_call
-from cortado.ops.conv2d import CONV2D
-from cortado.ops.depthwise_conv2d import DEPTHWISE
-from cortado.ops.reshape import VIEW
+from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
+from cortado.ops.move.reshape import VIEW
 from cortado.passes.base import ContextPass
 from cortado.passes.constant_channels import (
     ChannelCodes,

@@ -10,7 +10,7 @@ from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.matching import Match, find
-from cortado.ops.quantize_per_tensor import qparams_of
+from cortado.ops.io.quantize import qparams_of
 from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from torch.fx import GraphModule
 
-from cortado.frontend.quantizer import fused_clamp
+from cortado.frontend.quantize.quantizer import fused_clamp
 from cortado.ir.facts import CLAMP, QPARAMS, TWIN
 from cortado.ir.matching import Match, find
-from cortado.ops.pointwise import is_clamp
+from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 

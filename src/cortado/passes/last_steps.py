@@ -8,12 +8,12 @@ from torch.fx import GraphModule, Node
 from cortado.ir.facts import TWIN
 from cortado.ir.graph import fake_mode_of, part_index, shape, sole_user
 from cortado.ir.op import operator_of
-from cortado.ops import _recurrent as recurrent
-from cortado.ops.gru import GRU
-from cortado.ops.lstm import CELLS, LSTM, STATES
-from cortado.ops.reshape import VIEW
-from cortado.ops.rnn import RNN
-from cortado.ops.slice import SLICE
+from cortado.ops.move.reshape import VIEW
+from cortado.ops.move.slice import SLICE
+from cortado.ops.recurrent import layer as recurrent
+from cortado.ops.recurrent.gru import GRU
+from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
+from cortado.ops.recurrent.rnn import RNN
 from cortado.passes.base import ContextPass
 from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.verify import Level

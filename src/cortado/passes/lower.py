@@ -33,11 +33,9 @@ from cortado.ir.op import Operator, c_only, operator_of, result_elements, shaped
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_function, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
-from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
-from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
-from cortado.ops.reshape import VIEW
-from cortado.ops.transpose import TRANSPOSE
+from cortado.ops.io.quantize import DEQUANTIZE, DEQUANTIZE_PATTERN, QUANTIZE, QUANTIZE_PATTERN
+from cortado.ops.io.quantize import arguments as quantize_arguments
+from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.verify import Level
 

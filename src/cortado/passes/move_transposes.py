@@ -10,8 +10,7 @@ from torch.fx.node import map_arg
 from cortado.ir.facts import QPARAMS, TWIN
 from cortado.ir.graph import add_constant, constant_value, fake_mode_of, shape
 from cortado.ir.op import operator_of
-from cortado.ops.reshape import VIEW
-from cortado.ops.transpose import TRANSPOSE
+from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.passes.base import ContextPass
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
 from cortado.passes.orders import (

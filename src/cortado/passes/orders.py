@@ -16,10 +16,8 @@ from torch.fx import Node
 from cortado.ir.facts import USER_INPUT, VALUE
 from cortado.ir.graph import constant_names, shape
 from cortado.ir.op import Operator, operator_of
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE
-from cortado.ops.quantize_per_tensor import QUANTIZE
-from cortado.ops.reshape import VIEW
-from cortado.ops.transpose import TRANSPOSE
+from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
+from cortado.ops.move.reshape import TRANSPOSE, VIEW
 
 Order = tuple[int, ...]  # a tensor's dimensions, outermost in memory first
 

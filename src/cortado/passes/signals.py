@@ -23,10 +23,9 @@ from cortado.ir.graph import (
     user_inputs,
 )
 from cortado.ir.op import Call, operator_of
-from cortado.ops.quantize_per_tensor import QUANTIZE
-from cortado.ops.reshape import VIEW
-from cortado.ops.spectrum import SPECTRUM
-from cortado.ops.transpose import TRANSPOSE
+from cortado.ops.io.quantize import QUANTIZE
+from cortado.ops.move.reshape import TRANSPOSE, VIEW
+from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.lower import add_operator_call
 from cortado.passes.move_transposes import merge_views

@@ -6,7 +6,7 @@ from cortado.base.camera import Camera
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
-from cortado.frontend.camera import check_input
+from cortado.frontend.capture.camera import check_input
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, ArenaBuffer, Program, Tensor
 
 PLACE_BYTES = 8  # cortado_camera_place_t

@@ -1,7 +1,7 @@
 """int4 weights: which layers of a lowered graph can have them, what each loses by it, and the graph with them.
 
 Convolutions and linear layers, recurrent layers, tables of embeddings. Their int8 codes are rounded to factor * q,
-|q| <= 7 (ops/_narrow): with one factor for an output channel, which then becomes part of the channel's multiplier, or
+|q| <= 7 (ops/conv/int4): with one factor for an output channel, which then becomes part of the channel's multiplier, or
 with one for every `run` products. Factors are those of the least squared error, each input channel counted by the mean
 square of what calibration data have there; biases make up for what the rounding does to the mean of a channel.
 """
@@ -22,14 +22,14 @@ from cortado.base.numerics import Fixed
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants
 from cortado.ir.op import Operator
 from cortado.ir.schemas import overload
-from cortado.ops import _narrow, narrow_embedding
-from cortado.ops._convolution import sum_bounds
-from cortado.ops._recurrent import LARGEST_SUM
-from cortado.ops.conv2d import CONV2D
-from cortado.ops.embedding import EMBEDDING
-from cortado.ops.narrow_conv2d import NARROW_CONV2D
-from cortado.ops.narrow_embedding import NARROW_EMBEDDING
-from cortado.ops.narrow_recurrent import NARROW_OF
+from cortado.ops.conv import int4
+from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.conv.convolution import sum_bounds
+from cortado.ops.conv.int4 import NARROW_CONV2D
+from cortado.ops.move import embedding
+from cortado.ops.move.embedding import EMBEDDING, NARROW_EMBEDDING
+from cortado.ops.recurrent.int4_layer import NARROW_OF
+from cortado.ops.recurrent.layer import LARGEST_SUM
 from cortado.passes import PIPELINE, CortexMPass, run_pass
 from cortado.passes.verify import Level
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, after, reference_of, run_reference
@@ -187,7 +187,7 @@ def _table(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
     weight = observed.graph.constants[call.arguments["weight"].name]
     known = observed.graph.values[call.name].qparams
     assert known is not None  # codes of 8 bits
-    table = narrow_embedding.narrowed(weight, known.zero_point, observed.run)
+    table = embedding.narrowed(weight, known.zero_point, observed.run)
     arguments = {"zero_point": known.zero_point, "run": observed.run}
     count, width = weight.shape
     saved = count * (width // 2 - math.ceil(width / (observed.run or width)))
@@ -240,13 +240,13 @@ def _codes(weight: Tensor, columns: Tensor, run: int) -> tuple[Tensor, Tensor]:
     each product counts."""
     flat = weight.to(torch.int64)
     if run == 0:
-        factors = _narrow.chosen_factors(flat, columns, _narrow.ROW_FACTORS)[:, None]
-        return _narrow.rounded(flat, factors), factors
-    runs, shares = _narrow.padded_runs(flat), _narrow.padded_runs(columns[None])
+        factors = int4.chosen_factors(flat, columns, int4.ROW_FACTORS)[:, None]
+        return int4.rounded(flat, factors), factors
+    runs, shares = int4.padded_runs(flat), int4.padded_runs(columns[None])
     rows = runs.reshape(-1, run)
-    chosen = _narrow.chosen_factors(rows, shares.expand(len(flat), -1, -1).reshape(-1, run), _narrow.FACTORS)
+    chosen = int4.chosen_factors(rows, shares.expand(len(flat), -1, -1).reshape(-1, run), int4.FACTORS)
     factors = chosen.reshape(len(flat), -1).repeat_interleave(run, dim=1)[:, : flat.shape[1]]
-    return _narrow.rounded(flat, factors), factors
+    return int4.rounded(flat, factors), factors
 
 
 def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) -> Tensor:

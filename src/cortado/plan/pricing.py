@@ -8,9 +8,9 @@ from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.frontend.convert import Quantized
-from cortado.frontend.inputs import Inputs
-from cortado.frontend.mixed import Price
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.convert import Quantized
+from cortado.frontend.quantize.precision_search import Price
 from cortado.ir.graph import TO_NHWC
 from cortado.ir.patched import late_code
 from cortado.options import InputLayout, Options

@@ -14,9 +14,8 @@ from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
 from cortado.ir.op import Call
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE
-from cortado.ops.quantize_per_tensor import QUANTIZE
-from cortado.ops.transpose import TRANSPOSE
+from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
+from cortado.ops.move.reshape import TRANSPOSE
 from cortado.options import Border
 from cortado.plan.decision import DecisionRule
 from cortado.plan.ends import Ends, chosen_ends, ends_of

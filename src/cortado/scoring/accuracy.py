@@ -8,8 +8,8 @@ from functools import partial
 import torch
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.convert import FloatRun
-from cortado.frontend.noise import agreement, decibels
+from cortado.frontend.quantize.accuracy_targets import agreement, decibels
+from cortado.frontend.quantize.convert import FloatRun
 from cortado.plan.lowered import LoweredGraph, after, run_reference
 from cortado.scoring.blame import Culprit
 

@@ -11,14 +11,20 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from cortado.base.numerics import QParams
-from cortado.frontend.bias import attribute
-from cortado.frontend.convert import FloatRun
-from cortado.frontend.noise import decibels
-from cortado.frontend.quantized import DEQUANTIZE_CHANNEL, QUANTIZE_CHANNEL, is_dequantize, is_quantize, qparams_of
-from cortado.frontend.state import holders
+from cortado.frontend.quantize.accuracy_targets import decibels
+from cortado.frontend.quantize.bias import attribute
+from cortado.frontend.quantize.convert import FloatRun
+from cortado.frontend.quantize.prequantized import (
+    DEQUANTIZE_CHANNEL,
+    QUANTIZE_CHANNEL,
+    is_dequantize,
+    is_quantize,
+    qparams_of,
+)
+from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE, VALUE
 from cortado.ir.graph import describe, is_call
-from cortado.ops._float import is_constant
+from cortado.ops.float_graph import is_constant
 
 Tensor = torch.Tensor
 WORK = 40_000_000  # values that are computed to find out, at most

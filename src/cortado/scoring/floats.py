@@ -12,9 +12,9 @@ from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
-from cortado.frontend.convert import FloatModel
-from cortado.frontend.eager import same_values
-from cortado.frontend.unpadded import longer_windows, without_padding
+from cortado.frontend.capture.eager import same_values
+from cortado.frontend.quantize.convert import FloatModel
+from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NCHW
 from cortado.options import InputLayout, StreamPadding
 

@@ -15,8 +15,8 @@ from cortado.base.arrays import ArrayType
 from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
-from cortado.frontend.calm import one_thread
-from cortado.frontend.convert import FloatModel
+from cortado.frontend.capture.torch_settings import one_thread
+from cortado.frontend.quantize.convert import FloatModel
 from cortado.run.probe import Interrupted
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST

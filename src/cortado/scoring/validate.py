@@ -14,8 +14,8 @@ from cortado.artifact.report_found import FidelityReport, LayerFidelityReport
 from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
-from cortado.frontend.calm import one_thread
-from cortado.frontend.convert import FloatModel
+from cortado.frontend.capture.torch_settings import one_thread
+from cortado.frontend.quantize.convert import FloatModel
 from cortado.plan.lowered import LoweredGraph
 from cortado.run.probe import Interrupted
 from cortado.run.probe_place import is_probe

@@ -11,7 +11,7 @@ from cortado.emit.c.data import numbers_text
 from cortado.emit.c.header import banner
 from cortado.emit.c.identity import same_build
 from cortado.emit.c.text import OfPlan, bad_arena, comment, listed
-from cortado.frontend.camera import LUMA, code_table
+from cortado.frontend.capture.camera import LUMA, code_table
 from cortado.plan.cameras import PLACE_BYTES, Sight, sight_of
 from cortado.plan.planned import Planned
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, Program

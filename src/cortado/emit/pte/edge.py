@@ -40,8 +40,8 @@ from cortado.ir.op import Operator, operator_of, shaped_call
 from cortado.ir.portable import FLOAT, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
-from cortado.ops.reshape import VIEW
-from cortado.ops.slice import SLICE
+from cortado.ops.move.reshape import VIEW
+from cortado.ops.move.slice import SLICE
 from cortado.passes.clean_up import fingerprint
 
 METHOD = "forward"

@@ -21,8 +21,7 @@ from cortado.ir.facts import NOT_ATEN, qparams
 from cortado.ir.graph import describe, outputs, user_inputs
 from cortado.ir.op import operator_of
 from cortado.ir.patched import not_serialized
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE
-from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
 from cortado.pte.info import IoQParams
 from cortado.pte.metadata import METADATA_METHOD, metadata_text
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from cortado.base.errors import CortadoError
 from cortado.emit.pte.planning import ALIGNMENT
-from cortado.ops.reshape import VIEW
+from cortado.ops.move.reshape import VIEW
 
 
 def share_values(method: Any) -> None:

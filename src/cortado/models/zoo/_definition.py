@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from cortado.frontend.calm import one_thread
+from cortado.frontend.capture.torch_settings import one_thread
 from cortado.models.zoo._trained import ZooSamples, load_weights
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]

@@ -1,0 +1,1 @@
+"""Capture: models and inputs as users have them, and torch.export."""

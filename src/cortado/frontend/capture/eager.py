@@ -1,0 +1,304 @@
+"""The user's own module, run eagerly and untouched: what a captured graph must compute, and how far it may be off."""
+
+import contextlib
+import copy
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cortado.base.element import INT8
+from cortado.base.errors import CortadoError
+from cortado.frontend.capture.incoming import evaluation
+
+Tensor = torch.Tensor
+
+# A rewrite may add in another order (a batch norm folded into its convolution does), which moves values by parts in a
+# million. A thousandth of the largest value is a quarter of a step of an int8 output: what is below can't be seen, and
+# a write that was lost, or read too early, is far above. 2^-20 is the smallest scale there is.
+RELATIVE = 1e-3
+ABSOLUTE = 2.0**-20
+# Where a value hangs on a comparison, or on the difference of almost equal numbers, rounding moves it further. How far
+# is measured: by as much as it moves when the inputs and all that is computed change in their last bits, and some more.
+ROUNDING = 1e-6
+PROBES = 4
+SLACK = 10.0
+# Of outputs that are codes: how many steps a value may be off, and the share of values that may be further off.
+STEPS = 3.0
+FEW = 0.02
+
+
+_Buffers: TypeAlias = list[dict[str, Tensor | None]]  # of each module
+
+
+def _detached(module: torch.nn.Module) -> dict[str, Tensor | None]:
+    return {name: None if value is None else value.detach() for name, value in module._buffers.items()}
+
+
+class Eager:
+    """A copy of the user's module in evaluation mode. It gets copies of its inputs: forward may write into them.
+
+    Buffers that forward changes last from call to call, as they do in the module, until `reset`.
+    """
+
+    def __init__(self, model: torch.nn.Module, *, lasting: bool = True, transposes: bool = True) -> None:
+        with evaluation(model):
+            self._model = _copied(model)
+        self._transposes = transposes  # whether it may; else there is no need to look at each call, which takes time
+        self._lasting = lasting  # whether any do
+        self._initial = self._buffers()
+        self.drift = 0.0  # by what part of the largest output rounding in float32 may add up: its feedback keeps it
+        self._largest = 0.0
+
+    def reset(self) -> None:
+        """All buffers as they were."""
+        self._restore(self._initial)
+
+    def _buffers(self) -> _Buffers:
+        """Copies, in which what shares memory still does."""
+        modules = self._model.modules() if self._lasting else ()
+        return copy.deepcopy([_detached(module) for module in modules])
+
+    def _restore(self, saved: _Buffers) -> None:
+        for module, buffers in zip(self._model.modules(), copy.deepcopy(saved), strict=False):
+            module._buffers.update(buffers)
+
+    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        with torch.no_grad(), RightKernels() if self._transposes else nullcontext():
+            result = self._model(*(value.clone() for value in inputs))
+        return [value.detach() for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
+
+    def check(self, where: str, inputs: Sequence[Tensor], found: Any, suspects: Sequence[str]) -> None:
+        """Refuses a graph that gives other outputs than the module; `suspects` are its calls that may be why."""
+        outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
+        before = self._buffers()
+        wanted = self._run(where, inputs)
+        if _first_difference(wanted, outputs, self._drifted(wanted)) is None:
+            return
+        after = self._buffers()
+        self._restore(before)
+        again = _first_difference(wanted, self._run(where, inputs), None)
+        if again is not None:
+            raise CortadoError(
+                f"the model gives other outputs every time it is run: on {where} {again.text('a second run')}; a "
+                "compiled model does the same for the same input: take out what is drawn at random (dropout with "
+                "training=True, torch.rand), and make a buffer (register_buffer) of what lasts from call to call"
+            )
+        difference = _first_difference(wanted, outputs, self._moves(inputs, wanted, before))
+        self._restore(after)
+        if difference is None:
+            return
+        raise CortadoError(
+            f"the captured graph does not compute what the model does: on {where} {difference.text('the graph')}; "
+            + (_nested(self._model) or _advice(suspects))
+        )
+
+    def _drifted(self, wanted: Sequence[Tensor]) -> list[Tensor] | None:
+        """How far rounding of earlier calls may have moved these outputs."""
+        if not self.drift:
+            return None
+        finite = [value.double().nan_to_num(posinf=0.0, neginf=0.0).abs() for value in wanted if value.numel()]
+        self._largest = max([self._largest, *(float(value.max()) for value in finite)])
+        moved = self.drift * self._largest / SLACK
+        return [torch.full(value.shape, moved, dtype=torch.float64) for value in wanted]
+
+    def check_codes(
+        self, where: str, inputs: Sequence[Tensor], found: Any, steps: Sequence[float | None]
+    ) -> list[Tensor]:
+        """What the module gives. Its outputs are codes: where a sum in another order rounds to the code nearby, what
+        follows moves by a few steps in single values; a graph that is wrong moves them all."""
+        outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
+        wanted = self._run(where, inputs)
+        moves = [_moved(value, step) for value, step in zip(wanted, steps, strict=True)]
+        difference = _first_difference(wanted, outputs, moves, FEW)
+        if difference is not None:
+            raise CortadoError(
+                f"the captured graph does not compute what the model does: on {where} {difference.text('the graph')}; "
+                + _advice(())
+            )
+        return wanted
+
+    @contextmanager
+    def blamed(self, where: str, inputs: Sequence[Tensor]) -> Iterator[None]:
+        """Where a graph fails on inputs and the model itself does too, as for an id that is not in a table, the user
+        is told of the model."""
+        try:
+            yield
+        except CortadoError:
+            raise
+        except Exception:
+            self._run(where, inputs)
+            raise
+
+    def _run(self, where: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+        try:
+            return self(inputs)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise CortadoError(f"the model itself fails on {where}: {type(error).__name__}: {text}") from error
+
+    def _moves(self, inputs: Sequence[Tensor], wanted: Sequence[Tensor], buffers: _Buffers) -> list[Tensor]:
+        """How far each value of the outputs moves when inputs and results change by what float32 rounds away."""
+        moves = [torch.zeros(value.shape, dtype=torch.float64) for value in wanted]
+        for probe in range(PROBES):
+            rng = torch.Generator().manual_seed(probe)
+            self._restore(buffers)
+            with Shaking(rng):
+                found = self([_shaken(x, rng) for x in inputs])
+            for move, before, after in zip(moves, wanted, found, strict=True):
+                step = (after.double() - before.double()).abs().nan_to_num(nan=math.inf)
+                torch.maximum(move, torch.where(_equal(before, after), 0.0, step), out=move)
+        return moves
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    """Attributes that forward sets, buffers too, stay out of the user's module (parameters it can't change: a graph
+    that writes into them is refused). Where it can't be copied, as with a tensor that has a gradient, it is used."""
+    with contextlib.suppress(Exception):
+        return copy.deepcopy(model)
+    return model
+
+
+class RightKernels(TorchDispatchMode):
+    """oneDNN's transposed convolution may be wrong where no tap reaches an output: torch's own computes those."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        skips = func is torch.ops.aten.convolution.default and _skips_outputs(*args)
+        with _without_onednn() if skips else nullcontext():
+            return func(*args, **(kwargs or {}))
+
+
+def _skips_outputs(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> bool:
+    """Whether a convolution is transposed and some of its outputs are the bias alone."""
+    reached = [
+        {tap * step % by for tap in range(size)} == set(range(by))
+        for size, by, step in zip(weight.shape[2:], stride, dilation, strict=True)
+    ]
+    return transposed and (not all(reached) or any(output_padding))
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # set along with the switch
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+class Shaking(TorchDispatchMode):
+    """Every call gives other last bits, as it may when sums are added in another order; integers in float stay."""
+
+    def __init__(self, rng: torch.Generator) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        fresh = all(one.alias_info is None for one in func._schema.returns)
+        return pytree.tree_map_only(Tensor, self._other_bits, found) if fresh else found
+
+    def _other_bits(self, value: Tensor) -> Tensor:
+        plain = value.is_floating_point() and value.layout is torch.strided and not value.is_nested
+        if not plain or not value.numel() or bool((value == value.round()).all()):
+            return value
+        return _shaken(value, self._rng)
+
+
+def _shaken(value: Tensor, rng: torch.Generator) -> Tensor:
+    if not value.is_floating_point():
+        return value
+    finite = value.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    largest = float(finite.abs().max()) or 1.0
+    return value + (torch.rand(value.shape, generator=rng) * 2 - 1) * (ROUNDING * largest)
+
+
+def _moved(value: Tensor, step: float | None) -> Tensor:
+    """What a few steps of an output are; of one that is no codes, a few times what 127 steps to its largest are."""
+    size = float(value.abs().max()) / INT8.high if step is None else step
+    return torch.full(value.shape, STEPS * size / SLACK, dtype=torch.float64)
+
+
+# ---- differences -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    output: int
+    what: str
+
+    def text(self, whose: str) -> str:
+        return f"output {self.output} of {whose} {self.what}"
+
+
+def same_values(wanted: Sequence[Tensor], found: Sequence[Tensor]) -> bool:
+    """Whether outputs are the same but for rounding."""
+    return _first_difference(wanted, found, None) is None
+
+
+def _first_difference(
+    wanted: Sequence[Tensor], found: Sequence[Tensor], moves: Sequence[Tensor] | None, few: float = 0.0
+) -> Difference | None:
+    if len(wanted) != len(found):
+        return Difference(min(len(wanted), len(found)), f"is one of {len(found)}, where the model gives {len(wanted)}")
+    for position, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        what = _difference(a, b, None if moves is None else moves[position], few)
+        if what is not None:
+            return Difference(position, what)
+    return None
+
+
+def _difference(wanted: Tensor, found: Tensor, moves: Tensor | None, few: float) -> str | None:
+    if wanted.shape != found.shape:
+        return f"has shape {list(found.shape)}, the model's {list(wanted.shape)}"
+    a, b = wanted.double(), found.double()
+    finite = a.isfinite()
+    peak = float(a[finite].abs().max()) if bool(finite.any()) else 0.0
+    allowed = torch.full_like(a, ABSOLUTE + RELATIVE * peak if wanted.is_floating_point() else 0.0)
+    if moves is not None:
+        allowed += SLACK * moves
+    same = _equal(a, b) | ((a - b).abs() <= allowed)
+    if int((~same).sum()) <= few * same.numel():
+        return None
+    worst = float((a - b)[~same].abs().nan_to_num(nan=math.inf).max())
+    count = int((~same).sum())
+    return f"differs in {count} of {same.numel()} values, by up to {worst:.3g} where the model's largest is {peak:.3g}"
+
+
+def _equal(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
+
+
+def _nested(model: torch.nn.Module) -> str | None:
+    """Advice for encoders that leave padding out where they are run, and neither in training nor where captured."""
+    kinds = (module for module in model.modules() if isinstance(module, torch.nn.TransformerEncoder))
+    if not any(getattr(module, "use_nested_tensor", False) for module in kinds):
+        return None
+    return (
+        "nn.TransformerEncoder gives zeros for padding in evaluation mode alone, as it was made with "
+        "enable_nested_tensor=True; make it with enable_nested_tensor=False"
+    )
+
+
+def _advice(suspects: Sequence[str]) -> str:
+    if not suspects:
+        return "this is a fault of Cortado, please report it with the model; until then, write that part in another way"
+    return (
+        "an in-place write that is seen through another name may be why; write these without the in-place operation "
+        "(y = f(x), torch.cat, torch.where):\n  " + "\n  ".join(suspects)
+    )

@@ -1,0 +1,133 @@
+"""Example inputs and calibration data: as tuples of tensors that fit the model.
+
+Names of a classifier's classes: they must fit an output, or nothing would ever be called by them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch.fx import GraphModule
+
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import Tensor
+from cortado.frontend.capture.incoming import single_inputs
+from cortado.frontend.capture.validation import check_values
+from cortado.ir.facts import VALUE
+
+# ---- inputs ----------------------------------------------------------------------------------------------
+
+Inputs = tuple[Tensor, ...]
+
+
+def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
+    """Example inputs as a tuple of tensors that hold something."""
+    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    for position, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
+        check_values(f"example input {position}", value)
+        if value.numel() == 0:
+            raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
+        if is_other_float(value):
+            raise CortadoError(
+                f"example input {position} is {dtype_name(value.dtype)}, expected float32; give x.float(), and a model "
+                "in float32 (model.float())"
+            )
+    return _plain(inputs)
+
+
+def is_other_float(value: Tensor) -> bool:
+    return (value.is_floating_point() or value.is_complex()) and value.dtype != torch.float32
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _plain(inputs: Sequence[Tensor]) -> Inputs:
+    """The same values in the plain order of memory: channels_last is how a tensor lies, no part of the model."""
+    return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
+
+
+def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example_inputs: Inputs) -> list[Inputs]:
+    """Calibration inputs as tuples, one for each run of the model; in a tensor may lie several."""
+    if isinstance(batches, Tensor):
+        batches = [batches]
+    if isinstance(batches, str) or not isinstance(batches, Iterable):
+        found = repr(batches) if isinstance(batches, str) else f"a {type(batches).__name__}"
+        raise CortadoError(
+            "calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)], or one tensor with "
+            f"the inputs along its first dimension; found {found}"
+        )
+    checked = [
+        _plain(inputs)
+        for number, batch in enumerate(batches)
+        for inputs in _checked_batch(f"calibration batch {number}", batch, example_inputs)
+    ]
+    if not checked:
+        raise CortadoError(
+            "no calibration data: quantization needs a few typical inputs to choose its scales; "
+            "give `calibration=` (or --calibration) some batches"
+        )
+    return checked
+
+
+def _checked_batch(where: str, batch: Tensor | Sequence[Tensor], example_inputs: Inputs) -> list[Inputs]:
+    values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if len(values) != len(example_inputs):
+        raise CortadoError(
+            f"{where} has {len(values)} tensors, expected {len(example_inputs)} (one for each input of the model)"
+        )
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise CortadoError(
+                f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of "
+                "a NumPy array)"
+            )
+    values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
+    try:
+        inputs = single_inputs(values, example_inputs)
+    except CortadoError as error:
+        raise CortadoError(f"{where}: {error}") from error
+    for value, example in zip(inputs[0], example_inputs, strict=True):
+        _check_tensor(where, value, example)
+    if not all(bool(torch.isfinite(value).all()) for value in values if value.is_floating_point()):
+        raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
+    return inputs
+
+
+def _in_float32(value: Tensor, example: Tensor) -> Tensor:
+    """float64 is what NumPy makes unless it is told otherwise."""
+    wide = (value.dtype, example.dtype) == (torch.float64, torch.float32)
+    return value.to(torch.float32) if wide else value
+
+
+def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
+    if tuple(value.shape) != tuple(example.shape):
+        raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
+    if value.dtype != example.dtype:
+        raise CortadoError(f"{where} has dtype {value.dtype}, expected {example.dtype}")
+
+
+# ---- labels ----------------------------------------------------------------------------------------------
+
+
+def checked_labels(labels: Sequence[str] | None, module: GraphModule) -> tuple[str, ...] | None:
+    """As many names as an output of the captured model has classes, along some dimension."""
+    if labels is None:
+        return None
+    if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
+        raise CortadoError(f"labels={labels!r}: expected a sequence of names, as in labels=('cat', 'dog')")
+    shapes = _output_shapes(module)
+    if not any(len(labels) in shape for shape in shapes):
+        found = ", ".join(str(shape) for shape in shapes)
+        raise CortadoError(
+            f"found {len(labels)} labels ({', '.join(labels[:3])}{', ...' if len(labels) > 3 else ''}), and outputs of "
+            f"shape {found}; expected as many names as there are classes"
+        )
+    return tuple(labels)
+
+
+def _output_shapes(module: GraphModule) -> list[list[int]]:
+    values = [VALUE.of(node) for node in module.graph.output_node().all_input_nodes]
+    return [list(value.shape) for value in values if isinstance(value, Tensor)]

@@ -1,0 +1,111 @@
+"""Arguments of forward that are Python's own. Numbers and None among the example inputs are constants of the model, as
+for torch.export; tuples, lists and dictionaries of tensors, as the (h, c) of an LSTM, are inputs one by one. None among
+its outputs is nothing that a compiled model computes.
+"""
+
+import copy
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError
+from cortado.ir.graph import output_node
+
+Tensor = torch.Tensor
+_NUMBERS = (bool, int, float)
+
+
+def _given(kind: type[torch.nn.Module], inputs: Sequence[Any]) -> type[torch.nn.Module]:
+    """A class of modules whose forward takes the tensors among these inputs, and is given the rest."""
+    leaves, spec = pytree.tree_flatten(tuple(inputs))
+    rest = [(isinstance(value, Tensor), None if isinstance(value, Tensor) else value) for value in leaves]
+
+    def forward(self: Any, *tensors: Any) -> Any:
+        given = iter(tensors)
+        values = [next(given) if is_tensor else value for is_tensor, value in rest]
+        return kind.forward(self, *pytree.tree_unflatten(values, spec))
+
+    forward.__signature__ = _tensors_of(inspect.signature(kind.forward), inputs)  # type: ignore[attr-defined]
+    return type(kind.__name__, (kind,), {"forward": forward})
+
+
+def _tensors_of(signature: inspect.Signature, inputs: Sequence[Any]) -> inspect.Signature:
+    """`self`, and the parameters that take tensors."""
+    itself, *found = signature.parameters.values()
+    named = [one for one in found if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    if len(named) < len(inputs):
+        return signature  # *args takes any number of them
+    kept = [name for one, value in zip(named, inputs, strict=False) for name in _names(one.name, value)]
+    if len(set(kept)) < len(kept):
+        return signature
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return signature.replace(parameters=[itself, *(inspect.Parameter(name, kind) for name in kept)])
+
+
+def _names(name: str, value: Any) -> list[str]:
+    """One for each tensor in an argument."""
+    if isinstance(value, Tensor):
+        return [name]
+    count = sum(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(value))
+    return [f"{name}_{position}" for position in range(count)]
+
+
+def with_numbers(model: Any, inputs: Any) -> tuple[Any, Any]:
+    """The model as a function of its tensors alone, and these; as they are where there is nothing else among them."""
+    if not isinstance(model, torch.nn.Module) or not _has_others(inputs):
+        return model, inputs
+    bound = copy.copy(model)
+    bound.__class__ = _given(type(model), inputs)
+    return bound, tuple(value for value in pytree.tree_leaves(tuple(inputs)) if isinstance(value, Tensor))
+
+
+def _has_others(inputs: Any) -> bool:
+    """A tuple of tensors with numbers and None beside them, or tensors within; all else is dealt with elsewhere."""
+    if not isinstance(inputs, tuple | list) or all(isinstance(value, Tensor) for value in inputs):
+        return False
+    leaves = pytree.tree_leaves(tuple(inputs))
+    known = all(value is None or isinstance(value, (Tensor, *_NUMBERS)) for value in leaves)
+    return known and any(isinstance(value, Tensor) for value in leaves)
+
+
+def without_numbers(batches: Any, inputs: Any) -> Any:
+    """Calibration inputs as the tensors in them, without what the example has too: the model is compiled for that."""
+    if not _has_others(inputs) or isinstance(batches, Tensor) or not isinstance(batches, Iterable):
+        return batches
+    return [_tensors(number, batch, inputs) for number, batch in enumerate(batches)]
+
+
+def _tensors(number: int, batch: Any, inputs: Sequence[Any]) -> Any:
+    given, spec = pytree.tree_flatten(tuple(batch) if isinstance(batch, list) else batch)
+    wanted, expected = pytree.tree_flatten(tuple(inputs))
+    if spec != expected:
+        return batch
+    for position, (value, example) in enumerate(zip(given, wanted, strict=True)):
+        if not isinstance(example, Tensor) and (isinstance(value, Tensor) or value != example):
+            raise CortadoError(
+                f"calibration batch {number} has {value!r} as input {position}, expected {example!r}: a number among "
+                "the example inputs is a constant of the compiled model"
+            )
+    return tuple(value for value, example in zip(given, wanted, strict=True) if isinstance(example, Tensor))
+
+
+# ---- outputs -----------------------------------------------------------------------------------------------------
+
+
+def drop_nones(module: GraphModule) -> tuple[int, ...]:
+    """Takes None out of what a graph returns; the places where it was."""
+    output = output_node(module.graph)
+    returned: Any = output.args[0]
+    leaves = list(returned) if isinstance(returned, list | tuple) else [returned]
+    places = tuple(position for position, value in enumerate(leaves) if value is None)
+    if places:
+        kept = tuple(value for value in leaves if value is not None)
+        output.args = (kept,)
+        codegen: Any = module.graph._codegen
+        codegen.pytree_info = codegen.pytree_info._replace(out_spec=pytree.tree_structure(tuple(0 for _ in kept)))
+        module.recompile()
+    return places

@@ -1,0 +1,226 @@
+"""What a model may be and what torch.export may make of it: mistakes that nothing behind could name as well."""
+
+import contextlib
+import functools
+import inspect
+import keyword
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from cortado.base.data import PACKAGE
+from cortado.base.errors import CortadoError
+from cortado.frontend.rewrite.canonical import context_body
+from cortado.ir.facts import VALUE
+from cortado.ir.graph import describe, source_line
+from cortado.ir.patched import captured_as_it_is, user_lines
+from cortado.ops.float_graph import out_of_place, writes_in_place
+
+Tensor = torch.Tensor
+
+MOST_VALUES = 2**31 - 1  # of a tensor: the kernels count in int32
+_SAME = "a compiled model does the same for every input"
+_LOOP = "is a loop of torch's own; write it in Python with a fixed number of turns: torch.export writes it out"
+_HIGHER = {  # what a user wrote, and why it can't be compiled
+    "cond": (
+        "torch.cond",
+        f"chooses by the values of a tensor, and {_SAME}; use torch.where, or move the decision out of the model",
+    ),
+    "wrap_with_autocast": (
+        "torch.autocast",
+        "makes a part of the model compute in another type, and a model is quantized from float32; leave it out of "
+        "forward, and put it around the call of the model where that is trained",
+    ),
+    "while_loop": ("torch.while_loop", _LOOP),
+    "map_impl": ("torch.map", _LOOP),
+    "scan": ("torch.scan", _LOOP),
+}
+
+
+# ---- before the export ---------------------------------------------------------------------------------------
+
+
+def check_values(what: str, value: Tensor) -> None:
+    """A tensor that holds numbers, one after the other, in this machine's memory."""
+    if value.is_meta or isinstance(value, FakeTensor):
+        raise CortadoError(
+            f"{what} has a shape and no values (it was made on the meta device, or under a FakeTensorMode); load its "
+            "values first, as with model.to_empty(device='cpu') and model.load_state_dict(...)"
+        )
+    if value.is_quantized:
+        raise CortadoError(f"{what} is quantized ({value.dtype}), expected float32: Cortado quantizes the model itself")
+    if value.layout is not torch.strided or value.is_nested:
+        kind = "nested" if value.is_nested else str(value.layout).removeprefix("torch.").replace("_", " ")
+        raise CortadoError(f"{what} is a {kind} tensor, expected a dense one; x.to_dense() makes it one")
+    if value.device.type != "cpu":
+        raise CortadoError(
+            f"{what} is on the device '{value.device}', expected the CPU; x.cpu() and model.cpu() move it"
+        )
+
+
+def check_model(model: Any) -> None:
+    """A module of Python's, with parameters that have a shape."""
+    if not isinstance(model, torch.nn.Module):
+        raise CortadoError(f"expected a torch.nn.Module, found {type(model).__name__}")
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            where = f"its module '{name}'" if name else "the model"
+            raise CortadoError(f"{where} is made by torch.jit; give the torch.nn.Module that it was made from")
+    for name, parameter in model.named_parameters():
+        if torch.nn.parameter.is_lazy(parameter):
+            raise CortadoError(
+                f"parameter '{name}' has no shape yet: it belongs to a lazy module; call the model once, "
+                "model(*example_inputs), before it is compiled"
+            )
+
+
+@contextlib.contextmanager
+def as_it_is(model: torch.nn.Module) -> Iterator[None]:
+    """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
+    with user_lines(__file__, f"{PACKAGE / 'onnx'}/"), _assigned_deep_inside(model), captured_as_it_is():
+        yield
+
+
+@contextlib.contextmanager
+def _assigned_deep_inside(model: torch.nn.Module) -> Iterator[None]:
+    """`self.last = value` in a module inside of the model, which torch.export forgets: it looks at the outermost alone.
+    Here such a buffer stays, and the value is copied into it when forward is done, as torch.export itself has it."""
+    inner = list(model.modules())[1:]
+    forward, own = model.forward, model.__dict__.get("forward")
+
+    @functools.wraps(forward)
+    def copied(*arguments: Any, **named: Any) -> Any:
+        before = [dict(module._buffers) for module in inner]
+        result = forward(*arguments, **named)
+        for module, buffers in zip(inner, before, strict=True):
+            for name, buffer in buffers.items():
+                value = module._buffers.get(name)
+                if buffer is not None and value is not None and value is not buffer:
+                    module._buffers[name] = buffer
+                    torch.ops.aten.copy_.default(buffer, value)
+        return result
+
+    copied.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]  # bound: without self
+    model.__dict__["forward"] = copied
+    try:
+        yield
+    finally:
+        del model.__dict__["forward"]
+        if own is not None:
+            model.__dict__["forward"] = own
+
+
+# ---- after it ------------------------------------------------------------------------------------------------
+
+
+def rename_state(program: ExportedProgram) -> None:
+    """Names of parameters that torch can't write into the text of a module: keywords, quotes, line breaks."""
+    specs = [spec for spec in program.graph_signature.input_specs if spec.target is not None]
+    taken = {str(spec.target) for spec in specs}
+    for old in sorted(taken):
+        new = ".".join(map(_writable, old.split(".")))
+        if new == old:
+            continue
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        for spec in specs:
+            spec.target = new if spec.target == old else spec.target
+        for store in (program.state_dict, program.constants):
+            if old in store:
+                store[new] = store.pop(old)
+
+
+def _writable(part: str) -> str:
+    plain = "".join("_" if letter in '"\\' or not letter.isprintable() else letter for letter in part)
+    return f"{plain}_" if keyword.iskeyword(plain) else plain
+
+
+def check_graph(module: GraphModule) -> None:
+    """Only calls of operators, on tensors of fixed shapes; what is in blocks under no_grad, too."""
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            _check_attribute(module, node)
+        if node.op == "call_function":
+            _check_call(module, node)
+
+
+def _check_attribute(module: GraphModule, node: Node) -> None:
+    value = _attribute(module, node)
+    if not isinstance(value, Tensor | torch.nn.Module):
+        user = next(iter(node.users), node)
+        raise CortadoError(
+            f"{describe(user)} uses a {type(value).__name__}, which a compiled model can't hold; give what it makes as "
+            "an input"
+        )
+
+
+def _check_call(module: GraphModule, node: Node) -> None:
+    target = node.target
+    if isinstance(target, HigherOrderOperator):
+        inner = [graph for graph in (_graph(module, argument) for argument in node.args) if graph is not None]
+        if context_body(node) is None:
+            name, reason = _HIGHER.get(target.name(), (target.name(), "is no operator that computes something"))
+            raise CortadoError(f"{name}{_place(node, inner)} {reason}")
+        for body in inner:
+            check_graph(body)
+    elif target is not operator.getitem and not isinstance(target, OpOverload):
+        # What vmap and grad leave behind: tensors that mean nothing outside of them.
+        raise CortadoError(
+            f"a transformation of torch.func (vmap, grad){_place(node)} can't be captured; write the computation "
+            "itself, on whole batches"
+        )
+    elif isinstance(target, OpOverload) and writes_in_place(target) and out_of_place(target) is None:
+        raise CortadoError(
+            f"{describe(node)} writes in place and has no form that gives a new tensor; use one that has"
+        )
+    for value in _values(node):
+        _check_value(node, value)
+
+
+def _graph(module: GraphModule, argument: Any) -> GraphModule | None:
+    """The graph that an argument stands for."""
+    value = _attribute(module, argument) if isinstance(argument, Node) and argument.op == "get_attr" else None
+    return value if isinstance(value, GraphModule) else None
+
+
+def _attribute(module: GraphModule, node: Node) -> Any:
+    return operator.attrgetter(str(node.target))(module)
+
+
+def _place(node: Node, inner: Sequence[GraphModule] = ()) -> str:
+    """The line of a call; of one that has none, that of the first call inside."""
+    nodes = [node, *(call for body in inner for call in body.graph.nodes)]
+    line = next((line for line in map(source_line, nodes) if line is not None), None)
+    return "" if line is None else f" at {line}"
+
+
+def _values(node: Node) -> list[Any]:
+    value = VALUE.of(node)
+    return list(value) if isinstance(value, tuple | list) else [value]
+
+
+def _check_value(node: Node, value: Any) -> None:
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        raise CortadoError(
+            f"{describe(node)} makes a number of a tensor's values, and {_SAME}; keep it a tensor, or move this out of "
+            "the model"
+        )
+    if not isinstance(value, Tensor) or value.is_nested or value.layout is not torch.strided:
+        return
+    if any(isinstance(size, torch.SymInt) for size in value.shape):
+        raise CortadoError(
+            f"{describe(node)} gives a tensor whose shape depends on values, expected a fixed one; use torch.where or "
+            "a product with a mask, or move this out of the model"
+        )
+    if value.numel() > MOST_VALUES:
+        raise CortadoError(
+            f"{describe(node)} gives a tensor of shape {list(value.shape)}, which holds {value.numel():,} values; "
+            f"expected at most {MOST_VALUES:,}"
+        )

@@ -1,0 +1,1 @@
+"""Quantization of the float graph: quantizer, observers, ranges, precision, training."""

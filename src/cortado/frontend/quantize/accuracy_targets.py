@@ -1,0 +1,115 @@
+"""What --precision auto is to reach: decibels on calibration data, or accuracy on samples with labels.
+
+How far numbers are from those of the float model.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import Tensor
+from cortado.frontend.capture.eager import Eager
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.precision_search import Bar
+from cortado.frontend.rewrite.state import holders
+from cortado.ir.facts import STATE
+from cortado.options import Options
+
+# ---- noise -----------------------------------------------------------------------------------------------
+
+Pairs = Sequence[tuple[Tensor, Tensor]]  # of the float model, and of the quantized one
+
+
+def decibels(pairs: Pairs) -> float:
+    """Signal to noise over (float, int8) outputs; values that are not finite in float have no signal."""
+    signal = noise = 0.0
+    for wanted, found in pairs:
+        finite = torch.isfinite(wanted)
+        wanted, found = wanted.to(torch.float64)[finite], found.to(torch.float64)[finite]
+        signal += float(wanted.square().sum())
+        noise += float((wanted - found).square().sum())
+    if noise == 0.0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0.0 else -math.inf
+
+
+def agreement(pairs: Pairs) -> float:
+    """The part of integers or truth values that are the float model's."""
+    same = sum(int((wanted.to(torch.int64) == found.to(torch.int64)).sum()) for wanted, found in pairs)
+    return same / max(sum(wanted.numel() for wanted, _ in pairs), 1)
+
+
+# ---- mixed bars ------------------------------------------------------------------------------------------
+
+MOST = 1000  # labelled samples that are looked at
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Samples, and the right class of each."""
+
+    samples: Sequence[Inputs]
+    labels: Sequence[int]
+
+    def some(self) -> "Labelled":
+        """As many as are run for one choice, far from one another."""
+        every = -(-len(self.labels) // MOST)
+        return Labelled(self.samples[::every], self.labels[::every])
+
+
+class Goal:
+    """A bar, and how a quantized graph or its integers are measured by it."""
+
+    def __init__(
+        self, how: Options, wanted: Sequence[Sequence[Tensor]], eager: Eager, labelled: Labelled | None
+    ) -> None:
+        """`wanted` are the float model's outputs for the first calibration inputs."""
+        ((option, value),) = how.bars.items()
+        asked = f"{option} {value:g}"
+        self._wanted, self.labelled = wanted, None if labelled is None else labelled.some()
+        if self.labelled is None:
+            _check_real(asked, wanted[0])
+            self.bar = Bar(asked, value, lambda db: f"{db:.1f} dB", decibels=True)
+            return
+        count = len(self.labelled.labels)
+        before = _right([_alone(eager, sample) for sample in self.labelled.samples], self.labelled.labels)
+        least = value if how.min_accuracy is not None else before - value
+        shown = f" of {count:,} samples right ({before:.2%} in float)"
+        self.bar = Bar(asked, least - 1e-9, lambda part: f"{part:.2%}{shown}", decibels=False)
+
+    def accuracy(self, converted: GraphModule) -> float:
+        assert self.labelled is not None
+        initial = [STATE.must(node).initial for node in holders(converted.graph)]
+        found = [pytree.tree_leaves(converted(*sample, *initial))[0] for sample in self.labelled.samples]
+        return _right(found, self.labelled.labels)
+
+    def kept(self, found: Sequence[Sequence[Tensor]]) -> float:
+        """Decibels of the real output that keeps least."""
+        real = [place for place, output in enumerate(self._wanted[0]) if output.is_floating_point()]
+        pairs = list(zip(self._wanted, found, strict=True))
+        return min(decibels([(wanted[place], one[place]) for wanted, one in pairs]) for place in real)
+
+
+def _check_real(asked: str, outputs: Sequence[Tensor]) -> None:
+    if not any(output.is_floating_point() for output in outputs):
+        raise CortadoError(
+            f"{asked}: the model gives integers and truth values only, which have no decibels; expected an output of "
+            "real numbers. Give --min-accuracy or --max-drop with --labelled, or leave --precision auto out"
+        )
+
+
+def _alone(eager: Eager, sample: Inputs) -> Tensor:
+    """The model's first output, with state as it is before the first call."""
+    eager.reset()
+    return eager(sample)[0]
+
+
+def _right(scores: Sequence[Tensor], labels: Sequence[int]) -> float:
+    """The part whose best class is the right one; of a single score, above zero is class 1."""
+    found = [int(one.argmax()) if one.numel() > 1 else int(float(one) > 0) for one in scores]
+    return sum(one == label for one, label in zip(found, labels, strict=True)) / len(labels)

@@ -1,0 +1,307 @@
+"""From what the observers saw on calibration data to the ranges they keep, and what there is to tell of the data:
+samples that are unlike all others (they are left out), or that set a range alone, tensors that get few codes, and data
+that say nothing: the same sample again and again, or the same number everywhere.
+
+Values that a constant mask hides: nobody reads them, so they have no part in the range of the others.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.observer import ObserverBase
+
+from cortado.base.findings import Finding, FindingKind
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.headroom import EXPECTED, LastingRange, lasting, regressing
+from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
+from cortado.frontend.quantize.ranges import FEWEST_CODES, LONE, ODD, choose_range, lone_sample, used_codes
+from cortado.ir.graph import bind, describe, is_call, shape, sole_user
+from cortado.ops.float_graph import constant_data, is_constant
+from cortado.ops.integer.truth import compares
+from cortado.ops.move.reshape import VIEW_CALLS
+from cortado.ops.softmax.forms import MASKED
+from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
+from cortado.options import CalibrationMethod
+
+# ---- calibration -----------------------------------------------------------------------------------------
+
+ENOUGH = 32
+"""Samples below which ranges are a matter of luck."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What calibration has to tell."""
+
+    odd: frozenset[int]  # samples that some tensor's range leaves out
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """A tensor in which a sample reaches this many times as far as what is usual."""
+
+    tensor: Node
+    times: float
+
+
+@dataclass(frozen=True)
+class _Narrow:
+    """A tensor of few codes, and the range they are taken from."""
+
+    tensor: Node
+    codes: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """A tensor that new data are expected to saturate."""
+
+    tensor: Node
+    expected: LastingRange
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """What is found on the way from tensor to tensor."""
+
+    odd: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))  # by sample
+    lone: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))
+    narrow: dict[Node, _Narrow] = field(default_factory=dict)  # where it has the fewest codes
+    passed: list["_Passed"] = field(default_factory=list)
+
+
+def settle(
+    prepared: GraphModule, method: CalibrationMethod, batches: Sequence[Inputs], widened: bool = False
+) -> Settled:
+    """Gives every observer its range, unless it follows another. `batches` are what was seen. `widened`: those of
+    tensors that regress are to last."""
+    notes, observers = _Notes(), _observers(prepared)
+    widening = regressing(prepared) if widened else frozenset()
+    for observer, tensors in observers.items():
+        if observer.seen and observer.leader is None:
+            _settle_one(observer, tensors, method, notes)
+            if observer in widening and observer.element.affine and not observer.exact:
+                _widen(observer, tensors, method, notes)
+    for observer, tensors in observers.items():  # now that all leaders have their parameters
+        if observer.seen and (observer.leader is None or isinstance(observer, EdgeObserver)):
+            _note_narrow(observer, tensors, notes)
+    for observer in observers:
+        observer.seen.clear()
+    findings = _of_the_data(batches, [node.name for node in prepared.graph.nodes if node.op == "placeholder"])
+    findings += [_odd(sample, tensors) for sample, tensors in sorted(notes.odd.items())]
+    findings += [_lone(sample, tensors) for sample, tensors in sorted(notes.lone.items()) if sample not in notes.odd]
+    findings += [_few_codes(list(notes.narrow.values()))] if notes.narrow else []
+    findings += [_saturation(notes.passed)] if notes.passed else []
+    return Settled(frozenset(notes.odd), tuple(findings))
+
+
+def _of_the_data(batches: Sequence[Inputs], names: Sequence[str]) -> list[Finding]:
+    """Samples that are there twice count once."""
+    different = len({_digest(batch) for batch in batches})
+    findings = [_few_samples(different, len(batches))] if different < ENOUGH else []
+    for name, values in zip(names, zip(*batches, strict=True), strict=False):
+        if values[0].is_floating_point():
+            low = min(float(value.min()) for value in values)
+            high = max(float(value.max()) for value in values)
+            findings += [_constant(name, low)] if low == high else []
+    return findings
+
+
+def _digest(batch: Inputs) -> bytes:
+    state = hashlib.sha256()
+    for value in batch:
+        state.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return state.digest()
+
+
+def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
+    """Each with the tensors it observes, by place: more than one where they have one range."""
+    found: dict[RangeObserver, dict[str, Node]] = defaultdict(dict)
+    origins: dict[Node, Node] = {}  # what is observed, by the observer's call: the entrance of a join is behind another
+    for node in prepared.graph.nodes:
+        observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(observer, ObserverBase):
+            place = node.all_input_nodes[0]
+            origins[node] = origins.get(place, place)
+            if isinstance(observer, RangeObserver):
+                found[observer][place.name] = origins[node]
+    return found
+
+
+def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
+    first = next(iter(tensors.values()))
+    usual, odd = observer.usual_samples(method)
+    low, high = choose_range(usual, method, observer.element)
+    observer.set_range(low, high)
+    if any(_is_compared(tensor) for tensor in tensors.values()):
+        observer.keep_integers()
+    for sample, times in odd.items():
+        notes.odd[sample].append(_Beyond(first, times))
+    lone = lone_sample(usual, low, high) if observer.element.affine else None
+    if lone is not None:
+        notes.lone[lone.sample].append(_Beyond(first, lone.times))
+
+
+def _widen(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
+    """For data that reach further than what was seen."""
+    usual, _ = observer.usual_samples(method)
+    low, high = min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val))
+    found = lasting(usual, low, high, observer.element.steps)
+    if found is not None:
+        observer.set_range(low * found.factor, high * found.factor)
+        if found.ratio > EXPECTED:
+            notes.passed.append(_Passed(next(iter(tensors.values())), found))
+
+
+def _is_compared(tensor: Node) -> bool:
+    """Whether something asks if a tensor's values are equal to others, above or below."""
+    readers = [user for reader in tensor.users for user in (reader, *reader.users)]
+    return any(compares(reader) for reader in readers)
+
+
+def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Notes) -> None:
+    """Codes are counted in a tensor's own parameters, and where it enters a join in those of the join's output.
+
+    What is beyond all values of that output, as a bound that a minimum never reaches, has no need of codes.
+    """
+    if observer.exact:
+        return
+    scale, zero_point = (float(one) for one in observer.calculate_qparams())
+    low, high = ((code - zero_point) * scale for code in observer.element.codes)
+    output = observer.leader.seen if isinstance(observer.leader, RangeObserver) else []
+    reached = output or observer.seen
+    least, most = min(one.low for one in reached), max(one.high for one in reached)
+    for place, tensor in tensors.items():
+        seen = [one for one in observer.seen if one.place == place and one.low <= most and one.high >= least]
+        codes = used_codes(seen, scale) if seen else None
+        if codes is not None and (tensor not in notes.narrow or codes < notes.narrow[tensor].codes):
+            notes.narrow[tensor] = _Narrow(tensor, codes, low, high)
+
+
+# ---- in words ------------------------------------------------------------------------------------------------------
+
+
+def _few_samples(samples: int, given: int) -> Finding:
+    plural = "s" if samples != 1 else ""
+    times = f" that differ{'s' if samples == 1 else ''}, of {given} that were given" if given > samples else ""
+    return Finding(
+        kind=FindingKind.FEW_SAMPLES,
+        text=f"{samples} calibration sample{plural}{times}, expected {ENOUGH} or more: the ranges of int8 values are a "
+        "matter of luck; give more inputs like those that the model will get",
+        found=float(samples),
+        limit=float(ENOUGH),
+    )
+
+
+def _constant(name: str, value: float) -> Finding:
+    return Finding(
+        kind=FindingKind.CONSTANT_INPUT,
+        text=f"input '{name}' is {value:g} in every place of every calibration sample, expected values like those that "
+        "the model will get: this one says nothing of the range that others need. Look at how the data is read",
+        found=1.0,
+        limit=2.0,
+        tensor=f"input '{name}'",
+    )
+
+
+def _odd(sample: int, tensors: Sequence[_Beyond]) -> Finding:
+    worst = max(tensors, key=lambda one: one.times)
+    return Finding(
+        kind=FindingKind.ODD_SAMPLE,
+        text=f"calibration sample {sample} is left out of the range of {_names(worst.tensor, len(tensors))}: its "
+        f"values reach {worst.times:.1f} times what nine of ten samples stay within (more than {ODD:g} is taken for a "
+        "mistake); check that sample, or keep all values with --calibration-method minmax",
+        found=worst.times,
+        limit=ODD,
+        tensor=describe(worst.tensor),
+        sample=sample,
+    )
+
+
+def _lone(sample: int, tensors: Sequence[_Beyond]) -> Finding:
+    worst = max(tensors, key=lambda one: one.times)
+    return Finding(
+        kind=FindingKind.LONE_SAMPLE,
+        text=f"calibration sample {sample} alone sets the range of {_names(worst.tensor, len(tensors))}: its largest "
+        f"value is {worst.times:.1f} times what 999 of 1,000 values of the others stay within (expected {LONE:g} or "
+        "less), and these share the codes that are left; check that sample, or use --calibration-method mse",
+        found=worst.times,
+        limit=LONE,
+        tensor=describe(worst.tensor),
+        sample=sample,
+    )
+
+
+def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
+    worst = min(tensors, key=lambda one: one.codes)
+    plural = "s" if worst.codes != 1 else ""
+    more = f" ({len(tensors) - 1} more use few)" if len(tensors) > 1 else ""
+    return Finding(
+        kind=FindingKind.FEW_CODES,
+        text=f"{describe(worst.tensor)} uses {worst.codes} code{plural} of 256 on the calibration data{more}, expected "
+        f"{FEWEST_CODES} or more: its values differ by little within their range of {worst.low:.4g} to "
+        f"{worst.high:.4g}. Where they share it with larger ones, as in torch.cat, return them as an output of their "
+        "own, or bring both to one size before they are joined",
+        found=float(worst.codes),
+        limit=float(FEWEST_CODES),
+        tensor=describe(worst.tensor),
+    )
+
+
+def _saturation(tensors: Sequence[_Passed]) -> Finding:
+    worst = max(tensors, key=lambda one: one.expected.ratio)
+    expected = worst.expected
+    return Finding(
+        kind=FindingKind.SATURATION,
+        text=f"{_names(worst.tensor, len(tensors))} will saturate in about {expected.often:.1%} of new samples: one "
+        f"calibration sample reaches {expected.beyond:.0%} further than all others, and leaving it out costs "
+        f"{expected.ratio:.0f} times the noise of rounding (expected {EXPECTED:g} or less); give more samples, with "
+        "the largest values that the model will meet (`cortado evaluate --saturation` counts what saturates)",
+        found=expected.ratio,
+        limit=EXPECTED,
+        tensor=describe(worst.tensor),
+    )
+
+
+def _names(worst: Node, count: int) -> str:
+    others = f" and {count - 1} other tensor{'s' if count > 2 else ''}" if count > 1 else ""
+    return f"{describe(worst)}{others}"
+
+
+# ---- masks -----------------------------------------------------------------------------------------------
+
+
+def hide_masked(prepared: GraphModule) -> None:
+    """Tells the observers of masked scores which values are masked, back to the call that makes the scores."""
+    for node in list(prepared.graph.nodes):
+        if is_call(node, *MASKED) and is_constant(bind(node)["kept"]):
+            bound = bind(node)
+            hides = ~constant_data(bound["kept"]).expand(shape(node))
+            if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # of a row that is hidden whole the scores are read
+                hides = hides & ~hides.all(-1, keepdim=True)
+            if bound.get("weaker") is None:
+                _hide(prepared, bound["input"], hides)
+
+
+def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
+    """`reader` is what nobody but the softmax reads: an observer, or a view, and what is before it alike."""
+    while sole_user(reader) is not None:
+        observer = prepared.get_submodule(str(reader.target)) if reader.op == "call_module" else None
+        if isinstance(observer, RangeObserver):
+            source = reader.all_input_nodes[0]
+            observer.hidden[source.name] = mask.reshape(shape(_observed(source)))
+        elif not is_call(reader, *VIEW_CALLS):
+            return
+        reader = reader.all_input_nodes[0]
+
+
+def _observed(node: Node) -> Node:
+    """The tensor that one observer sees behind another, where its codes are read in another element."""
+    return _observed(node.all_input_nodes[0]) if node.op == "call_module" else node

@@ -1,0 +1,483 @@
+"""From a captured graph to a quantized one: prepare, calibrate, convert; on all data it is held to the model."""
+
+import contextlib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from cortado.base.errors import CortadoError
+from cortado.base.findings import Finding
+from cortado.frontend.capture.eager import Eager, RightKernels
+from cortado.frontend.capture.export import Captured, capture, infinite_constant, transposes
+from cortado.frontend.capture.incoming import as_module, evaluating
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.accuracy_targets import Goal, Labelled
+from cortado.frontend.quantize.bias import Means, correct_biases, give_biases, samples_to_correct
+from cortado.frontend.quantize.calibration import Settled, hide_masked, settle
+from cortado.frontend.quantize.candidates import REMEMBERED, Calibrated, Candidate, Choice, Judge, size_of
+from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
+from cortado.frontend.quantize.observer_replay import Sightings
+from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
+from cortado.frontend.quantize.precision import WHY, scheme_for
+from cortado.frontend.quantize.precision_search import (
+    Attempts,
+    Chosen,
+    Mixed,
+    MixedSearch,
+    Noise,
+    Price,
+    Tensors,
+    measure_noise,
+    samples_for,
+)
+from cortado.frontend.quantize.prequantized import is_dequantize, is_quantized, qparams_of
+from cortado.frontend.quantize.qat import QatModel, prepare_graph
+from cortado.frontend.quantize.quantizer import CortexMQuantizer
+from cortado.frontend.quantize.scales import take
+from cortado.frontend.quantize.sharing import meet, share
+from cortado.frontend.quantize.ties import Tied, avoid_ties, tied_inputs
+from cortado.frontend.quantize.training import as_deployed
+from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.filters import take_filters
+from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
+from cortado.frontend.rewrite.writes import written
+from cortado.ir.facts import STATE
+from cortado.ir.graph import describe, lift, output_node
+from cortado.ir.patched import counted_on, late_code
+from cortado.ops.elementwise.pointwise import attribute, is_pointwise
+from cortado.ops.float_graph import constant_data
+from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
+
+Tensor = torch.Tensor
+AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
+CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
+SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto chooses, of a model without and with state
+STEPS = 4096  # the same of a model with state, whose errors add up from step to step
+
+
+@dataclass(frozen=True)
+class FloatRun:
+    """A calibration input and what the float model makes of it."""
+
+    inputs: Inputs
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A model after PT2E conversion, in float with quantize/dequantize pairs. It doesn't depend on the target."""
+
+    converted: GraphModule
+    example_inputs: Inputs
+    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
+    findings: tuple[Finding, ...] = ()  # of the calibration data
+    tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
+    reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have 8 or 16 bits
+    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
+    how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
+    choice: Choice | None = None  # which candidate won; None: the model came quantized
+    mixed: Mixed | None = None  # which tensors are int16, where measurement chose
+
+    def program(self) -> ExportedProgram:
+        """A fresh ExportedProgram over the same weights, to be lowered in place."""
+        state = [STATE.must(node).initial for node in holders(self.converted.graph)]
+        return lift(_copy(self.converted), (*self.example_inputs, *state))
+
+
+def _check_finite(module: GraphModule, infinite: str | None) -> None:
+    """Once the graph is canonical, a mask is part of the softmax behind it; nothing else may hold infinity, but for
+    what is no parameter and becomes part of a table."""
+    for node in module.graph.nodes:
+        data = attribute(node) if node.op == "get_attr" else None
+        if data is None or not data.is_floating_point() or not bool(data.isinf().any()):
+            continue
+        readers = [user for user in node.users if infinite is not None or not is_pointwise(user)]
+        if readers:
+            raise CortadoError(
+                f"{infinite or 'a constant'} holds infinity, expected finite numbers; check the checkpoint. It is read "
+                f"by {describe(readers[0])}; in a mask that is added to scores, -inf may stand where a "
+                "softmax reads the sum"
+            )
+
+
+def quantize(
+    captured: Captured,
+    example_inputs: Sequence[Tensor],
+    batches: Sequence[Inputs],
+    how: Options = DEFAULTS,
+    *,
+    counted: Callable[[int], None] = lambda done: None,
+    tried: Callable[[Quantized], None] | None = None,
+    measured: "PrecisionGiven | None" = None,
+) -> Quantized:
+    """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
+    `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
+    before the others are run. With `measured`, tensors are int16 where that is needed."""
+    module = captured.module
+    writes = [describe(node) for node in module.graph.nodes if written(node)]
+    infinite = infinite_constant(module)
+    with captured.eager.blamed("the example inputs", example_inputs):
+        state = _canonical(captured, example_inputs, how.state)
+    _check_finite(module, infinite)
+    stream = StateSequence(state, how.sequence)
+    if how.sequence is not None and not state:
+        raise CortadoError(NO_STATE)
+    layers = give_biases(module) if how.bias_correction else {}
+    with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
+        if not any(_same(example_inputs, batch) for batch in batches):
+            with captured.eager.blamed("the example inputs", example_inputs):
+                found = pytree.tree_leaves(module(*stream.inputs(0, example_inputs)))
+            captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
+        pristine = _copy(module) if measured is not None else None
+        prepared = _prepare(module, how)
+        float_model = Means(prepared, layers)
+
+        def seen(number: int) -> None:
+            counted(number + 1)
+            if number == 0 and tried is not None and len(batches) > 1:
+                tried(_first_form(prepared, example_inputs, how))
+
+        data, checked = _calibrated(captured, float_model, stream, batches, writes, seen)
+        choice = _choose(prepared, float_model, data, how)
+        mixed = None
+        if measured is not None and pristine is not None:
+            work = MixedWork(pristine, how, float_model, data, choice.winner, tuple(example_inputs))
+            mixed = work.choose(prepared, measured, captured.eager)
+            prepared = work.prepared(mixed.calls)
+        settled = _settle(prepared, choice.winner, batches)
+        converted = _converted(prepared, module.graph, float_model, data, settled, choice.winner)
+    return Quantized(
+        converted=converted,
+        example_inputs=tuple(example_inputs),
+        checked=checked,
+        findings=settled.findings,
+        tied=tied_inputs(converted, batches),
+        reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
+        nones=captured.nones,
+        how=how,
+        choice=choice,
+        mixed=mixed,
+    )
+
+
+def _calibrated(
+    captured: Captured,
+    float_model: Means,
+    stream: StateSequence,
+    batches: Sequence[Inputs],
+    writes: Sequence[str],
+    seen: Callable[[int], None],
+) -> tuple[Calibrated, tuple[FloatRun, ...]]:
+    """Runs all data through the observers, and checks each batch. Some outputs are kept: to judge by, and to check."""
+    fed: list[Inputs] = []  # what each step reads, state included
+    wanted: dict[int, list[Tensor]] = {}
+    checked: list[FloatRun] = []
+    for number, batch in enumerate(batches):
+        if stream.begins(number):
+            captured.eager.reset()
+        fed.append(stream.inputs(number, batch))
+        with captured.eager.blamed(f"calibration batch {number}", batch):
+            found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
+        outputs = stream.outputs(found)
+        captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
+        if number < (STEPS if stream.state else CHECKED):
+            checked.append(FloatRun(batch, tuple(outputs)))
+        if number * sum(output.numel() for output in outputs) < REMEMBERED:
+            wanted[number] = outputs
+        seen(number)
+    return Calibrated(batches, fed, wanted, stream.state), tuple(checked)
+
+
+def _converted(
+    prepared: GraphModule, graph: Graph, means: Means, data: Calibrated, settled: Settled, winner: Candidate
+) -> GraphModule:
+    """The quantized graph of settled observers; biases are corrected by samples that are like the others, as many as
+    the float graph's size allows."""
+    avoid_ties(prepared, data.batches)
+    usual = [number for number in range(len(data.fed)) if number not in settled.odd]
+    samples = {number: data.fed[number] for number in usual[: samples_to_correct(graph, means.layers)]}
+    for node in prepared.graph.nodes:
+        if node.op == "call_module":
+            _check_observer(prepared, node)
+    converted: GraphModule = convert_pt2e(prepared, fold_quantize=False)
+    if winner.corrected:
+        correct_biases(converted, means, samples, winner.corrected)
+    as_codes(converted)
+    return converted
+
+
+def _settle(prepared: GraphModule, candidate: Candidate, batches: Sequence[Inputs]) -> Settled:
+    """Gives every tensor its range; what shares one first."""
+    share(prepared, candidate.method)
+    tie_state(prepared)
+    meet(prepared)
+    return settle(prepared, candidate.method, batches, candidate.widened)
+
+
+def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options) -> Choice:
+    """As the user has chosen, or what is best for the outputs."""
+    if how.calibration_method is not CalibrationMethod.AUTO:
+        return Choice(Candidate(how.calibration_method, tuple(means.layers), widened=False))
+    judge = Judge(prepared, means, data, how.sequence, lambda candidate: _settle(prepared, candidate, ()))
+    choice = judge.choose(how)
+    judge.recall()
+    return choice
+
+
+def _first_form(prepared: GraphModule, example_inputs: Sequence[Tensor], how: Options) -> Quantized:
+    """The quantized model by what its tensors held so far; the observers go on."""
+    other = _copy(prepared)
+    other.meta = dict(prepared.meta)  # that PT2E has prepared it
+    converted = convert_pt2e(other, fold_quantize=False)
+    as_codes(converted)
+    return Quantized(converted=converted, example_inputs=tuple(example_inputs), how=how)
+
+
+NO_STATE = (
+    "a length of sequences was given (--sequence), and the model has no state: no buffer that forward changes lasts "
+    "from call to call; leave it out"
+)
+
+
+def _canonical(captured: Captured, example_inputs: Sequence[Tensor], wide: Activations) -> tuple[StateBuffer, ...]:
+    """Brings the captured graph into the form that is known, and tells what of its state is needed. Where feedback is
+    to be int8, filters stay the calls that they are."""
+    initial = [one.initial for one in captured.state]
+    canonicalize(captured.module, (*example_inputs, *initial))
+    state = keep_needed(captured.module, captured.state)
+    if wide is Activations.INT8:
+        return state
+    found = take_filters(captured.module, state)
+    captured.eager.drift = found.drift
+    return found.state
+
+
+def _no_state(captured: Captured, what: str) -> None:
+    if captured.state:
+        names = ", ".join(f"'{one.name}'" for one in captured.state)
+        raise CortadoError(
+            f"{captured.state[0].where} changes {names}, which would have to last until the next call; {what} can't "
+            "have state so far: give the float model, which Cortado quantizes itself, or pass it in as an input and "
+            "return it as an output"
+        )
+
+
+def keep(
+    captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], sequence: int | None = None
+) -> Quantized:
+    """A model that came quantized, with its own scales; it must compute what the model does on the data there is."""
+    module = take(captured.module, (*example_inputs, *(one.initial for one in captured.state)))
+    state = keep_needed(module, captured.state)
+    stream = StateSequence(state, sequence)
+    returned = pytree.tree_leaves(output_node(module.graph).args)
+    steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned[: len(returned) - len(state)]]
+    checked = []
+    with torch.no_grad(), _right_kernels(module):
+        for number, batch in enumerate(batches or [tuple(example_inputs)]):
+            where = f"calibration batch {number}" if batches else "the example inputs"
+            if stream.begins(number):
+                captured.eager.reset()
+            found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
+            outputs = captured.eager.check_codes(where, batch, found, steps)
+            if number < (STEPS if state else CHECKED):
+                checked.append(FloatRun(batch, tuple(outputs)))
+        as_codes(module)
+    return Quantized(
+        converted=module,
+        example_inputs=tuple(example_inputs),
+        checked=tuple(checked),
+        tied=tied_inputs(module, batches),
+        nones=captured.nones,
+        how=AS_IT_CAME,
+    )
+
+
+def train(captured: Captured, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
+    """The model with fake quantization in it, to be trained."""
+    _no_state(captured, "a model that is trained with quantization")
+    module = captured.module
+    writes = [describe(node) for node in module.graph.nodes if written(node)]
+    as_deployed(module)
+    infinite = infinite_constant(module)
+    canonicalize(module, example_inputs)
+    _check_finite(module, infinite)
+    with torch.no_grad(), _right_kernels(module):
+        captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
+    return prepare_graph(module, example_inputs, how)
+
+
+def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
+    """As the model itself is run."""
+    return RightKernels() if transposes(module) else contextlib.nullcontext()
+
+
+def _check_observer(prepared: GraphModule, node: Node) -> None:
+    """Single values that are not finite saturate; a tensor without any other has no range at all."""
+    observer, source = prepared.get_submodule(str(node.target)), node.all_input_nodes[0]
+    if isinstance(observer, DerivedObserverOrFakeQuantize):
+        make_room_for_bias(constant_data(source), *observer.obs_or_fqs)
+    if not isinstance(observer, RangeObserver) or observer.leader is not None:
+        return
+    if not observer.saw_finite:
+        raise CortadoError(
+            f"{describe(source)}: calibration gave NaN or infinity only, expected numbers to choose a scale for; "
+            "check the calibration data, and the weights before this call"
+        )
+    if 0.0 < observer.largest < SMALLEST_SCALE * (observer.element.steps + 1):
+        raise CortadoError(
+            f"{describe(source)}: no value of this tensor is above {observer.largest:g} on the calibration data, and "
+            f"the smallest step of an {observer.element.name} tensor is {SMALLEST_SCALE:g}; scale the model so that "
+            "its values are larger"
+        )
+
+
+def _prepare(module: GraphModule, how: Options = DEFAULTS, wide: Collection[str] = ()) -> GraphModule:
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how, wide)))
+    hide_masked(prepared)
+    return prepared
+
+
+class Priced(Protocol):
+    """What --precision auto asks of the stages behind this one."""
+
+    def price(self, quantized: Quantized) -> Price | None: ...
+    def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None: ...
+
+
+@dataclass(frozen=True)
+class PrecisionGiven:
+    """What --precision auto goes by beside the calibration data."""
+
+    pricing: Priced
+    labelled: Labelled | None = None
+
+
+class MixedWork:
+    """The same network with other tensors in 16 bits, as often as it is asked for: nothing is observed again."""
+
+    search: type[MixedSearch] = MixedSearch
+
+    def __init__(
+        self,
+        pristine: GraphModule,
+        how: Options,
+        means: Means,
+        data: Calibrated,
+        winner: Candidate,
+        example: Inputs,
+    ) -> None:
+        self._pristine, self._how, self._means, self._data = pristine, how, means, data
+        self._winner, self._example = winner, example
+        numbers = range(min(len(data.wanted), STEPS_JUDGED if data.state else SAMPLES_JUDGED))
+        self._samples = [data.batches[number] for number in numbers]
+        self._wanted = [data.wanted[number] for number in numbers]
+
+    def choose(self, first: GraphModule, measured: PrecisionGiven, eager: Eager) -> Mixed:
+        """`first` is the graph that has seen all data."""
+        self._sightings = Sightings.of(first)
+        goal = Goal(self._how, self._wanted, eager, measured.labelled)
+        narrow = self.prepared(())
+        _settle(narrow, self._winner, ())
+        tensors = Tensors.of(narrow.graph)
+
+        def price(chosen: Chosen) -> Price | None:
+            return measured.pricing.price(self._quantized(chosen, corrected=False))
+
+        def measure(chosen: Chosen) -> tuple[float, Price | None]:
+            quantized = self._quantized(chosen)
+            if not goal.bar.decibels:
+                return goal.accuracy(quantized.converted), measured.pricing.price(quantized)
+            found = measured.pricing.outputs(quantized, self._samples)
+            return -math.inf if found is None else goal.kept(found), measured.pricing.price(quantized)
+
+        return self.search(tensors, self._noise(narrow, tensors), Attempts(price, measure), goal.bar).choose()
+
+    def prepared(self, wide: Collection[str]) -> GraphModule:
+        """Its observers know all that was seen."""
+        module = _copy(self._pristine)
+        module.meta = dict(self._pristine.meta)
+        prepared = _prepare(module, self._how, wide)
+        self._sightings.carry_to(prepared, self._data.fed[0])
+        return prepared
+
+    def _quantized(self, wide: Collection[str], *, corrected: bool = True) -> Quantized:
+        """As it would be; for its price biases don't count."""
+        prepared = self.prepared(wide)
+        settled = _settle(prepared, self._winner, ())
+        winner = self._winner if corrected else replace(self._winner, corrected=())
+        converted = _converted(prepared, self._pristine.graph, self._means, self._data, settled, winner)
+        return Quantized(converted=converted, example_inputs=self._example, how=self._how)
+
+    def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
+        """Of each tensor, on the first samples, or steps."""
+        rounded, no_shift = Rounded(narrow, {}), Correction({}, 0)
+        count = len(self._samples) if self._data.state else samples_for(size_of(narrow), len(self._samples))
+
+        def run(scales: Scales) -> list[list[Tensor]]:
+            if not self._data.state:
+                return rounded.run(self._data.fed[:count], scales, no_shift)
+            steps, outputs = StateSequence(self._data.state, self._how.sequence), []
+            for number, inputs in enumerate(self._samples):
+                (found,) = rounded.run([steps.inputs(number, inputs)], scales, no_shift)
+                outputs.append(steps.outputs(found))
+            return outputs
+
+        return measure_noise(narrow, rounded.scales(), tensors, self._wanted[:count], run)
+
+
+class FloatModel:
+    """A model in float: the user's own module, and its graph just before quantization."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module | ExportedProgram,
+        example_inputs: Sequence[Tensor],
+        state: Activations = DEFAULTS.state,
+    ) -> None:
+        self._model, self._example_inputs, self._state = evaluating(as_module(model)), example_inputs, state
+        self._eager = Eager(self._model)
+
+    def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """What the module itself gives for one sample, after all since the last `reset`."""
+        return self._eager(inputs)
+
+    def reset(self) -> None:
+        """State as it is before the first call."""
+        self._eager.reset()
+
+    @cached_property
+    def _graph(self) -> GraphModule:
+        captured = capture(self._model, self._example_inputs)
+        if is_quantized(captured.module):
+            return take(captured.module, (*self._example_inputs, *(one.initial for one in captured.state)))
+        _canonical(captured, self._example_inputs, self._state)
+        return _prepare(captured.module)  # the observers in it only look
+
+    def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Every node's value by name, for one sample: nodes are the twins of the lowered graph's calls. State has its
+        initial values."""
+        interpreter = torch.fx.Interpreter(self._graph, garbage_collect_values=False)
+        state = [STATE.must(node).initial for node in holders(self._graph.graph)]
+        with torch.no_grad(), _right_kernels(self._graph):
+            interpreter.run(*inputs, *state)
+        return {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
+
+
+def _copy(module: GraphModule) -> GraphModule:
+    """Another graph over the same weights: lifting rewrites the graph it is given."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, val_map={}))
+    return GraphModule(module, graph)

@@ -1,0 +1,98 @@
+"""Ranges that last: how far new data will pass what calibration has seen, by leaving samples out.
+
+Of exchangeable samples the next one passes the largest of n in one of n + 1 cases, by about as much as the largest
+passes the second. A class that saturates stays the largest; a coordinate, a level or a state that saturates is wrong by
+all that is beyond. So tensors that regress, outputs and state and what lies between them and the last layers, get the
+wider range where its coarser steps cost less than the saturation that is to be expected.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch.fx import GraphModule, Node
+
+from cortado.frontend.quantize.observers import RangeObserver
+from cortado.frontend.quantize.ranges import Seen
+from cortado.frontend.rewrite.state import returned_nodes
+from cortado.ir.matching import Match, find
+from cortado.ir.roles import Bias
+
+ENOUGH = 8  # samples, of which one can be left out
+FACTORS = np.array([1.0, 1.05, 1.1, 1.2, 1.3, 1.5])  # of a range, that are tried
+EXPECTED = 10.0  # times the noise of rounding: saturation beyond that is told of
+
+
+@dataclass(frozen=True)
+class LastingRange:
+    """A range for new data: how many times as wide, and what is left of saturation beside rounding."""
+
+    factor: float
+    beyond: float  # of the range that was seen, that a new sample may pass it by
+    often: float  # the part of new samples that do
+    ratio: float  # the noise of saturation, in noises of rounding
+
+
+def regressing(prepared: GraphModule) -> frozenset[RangeObserver]:
+    """The observers of outputs and state, and of what lies between them and the last layers with weights."""
+    found: set[RangeObserver] = set()
+    ahead = [node for node in returned_nodes(prepared.graph) if isinstance(node, Node)]
+    known = set(ahead)
+    while ahead:
+        node = ahead.pop()
+        observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(observer, RangeObserver):
+            found.add(observer)
+        if not _is_layer(node):
+            behind = [read for read in node.all_input_nodes if read not in known and read.op != "get_attr"]
+            known.update(behind)
+            ahead += behind
+    return frozenset(found)
+
+
+def _is_layer(node: Node) -> bool:
+    match = find(node) if node.op == "call_function" else None
+    return isinstance(match, Match) and Bias() in match.quantization.inputs.values()
+
+
+def lasting(seen: Sequence[Seen], low: float, high: float, steps: int) -> LastingRange | None:
+    """The width of least expected noise for a range from `low` to `high`; None where too few samples were seen."""
+    samples = {one.sample for one in seen}
+    if len(samples) < ENOUGH or high <= low:
+        return None
+    above = _excess(seen, high, len(samples))
+    below = _excess([_mirrored(one) for one in seen], -low, len(samples))
+    rounding = ((high - low) / steps * FACTORS) ** 2 / 12
+    best = int((rounding + above.noise + below.noise).argmin())
+    return LastingRange(
+        factor=float(FACTORS[best]),
+        beyond=max(above.beyond, below.beyond),
+        often=((above.beyond > 0) + (below.beyond > 0)) / (len(samples) + 1),
+        ratio=float((above.noise[best] + below.noise[best]) / rounding[best]),
+    )
+
+
+@dataclass(frozen=True)
+class _Excess:
+    noise: np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # mean square beyond the end, for each factor
+    beyond: float
+
+
+def _excess(seen: Sequence[Seen], end: float, samples: int) -> _Excess:
+    """Of the sample that reaches furthest, beyond the end that the range would have without it."""
+    reached: dict[int, float] = {}
+    for one in seen:
+        reached[one.sample] = max(reached.get(one.sample, 0.0), one.high)
+    first, second = sorted(reached, key=lambda sample: -reached[sample])[:2]
+    if end <= 0.0 or reached[second] <= 0.0:
+        return _Excess(np.zeros(len(FACTORS)), 0.0)
+    without = end * reached[second] / reached[first]
+    mine = [one for one in seen if one.sample == first]
+    values, counts = np.concatenate([one.centers for one in mine]), np.concatenate([one.counts for one in mine])
+    over = np.maximum(values[None] - FACTORS[:, None] * without, 0.0)
+    noise = (over**2 * counts).sum(1) / counts.sum() / samples
+    return _Excess(noise, reached[first] / reached[second] - 1)
+
+
+def _mirrored(one: Seen) -> Seen:
+    return Seen(one.sample, one.place, -one.high, -one.low, one.counts[::-1])

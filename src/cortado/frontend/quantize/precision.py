@@ -1,0 +1,295 @@
+"""Which tensors have 16 bits: all real ones (--activations int16), those of modules by name (--int16), or of feedback,
+and signals that go into filters and spectra; and which modules are not quantized (--keep-float).
+
+A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
+So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
+it. A state that only delays (a ring of samples, a cache of keys) is moved and chosen from, which changes no code: it
+stays int8. So does a loop with a call that has no int16 kernel, as to and fro between the elements in each turn there
+is nothing to be gained, and one through a recurrent layer, which has 16 bits from step to step itself.
+"""
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from cortado.base.element import INT16, Element
+from cortado.base.errors import CortadoError
+from cortado.frontend.quantize.observers import SETTLED, Scheme
+from cortado.frontend.rewrite.filter_probes import gives_signals
+from cortado.frontend.rewrite.state import becomes, holders, results, user_outputs
+from cortado.ir.facts import VALUE, WANTED, FactKey, is_float32
+from cortado.ir.graph import bind, describe, module_path, shape
+from cortado.ir.matching import Match, decide, patterns_of
+from cortado.ir.op import Pattern
+from cortado.ir.roles import Joined, Plain, SharedWith
+from cortado.ops.signal.codes import SPECTRUM_OF
+from cortado.ops.signal.filter import FILTER_OF
+from cortado.options import Activations, Options, Precision
+
+LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
+MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
+WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have 8 or 16 bits
+Elements = Mapping[Node, Element]
+
+
+def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
+    """Of Cortado's own calibration. `measured` are calls that have 16 bits because they need them (`mixed`)."""
+    feedback = _nothing if how.state is Activations.INT8 else _of_feedback
+
+    def elements(graph: Graph) -> Elements:
+        if how.activations is Activations.INT16:
+            return _all(graph)
+        given = _of_signals(graph) | _of_samples(graph) | feedback(graph) | _chosen(graph, how.int16)
+        if how.precision is Precision.AUTO:
+            _note_open(graph, given)
+        return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), INT16)
+
+    return replace(
+        SETTLED,
+        floats=lambda graph: _kept(graph, how.keep_float),
+        elements=elements,
+        respell=lambda module: _spell_wide(module, elements),
+    )
+
+
+def _note_open(graph: Graph, given: Elements) -> None:
+    """Which calls measurement may choose: those that have int16 kernels as they are."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node not in given and patterns_of(node.target) and has_wide_kernel(node):
+            MAY_BE_WIDE.note(node, value=True)
+
+
+def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> bool:
+    """Calls that are to have 16 bits and take int8 alone, in calls that take both; whether there were any."""
+    narrow, spelled = [node for node in module.graph.nodes if _spelled_wide(node)], False
+    wanted = elements(module.graph) if narrow else {}
+    for node in [node for node in narrow if wanted.get(node) is INT16]:
+        with module.graph.inserting_before(node):
+            found = next((one.in_wide(bind(node)) for one in _spelled_wide(node) if one.in_wide), None)
+        if found is not None:
+            node.replace_all_uses_with(found)
+            module.graph.erase_node(node)
+            spelled = True
+    return spelled
+
+
+def _spelled_wide(node: Node) -> list[Pattern]:
+    """The patterns of a call that know it in other calls, where none takes it in int16."""
+    known = [pattern for pattern in patterns_of(node.target) if pattern.in_wide is not None]
+    return [] if not known or has_wide_kernel(node) else known
+
+
+def _nothing(graph: Graph) -> dict[Node, Element]:
+    return {}
+
+
+def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
+    """The tensors whose names, or those of their modules, match one of these (--int16)."""
+    return dict.fromkeys((node for text in expressions for node in _matching(graph, "--int16", text)), INT16)
+
+
+def _kept(graph: Graph, expressions: Sequence[str]) -> list[Node]:
+    """The calls of modules whose names match one of these (--keep-float)."""
+    found = [node for text in expressions for node in _matching(graph, "--keep-float", text)]
+    return [node for node in found if node.op == "call_function"]
+
+
+def _matching(graph: Graph, option: str, text: str) -> list[Node]:
+    """Tensors by the whole name of their module, or by their own as the report has it."""
+
+    def matches(node: Node) -> bool:
+        return any(re.fullmatch(text, name) for name in (module_path(node) or "", node.name))
+
+    mine = [node for node in graph.nodes if is_float32(node) and matches(node)]
+    if not mine:
+        raise CortadoError(
+            f"{option} '{text}' matches no module that computes real numbers, and no tensor; expected a regular "
+            "expression of the whole name of one, as in 'encoder.*'"
+        )
+    return mine
+
+
+def _all(graph: Graph) -> Elements:
+    for holder in holders(graph):
+        WHY.note(holder, "all real tensors are int16 (--activations int16)")
+    return dict.fromkeys(graph.nodes, INT16)
+
+
+def _of_signals(graph: Graph) -> dict[Node, Element]:
+    """Filters, and what leads to a filter or a spectrum: they read samples of 16 bits, and a call in front of them that
+    makes 8 of these would take from every band what the quiet ones consist of."""
+    readers = [node for node in graph.nodes if node.target in (FILTER_OF, SPECTRUM_OF)]
+    found: dict[Node, Element] = {node: INT16 for node in readers if node.target == FILTER_OF}
+    for node in found:
+        before = bind(node)["before"]
+        if before is not None:
+            WHY.note(before, "the state of a filter, in words of 32 bits")
+
+    def fits(node: Node) -> bool:
+        return is_float32(node) and _may_be_wide(node)
+
+    signals = [bind(node)["signal"] for node in readers]
+    return found | dict.fromkeys(
+        _reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes)), INT16
+    )
+
+
+def _of_samples(graph: Graph) -> dict[Node, Element]:
+    """All that leads from 16-bit samples, or from a filter, to an output of the model that is a signal again: a filter
+    without feedback, decimation, a mean, a peak. What is quiet in it would not outlive 8 bits."""
+    heads = {node for node in graph.nodes if node.target == FILTER_OF or _reads_samples(node)}
+    following = becomes(graph)
+
+    def earlier(node: Node) -> Iterable[Node]:
+        return () if node in heads else [following[node]] if node in following else node.all_input_nodes
+
+    found: dict[Node, Element] = {}
+    for end in user_outputs(graph) if heads else ():
+        reached = _reached([end], earlier)
+        given = [node for node in graph.nodes if node in reached and (node in heads or node in following)]
+        ends = [end, *(following[node] for node in given if node in following)]
+        real = [node for node in reached if is_float32(node)]
+        if not heads.isdisjoint(reached) and all(map(_may_be_wide, real)) and gives_signals(given, ends):
+            found |= dict.fromkeys(real, INT16)
+    return found
+
+
+def _reads_samples(node: Node) -> bool:
+    """Makes real numbers of integers of 16 bits."""
+    sources = [VALUE.of(one) for one in node.all_input_nodes] if is_float32(node) else []
+    return any(isinstance(one, torch.Tensor) and one.dtype in (torch.int16, torch.uint16) for one in sources)
+
+
+def _may_be_wide(node: Node) -> bool:
+    return _is_data(node) or _keeps_codes(node) or not _stays_narrow(node)
+
+
+# ---- feedback ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FeedbackLoop:
+    """States that are computed from one another, and the calls on the way."""
+
+    states: tuple[Node, ...]
+    calls: tuple[Node, ...]
+
+    @property
+    def only_moves(self) -> bool:
+        return all(_keeps_codes(call) for call in self.calls)
+
+    @property
+    def narrow(self) -> Node | None:
+        """A call of real numbers that has no int16 kernel, or that needs none here."""
+        return next((call for call in self.calls if is_float32(call) and _stays_narrow(call)), None)
+
+
+def loops_of(graph: Graph) -> list[FeedbackLoop]:
+    """Each state that is computed from itself is in one of them."""
+    states, ends = holders(graph), results(graph)
+    behind = {state: _reached([state], lambda node: node.users) for state in states}
+    before = {
+        state: _reached([end], lambda node: node.all_input_nodes) for state, end in zip(states, ends, strict=True)
+    }
+    reached = {state: {other for other in states if state in before[other]} for state in states}
+    for _ in states:  # through other states too
+        reached = {state: seen.union(*(reached[one] for one in seen)) for state, seen in reached.items()}
+    found, left = [], [state for state in states if state in reached[state]]
+    while left:
+        together = [state for state in left if state in reached[left[0]] and left[0] in reached[state]]
+        left = [state for state in left if state not in together]
+        after, ahead = ({node for state in together for node in side[state]} for side in (behind, before))
+        inside = after & ahead
+        calls = tuple(node for node in graph.nodes if node in inside and node.op == "call_function")
+        found.append(FeedbackLoop(tuple(together), calls))
+    return found
+
+
+def _reached(start: Sequence[Node], step: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    found, left = set[Node](), list(start)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += step(node)
+    return found
+
+
+def _keeps_codes(call: Node) -> bool:
+    """Moves codes or chooses among them; real numbers don't come of what has no scale."""
+    match = decide(call)
+    return isinstance(match, Match) and isinstance(match.quantization.output, SharedWith | Joined | Plain)
+
+
+def _keeps_bits(call: Node) -> bool:
+    return any(pattern.keeps_bits for pattern in patterns_of(call.target))
+
+
+def _stays_narrow(call: Node) -> bool:
+    return _keeps_bits(call) or not _takes_wide(call)
+
+
+def _takes_wide(call: Node) -> bool:
+    return bool(_spelled_wide(call)) or has_wide_kernel(call)
+
+
+def has_wide_kernel(call: Node) -> bool:
+    """Whether a call takes int16 codes."""
+    WANTED.note(call, INT16)
+    match = decide(call)
+    WANTED.forget(call)
+    return isinstance(match, Match)
+
+
+def _of_feedback(graph: Graph) -> dict[Node, Element]:
+    wide: dict[Node, Element] = {}
+    for loop in loops_of(graph):
+        narrow = loop.narrow
+        wider = not loop.only_moves and narrow is None and all(is_float32(state) for state in loop.states)
+        why = "computed from itself" if wider else _reason(narrow)
+        for state in loop.states:
+            if not loop.only_moves:
+                WHY.note(state, why)
+        wide |= dict.fromkeys(_around(loop), INT16) if wider else {}
+    for state in holders(graph):
+        if not WHY.known(state):
+            WHY.note(state, "only moved and chosen from")
+    return wide
+
+
+def _reason(narrow: Node | None) -> str:
+    if narrow is None:
+        return "computed from integers and truth values"
+    what = "a layer that has 16 bits from step to step" if _keeps_bits(narrow) else "a call that takes int8 codes only"
+    return f"computed from itself by {what}: {describe(narrow)}"
+
+
+def _around(loop: FeedbackLoop) -> list[Node]:
+    """The tensors of a loop, and from tensor to tensor what leads there and what comes of it: as far as all are small
+    beside the loop's own, and have int16 kernels."""
+    inside = [node for node in (*loop.states, *loop.calls) if is_float32(node)]
+    most = LARGER * max(_size(node) for node in inside)
+
+    def fits(node: Node) -> bool:
+        return (
+            node.op != "output"
+            and is_float32(node)
+            and _size(node) <= most
+            and (_is_data(node) or not _stays_narrow(node))
+        )
+
+    before = _reached(inside, lambda node: filter(fits, node.all_input_nodes))
+    behind = _reached(inside, lambda node: filter(fits, node.users))
+    return list(before | behind | _reached(list(behind), lambda node: filter(fits, node.all_input_nodes)))
+
+
+def _is_data(node: Node) -> bool:
+    return node.op in ("placeholder", "get_attr")
+
+
+def _size(node: Node) -> int:
+    return math.prod(shape(node))

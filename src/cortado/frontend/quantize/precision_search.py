@@ -1,0 +1,441 @@
+"""Which tensors have 16 bits where measurement chooses (--precision auto).
+
+A tensor has them where the call that makes it and all that read it compute with int16 codes. What each tensor's int8
+codes cost the outputs is measured once: noise where it alone is rounded, added up over tensors. So the decibels of any
+choice are known without a run; what it takes of RAM and time is planned. Tensors are taken in the order of decibels
+for bytes and cycles until the bar holds (of few calls, the cheapest subset that should reach it); then those that are
+not needed any more are given back. The bar is judged by
+the integers of the lowered graph (accuracy: by the quantized graph).
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from cortado.base.element import INT8, INT16, Element, element_of
+from cortado.base.errors import CortadoError
+from cortado.frontend.quantize.fake_quant_run import Scales
+from cortado.frontend.quantize.observer_replay import observed
+from cortado.frontend.quantize.precision import MAY_BE_WIDE
+from cortado.frontend.quantize.quantizer import fused_clamp
+from cortado.frontend.rewrite.state import results
+from cortado.ir.facts import STATE, is_float32, wanted_element
+from cortado.ir.graph import bind, describe, module_path, shape
+from cortado.ir.matching import MATCH, Match
+from cortado.ir.roles import Activation, SharedWith
+
+Tensor = torch.Tensor
+Chosen = frozenset[str]  # names of calls that compute with int16 codes
+PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
+MOST_PLANS = 8  # at most: behind them sizes decide
+SMALL = 12  # calls of which all subsets are looked at
+FEWEST_PLANS, PLANS = 4, 4000  # of these: at least, and in all, counted by triples of calls: each takes longer of more
+ROUNDS = 3  # in which they are looked for, each with more decibels
+MEASURES = 96  # choices that are run, counted by calls
+TRIED = 2  # calls, at least, that are given back if the bar still holds
+CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
+NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
+FEWEST, MOST = 2, 4  # samples that noise is measured on
+STEP = 1.0  # dB that are aimed for next, where the bar is none of decibels
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a network takes on a device."""
+
+    ram: int
+    cycles: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What is to be reached."""
+
+    option: str  # as the user gave it
+    least: float
+    shown: Callable[[float], str]
+    decibels: bool  # or a part of samples
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The network with some calls in int16: what it would take, and what it reaches. A price of None: it can't be
+    lowered."""
+
+    price: Callable[[Chosen], Price | None]
+    measure: Callable[[Chosen], tuple[float, Price | None]]
+
+
+@dataclass(frozen=True)
+class TensorPrecision:
+    """A tensor, its element, and why."""
+
+    tensor: str
+    module: str
+    element: Element
+    why: str
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What measurement has chosen."""
+
+    calls: Chosen
+    tensors: tuple[TensorPrecision, ...]
+    bar: str
+    reached: str
+    before: str  # what int8 alone reaches
+    ram: tuple[int, int]  # bytes: int8 alone, and as chosen
+
+
+# ---- tensors and calls -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tensors:
+    """Of a prepared graph: each tensor by the node that it comes from, whoever only moves it; its readers."""
+
+    roots: dict[Node, Node] = field(default_factory=dict)
+    reads: dict[Node, list[Node]] = field(default_factory=dict)  # by call
+    fixed: set[Node] = field(default_factory=set)  # tensors that stay as they are
+
+    @staticmethod
+    def of(graph: Graph) -> "Tensors":
+        found, clamps = Tensors(), set[Node]()
+        for node in graph.nodes:
+            match = MATCH.of(node) if node.op == "call_function" and node not in clamps else None
+            moved = _moved(node, match)
+            found.roots[node] = found.roots[moved] if moved is not None else node
+            if isinstance(match, Match) and moved is None:
+                found._add(node, match)
+                clamp = fused_clamp(node, match.pattern)
+                clamps.update([clamp] if clamp is not None else ())
+        lasting = [*results(graph), *(node for node in graph.nodes if STATE.known(node))]
+        found.fixed.update(found.roots[node] for node in lasting if isinstance(node, Node))
+        return found
+
+    def _add(self, call: Node, match: Match) -> None:
+        bound, inputs = bind(call), match.quantization.inputs
+        names = [name for name, role in inputs.items() if isinstance(role, Activation)] or list(inputs)
+        self.reads[call] = list(dict.fromkeys(self.roots[one] for name in names for one in bound.nodes(name)))
+
+    @cached_property
+    def readers(self) -> dict[Node, list[Node]]:
+        found: dict[Node, list[Node]] = {}
+        for call, tensors in self.reads.items():
+            for tensor in tensors:
+                found.setdefault(tensor, []).append(call)
+        return found
+
+    @cached_property
+    def open(self) -> dict[Node, Chosen]:
+        """The tensors that may be int16, each with the calls that must be for that."""
+        found = {}
+        for tensor in dict.fromkeys(self.roots.values()):
+            calls = [*([tensor] if tensor in self.reads else []), *self.readers.get(tensor, [])]
+            made = tensor in self.reads or tensor.op in ("placeholder", "get_attr")
+            takes = all(MAY_BE_WIDE.known(call) and call not in self.fixed for call in calls)
+            if made and takes and calls and tensor not in self.fixed:
+                found[tensor] = frozenset(call.name for call in calls)
+        return found
+
+    def bytes(self, chosen: Chosen) -> float:
+        """Roughly: the call with the largest tensors around it, and a little for all others."""
+        around = [self._around(call, chosen) for call in self.reads]
+        return max(around, default=0) + sum(around) / 8
+
+    def _around(self, call: Node, chosen: Chosen) -> int:
+        """What a call reads and gives, and operands that it brings to its own element."""
+        wide = call.name in chosen
+        total = _size(call) * (2 if wide else 1)
+        for one in self.reads[call]:
+            made_wide = one.name in chosen if one in self.reads else wide
+            total += _size(one) * (1 + made_wide + (made_wide != wide) * (1 + wide))
+        return total
+
+
+def _moved(node: Node, match: object) -> Node | None:
+    """What a node holds the values of: an observer, a clamp that its kernel carries, data movement, a part."""
+    if isinstance(match, Match):
+        output = match.quantization.output
+        return bind(node)[output.argument] if isinstance(output, SharedWith) else None
+    return node.all_input_nodes[0] if node.op in ("call_module", "call_function") and node.all_input_nodes else None
+
+
+def _size(node: Node) -> int:
+    try:
+        return math.prod(shape(node))
+    except (KeyError, AttributeError):
+        return 0
+
+
+# ---- noise -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Power at each real output: of the signal, of what can't be helped, and of each tensor that is int8."""
+
+    signal: tuple[float, ...]
+    rest: tuple[float, ...]
+    tensors: Mapping[Node, tuple[float, ...]]
+
+    def reaching(self, decibels: float) -> "Noise":
+        """With as little of what can't be helped as was measured: corrected biases take some of it away."""
+        more = decibels - self.decibels(self.tensors.keys())
+        return replace(self, rest=tuple(power / 10 ** (max(0.0, more) / 10) for power in self.rest))
+
+    def decibels(self, wide: Collection[Node]) -> float:
+        """Of the output that keeps least, where these tensors are int16."""
+        kept = []
+        for place, signal in enumerate(self.signal):
+            noise = self.rest[place] + sum(one[place] for tensor, one in self.tensors.items() if tensor not in wide)
+            kept.append(10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf)
+        return min(kept, default=math.inf)
+
+
+def measure_noise(
+    prepared: GraphModule,
+    scales: Scales,
+    tensors: Tensors,
+    wanted: Sequence[Sequence[Tensor]],
+    run: Callable[[Scales], list[list[Tensor]]],
+) -> Noise:
+    """`run` gives the outputs of the samples that `wanted` has the float model's of, with some tensors rounded."""
+    places: dict[Node, list[Node]] = {tensor: [] for tensor in tensors.open}
+    for node, observer, _ in observed(prepared):
+        if element_of(observer.dtype) == INT8 and tensors.roots[node] in places and node in scales:
+            places[tensors.roots[node]].append(node)
+    loose = {node for nodes in places.values() for node in nodes}
+    base = {node: scale for node, scale in scales.items() if node not in loose}
+    without = run(base)
+    found = {}
+    for tensor, nodes in places.items():
+        if nodes:
+            found[tensor] = _power(without, run(base | {node: scales[node] for node in nodes}))
+    zeros = [[torch.zeros_like(one) for one in sample] for sample in wanted]
+    return Noise(_power(wanted, zeros), _power(wanted, without), found)
+
+
+def _power(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]]) -> tuple[float, ...]:
+    """Of the difference, summed up over samples, at each real output."""
+    total = [0.0 for one in wanted[0] if one.is_floating_point()]
+    for sample, other in zip(wanted, found, strict=True):
+        pairs = [(one, two) for one, two in zip(sample, other, strict=True) if one.is_floating_point()]
+        for place, (one, two) in enumerate(pairs):
+            apart = (one.to(torch.float64) - two.to(torch.float64))[torch.isfinite(one)]
+            total[place] += float(apart.square().sum())
+    return tuple(total)
+
+
+def samples_for(size: int, samples: int) -> int:
+    """How many samples noise is measured on: fewer of a large network."""
+    return min(samples, MOST, max(FEWEST, NOISE_WORK // max(size, 1)))
+
+
+# ---- the choice ------------------------------------------------------------------------------------------------------
+
+
+class MixedSearch:
+    """Takes tensors until the bar holds."""
+
+    def __init__(self, tensors: Tensors, noise: Noise, attempts: Attempts, bar: Bar) -> None:
+        self._tensors, self._noise, self._attempts, self._bar = tensors, noise, attempts, bar
+        self._prices: dict[Chosen, Price | None] = {}
+        self._measured: dict[Chosen, float] = {}
+
+    def choose(self) -> Mixed:
+        every = frozenset(call for calls in self._tensors.open.values() for call in calls)
+        if self._holds(frozenset()):
+            return self._result(frozenset())
+        if not self._holds(every):
+            raise CortadoError(self._out_of_reach(every))
+        self._noise = self._noise.reaching(self._measure(every)) if self._bar.decibels else self._noise
+        found = self._cheapest(every) if len(every) <= SMALL else self._in_order(every)
+        return self._result(self._given_back(found))
+
+    def _cheapest(self, every: Chosen) -> Chosen:
+        """Of few calls all subsets are looked at. Those are planned that are enough by their noise and cheapest by
+        their sizes, or all where they are few; the cheapest of these that holds is taken."""
+        names = sorted(every)
+        subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
+        kept = {one: self._decibels(one) for one in subsets}
+        plans, measures = max(FEWEST_PLANS, PLANS // len(every) ** 3), max(2, MEASURES // len(every))
+        least = -math.inf if len(subsets) <= plans else self._first_threshold()
+        for _ in range(ROUNDS):
+            fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
+            fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
+            priced = [(price.ram, -kept[one], number) for number, one in enumerate(fit) if (price := self._price(one))]
+            failed: list[Chosen] = []
+            found = self._first_that_holds([fit[number] for _, _, number in sorted(priced)], measures, failed)
+            if found is not None:
+                return found
+            least, plans = max(least + 0.3, self._next_threshold(failed)), max(3, plans // 2)
+        return every
+
+    def _first_threshold(self) -> float:
+        """Decibels by the noise alone that may be enough: corrected biases take some noise away."""
+        noise = self._decibels(frozenset())
+        if not self._bar.decibels:
+            return noise + STEP
+        return self._bar.least - max(0.0, self._measure(frozenset()) - noise) - 0.5
+
+    def _next_threshold(self, failed: Sequence[Chosen]) -> float:
+        """By what those that were measured are missing."""
+        if not self._bar.decibels:
+            return max((self._decibels(one) for one in failed), default=-math.inf) + 2 * STEP
+        return min((self._decibels(one) + self._bar.least - self._measure(one) for one in failed), default=-math.inf)
+
+    def _first_that_holds(self, choices: Sequence[Chosen], measures: int, failed: list[Chosen]) -> Chosen | None:
+        """At most `measures` are measured; where one does not reach the bar, no part of it does."""
+        for one in choices:
+            if len(failed) < measures and not any(one < other for other in failed):
+                if self._holds(one):
+                    return one
+                failed.append(one)
+        return None
+
+    def _in_order(self, every: Chosen) -> Chosen:
+        """Of many calls, tensor after tensor."""
+        chosen: Chosen = frozenset()
+        aim = self._bar.least if self._bar.decibels else self._decibels(chosen) + STEP
+        found = chosen
+        while not self._holds(found):
+            if chosen == every:
+                return every
+            chosen = self._grown(chosen, aim)
+            found = self._pruned(chosen, aim)
+            missing = self._bar.least - self._measure(found) if self._bar.decibels else STEP
+            aim = max(aim, self._decibels(found)) + max(missing, 0.1)
+        return found
+
+    def _grown(self, chosen: Chosen, aim: float) -> Chosen:
+        """With tensor after tensor, until the noise of the others is small enough; with one at least."""
+        while moves := self._moves(chosen):
+            best = max(moves, key=lambda tensor: self._worth(chosen, tensor)) if len(moves) > 1 else moves[0]
+            chosen |= self._tensors.open[best]
+            if self._decibels(chosen) >= aim:
+                break
+        return chosen
+
+    def _moves(self, chosen: Chosen) -> list[Node]:
+        """The tensors that may be next: those that seem to be best, by their sizes."""
+
+        def seeming(tensor: Node) -> float:
+            more = chosen | self._tensors.open[tensor]
+            gain = self._decibels(more) - self._decibels(chosen)
+            return gain / (1 + max(0.0, self._tensors.bytes(more) - self._tensors.bytes(chosen)))
+
+        left = [tensor for tensor, calls in self._tensors.open.items() if not calls <= chosen]
+        left = sorted(left, key=seeming, reverse=True)
+        return left[: PRICED if len(self._prices) < MOST_PLANS else 1]
+
+    def _worth(self, chosen: Chosen, tensor: Node) -> float:
+        """Decibels for bytes and cycles, as parts of what the network takes."""
+        more = chosen | self._tensors.open[tensor]
+        before, after = self._price(chosen), self._price(more)
+        if before is None or after is None:
+            return -math.inf
+        bytes_more = max(after.ram - before.ram, 0) / max(before.ram, 1)
+        cycles_more = max(after.cycles - before.cycles, 0.0) / max(before.cycles, 1.0)
+        return (self._decibels(more) - self._decibels(chosen)) / (bytes_more + CYCLES * cycles_more + 1e-3)
+
+    def _by_size(self, chosen: Chosen) -> list[str]:
+        """The calls that take most, first."""
+        return sorted(chosen, key=lambda name: (self._tensors.bytes(chosen - {name}), name))
+
+    def _pruned(self, chosen: Chosen, aim: float) -> Chosen:
+        """Without calls that the noise does not need."""
+        for name in self._by_size(chosen):
+            if self._decibels(chosen - {name}) >= aim:
+                chosen -= {name}
+        return chosen
+
+    def _given_back(self, chosen: Chosen) -> Chosen:
+        """Without calls that the bar itself does not need; a few of them are tried."""
+        least, tries = self._first_threshold(), max(TRIED, MEASURES // max(1, len(self._tensors.reads)))
+        for name in self._by_size(chosen):
+            if tries > 0 and self._decibels(chosen - {name}) >= least:
+                tries -= 1
+                chosen -= {name} if self._holds(chosen - {name}) else set()
+        return chosen
+
+    # ---- what is known of a choice ----
+
+    def _wide(self, chosen: Chosen) -> list[Node]:
+        return [tensor for tensor, calls in self._tensors.open.items() if calls <= chosen]
+
+    def _decibels(self, chosen: Chosen) -> float:
+        return self._noise.decibels(set(self._wide(chosen)))
+
+    def _price(self, chosen: Chosen) -> Price | None:
+        if chosen not in self._prices:
+            self._prices[chosen] = self._attempts.price(chosen)
+        return self._prices[chosen]
+
+    def _measure(self, chosen: Chosen) -> float:
+        if chosen not in self._measured:
+            self._measured[chosen], self._prices[chosen] = self._attempts.measure(chosen)
+        return self._measured[chosen]
+
+    def _holds(self, chosen: Chosen) -> bool:
+        return self._measure(chosen) >= self._bar.least
+
+    # ---- in words ----
+
+    def _out_of_reach(self, every: Chosen) -> str:
+        found, alone = (self._bar.shown(self._measure(one)) for one in (every, frozenset[str]()))
+        narrow = [call for call in self._tensors.reads if call.name not in every]
+        others = (
+            f"; {len(narrow)} more have no int16 kernel or are fixed, {describe(narrow[0])} first" if narrow else ""
+        )
+        return (
+            f"{self._bar.option} is out of reach: {found} with all {len(every)} calls that can be in int16, {alone} in "
+            f"int8{others}. Weights have 8 bits in both: train with quantization (prepare_qat), or ask for less"
+        )
+
+    def _result(self, chosen: Chosen) -> Mixed:
+        before, after = self._price(frozenset()), self._price(chosen)
+        return Mixed(
+            calls=chosen,
+            tensors=tuple(self._rows(chosen)),
+            bar=self._bar.option,
+            reached=self._bar.shown(self._measure(chosen)),
+            before=self._bar.shown(self._measure(frozenset())),
+            ram=(0 if before is None else before.ram, 0 if after is None else after.ram),
+        )
+
+    def _rows(self, chosen: Chosen) -> Iterable[TensorPrecision]:
+        wide = set(self._wide(chosen))
+        shown = [node for node in dict.fromkeys(self._tensors.roots.values()) if self._is_activation(node)]
+        for tensor in shown:
+            element = INT16 if tensor in wide or tensor.name in chosen else wanted_element(tensor)
+            yield TensorPrecision(tensor.name, module_path(tensor) or "", element, self._why(tensor, chosen, wide))
+
+    def _is_activation(self, node: Node) -> bool:
+        made = node in self._tensors.reads or (node.op == "placeholder" and node in self._tensors.readers)
+        return made and is_float32(node)
+
+    def _why(self, tensor: Node, chosen: Chosen, wide: Collection[Node]) -> str:
+        if tensor in wide:
+            gain = self._noise.decibels(wide) - self._noise.decibels(set(wide) - {tensor})
+            return f"int16: +{gain:.1f} dB for {_size(tensor):,} bytes"
+        if tensor.name in chosen:
+            return "int16: made by a call that reads int16 codes, and read as int8"
+        if tensor in self._tensors.open:
+            more = {*wide, tensor}
+            gain = self._noise.decibels(more) - self._noise.decibels(wide)
+            return f"int8: int16 would give {gain:.1f} dB for {_size(tensor):,} bytes, and is not needed"
+        return self._why_closed(tensor)
+
+    def _why_closed(self, tensor: Node) -> str:
+        if tensor in self._tensors.fixed:
+            return "as --state says: it lasts from call to call"
+        calls = [*([tensor] if tensor in self._tensors.reads else []), *self._tensors.readers.get(tensor, [])]
+        narrow = next((call for call in calls if not MAY_BE_WIDE.known(call)), None)
+        return "as it was given" if narrow is None else f"no choice: {describe(narrow)} takes one element only"

@@ -1,0 +1,97 @@
+"""Quantization-aware training: the graph as it is deployed, with fake quantization where int8 will round.
+
+The rewriting and the annotations are those of post-training quantization; `training` says what else is done.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import FakeQuantize
+from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase, FixedQParamsFakeQuantize
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
+
+from cortado.base.element import INT4_BITS, INT8
+from cortado.base.errors import CortadoError
+from cortado.frontend.quantize.precision import scheme_for
+from cortado.frontend.quantize.quantizer import CortexMQuantizer
+from cortado.frontend.quantize.training import TRAINING, PerChannelFakeQuantize
+from cortado.ir.graph import describe
+from cortado.ops.float_graph import constant_data, is_constant
+from cortado.options import DEFAULTS, Options, Weights
+
+Tensor = torch.Tensor
+
+
+class QatModel(torch.nn.Module):
+    """A model to be trained with int8's rounding in it; `cortado.compile` takes it as it is.
+
+    In training mode the ranges of activations follow the data; in evaluation mode they stay, and the outputs are what
+    the compiled model will give, but for single roundings.
+    """
+
+    def __init__(self, graph: GraphModule, example_inputs: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.graph = graph
+        self.shapes = [tuple(value.shape) for value in example_inputs]
+        self.train()
+
+    def train(self, mode: bool = True) -> "QatModel":
+        self.training = mode
+        for module in self.graph.modules():
+            if isinstance(module, FakeQuantize) and not isinstance(module, PerChannelFakeQuantize):
+                module.enable_observer(mode)
+        return self
+
+    def forward(self, *inputs: Tensor) -> Any:
+        try:
+            return self.graph(*inputs)
+        except RuntimeError as error:
+            found = [tuple(value.shape) for value in inputs if isinstance(value, Tensor)]
+            if found == self.shapes:
+                raise
+            raise CortadoError(
+                f"the model was prepared for inputs of shapes {self.shapes}, found {found}, and can't be run with "
+                "those; another batch size is possible where the model treats its samples alike: give prepare_qat the "
+                "batch that you train with"
+            ) from error
+
+
+def prepare_graph(module: GraphModule, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
+    """A captured model with fake quantization of the activations and weights that were asked for."""
+    settled = scheme_for(how)
+    bits = INT4_BITS if how.weights is Weights.INT4 else INT8.bits
+    scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell, weight_bits=bits)
+    prepared: GraphModule = prepare_qat_pt2e(module, CortexMQuantizer(is_qat=True, scheme=scheme))
+    return QatModel(prepared, example_inputs)
+
+
+def is_qat(model: Any) -> bool:
+    """Whether a model was prepared for training, here or by prepare_qat_pt2e."""
+    graph = model.graph if isinstance(model, QatModel) else model
+    return isinstance(graph, GraphModule) and any(isinstance(one, FakeQuantizeBase) for one in graph.modules())
+
+
+def convert(model: Any) -> GraphModule:
+    """The trained model with quantize and dequantize calls, its scales those of the training; the model stays."""
+    graph: GraphModule = copy.deepcopy(model.graph if isinstance(model, QatModel) else model)
+    for node in [node for node in graph.graph.nodes if node.op == "call_module"]:
+        quantizer, source = graph.get_submodule(str(node.target)), node.all_input_nodes[:1]
+        if isinstance(quantizer, PerChannelFakeQuantize) and source and is_constant(source[0]):
+            quantizer(constant_data(source[0]))  # the last step of the optimizer came after the last forward
+        elif isinstance(quantizer, FakeQuantize) and not isinstance(quantizer, FixedQParamsFakeQuantize):
+            _check_seen(quantizer, source[0])
+    converted: GraphModule = convert_pt2e(graph)
+    return converted
+
+
+def _check_seen(quantizer: FakeQuantize, source: Node) -> None:
+    observer = quantizer.activation_post_process
+    if bool(torch.as_tensor(observer.min_val > observer.max_val).any()):
+        raise CortadoError(
+            f"{describe(source)}: this tensor has seen no values, expected a model that was trained: run some batches "
+            "through it in training mode, model.train(), and train it"
+        )

@@ -1,0 +1,253 @@
+"""CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from torch.fx import Graph, GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
+    Quantizer,
+    SharedQuantizationSpec,
+)
+
+from cortado.base.element import INT8, Element
+from cortado.base.errors import Reject
+from cortado.base.numerics import QParams
+from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
+from cortado.frontend.quantize.training import TRAINING
+from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.state import holders, results
+from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
+from cortado.ir.graph import Bound, bind, sole_user
+from cortado.ir.matching import MATCH, Match, find, settle
+from cortado.ir.op import Pattern
+from cortado.ir.roles import (
+    Activation,
+    Bias,
+    Joined,
+    ObservedWith,
+    Plain,
+    Quantization,
+    Role,
+    SharedWith,
+    Usually,
+    Weight,
+)
+from cortado.ops.elementwise.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
+
+ANNOTATION: FactKey[QuantizationAnnotation] = FactKey("quantization_annotation")
+
+
+class CortexMQuantizer(Quantizer):
+    """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases.
+
+    For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e.
+    """
+
+    def __init__(self, is_qat: bool = False, scheme: Scheme = ALONE) -> None:
+        super().__init__()
+        self.scheme = TRAINING if is_qat and scheme is ALONE else scheme
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        self.scheme.before(model)
+        canonicalize(model)
+        _merge(model)
+        if self.scheme.respell(model):
+            _merge(model)
+        self.scheme.after(model)
+        return model
+
+    def annotate(self, model: GraphModule) -> GraphModule:
+        for node, element in self.scheme.elements(model.graph).items():
+            note_element(node, element)
+        settle(model.graph)
+        for node in self.scheme.floats(model.graph):
+            MATCH.note(node, Reject("it stays in float (--keep-float)"))
+        annotator = _Annotator(self.scheme)
+        for node in (*holders(model.graph), *results(model.graph)):
+            if not holds_integers(node):
+                annotator.observe_input(node)
+        for node in model.graph.nodes:
+            match = _match(node) if node not in annotator.inputs else None
+            if match is not None:
+                annotator.add(node, match)
+        annotator.write(model.graph)
+        return model
+
+    def validate(self, model: GraphModule) -> None:
+        """Nothing to check here: what can't be lowered is reported by the lowering, with its reason."""
+
+
+def _match(node: Node) -> Match | None:
+    match = find(node) if node.op == "call_function" else None
+    return match if isinstance(match, Match) else None
+
+
+def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
+    """The relu or clamp behind a node, if the kernel can carry it as its activation bounds."""
+    user = sole_user(node)
+    return user if pattern.fuses_clamp and user is not None and is_clamp(user) is not None else None
+
+
+def _fused_clamps(model: GraphModule) -> set[Node]:
+    """The clamps that kernels carry: they belong to no pointwise piece. (A kernel inside a piece is none.)"""
+    pieces = sources(model.graph)
+    kernels = [clamp.all_input_nodes[0] for clamp in model.graph.nodes if is_clamp(clamp) is not None]
+    matches = [(kernel, _match(kernel)) for kernel in kernels if kernel not in pieces]
+    clamps = [fused_clamp(kernel, match.pattern) for kernel, match in matches if match is not None]
+    return {clamp for clamp in clamps if clamp is not None}
+
+
+_Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from an operand to its user
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
+
+    spec: TensorSpec | None = None  # None: that of any activation
+    qparams: QParams | None = None  # that are fixed, or usual
+    element: Element = INT8
+
+    @property
+    def fixed(self) -> bool:
+        return isinstance(self.spec, FixedQParamsQuantizationSpec)
+
+
+def _merge(model: GraphModule) -> None:
+    """Clamps where a kernel has them, and functions of one tensor as one call each."""
+    hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
+    merge_pieces(model, cut=_fused_clamps(model))
+
+
+class _Annotator:
+    """Collects which places have the same quantization parameters, then says so to PT2E.
+
+    The first place of a group carries the specification and the others point to it. PT2E's own search for places that
+    hold the same tensor is off: it does not end for some graphs in which shared parameters meet.
+    """
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
+        self.groups: dict[_Place, _Group] = {}
+        self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
+        self.others: dict[tuple[Node, Element], _Group] = {}  # of tensors that are read in another element than theirs
+        self.inputs: dict[Node, dict[Node, TensorSpec | None]] = {}  # None: the place's group decides
+        self.outputs: set[Node] = set()
+
+    def add(self, node: Node, match: Match) -> None:
+        """A node whose operands are already known."""
+        last = fused_clamp(node, match.pattern) or node
+        bound, quantization = bind(node), match.quantization
+        self.inputs[node] = {}
+        self.inputs.setdefault(last, {})
+        for name, role in quantization.inputs.items():
+            for operand in bound.nodes(name):
+                self.inputs[node][operand] = self._constant_spec(role, bound, quantization)
+        output = self._output(bound, quantization)
+        if output is not None:
+            self.groups[last] = output
+            self.outputs.add(last)
+
+    def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> TensorSpec | None:
+        if isinstance(role, Weight):
+            bits = min(role.bits, max(role.fewest, self.scheme.weight_bits))
+            return self.scheme.weight(quantization.weight_axis, bits)
+        if isinstance(role, Bias):
+            activation, weight = (_first(bound, quantization, kind) for kind in (Activation, Weight))
+            return bias_spec(bound.node, activation, weight)
+        return None
+
+    def _output(self, bound: Bound, quantization: Quantization) -> _Group | None:
+        """The group of a node's output, once its operands have theirs; None where it is not quantized."""
+        node, output = bound.node, quantization.output
+        operands = [operand for operand, spec in self.inputs[node].items() if spec is None]
+        beside = set(operands)
+        if isinstance(output, Joined):
+            beside = {operand for name in output.besides for operand in bound.nodes(name)}
+        for operand, element in _activations(bound, quantization):
+            if operand in beside:
+                self.groups[operand, node] = self._entering(operand, element)
+        if isinstance(output, Joined):
+            return self._joined(node, [operand for operand in operands if operand not in beside], output.element)
+        if isinstance(output, Plain):
+            return None
+        if isinstance(output, SharedWith):
+            operand = bound[output.argument]
+            return self.groups.get((operand, node)) or self._group_of(operand)
+        if isinstance(output, ObservedWith):
+            known = [self._group_of(operand) for operand in bound.nodes(output.argument)[:1]]
+            alike = known and known[0].qparams is None and known[0].element == output.element
+            return known[0] if alike else _Group(element=output.element)
+        if isinstance(output, Usually):
+            return _Group(self.scheme.usual(output.qparams), output.qparams, output.qparams.element)
+        if isinstance(output, QParams):
+            return _Group(fixed_spec(output), output, output.element)
+        assert output.element is not None  # of an output of its own
+        return _Group(element=output.element)
+
+    def _entering(self, operand: Node, element: Element | None) -> _Group:
+        """The group of an operand where a call reads it: its own, or beside it one of the element that is wanted."""
+        group = self._group_of(operand, element)
+        if element is None or group.element == element:
+            return group
+        return self.others.setdefault((operand, element), _Group(element=element))
+
+    def _joined(self, node: Node, operands: list[Node], element: Element) -> _Group:
+        """Every operand keeps its group and enters in the output's parameters, unless all have the same fixed ones."""
+        groups = [self._entering(operand, element) for operand in operands]
+        alike = all(group.qparams == groups[0].qparams for group in groups)
+        output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group(element=element)
+        if len(groups) == 1 or (alike and all(group.fixed for group in groups)):
+            for operand, group in zip(operands, groups, strict=True):
+                self.groups[operand, node] = group
+            return output
+        output = replace(output)
+        entrance = output if self.scheme.entrance is None else _Group(self.scheme.entrance(element), element=element)
+        for operand in operands:
+            self.observe_input(operand)
+            self.groups[operand, node] = entrance
+        return output
+
+    def observe_input(self, operand: Node) -> None:
+        """An input of the model is quantized once, whatever parameters a join wants it in; so is state."""
+        if operand.op == "placeholder" and operand not in self.outputs:
+            self.groups[operand] = self._group_of(operand)
+            self.inputs[operand] = {}
+            self.outputs.add(operand)
+
+    def _group_of(self, operand: Node, element: Element | None = None) -> _Group:
+        """Of a tensor that no call makes, with the element that its first reader wants."""
+        if operand in self.groups:
+            return self.groups[operand]
+        return self.sources.setdefault(operand, _Group(element=element or wanted_element(operand)))
+
+    def write(self, graph: Graph) -> None:
+        """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
+        roots: dict[int, _Place] = {}
+        for node in [node for node in graph.nodes if node in self.inputs]:
+            inputs = {
+                operand: self._spec((operand, node), roots) if spec is None else spec
+                for operand, spec in self.inputs[node].items()
+            }
+            output = self._spec(node, roots) if node in self.outputs else None
+            annotation = QuantizationAnnotation(inputs, output, allow_implicit_sharing=False, _annotated=True)
+            ANNOTATION.note(node, annotation)
+
+    def _spec(self, place: _Place, roots: dict[int, _Place]) -> TensorSpec:
+        group = self.groups[place]
+        root = roots.setdefault(id(group), place)
+        if root is not place:
+            return SharedQuantizationSpec(root)
+        return self.scheme.activation(group.element) if group.spec is None else group.spec
+
+
+def _first(bound: Bound, quantization: Quantization, kind: type[Role]) -> Any:
+    return next(bound[name] for name, role in quantization.inputs.items() if isinstance(role, kind))
+
+
+def _activations(bound: Bound, quantization: Quantization) -> list[tuple[Node, Element | None]]:
+    """The operands that are activations, each with the element in which it is read."""
+    roles = [(name, role) for name, role in quantization.inputs.items() if isinstance(role, Activation)]
+    return [(operand, role.element) for name, role in roles for operand in bound.nodes(name)]

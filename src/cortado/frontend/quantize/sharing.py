@@ -1,0 +1,282 @@
+"""Which tensors have one scale where they meet: at a concatenation, a minimum, a maximum.
+
+A join reads its operands in the parameters of its output, so an operand in others is rescaled by a table. That costs a
+pass over the operand; one scale for all costs the operand's other readers some of its codes. The rule:
+
+1. An operand that only joins read is made in the parameters of the finest of them: nobody could see more of it. Where
+   there is only one, values beyond the range of its output saturate, as they would behind it.
+2. An operand that others read too, or the layer itself that makes it, shares its scale with the join where that makes
+   no step more than `LOSS` times larger, and keeps its own otherwise.
+
+In the same way a sigmoid or a tanh has its usual range where that makes its steps at most `LOSS` times larger.
+
+Where a tensor changes its element, one side takes the other's steps, so that nothing is scaled there.
+
+1. int8 codes that are read as int16: the int16 codes have 128 steps to one of the int8 codes, so they are the same
+   numbers exactly.
+2. int16 codes that are read as int8 alone, of a call that rounds its result once, whatever steps that is to have: the
+   call gives it the steps of the int8 codes. They are limited to a byte where they are stored as one; nothing is
+   rounded twice.
+
+Elsewhere, as where an int16 tensor is read in both elements, codes are scaled (`ops/elementwise/requantize.py`).
+"""
+
+from dataclasses import dataclass, field
+
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
+
+from cortado.base.element import INT8, INT16, Element, element_of
+from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
+from cortado.frontend.quantize.ranges import choose_range
+from cortado.ir.matching import patterns_of
+from cortado.ops.elementwise.requantize import WIDER
+from cortado.options import CalibrationMethod
+
+# ---- sharing ---------------------------------------------------------------------------------------------
+
+LOSS = 1.12  # 1 dB
+LEAST = 2.0**-8  # of an operand's range that an output may have: kernels' factors have their limits
+
+
+@dataclass(frozen=True)
+class _Range:
+    low: float
+    high: float
+
+    @property
+    def span(self) -> float:
+        return self.high - self.low
+
+    def covers(self, other: "_Range") -> bool:
+        return self.low <= other.low and self.high >= other.high
+
+    def joined(self, other: "_Range") -> "_Range":
+        return _Range(min(self.low, other.low), max(self.high, other.high))
+
+
+@dataclass(eq=False)
+class _Tensor:
+    """Tensors of one observer: their range, and who reads them."""
+
+    observer: ObserverBase
+    range: _Range
+    joins: list["_Tensor"] = field(default_factory=list)  # the outputs of those that read it
+    read: bool = False  # by something else
+    leader: "_Tensor | None" = None  # whose parameters it has
+    smallest: float = 0.0  # range among those that share their parameters with this one
+
+    def __post_init__(self) -> None:
+        self.smallest = self.range.span
+
+    @property
+    def root(self) -> "_Tensor":
+        found = self
+        while found.leader is not None:
+            found = found.leader
+        return found
+
+    @property
+    def fixed(self) -> bool:
+        return isinstance(self.observer, FixedQParamsObserver)
+
+    @property
+    def element(self) -> Element:
+        return self.observer.element if isinstance(self.observer, RangeObserver) else element_of(self.observer.dtype)
+
+
+def share(prepared: GraphModule, method: CalibrationMethod) -> None:
+    """Observers that have seen all data follow one another, as the rule has it, or take their usual range."""
+    observers = observers_of(prepared)
+    for observer in set(observers.values()):
+        if isinstance(observer, RangeObserver):
+            _take_usual(observer)
+    tensors = _tensors(observers, method)
+    for tensor in reversed(tensors):  # what is behind a tensor has been decided before it
+        _follow_joins(tensor)
+    for tensor in tensors:
+        for join in tensor.joins:
+            _merge(join.root, tensor.root)
+    for tensor in tensors:
+        if isinstance(tensor.observer, RangeObserver) and tensor.root is not tensor:
+            tensor.observer.follow(tensor.root.observer)
+
+
+def _take_usual(observer: RangeObserver) -> None:
+    """A sigmoid has all of [0, 1), what calibration has not seen of it too, unless that makes its steps larger."""
+    low, high = observer.usual or (0.0, 0.0)
+    if observer.usual is not None and LOSS * _seen(observer).span > high - low:
+        observer.set_range(low, high)
+        observer.seen.clear()
+
+
+# ---- who reads what --------------------------------------------------------------------------------------------------
+
+
+def observers_of(prepared: GraphModule) -> dict[Node, ObserverBase]:
+    """The observers of activations, by the nodes that call them."""
+    calls = {
+        node: prepared.get_submodule(str(node.target)) for node in prepared.graph.nodes if node.op == "call_module"
+    }
+    kinds = (RangeObserver, FixedQParamsObserver)
+    return {node: observer for node, observer in calls.items() if isinstance(observer, kinds)}
+
+
+def _tensors(observers: dict[Node, ObserverBase], method: CalibrationMethod) -> list[_Tensor]:
+    """All that meets at joins, in the order of the graph; an entrance has the parameters of its join's output."""
+    met: dict[ObserverBase, None] = {}
+    for entrance, observer in observers.items():
+        if isinstance(observer, EdgeObserver):
+            output = _output(entrance, observers)
+            observer.follow(output)
+            operand = observers.get(entrance.all_input_nodes[0])
+            met.update({one: None for one in (operand, output) if one is not None})
+    order = [observer for observer in dict.fromkeys(observers.values()) if observer in met]
+    found = {observer: _Tensor(observer, _range(observer, method)) for observer in order}
+    for call, observer in observers.items():
+        if observer in found:
+            _note_readers(call, found, observers)
+    return list(found.values())
+
+
+def _output(entrance: Node, observers: dict[Node, ObserverBase]) -> ObserverBase:
+    """The observer behind the join that is behind an entrance."""
+    join = next(iter(entrance.users))
+    return next(observers[user] for user in join.users if user in observers)
+
+
+def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dict[Node, ObserverBase]) -> None:
+    """Data movement is no reader: its output has the same observer. A layer may read its own output. A join in another
+    element reads codes of that, whatever parameters the tensor has."""
+    tensor = found[observers[call]]
+    tensor.read |= any(pattern.reads_itself for pattern in patterns_of(call.all_input_nodes[0].target))
+    for user in call.users:
+        if isinstance(observers.get(user), EdgeObserver):
+            join = found[_output(user, observers)]
+            tensor.joins += [join] if join.element == tensor.element else []
+            tensor.read |= join.element != tensor.element
+        elif not any(observers.get(behind) is tensor.observer for behind in user.users):
+            tensor.read = True
+
+
+def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
+    """The range that a tensor has by itself."""
+    if isinstance(observer, FixedQParamsObserver):
+        codes = element_of(observer.dtype).codes
+        low, high = ((code - float(observer.zero_point)) * float(observer.scale) for code in codes)
+        return _Range(low, high)
+    assert isinstance(observer, RangeObserver)
+    if not observer.seen:
+        return _seen(observer)
+    usual, _ = observer.usual_samples(method)
+    return _Range(*choose_range(usual, method, observer.element))
+
+
+def _seen(observer: RangeObserver) -> _Range:
+    """All values; zero is always among them."""
+    if not observer.saw_finite:
+        return _Range(0.0, 0.0)
+    return _Range(min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val)))
+
+
+# ---- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _follow_joins(tensor: _Tensor) -> None:
+    if tensor.read or tensor.fixed or not tensor.joins:
+        return
+    roots = list(dict.fromkeys(join.root for join in tensor.joins))
+    fitting = [root for root in roots if root.range.covers(tensor.range)]
+    if len(roots) == 1 and roots[0].range.span >= LEAST * tensor.range.span:
+        fitting = roots
+    if fitting:
+        tensor.leader = min(fitting, key=lambda root: root.range.span)
+
+
+def _merge(first: _Tensor, second: _Tensor) -> None:
+    """One range for both, if it is nearly that of each."""
+    leader, other = (second, first) if second.fixed else (first, second)
+    if leader is other or other.fixed:
+        return
+    both = leader.range.joined(other.range)
+    needed = [size for size in (leader.smallest, other.smallest) if size > 0.0]  # zeros are exact in any scale
+    if (leader.fixed and both != leader.range) or both.span > LOSS * min(needed, default=both.span):
+        return
+    other.leader, leader.range, leader.smallest = leader, both, min(needed, default=0.0)
+    _tell(leader.observer, other.observer)
+
+
+def _tell(leader: ObserverBase, other: ObserverBase) -> None:
+    if isinstance(leader, RangeObserver) and isinstance(other, RangeObserver) and leader.seen:
+        leader.seen.extend(other.seen)
+
+
+# ---- borders ---------------------------------------------------------------------------------------------
+
+Observers = dict[Node, ObserverBase]
+
+
+def meet(prepared: GraphModule) -> None:
+    """Gives one side of each change of element the steps of the other. Runs after `share`: what follows another tensor,
+    or is followed, keeps its steps."""
+    observers = observers_of(prepared)
+    leaders = [one.leader for one in observers.values() if isinstance(one, RangeObserver)]
+    for node, observer in observers.items():
+        source = observers.get(node.all_input_nodes[0])
+        elements = None if source is None else (element_of(source.dtype), element_of(observer.dtype))
+        if source is None or elements not in ((INT8, INT16), (INT16, INT8)):
+            continue
+        changed = _free(observer if elements == (INT8, INT16) else source)
+        if changed is None or any(changed is leader for leader in leaders):
+            continue
+        if changed is observer and _covers(source, changed):
+            changed.follow(source, 1.0 / WIDER)
+        elif changed is source and _serves(changed, observer, observers):
+            changed.follow(observer)
+
+
+def _free(observer: ObserverBase) -> RangeObserver | None:
+    """The observer of a tensor that may have any steps."""
+    if not isinstance(observer, RangeObserver) or isinstance(observer, EdgeObserver):
+        return None
+    settled = observer.leader is not None or observer.usual is not None
+    return None if settled else observer
+
+
+def _covers(source: ObserverBase, reader: RangeObserver) -> bool:
+    """Whether a tensor holds all that was seen where it is read: more is there where other tensors are observed too."""
+    if isinstance(source, RangeObserver):
+        return source.covers(reader)
+    scale, zero_point = (float(value) for value in source.calculate_qparams())
+    low, high = ((code - zero_point) * scale for code in (INT8.low, INT8.high + 1))  # the next one is what saturates
+    return low <= float(reader.min_val) and float(reader.max_val) <= high
+
+
+def _serves(source: RangeObserver, reader: ObserverBase, observers: Observers) -> bool:
+    """Whether all that have this observer are made by calls that round once, or by movement, and read as `reader`
+    alone, or by movement."""
+    places = [node for node, observer in observers.items() if observer is source]
+    for node in places:
+        maker = node.all_input_nodes[0]
+        if not (_rounds_once(maker) or _is_moved(maker, source, observers)):
+            return False
+        if not all(observers.get(user) is reader or _is_moved(user, source, observers) for user in node.users):
+            return False
+    return True
+
+
+def _rounds_once(node: Node) -> bool:
+    """A call, or the clamp behind one that carries it."""
+    patterns = patterns_of(node.target)
+    if any(pattern.rounds_once for pattern in patterns):
+        return True
+    operands = node.all_input_nodes
+    return len(operands) == 1 and any(one.rounds_once and one.fuses_clamp for one in patterns_of(operands[0].target))
+
+
+def _is_moved(node: Node, source: RangeObserver, observers: Observers) -> bool:
+    """Whether a call only moves codes, or chooses among them, and those it reads and gives have this observer."""
+    if not any(pattern.moves or pattern.monotone for pattern in patterns_of(node.target)):
+        return False  # an input, a constant or a call that computes
+    around = (observers.get(node.all_input_nodes[0]), *(observers.get(user) for user in node.users))
+    return all(one is source for one in around)

@@ -1,0 +1,286 @@
+"""A float graph in few words: the same function with in-place forms, no-ops and spelling variants gone.
+
+Runs before quantization, so the quantizer, the passes and the operators each know one spelling of one thing. What an
+operator's other spellings are stands in its own file, as `Rewrite` records.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError, Refused
+from cortado.frontend.rewrite.decompose import spell_out
+from cortado.frontend.rewrite.domains import settle_domains
+from cortado.frontend.rewrite.integer_compare import compare_integers, has_integers
+from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, write_out_masks
+from cortado.frontend.rewrite.mask_rules import take_masks
+from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
+from cortado.frontend.rewrite.signs import compare_before
+from cortado.frontend.rewrite.writes import make_writes_plain
+from cortado.ir.facts import USER_INPUT, VALUE, dtype
+from cortado.ir.graph import Bound, add_call, bind, describe, shape
+from cortado.ir.op import registry
+from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place
+
+aten = torch.ops.aten
+
+_COPIES = (
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.alias.default,
+    aten.detach.default,
+    aten.detach_.default,
+    aten.lift_fresh_copy.default,
+    aten.positive.default,
+)
+_CONVERSIONS = (
+    aten.to.dtype,
+    aten.to.dtype_layout,
+    aten.to.device,
+    aten.to.other,
+    aten._to_copy.default,
+    aten.type_as.default,
+)
+_DROPOUTS = (
+    aten.dropout.default,
+    aten.dropout_.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_alpha_dropout.default,
+)
+_FILLS = (  # of their first operand only shape and type matter
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.fill.Scalar,
+    aten.fill.Tensor,
+    aten.zero.default,
+    aten.copy.default,
+)
+_EMPTY = (
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_permuted.default,
+    aten.empty_strided.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+)
+_CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
+_PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
+
+
+def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
+    """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs."""
+    graph = module.graph
+    inline_contexts(module)
+    make_writes_plain(module, inputs)
+    give_scalars_a_dimension(graph)
+    if may_have_masks(graph):
+        _simplify(graph)
+        spell_out(module, _PLAIN, only=puts_masks)
+        write_out_masks(module)
+        graph.eliminate_dead_code()
+        take_masks(module)
+        graph.eliminate_dead_code()
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        plainer = _plainer(node)
+        if plainer is not None:
+            _replace(node, plainer)
+    compare_before(module)
+    spell_out(module, _PLAIN)
+    if has_integers(graph):
+        compare_integers(module)
+    for node in list(graph.nodes):
+        if node._erased:  # by the rewrite of a call that had several results
+            continue
+        if node.op == "placeholder":
+            USER_INPUT.note(node, True)  # later, constants are placeholders too
+        if node.op == "call_function":
+            _canonicalize(node)
+    graph.eliminate_dead_code()
+    _check_real(graph)
+    settle_domains(module)
+    graph.eliminate_dead_code()
+    _check_filled(graph)
+    module.recompile()
+    return module
+
+
+def _canonicalize(node: Node) -> None:
+    if _simplified(node):
+        return
+    rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
+    if rewrite is not None:
+        _replace(node, rewrite.rewrite)
+
+
+def _simplify(graph: Graph) -> None:
+    """What says nothing goes, and constants are computed; no call is written in another way yet."""
+    for node in list(graph.nodes):
+        if node.op == "call_function":
+            _simplified(node)
+
+
+def _simplified(node: Node) -> bool:
+    """Whether a call is gone, computed, or none that has other spellings."""
+    if node.target in _CHECKS:
+        node.graph.erase_node(node)
+        return True
+    make_out_of_place(node)
+    simpler = _simpler(node)
+    if simpler is not None:
+        _replace(node, simpler)
+    return simpler is not None
+
+
+def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
+    plainer = _plainer(node)
+    if plainer is not None:
+        return plainer
+    if node.target in (aten.copy.default, aten.fill.Tensor):
+        return _copied
+    return _converted if node.target in _CONVERSIONS else None
+
+
+def _plainer(node: Node) -> Callable[[Bound], Node | None] | None:
+    """For what does nothing, and for what gives the same every time."""
+    if _is_no_op(node):
+        return _first_operand
+    return _folded if _is_constant(node) else None
+
+
+def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
+    with node.graph.inserting_before(node):
+        new = rewrite(bind(node))
+    if new is not None and new is not node:
+        node.replace_all_uses_with(new)
+        node.graph.erase_node(node)
+
+
+# ---- no-ops and constants ------------------------------------------------------------------------------------
+
+
+def _is_no_op(node: Node) -> bool:
+    """Copies, conversions to the type a tensor already has, dropouts in evaluation mode."""
+    if node.target in _COPIES:
+        return True
+    if node.target in _DROPOUTS:
+        return not bind(node)["train"]
+    if node.target in _CONVERSIONS:
+        return bool(dtype(node) == dtype(node.all_input_nodes[0]))
+    return False
+
+
+def _converted(bound: Bound) -> Node | None:
+    """Another type, in one spelling."""
+    if bound.node.target == aten.to.dtype:
+        return None
+    return add_call(bound.node, aten.to.dtype, _first_operand(bound), dtype(bound.node))
+
+
+def _first_operand(bound: Bound) -> Node:
+    first: Node = bound.node.all_input_nodes[0]
+    return first
+
+
+def _is_constant(node: Node) -> bool:
+    """A call that gives the same tensor every time: computed from constants only, not by chance."""
+    if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
+        return False
+    single = isinstance(VALUE.of(node), torch.Tensor) and node.target not in _EMPTY
+    sources = pytree.tree_leaves((node.args[1:] if node.target in _FILLS else node.args, node.kwargs))
+    return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
+
+
+def _folded(bound: Bound) -> Node:
+    node = bound.node
+    args, kwargs = pytree.tree_map_only(Node, _shaped, (node.args, node.kwargs))
+    target: Any = node.target
+    with torch.no_grad():
+        data = target(*args, **kwargs)
+    return add_constant(node, "folded", data)
+
+
+def _shaped(node: Node) -> torch.Tensor:
+    """A constant, or what stands for a tensor of which only shape and type matter."""
+    if node.op == "get_attr":
+        return constant_data(node)
+    return torch.zeros(shape(node), dtype=dtype(node))
+
+
+def _copied(bound: Bound) -> Node | None:
+    """What was written over all of a tensor."""
+    written: Node = bound["src"] if "src" in bound.values else bound["value"]
+    if dtype(written) != dtype(bound.node):
+        return None
+    sizes = list(shape(bound.node))
+    return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
+
+
+def _check_real(graph: Graph) -> None:
+    for node in graph.nodes:
+        value = VALUE.of(node)
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise Refused(
+                f"{describe(node)} gives complex numbers, expected real ones; write it with real and imaginary parts: "
+                "supported is the absolute value of torch.complex(a, b) and of torch.view_as_complex(x)"
+            )
+
+
+def _check_filled(graph: Graph) -> None:
+    for node in graph.nodes:
+        if node.target in _EMPTY:
+            raise CortadoError(
+                f"{describe(node)} gives whatever its memory held before, expected values that are the same every "
+                "time; use torch.zeros, or build the tensor with torch.cat or torch.stack"
+            )
+
+
+# ---- blocks under no_grad or a switched-off autocast ---------------------------------------------------------
+
+
+def inline_contexts(module: GraphModule) -> None:
+    """`with torch.no_grad():` is a call of a graph of its own; gradients are none of our business, so it is inlined."""
+    found = True
+    while found:
+        found = False
+        for node in list(module.graph.nodes):
+            start = context_body(node)
+            if start is not None:
+                _inline(module, node, start)
+                found = True
+
+
+def context_body(node: Node) -> int | None:
+    """The position of the inner graph among the arguments of such a call; None for any other."""
+    higher = torch.ops.higher_order
+    if node.target is higher.wrap_with_set_grad_enabled:
+        return 1
+    if node.target is higher.wrap_with_autocast:
+        _device, _dtype, enabled, *_ = node.args
+        return None if enabled else 4
+    return None
+
+
+def _inline(module: GraphModule, node: Node, start: int) -> None:
+    body, *inputs = node.args[start:]
+    assert isinstance(body, Node)
+    inner = module.get_submodule(str(body.target))
+    assert isinstance(inner, GraphModule)
+    holders = [holder for holder in inner.graph.nodes if holder.op == "placeholder"]
+    given: dict[Node, Any] = dict(zip(holders, inputs, strict=True))
+    with module.graph.inserting_before(node):
+        results: Any = module.graph.graph_copy(inner.graph, given)
+    for user in list(node.users):
+        assert user.target is operator.getitem
+        user.replace_all_uses_with(results[user.args[1]])
+        module.graph.erase_node(user)
+    module.graph.erase_node(node)

@@ -1,0 +1,138 @@
+"""Calls that no operator knows, spelled out in calls that operators do know.
+
+torch says of most of its operators what they are in smaller ones, and the files of `ops` say it of others
+(`Decomposition`). A call is spelled out only if every call that it becomes is known; otherwise it stays, and is refused
+under the name that the user wrote.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from cortado.ir.facts import VALUE
+from cortado.ir.graph import add_call, bind, fake_mode_of
+from cortado.ir.op import registry
+from cortado.ops.float_graph import add_constant, is_constant, make_out_of_place
+
+Tensor = torch.Tensor
+_Function = Callable[..., Any]
+
+
+def spell_out(module: GraphModule, plain: frozenset[Any], only: Callable[[Node], bool] = lambda node: True) -> None:
+    """Replaces calls by smaller ones that operators know, in place; `plain` are the targets that the caller deals with
+    himself. What reads a call comes before it, and so may ask what it reads."""
+    for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function" and only(node)]:
+        if not isinstance(node.target, OpOverload) or node.target in plain:
+            continue
+        make_out_of_place(node)
+        function = _function_of(node, plain)
+        traced = None if function is None else _traced(node, function, plain)
+        if traced is not None:
+            _inline(node, traced)
+
+
+def _is_known(target: Any, plain: frozenset[Any]) -> bool:
+    known = registry()
+    return target in plain or target in known.patterns or target in known.rewrites
+
+
+def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
+    """What computes the same in other calls; None where nothing is known to, or where it needs none."""
+    target: Any = node.target
+    ours = registry().decompositions.get(target)
+    if ours is not None and (ours.takes is None or ours.takes(bind(node))):
+        return ours.function
+    if _is_known(target, plain) or not node.all_input_nodes or not _gives_numbers(node):
+        return None
+    return target if _is_composite(target) else decomposition_table.get(target)
+
+
+def _is_composite(target: OpOverload) -> bool:
+    """Whether torch itself makes nothing but other calls of it, which a trace then shows."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd"))
+
+
+def _gives_numbers(node: Node) -> bool:
+    """Real numbers, or several tensors of any kind; single truth values and integers have rules of their own."""
+    value = VALUE.of(node)
+    return isinstance(value, tuple | list) or (isinstance(value, Tensor) and value.is_floating_point())
+
+
+@cache
+def _table(plain: frozenset[Any]) -> Mapping[OpOverload, _Function]:
+    """torch's decompositions of what nobody knows, and all of ours."""
+    theirs = {
+        target: function
+        for target, function in decomposition_table.items()
+        if isinstance(target, OpOverload) and not _is_known(target, plain) and not _is_composite(target)
+    }
+    ours = {target: one.function for target, one in registry().decompositions.items() if one.takes is None}
+    return {**theirs, **ours}
+
+
+def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModule | None:
+    """The calls that a call becomes; None if one of them is not known either."""
+    arguments, structure = pytree.tree_flatten((node.args, node.kwargs))
+    nodes = list(node.all_input_nodes)
+
+    def called(*values: Tensor) -> Any:
+        given = dict(zip(nodes, values, strict=True))
+        args, kwargs = pytree.tree_unflatten(
+            [given[item] if isinstance(item, Node) else item for item in arguments], structure
+        )
+        results = function(*args, **kwargs)
+        return list(results) if isinstance(results, tuple | list) else results
+
+    mode = fake_mode_of(node.graph)
+    assert mode is not None
+    table = {target: one for target, one in _table(plain).items() if target != node.target}
+    with torch.no_grad(), mode:
+        traced = make_fx(called, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
+    return traced if _is_understood(traced, [is_constant(item) for item in nodes], plain) else None
+
+
+def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[Any]) -> bool:
+    """Whether every call is known, or gives a constant."""
+    holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
+    fixed = {holder for holder, always in zip(holders, constant, strict=True) if always}
+    for one in traced.graph.nodes:
+        if one.op == "get_attr" or (one.op == "call_function" and fixed.issuperset(one.all_input_nodes)):
+            fixed.add(one)
+    calls = [one for one in traced.graph.nodes if one.op == "call_function" and one not in fixed]
+    results = pytree.tree_leaves([one.args[0] for one in traced.graph.nodes if one.op == "output"])
+    known = all(one.target is operator.getitem or _is_known(one.target, plain) for one in calls)
+    return known and all(isinstance(one, Node) for one in results)
+
+
+def _inline(node: Node, traced: GraphModule) -> None:
+    """Puts the calls in the place of the one that they compute."""
+    operands = list(node.all_input_nodes)
+    holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
+    found: dict[Node, Any] = dict(zip(holders, operands, strict=True))
+    with node.graph.inserting_before(node):
+        for one in traced.graph.nodes:
+            if one.op == "get_attr":
+                found[one] = add_constant(node, "constant", getattr(traced, str(one.target)))
+            elif one.op == "call_function":
+                args, kwargs = pytree.tree_map_only(Node, found.__getitem__, (one.args, one.kwargs))
+                found[one] = add_call(node, one.target, *args, **kwargs)
+            elif one.op == "output":
+                _replace(node, pytree.tree_map_only(Node, found.__getitem__, one.args[0]))
+
+
+def _replace(node: Node, results: Any) -> None:
+    if isinstance(results, Node):
+        node.replace_all_uses_with(results)
+    else:
+        for part in list(node.users):
+            part.replace_all_uses_with(results[part.args[1]])
+            node.graph.erase_node(part)
+    node.graph.erase_node(node)

@@ -1,0 +1,319 @@
+"""What every value of a graph is, and the operators that compute it: real numbers, integers, truth values.
+
+A domain is inferred for each node in the order of the graph. Then what gives real numbers, and what the model returns,
+asks for its operands in the form in which it reads them: integers as int32, truth values as 0 and 1, either as real
+numbers. So a count stays an integer until something makes it real, and a conversion stands only where domains meet.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from cortado.base.errors import CortadoError
+from cortado.frontend.quantize.prequantized import is_dequantize
+from cortado.ir.domain import (
+    DOMAIN,
+    EXACT_IN_FLOAT,
+    REALS,
+    TRUTHS,
+    WORDS,
+    Domain,
+    DomainKind,
+    DomainRule,
+    Interval,
+    OperandForm,
+    interval_of,
+)
+from cortado.ir.facts import STATE, VALUE, dtype
+from cortado.ir.graph import Bound, add_call, bind, describe, output_node
+from cortado.ir.matching import patterns_of
+from cortado.ir.op import registry
+from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED_IDS
+from cortado.ops.elementwise.pointwise import sources
+from cortado.ops.float_graph import add_constant, constant_data, is_constant
+from cortado.ops.integer.calculate import How
+from cortado.ops.integer.forms import MOVED, operands
+from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH
+from cortado.ops.integer.words import WORD_BITS, WRAPPED_IDS, calculated_by, integer_in
+from cortado.ops.io.widen import WIDENED
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_IN_FLOAT = Interval(-EXACT_IN_FLOAT, EXACT_IN_FLOAT)
+_NO_RULE = DomainRule(aten=())
+
+
+def settle_domains(module: GraphModule) -> None:
+    """Infers every node's domain and inserts the conversions. Rewrites in place; a graph of real numbers alone stays as
+    it is."""
+    if any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
+        infer(module.graph)
+        Meeting(module.graph).rewrite()
+
+
+def has_integer_dtype(node: Any) -> bool:
+    """Whether a tensor's type is one of integers or bool, whatever its numbers stand for."""
+    value = VALUE.of(node) if isinstance(node, Node) else None
+    return isinstance(value, Tensor) and not (value.dtype.is_floating_point or value.dtype.is_complex)
+
+
+# ---- inference -----------------------------------------------------------------------------------------------
+
+
+def infer(graph: Graph) -> None:
+    for node in graph.nodes:
+        domain_of(node)
+
+
+def domain_of(node: Node) -> Domain:
+    """What a node's values are; inferred the first time, and then kept as a fact of the node."""
+    if not DOMAIN.known(node):
+        DOMAIN.note(node, _inferred(node))
+    return DOMAIN.must(node)
+
+
+def rule_of(node: Node) -> DomainRule:
+    """The rule of domains for a call: its operator's, or the common one of calls that only move values."""
+    known = registry().domains.get(node.target)  # type: ignore[call-overload]
+    if known is not None:
+        return known
+    return MOVED if any(pattern.moves for pattern in patterns_of(node.target)) else _NO_RULE
+
+
+def interval(value: Any) -> Interval | None:
+    """The bounds of a tensor's integers, or of a number; None where they are not known."""
+    number = integer_in(value)
+    if number is not None:
+        return Interval(number, number)
+    return domain_of(value).interval if isinstance(value, Node) else None
+
+
+def _inferred(node: Node) -> Domain:
+    value = VALUE.of(node)
+    if not isinstance(value, Tensor) or value.dtype.is_complex:
+        return REALS
+    if value.dtype == torch.bool:
+        return TRUTHS
+    if is_constant(node):
+        return _of_constant(constant_data(node))
+    if node.op != "call_function":
+        return REALS if value.dtype.is_floating_point else Domain(DomainKind.INTEGER, interval_of(value.dtype))
+    bound, rule = bind(node), rule_of(node)
+    if rule.keeps_truth and all(domain_of(one).kind is DomainKind.TRUTH for one in operands(bound)):
+        return TRUTHS
+    found = rule.bounds(_BOUNDS, bound)
+    if not value.dtype.is_floating_point:
+        held = interval_of(value.dtype)
+        return Domain(DomainKind.INTEGER, found if found is not None and fits(found, value.dtype) else held)
+    exact = rule.closed and _of_integers(bound) and (found is None or found.within(_IN_FLOAT))
+    return Domain(DomainKind.INTEGER, found) if exact else REALS
+
+
+def _of_constant(data: Tensor) -> Domain:
+    """A constant in float may hold integers, too."""
+    if not data.numel() or (data.is_floating_point() and not bool((data.isfinite() & (data == data.round())).all())):
+        return REALS
+    found = Interval(int(data.min()), int(data.max()))
+    return Domain(DomainKind.INTEGER, found) if not data.is_floating_point() or found.within(_IN_FLOAT) else REALS
+
+
+def _of_integers(bound: Bound) -> bool:
+    numbers = [value for value in bound.values.values() if isinstance(value, float)]
+    tensors = all(domain_of(one).kind is not DomainKind.REAL for one in bound.node.all_input_nodes)
+    return tensors and all(number.is_integer() for number in numbers)
+
+
+def fits(found: Interval, kind: torch.dtype) -> bool:
+    """Whether a type holds all of these; of int64, what 32 bits hold of it."""
+    return found.within(interval_of(kind) or WORDS)
+
+
+# ---- where domains meet --------------------------------------------------------------------------------------
+
+
+class _Bounds:
+    """What rules may ask for while domains are inferred: no more than that."""
+
+    interval = staticmethod(interval)
+
+
+_BOUNDS: Any = _Bounds()
+
+
+class Meeting:
+    """A graph whose integers and truth values become operators: `ir.domain.Making` for the operators' rules."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.pieces = sources(graph)
+        self.made: dict[tuple[DomainKind, Node], Node | None] = {}
+        self.behind: dict[Node, Node] = {}  # what came after a node before anything was made of it
+
+    def rewrite(self) -> None:
+        for node in list(self.graph.nodes):
+            if node.op == "call_function" and node not in self.pieces and not has_integer_dtype(node):
+                with self.graph.inserting_before(node):
+                    self._read(node)
+        self._return()
+        self.graph.eliminate_dead_code()
+
+    def _read(self, node: Node) -> None:
+        """What gives real numbers reads its operands in the form that it needs."""
+        if is_dequantize(node):  # of codes, which are real numbers already
+            return
+        rule = rule_of(node)
+        read = [one for one in node.all_input_nodes if has_integer_dtype(one) and (rule.real or not is_constant(one))]
+        if not read or not isinstance(VALUE.of(node), Tensor):
+            return
+        new = rule.real(self, bind(node)) if rule.real is not None else self.again(bind(node), self.real)
+        if new is not None and new is not node:
+            node.replace_all_uses_with(new)
+
+    def again(self, bound: Bound, form: OperandForm) -> Node | None:
+        """The same call on operands in another form; those that it takes as integers stay that."""
+        node, named = bound.node, [name for name in rule_of(bound.node).integers if name in bound.values]
+        integers = [one for name in named for one in bound.nodes(name)]
+        read = [one for one in node.all_input_nodes if has_integer_dtype(one)]
+        given = {one: self.word(one) if one in integers else form(one) for one in read}
+        if None in given.values():
+            return None
+        if all(one is new for one, new in given.items()):
+            return node
+        kept = {key: value for key, value in node.kwargs.items() if key != "dtype"}
+        args, kwargs = map_arg((node.args, kept), lambda one: given.get(one) or one)
+        target: Any = node.target
+        try:
+            return add_call(node, target, *args, **kwargs)
+        except (RuntimeError, IndexError):  # torch itself takes integers alone there, such as positions
+            return None
+
+    def interval(self, value: Any) -> Interval | None:
+        return interval(value)
+
+    def holds_truth(self, value: Any) -> bool:
+        """By what was inferred: a comparison's result holds truth values in whatever type it is kept."""
+        return isinstance(value, Node) and domain_of(value).kind is DomainKind.TRUTH
+
+    # ---- the three forms
+
+    def real(self, value: Any) -> Node | None:
+        node: Node = value
+        if not has_integer_dtype(node):
+            return node
+        return self._once(DomainKind.REAL, node)
+
+    def truth(self, value: Any) -> Node | None:
+        return self._once(DomainKind.TRUTH, value)
+
+    def word(self, value: Any) -> Node | None:
+        return self._once(DomainKind.INTEGER, value)
+
+    def _once(self, kind: DomainKind, node: Node) -> Node | None:
+        """Made behind the node itself, where all that need it come after."""
+        makers = {DomainKind.REAL: self._real, DomainKind.TRUTH: self._truth, DomainKind.INTEGER: self._word}
+        if (kind, node) not in self.made:
+            with self.graph.inserting_before(self.behind.setdefault(node, node.next)):
+                self.made[kind, node] = makers[kind](node)
+        return self.made[kind, node]
+
+    def _is_table(self, node: Node) -> bool:
+        """A function of real numbers or of bytes, or an input: what is made of it is a table."""
+        return node in self.pieces or node.op == "placeholder" or is_constant(node)
+
+    def _real(self, node: Node) -> Node | None:
+        if self._is_table(node):
+            return add_call(node, aten.to.dtype, node, torch.float32)
+        if self.holds_truth(node):
+            return self.truth(node)
+        word = self.word(node)
+        return None if word is None else add_call(node, aten.to.dtype, word, torch.float32)
+
+    def _truth(self, node: Node) -> Node | None:
+        if is_constant(node):
+            return add_constant(node, "truth", (constant_data(node) != 0).to(torch.float32))
+        rule = rule_of(node)
+        if not self.holds_truth(node):
+            return self._not_zero(node)
+        if self._is_table(node):
+            return add_call(node, aten.to.dtype, node, torch.float32)
+        if rule.truth is not None:
+            return rule.truth(self, bind(node))
+        return self.again(bind(node), self.truth) if rule.keeps_truth else None
+
+    def _not_zero(self, node: Node) -> Node | None:
+        """The truth of a number."""
+        if not has_integer_dtype(node) or node in self.pieces:
+            return add_call(node, aten.to.dtype, add_call(node, aten.ne.Scalar, node, 0), torch.float32)
+        word = self.word(node)
+        return None if word is None else add_call(node, COMPARED_IDS, word, [], 0, BELOW | ABOVE)
+
+    def _word(self, node: Node) -> Node | None:
+        if is_constant(node):
+            data = constant_data(node)
+            return add_constant(node, "words", data.to(torch.int64)) if data.dtype == torch.bool else node
+        if not has_integer_dtype(node):
+            return None
+        if self.holds_truth(node):
+            truth = self.truth(node)
+            return None if truth is None else add_call(node, AS_INTEGER, truth)
+        rule = rule_of(node) if node.op == "call_function" else _NO_RULE
+        if rule.words is None:
+            return node if dtype(node) in (torch.int32, torch.int64) else add_call(node, WIDENED, node)
+        made = rule.words(self, bind(node))
+        return self._within_type(node, made) if made is not None and rule.wraps else made
+
+    def _within_type(self, node: Node, made: Node) -> Node:
+        """As torch's types wrap around; what leaves 32 bits in int64 is refused."""
+        found, kind = rule_of(node).bounds(self, bind(node)), dtype(node)
+        if kind == torch.int64:
+            if found is not None and not fits(found, kind):
+                raise CortadoError(
+                    f"{describe(node)} can give integers from {found}, expected integers of 32 bits ({WORDS}), which "
+                    "is what a compiled model calculates with; clamp its operands, or divide before multiplying"
+                )
+            return made
+        if found is not None and fits(found, kind):
+            return made
+        bits = torch.iinfo(kind).bits
+        if bits == WORD_BITS and rule_of(node) is MOVED:
+            return made
+        return add_call(node, WRAPPED_IDS, made, bits, kind != torch.uint8)
+
+    # ---- the outputs
+
+    def _return(self) -> None:
+        output = output_node(self.graph)
+        with self.graph.inserting_before(output):
+            returned = map_arg(output.args, self._returned)[0]
+            output.args = (self._own(returned),)
+
+    def _returned(self, node: Node) -> Node:
+        if node.op != "call_function" or not has_integer_dtype(node):
+            return node
+        if dtype(node) != torch.bool:
+            return self.word(node) or node
+        truth = self.truth(node)
+        return node if truth is None else add_call(node, AS_TRUTH, truth)
+
+    def _own(self, returned: Any) -> Any:
+        """The user's outputs, none of which lies where state does, and what becomes of state."""
+        count = sum(1 for node in self.graph.nodes if node.op == "placeholder" and STATE.known(node))
+        if not count or not isinstance(returned, list | tuple):
+            return returned
+        users = len(returned) - count
+        return (*(self._copy(node) for node in returned[:users]), *returned[users:])
+
+    def _copy(self, node: Node) -> Node:
+        """An output that is what state was before the call: a copy, as state is overwritten."""
+        root = node
+        while root.op == "call_function" and root.target == aten.reshape.default:
+            root = root.all_input_nodes[0]
+        if not STATE.known(root) or dtype(root).is_floating_point:
+            return node
+        if dtype(root) != torch.bool:
+            return calculated_by(node, node, 0, How.SUM)
+        real = self.real(node)
+        return node if real is None else add_call(node, AS_TRUTH, add_call(node, aten.minimum.default, real, real))

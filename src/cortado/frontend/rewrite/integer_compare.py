@@ -1,0 +1,230 @@
+"""Comparisons of float32 that are comparisons of integers are made on the integers: no int8 code rounds them.
+
+`mask.float().sum(1) == 3` compares integers that float32 holds exactly. `ids.float() / 10 >= 0.5` is a function of one
+integer: for which integers it holds is found here, by computing it as torch does, and bounds of the integer take its
+place. Conversions of such numbers back to integers are no conversions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from cortado.base.element import INT32
+from cortado.frontend.rewrite.domains import domain_of, infer
+from cortado.ir.domain import DomainKind
+from cortado.ir.facts import IN_FLOAT, VALUE, dtype
+from cortado.ir.graph import add_call, bind, shape
+from cortado.ops.elementwise.compare import ABOVE, BELOW, EQUAL
+from cortado.ops.elementwise.pointwise import MONOTONE, is_bytes, is_pointwise, uniform_value
+from cortado.ops.float_graph import add_constant, constant_data, is_constant
+from cortado.ops.integer.truth import COMPARISONS, CONVERTED_RULE
+from cortado.ops.integer.words import integer_in, is_number, known_number
+from cortado.ops.move.movement import COPIED_RULE
+from cortado.ops.pool.reductions import MEANS
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+MOST_TRIED = 2**17  # integers that a function is computed for, all of them
+_PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
+
+
+def compare_integers(module: GraphModule) -> None:
+    """Compares integers that float32 holds as integers. Rewrites in place; a graph in which no float32 holds integers
+    stays as it is."""
+    graph = module.graph
+    infer(graph)
+    for node in [node for node in graph.nodes if node.op == "call_function" and isinstance(VALUE.of(node), Tensor)]:
+        with graph.inserting_before(node):
+            new = _exact(node)
+        if new is not None:
+            node.replace_all_uses_with(new)
+    graph.eliminate_dead_code()
+
+
+def _exact(node: Node) -> Node | None:
+    if node.target in COMPARISONS:
+        return _compared(node)
+    if node.target in CONVERTED_RULE.aten and not dtype(node).is_floating_point:
+        source = node.all_input_nodes[0]
+        if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
+            return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
+    return None
+
+
+def _compared(node: Node) -> Node | None:
+    bound = bind(node)
+    sides = [side for side in (bound["self"], bound["other"]) if not is_number(side)]
+    numbers = [side for side in (bound["self"], bound["other"]) if is_number(side)]
+    exact = all(integer_in(number) is not None for number in numbers)
+    if not any(dtype(side).is_floating_point for side in sides) and (exact or not sides):
+        return None
+    if len(numbers) == 1:
+        _take_means_apart(node, sides[0])
+        return _of_one(node, bind(node)["self"])
+    kinds = {domain_of(side).kind for side in sides}
+    if len(sides) < 2 or DomainKind.REAL in kinds or kinds == {DomainKind.TRUTH}:
+        return None
+    integers = _Integers(node)
+    target: Any = node.target
+    return add_call(node, target, *(integers.of(side) for side in sides))
+
+
+def _take_means_apart(node: Node, side: Node) -> None:
+    """The mean of integers that is compared with a number: a sum of integers, divided."""
+    if side.target not in MEANS or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
+        return
+    bound = bind(side)
+    source, dims = bound["self"], bound.get("dim")
+    given = list(dims) if dims is not None else list(range(len(shape(source))))
+    total = add_call(side, aten.sum.dim_IntList, source, given, bool(bound.get("keepdim", False)))
+    count = VALUE.must(source).numel() // max(VALUE.must(total).numel(), 1)
+    node.replace_input_with(side, add_call(side, aten.div.Tensor, total, count))
+
+
+# ---- integers that float32 holds -----------------------------------------------------------------------------
+
+
+class _Integers:
+    """The same numbers as int64, computed in it."""
+
+    def __init__(self, like: Node) -> None:
+        self.like = like
+
+    def of(self, node: Node) -> Node:
+        kind = dtype(node)
+        if kind == torch.int64:
+            return node
+        if not kind.is_floating_point:  # what is computed of a byte in float32 does not wrap around as bytes do
+            return add_call(self.like, aten.to.dtype, node, torch.int64)
+        if is_constant(node):
+            return add_constant(self.like, "integers", constant_data(node).to(torch.int64))
+        if node.target in _PASSING:
+            return self.of(node.all_input_nodes[0])
+        kept = {key: value for key, value in node.kwargs.items() if key != "dtype"}
+        args, kwargs = map_arg((node.args, kept), lambda one: one if dtype(one) == torch.bool else self.of(one))
+        target: Any = node.target
+        numbers = {key: _integer(one) for key, one in kwargs.items()}
+        made = add_call(self.like, target, *map(_integer, args), **numbers)
+        IN_FLOAT.note(made, True)
+        return made
+
+
+def _integer(value: Any) -> Any:
+    return int(value) if isinstance(value, float) else value
+
+
+# ---- functions of one integer --------------------------------------------------------------------------------
+
+
+def _of_one(node: Node, side: Node) -> Node | None:
+    """A comparison of a function of one integer with a number, as bounds of the integer."""
+    root = _root(side)
+    table = root.op == "placeholder" and is_bytes(root)
+    if domain_of(root).kind is not DomainKind.INTEGER or table or shape(root) != shape(node):
+        return None
+    known = domain_of(root).interval
+    if known is not None and known.high - known.low < MOST_TRIED:
+        tried = torch.arange(known.low, known.high + 1).to(dtype(root))
+        holds = _computed(node, root, tried).tolist()
+        switches = [known.low + i for i in range(1, len(holds)) if holds[i] != holds[i - 1]]
+        return _between(node, root, switches, first=holds[0])
+    if not _is_monotone(side, root):
+        return None
+    return _bisected(node, side, root)
+
+
+def _root(node: Node) -> Node:
+    """The tensor that a float32 is a function of, element by element; itself where there is none, or several."""
+    if not dtype(node).is_floating_point or node.op != "call_function":
+        return node
+    if not is_pointwise(node) and node.target not in _PASSING:
+        return node
+    operands = node.all_input_nodes[:1] if node.target in _PASSING else node.all_input_nodes
+    roots = {_root(one) for one in operands if uniform_value(one) is None}
+    found = roots.pop() if len(roots) == 1 else node
+    return found if shape(found) == shape(node) else node
+
+
+def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
+    """What a function of `root` gives for these values of it."""
+
+    def made(one: Node) -> Any:
+        if one is root:
+            return values
+        number = uniform_value(one)
+        return torch.tensor(number, dtype=dtype(one)) if number is not None else _computed(one, root, values)
+
+    if node is root:
+        return values
+    if node.target in _PASSING:
+        return made(node.all_input_nodes[0]).to(dtype(node))
+    args, kwargs = map_arg((node.args, node.kwargs), made)
+    target: Any = node.target
+    found: Tensor = target(*args, **kwargs)
+    return found
+
+
+def _is_monotone(node: Node, root: Node) -> bool:
+    """Whether a function never turns around: each of its steps takes one tensor and numbers."""
+    while node is not root:
+        operands = [one for one in node.all_input_nodes[: 1 if node.target in _PASSING else None] if not is_number(one)]
+        if len(operands) != 1 or (node.target not in MONOTONE and node.target not in _PASSING):
+            return False
+        (node,) = operands
+    return True
+
+
+def _bisected(node: Node, side: Node, root: Node) -> Node | None:
+    """Where a function that never turns around reaches a number, and where it leaves it."""
+    number = float(torch.tensor(float(known_number(bind(node)["other"])), dtype=torch.float32))  # as torch compares
+
+    def value(at: int) -> float:
+        return float(_computed(side, root, torch.tensor([at]).to(dtype(root))).to(torch.float32))
+
+    rises = value(INT32.low) <= value(INT32.high)
+    reached: Callable[[int], bool] = (lambda at: value(at) >= number) if rises else (lambda at: value(at) <= number)
+    beyond: Callable[[int], bool] = (lambda at: value(at) > number) if rises else (lambda at: value(at) < number)
+    accepts = COMPARISONS[node.target]  # type: ignore[index]
+    order = (BELOW, EQUAL, ABOVE) if rises else (ABOVE, EQUAL, BELOW)
+    holds = [bool(accepts & part) for part in order]
+    ends = [_first(reached), _first(beyond)]
+    switches = [end for end, before, after in zip(ends, holds, holds[1:], strict=False) if before != after]
+    if len(switches) == 2 and switches[0] == switches[1]:
+        switches = []
+    return _between(node, root, switches, first=holds[0])
+
+
+def _first(holds: Callable[[int], bool]) -> int:
+    """The first integer of 32 bits from which on a comparison holds; one more than the last where there is none."""
+    low, high = INT32.low, INT32.high + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Node | None:
+    """Truth values that change at these integers."""
+    inside = [at for at in switches if INT32.low < at <= INT32.high]
+    first ^= sum(at <= INT32.low for at in switches) % 2 == 1
+    if len(inside) > 2:
+        return None
+    integer = _Integers(node).of(root)
+    if not inside:  # always, or never; still a function of the input
+        return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, INT32.low)
+    if len(inside) == 1:
+        return add_call(node, aten.lt.Scalar if first else aten.ge.Scalar, integer, inside[0])
+    start, end = inside if not first else inside[::-1]
+    above = add_call(node, aten.ge.Scalar, integer, start)
+    below = add_call(node, aten.lt.Scalar, integer, end)
+    return add_call(node, aten.logical_or.default if first else aten.logical_and.default, above, below)
+
+
+def has_integers(graph: Graph) -> bool:
+    """Whether there is anything but real numbers in a graph."""
+    values = (VALUE.of(node) for node in graph.nodes if node.op in ("call_function", "placeholder"))
+    return any(isinstance(value, Tensor) and not value.dtype.is_floating_point for value in values)

@@ -1,0 +1,192 @@
+"""What is known of a tensor in which some places stand for infinity, and which numbers may stand for it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.frontend.rewrite.mask_places import Places, both, compact, either, negated, ranked
+from cortado.ir.facts import VALUE, dtype
+from cortado.ops.float_graph import add_constant
+
+Tensor = torch.Tensor
+
+LEAST = -20.0
+"""What is added to a score that is not to count is at most this. (Whether it is enough is seen once the range of the
+scores is known.)"""
+CERTAIN = -1e4
+"""Beside other numbers that are added, such as distances, what is at most this is a mask."""
+SENTINEL = -1e3
+"""What is at most this is no value for a maximum or a function with a limit: one step of its range would be above 1."""
+NEVER_A_VALUE = -1e6
+"""What is at most this can't be meant as a value among others: it would take all codes. It is a mask or refused."""
+_REAL = ("number", "float", "Tensor")  # what schemas call real numbers; Python's may stand for tensors
+_MOST_TOGETHER = 4  # masks that may hide a place together
+
+
+@dataclass(frozen=True)
+class Term:
+    """Where it holds, the tensor has `fill` instead of its visible value, or `fill` is added to it."""
+
+    where: Places
+    fill: float
+    added: bool
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A tensor some of whose places stand for infinity, minus infinity unless the fills are positive."""
+
+    terms: tuple[Term, ...]
+    visible: Node | None  # a tensor of the same shape and values elsewhere, free of such numbers; None: 0
+    origin: Node  # the call that put them there
+    certain: bool  # whether they can't be meant as values
+    biased: bool = False  # whether something was added to what stands for infinity, or a function taken of it
+
+    @property
+    def weakest(self) -> float:
+        """The fill that is nearest to 0."""
+        return min((term.fill for term in self.terms), key=abs)
+
+    @property
+    def negative(self) -> bool:
+        return all(term.fill < 0 for term in self.terms)
+
+
+@dataclass(frozen=True)
+class TwoValued:
+    """A tensor of two numbers: one where a truth value holds, the other elsewhere."""
+
+    where: Places
+    on: float
+    off: float
+
+
+@dataclass(frozen=True)
+class Affine:
+    """source * slope + offset, where the source may be a mask of 0 and 1 that comes as numbers."""
+
+    source: Node
+    slope: float
+    offset: float
+
+
+Fact: TypeAlias = Hidden | TwoValued | Affine
+Found: TypeAlias = Fact | tuple[Fact | Node, ...]  # the second of a call that gives several tensors; a node: itself
+
+
+def numbers_among(node: Node, change: Callable[[float], float]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, with each changed that its schema takes as a real number: no size, no position."""
+    schema = node.target._schema.arguments if isinstance(node.target, OpOverload) else []
+    real = {one.name for one in schema if str(one.type).removeprefix("Optional[").rstrip("]") in _REAL}
+
+    def changed(name: str, value: Any) -> Any:
+        known = name in real and isinstance(value, int | float) and not isinstance(value, bool)
+        return change(value) if known else value
+
+    args = tuple(changed(one.name, value) for one, value in zip(schema, node.args, strict=False))
+    return (args if schema else node.args), {name: changed(name, value) for name, value in node.kwargs.items()}
+
+
+def numbers_of(node: Node) -> list[float]:
+    """The real numbers among the arguments of a call."""
+    found: list[float] = []
+    numbers_among(node, lambda number: found.append(number) or number)  # type: ignore[func-returns-value]
+    return found
+
+
+def hides(number: float) -> bool:
+    """Whether a number that takes the place of others may stand for infinity."""
+    return number <= LEAST or number >= -CERTAIN
+
+
+def hiding(data: Tensor) -> Tensor | None:
+    """Where a tensor hides what it is added to: it has 0 and large negative numbers, or some that leave no doubt."""
+    mask = data != 0
+    if not bool((data <= LEAST).any()) or data.isnan().any():
+        return None
+    if not bool((data[mask] <= LEAST).all()):
+        mask = data <= CERTAIN
+    return mask if bool(mask.any()) else None
+
+
+def is_float(node: Any) -> bool:
+    value = VALUE.of(node) if isinstance(node, Node) else None
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def total(*fills: float) -> float:
+    """The sum of fills in float32."""
+    result = math.fsum(fills) if all(math.isfinite(one) for one in fills) else sum(fills)
+    return math.copysign(math.inf, result) if abs(result) > torch.finfo(torch.float32).max else result
+
+
+def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None:
+    """What a constant hides that is added to others, or that is put beside them: then all of it may be hidden."""
+    mask = hiding(data) if data.is_floating_point() else None
+    if mask is None or (bool(mask.all()) and not whole):
+        return None
+    terms, rest = [], torch.where(mask, 0.0, data)
+    values = data[mask].double()
+    while values.numel():
+        fill = float(values.max())
+        near = mask & (data.double() >= fill - 1000.0) if math.isfinite(fill) else mask & data.isinf()
+        rest = torch.where(near, torch.where(data.isinf(), 0.0, data - fill), rest)
+        terms.append(Term(compact(Places(near)), fill, added=not whole or bool((rest[near] != 0).any())))
+        mask = mask & ~near
+        values = data[mask].double()
+    visible = add_constant(node, "added", rest) if bool((rest != 0).any()) else None
+    certain = min(term.fill for term in terms) <= NEVER_A_VALUE
+    return Hidden(tuple(terms), visible, node, certain)
+
+
+# ---- places that several terms hide ----------------------------------------------------------------------------------
+
+
+def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
+    """What at least one of the terms hides, of a tensor with `rank` dimensions."""
+    first, *others = (ranked(like, term.where, rank) for term in terms)
+    for other in others:
+        first = either(like, first, other)
+    return first
+
+
+def choices_of(terms: Sequence[Term]) -> list[tuple[Term, ...]] | None:
+    """The terms that may hide one place together; None if there are too many ways."""
+    if len(terms) > _MOST_TOGETHER:
+        return None
+    return [chosen for count in range(1, len(terms) + 1) for chosen in combinations(terms, count)]
+
+
+def apart(like: Node, terms: Sequence[Term], values: Sequence[tuple[tuple[Term, ...], float]]) -> tuple[Term, ...]:
+    """Terms of which each place has one alone: the value of those that hide it together, which takes its place."""
+    rank = max(len(term.where.sizes) for term in terms)
+    if len({value for _, value in values}) == 1:
+        return (Term(hidden_anywhere(like, terms, rank), values[0][1], added=False),)
+    full = {id(term): ranked(like, term.where, rank) for term in terms}
+    found: dict[float, Places] = {}
+    for chosen, value in values:
+        where = full[id(chosen[0])]
+        for one in chosen[1:]:
+            where = both(like, where, full[id(one)])
+        for other in (full[id(term)] for term in terms if not any(term is one for one in chosen)):
+            where = both(like, where, negated(like, other))
+        if not where.nowhere:
+            found[value] = where if value not in found else either(like, found[value], where)
+    return tuple(Term(where, value, added=False) for value, where in found.items())
+
+
+def scaled(hidden: Hidden, visible: Node | None, factors: tuple[float, float]) -> Hidden:
+    """Times numbers of one sign, of which the first is nearest to 0."""
+    least, _ = factors
+    terms = tuple(replace(term, fill=total(term.fill * least)) for term in hidden.terms)
+    return replace(hidden, terms=terms, visible=visible)
+
+
+def is_truth(node: Any) -> bool:
+    return isinstance(node, Node) and isinstance(VALUE.of(node), Tensor) and dtype(node) == torch.bool

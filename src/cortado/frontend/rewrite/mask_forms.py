@@ -1,0 +1,188 @@
+"""Calls that hold a mask or the softmax behind one, written out so that each part is a call of its own.
+
+Pieces that the rules of masks put into a graph: sums, products and choices of what is visible.
+"""
+
+import operator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from cortado.base.numerics import Tensor
+from cortado.frontend.rewrite.mask_fact import LEAST, hides, hiding, numbers_of
+from cortado.frontend.rewrite.mask_places import Places, as_node
+from cortado.ir.facts import dtype
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
+from cortado.ir.op import registry
+from cortado.ops.elementwise.pointwise import COMBINATIONS, FUNCTIONS, attribute, uniform_value
+from cortado.ops.float_graph import add_constant, is_constant, out_of_place
+from cortado.ops.probing import LARGEST_VALUE, is_quotient, packet_of
+from cortado.ops.softmax.forms import ATTENTION_REWRITE
+
+# ---- mask parts ------------------------------------------------------------------------------------------
+
+
+def number_in(value: Any) -> float | None:
+    """A number, or that of a constant which holds one only."""
+    if isinstance(value, bool | int | float):
+        return float(value)
+    found = uniform_value(value) if isinstance(value, Node) else None
+    return None if found is None else float(found)
+
+
+def plain_target(node: Node) -> Any:
+    """log of log_: what a call computes, wherever it writes it."""
+    target: Any = node.target
+    return out_of_place(target) or target if isinstance(target, OpOverload) else target
+
+
+def values_at(node: Node, source: Node, values: list[float]) -> list[float]:
+    """What a function of one tensor, and of numbers, gives for these."""
+    function: Any = plain_target(node)
+    given = torch.tensor(values, dtype=dtype(source))
+
+    def value(one: Node) -> Tensor:
+        return given if one is source else torch.tensor(uniform_value(one), dtype=dtype(one))
+
+    args, kwargs = map_arg((node.args, node.kwargs), value)
+    return [float(one) for one in function(*args, **kwargs)]
+
+
+def fit(like: Node, found: Node) -> Node:
+    sizes = shape(like)
+    return found if shape(found) == sizes else add_call(like, aten.expand.default, found, list(sizes))
+
+
+def times(like: Node, visible: Node | None, factor: float) -> Node | None:
+    if visible is None or factor == 1.0:
+        return visible
+    return add_call(like, aten.mul.Tensor, visible, factor)
+
+
+def real(like: Node, value: Any) -> Node:
+    """A visible operand as a tensor."""
+    if isinstance(value, Node):
+        return value
+    return add_constant(like, "visible", torch.tensor([0.0 if value is None else float(value)]))
+
+
+def choose(like: Node, where: Places, first: Node, second: Node) -> Node:
+    """One of two tensors, element by element."""
+    number = number_in(first)
+    if number is not None:
+        return add_call(like, aten.masked_fill.Scalar, fit(like, second), as_node(like, where), number)
+    data = where.constant
+    if data is None:
+        return add_call(like, aten.where.self, as_node(like, where), first, second)
+    parts = [
+        add_call(like, aten.mul.Tensor, one, add_constant(like, "part", kept.to(torch.float32)))
+        for one, kept in ((first, data), (second, ~data))
+    ]
+    return add_call(like, aten.add.Tensor, *parts)
+
+
+# ---- mask forms ------------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+def may_have_masks(graph: Graph) -> bool:
+    """Whether any number is so large that it may stand for infinity; without one, nothing is looked at."""
+    return any(_may_hide(node) or _hand_written(node) is not None for node in graph.nodes)
+
+
+def _may_hide(node: Node) -> bool:
+    if is_constant(node):
+        data = attribute(node)
+        return (
+            data is not None
+            and data.dtype != torch.bool
+            and any(hiding(sign * data.float()) is not None for sign in (1, -1))
+        )
+    if node.op != "call_function":
+        return False
+    return _has_mask(node) or any(abs(one) >= -LEAST for one in (*numbers_of(node), *_of_truth(node)))
+
+
+def _has_mask(node: Node) -> bool:
+    """Attention that does not look everywhere."""
+    if not is_call(node, *ATTENTION_REWRITE.aten):
+        return False
+    bound = bind(node)
+    return bool(bound["is_causal"]) or bound["attn_mask"] is not None
+
+
+def _of_truth(node: Node) -> list[float]:
+    """What a function of one tensor gives for 0 and 1: log(0), 1 / 0."""
+    others = [one for one in node.all_input_nodes if uniform_value(one) is None]
+    known = any(plain_target(node) in one for one in (FUNCTIONS, COMBINATIONS))
+    return values_at(node, others[0], [0.0, 1.0]) if known and len(others) == 1 else []
+
+
+def puts_masks(node: Node) -> bool:
+    """Whether an operator's file says in smaller calls what a call with a large number is."""
+    return node.target in registry().decompositions and any(hides(number) for number in numbers_of(node))
+
+
+def write_out_masks(module: GraphModule) -> None:
+    """Attention with a mask, and softmax by its formula."""
+    for node in list(module.graph.nodes):
+        if node.op != "call_function":
+            continue
+        with module.graph.inserting_before(node):
+            new = _written_out(node)
+        if new is not None:
+            node.replace_all_uses_with(new)
+            module.graph.erase_node(node)
+
+
+def _written_out(node: Node) -> Node | None:
+    bound = bind(node)
+    if _has_mask(node):
+        return ATTENTION_REWRITE.rewrite(bound)
+    if is_call(node, aten.softmax.int) and shape(bound["self"]):  # the same of all that differ by one number along it
+        dim = bound["dim"] % len(shape(bound["self"]))
+        source = _without_largest(bound["self"], dim)
+        return None if source is bound["self"] else add_call(node, aten.softmax.int, source, dim)
+    found = _hand_written(node)
+    return None if found is None else add_call(node, aten.softmax.int, *found)
+
+
+def _hand_written(node: Node) -> tuple[Node, int] | None:
+    """exp(x) / exp(x).sum(dim, keepdim=True) is the softmax of x, and of x without its largest value: x and dim."""
+    if not is_quotient(node):
+        return None
+    bound = bind(node)
+    above, below = bound["self"], bound["other"]
+    if not is_call(above, aten.exp.default):
+        return None
+    dim = _reduced(below, above, (aten.sum,))
+    return None if dim is None else (_without_largest(bind(above)["self"], dim), dim)
+
+
+def _without_largest(source: Node, dim: int) -> Node:
+    """x of x - x.amax(dim, keepdim=True)."""
+    if is_call(source, aten.sub.Tensor):
+        bound = bind(source)
+        left, right = bound["self"], bound["other"]
+        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, LARGEST_VALUE) == dim:
+            return left
+    return source
+
+
+def _reduced(node: Any, source: Any, packets: tuple[Any, ...]) -> int | None:
+    """The one dimension that a call reduces of a tensor, and keeps as 1."""
+    if is_call(node, operator.getitem):
+        pair, place = node.args
+        node = pair if place == 0 else None
+    if not isinstance(node, Node) or packet_of(node) not in packets:
+        return None
+    bound: Bound = bind(node)
+    dims = bound.get("dim")
+    given = [dims] if isinstance(dims, int) else list(dims or ())
+    if bound["self"] is not source or not bound.get("keepdim") or len(given) != 1:
+        return None
+    return int(given[0]) % len(shape(source))

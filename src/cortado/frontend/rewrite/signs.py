@@ -1,0 +1,105 @@
+"""Signs, told before anything is rounded: zero crossings of a signal.
+
+`a * b < 0` of two real tensors asks for their signs, which a product of codes loses where it rounds to 0: the operands
+are compared with 0 themselves. And `x[1:] < 0` is `(x < 0)[1:]`: the comparison goes in front of what only moves
+values, so that of samples that came as integers it is a comparison of integers.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from cortado.ir.facts import VALUE, dtype
+from cortado.ir.graph import add_call, bind, shape
+from cortado.ir.matching import patterns_of
+from cortado.ops.elementwise.compare import ABOVE, BELOW
+from cortado.ops.float_graph import is_constant
+from cortado.ops.integer.truth import COMPARISONS
+from cortado.ops.integer.words import is_number, known_number
+from cortado.ops.probing import is_product
+
+aten = torch.ops.aten
+
+
+def compare_before(module: GraphModule) -> None:
+    """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
+    comparisons stays as it is."""
+    graph = module.graph
+    for node in [node for node in graph.nodes if node.op == "call_function" and node.target in COMPARISONS]:
+        with graph.inserting_before(node):
+            new = _signs(node)
+        if new is not None:
+            node.replace_all_uses_with(new)
+    graph.eliminate_dead_code()
+
+
+def _signs(node: Node) -> Node | None:
+    bound = bind(node)
+    side, number = bound["self"], bound["other"]
+    if not isinstance(side, Node) or not is_number(number) or float(known_number(number)) != 0.0 or is_constant(side):
+        return None
+    accepts = COMPARISONS[node.target]  # type: ignore[index]
+    if not dtype(side).is_floating_point:
+        return None
+    if is_product(side) and accepts in (BELOW, ABOVE):
+        factors = [bind(side)["self"], bind(side)["other"]]
+        if all(isinstance(one, Node) and not is_constant(one) and not is_number(one) for one in factors):
+            return _of_product(node, factors, accepts)
+    return _moved(node, side)
+
+
+def _of_product(node: Node, factors: list[Any], accepts: int) -> Node | None:
+    """Both of one sign, or of two."""
+    if factors[0] is factors[1]:
+        return None
+    below = [_compare(node, one, aten.lt.Scalar) for one in factors]
+    above = [_compare(node, one, aten.gt.Scalar) for one in factors]
+    pairs = [(below[0], above[1]), (above[0], below[1])] if accepts == BELOW else [tuple(below), tuple(above)]
+    halves = [add_call(node, aten.logical_and.default, *pair) for pair in pairs]
+    return add_call(node, aten.logical_or.default, *halves)
+
+
+def _compare(like: Node, side: Node, target: Any) -> Node:
+    made = add_call(like, target, side, 0.0)
+    moved = _moved(made, side)
+    return made if moved is None else moved
+
+
+def _moved(node: Node, side: Node) -> Node | None:
+    """A comparison in front of the movement behind it, where integers that a signal came in are there."""
+    chain = []
+    while side.op == "call_function" and _only_moves(side):
+        chain.append(side)
+        side = side.all_input_nodes[0]
+    if not chain or not _comes_of_integers(side):
+        return None
+    target: Any = node.target
+    made = add_call(node, target, side, 0.0)
+    for one in reversed(chain):
+        made = _again(one, made)
+    return made if shape(made) == shape(node) else None
+
+
+def _again(call: Node, source: Node) -> Node:
+    """The same movement of another tensor; nothing else that it reads is one."""
+    args, kwargs = map_arg((call.args, call.kwargs), lambda one: source)
+    target: Any = call.target
+    return add_call(source, target, *args, **kwargs)
+
+
+def _only_moves(node: Node) -> bool:
+    reads = node.all_input_nodes
+    single = isinstance(VALUE.of(node), torch.Tensor) and len(reads) == 1
+    return single and any(pattern.moves for pattern in patterns_of(node.target))
+
+
+def _comes_of_integers(node: Node) -> bool:
+    """Through calls of one tensor and numbers."""
+    while node.op == "call_function" and dtype(node).is_floating_point:
+        reads = [one for one in node.all_input_nodes if not is_constant(one)]
+        if len(reads) != 1 or not isinstance(VALUE.of(reads[0]), torch.Tensor):
+            return False
+        node = reads[0]
+    return isinstance(VALUE.of(node), torch.Tensor) and not dtype(node).is_floating_point

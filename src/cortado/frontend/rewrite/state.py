@@ -1,0 +1,374 @@
+"""Buffers that forward changes: in a graph they are inputs behind the user's, and their new values outputs behind the
+user's. They start with the values that the buffers have, are observed together with what becomes of them, and end up as
+int8 codes of one scale on both sides.
+"""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.multiprocessing.reductions import StorageWeakRef
+from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
+
+from cortado.base.element import INT32, element_of
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams
+from cortado.frontend.quantize.observers import RangeObserver
+from cortado.frontend.quantize.prequantized import QUANTIZE, is_dequantize, qparams_of
+from cortado.frontend.rewrite.canonical import inline_contexts
+from cortado.frontend.rewrite.writes import written
+from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers
+from cortado.ir.graph import describe, fake_mode_of, is_call, output_node, shape
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class StateBuffer:
+    """A buffer of the model, what it holds before the first call, and the call that changes it."""
+
+    name: str
+    initial: Tensor
+    where: str
+
+
+# ---- from buffers to inputs and outputs --------------------------------------------------------------------------
+
+
+class _Finder(Interpreter):
+    """Runs a graph on copies of its buffers and notes which of them are written, and by which call."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.copies: dict[str, Tensor] = {}
+        self.owners: dict[StorageWeakRef, str] = {}
+        self.writers: dict[str, Node] = {}
+
+    def run_node(self, n: Node) -> Any:
+        for source in written(n):
+            owner = self.owners.get(StorageWeakRef(self.env[source].untyped_storage()))
+            if owner is not None:
+                self.writers[owner] = n  # the last one
+        return None if _assigns(n) else super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        if not isinstance(value, Tensor):
+            return value
+        if target not in self.copies:
+            self.copies[target] = value.detach().clone()
+            self.owners[StorageWeakRef(self.copies[target].untyped_storage())] = target
+        return self.copies[target]
+
+
+def lift_state(module: GraphModule, inputs: Sequence[Tensor]) -> tuple[StateBuffer, ...]:
+    """Makes inputs of the buffers that a graph writes into, and outputs of what it leaves in them."""
+    inline_contexts(module)
+    graph = module.graph
+    if not any(written(node) for node in graph.nodes):
+        return ()
+    finder = _Finder(module)
+    with torch.no_grad():
+        finder.run(*(value.clone() for value in inputs))
+    state = tuple(_buffer(module, name, finder.writers[name]) for name in finder.copies if name in finder.writers)
+    if state:
+        _lift(module, state)
+    return state
+
+
+def _buffer(module: GraphModule, name: str, writer: Node) -> StateBuffer:
+    value = operator.attrgetter(name)(module)
+    if isinstance(value, torch.nn.Parameter):
+        raise CortadoError(
+            f"{describe(writer)} changes the parameter '{name}', expected parameters that stay as they are; make it a "
+            "buffer (register_buffer) if it is to last from call to call"
+        )
+    others = [
+        str(node.target)
+        for node in module.graph.nodes
+        if node.op == "get_attr"
+        and str(node.target) != name
+        and _shares(operator.attrgetter(str(node.target))(module), value)
+    ]
+    if others:
+        raise CortadoError(
+            f"{describe(writer)} changes '{name}', which shares its memory with '{others[0]}', expected a buffer of "
+            "its own; register a copy (x.clone())"
+        )
+    return StateBuffer(name, value.detach().clone(), describe(writer))
+
+
+def _shares(first: Any, second: Tensor) -> bool:
+    return isinstance(first, Tensor) and first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+
+
+def _lift(module: GraphModule, state: Sequence[StateBuffer]) -> None:
+    graph = module.graph
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1:]
+    mode = fake_mode_of(graph)
+    assert mode is not None
+    new: list[Node] = []
+    for one in state:
+        readers = [node for node in graph.nodes if node.op == "get_attr" and node.target == one.name]
+        with graph.inserting_after(last[0]) if last else graph.inserting_before(next(iter(graph.nodes))):
+            holder = graph.placeholder(f"state_{one.name.replace('.', '_')}")
+        VALUE.note(holder, mode.from_tensor(one.initial, static_shapes=True))
+        STATE.note(holder, Lasting(one.name, one.initial))
+        for reader in readers:
+            reader.replace_all_uses_with(holder)
+            graph.erase_node(reader)
+        last = [holder]
+        new.append(holder)
+    new = [_assigned(holder) or holder for holder in new]  # once all writes are plain calls: what was written last
+    output_node(graph).args = (tuple([*returned_nodes(graph), *new]),)
+    graph.set_codegen(torch.fx.graph.CodeGen())
+    module._forward_pre_hooks.clear()  # of torch.export, which knows of the user's inputs alone
+    module.recompile()
+
+
+def _assigned(holder: Node) -> Node | None:
+    """What `self.buffer = value` puts in the buffer's place. torch.export writes it as a copy into the buffer, behind
+    all else; but other names of the old value still mean that."""
+    for node in reversed(holder.graph.nodes):
+        if _assigns(node) and node.args[0] is holder:
+            value = node.args[1]
+            assert isinstance(value, Node)
+            holder.graph.erase_node(node)
+            return value
+    return None
+
+
+def _assigns(node: Node) -> bool:
+    """Whether a copy is torch.export's own, or one in its stead (`captured.as_it_is`). The signature doesn't tell; but
+    such a copy says that it was made by the function that made the value, or by the operator itself, where a copy of
+    the user's was made by `copy_`; and nothing reads what it returns, where an assignment to `x[...]` is read as x."""
+    source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
+    made_by = TORCH_FN.of(node)
+    own = isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
+    return own and not node.users
+
+
+def returned_nodes(graph: Graph) -> list[Any]:
+    returned: Any = output_node(graph).args[0]
+    return list(returned) if isinstance(returned, list | tuple) else [returned]
+
+
+def holders(graph: Graph) -> list[Node]:
+    """The inputs that stand for state, in order; their new values are the last outputs, in the same order."""
+    return [node for node in graph.nodes if node.op == "placeholder" and STATE.known(node)]
+
+
+def results(graph: Graph) -> list[Node]:
+    count = len(holders(graph))
+    return returned_nodes(graph)[-count:] if count else []
+
+
+def becomes(graph: Graph) -> dict[Node, Node]:
+    """For each input that stands for state, the node that gives its next value."""
+    return dict(zip(holders(graph), results(graph), strict=True))
+
+
+def user_outputs(graph: Graph) -> list[Any]:
+    """What the model returns, without the new values of its state."""
+    found = returned_nodes(graph)
+    return found[: len(found) - len(holders(graph))]
+
+
+def keep_needed(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[StateBuffer, ...]:
+    """Once writes are plain: drops state that no output depends on (counters of calls), refuses what has no codes."""
+    if not state:
+        return ()
+    graph, pairs = module.graph, list(zip(holders(module.graph), results(module.graph), strict=True))
+    returned = returned_nodes(graph)[: -len(pairs)]
+    seen = _sources(returned)
+    needed: list[tuple[Node, Node]] = []
+    while True:
+        more = [pair for pair in pairs if pair not in needed and pair[0] in seen]
+        if not more:
+            break
+        needed += more
+        seen |= _sources([result for _, result in more])
+    kept = [(one, *pair) for one, pair in zip(state, pairs, strict=True) if pair in needed]
+    output_node(graph).args = (tuple([*returned, *(result for _, _, result in kept)]),)
+    graph.eliminate_dead_code()
+    for holder, _ in pairs:
+        if (holder not in [one[1] for one in kept]) and not holder.users:
+            graph.erase_node(holder)
+    module.recompile()
+    for one, holder, result in kept:
+        _check(one, holder, result)
+    return tuple(one for one, _, _ in kept)
+
+
+def _sources(nodes: Sequence[Any]) -> set[Node]:
+    """These nodes and all that they are computed from."""
+    found: set[Node] = set()
+    left = [node for node in nodes if isinstance(node, Node)]
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += node.all_input_nodes
+    return found
+
+
+_KINDS = (torch.float32, torch.int32, torch.int64, torch.bool)
+
+
+def _check(one: StateBuffer, holder: Node, result: Node) -> None:
+    kind = str(one.initial.dtype).removeprefix("torch.")
+    if one.initial.dtype not in _KINDS:
+        raise CortadoError(
+            f"{one.where} changes the buffer '{one.name}', which holds {kind} numbers and would have to last until the "
+            "next call, expected float32, which is kept as int8 codes, or int32, int64 or bool, which are kept as they "
+            "are; register it as torch.int32"
+        )
+    if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32.high:
+        raise CortadoError(
+            f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected integers of 32 bits: "
+            "that many are kept"
+        )
+    if shape(result) != shape(holder) or _sort(dtype(result)) != _sort(dtype(holder)):
+        raise CortadoError(
+            f"{one.where} gives the buffer '{one.name}' the shape {list(shape(result))}, expected that it keeps "
+            f"{list(shape(holder))}; cut it to a fixed length, as in torch.cat([old[:, 1:], new], 1)"
+        )
+
+
+def _sort(kind: torch.dtype) -> str:
+    """What a value is kept as."""
+    return "codes" if kind.is_floating_point else "truth" if kind == torch.bool else "numbers"
+
+
+# ---- step by step --------------------------------------------------------------------------------------------------
+
+
+class StateSequence:
+    """What a graph reads of state: the initial values where a sequence begins, else what it last gave."""
+
+    def __init__(self, state: Sequence[StateBuffer], sequence: int | None) -> None:
+        self.state, self.sequence = tuple(state), sequence
+        self.initial = tuple(one.initial for one in state)
+        self.values = self.initial
+
+    def begins(self, number: int) -> bool:
+        return number % self.sequence == 0 if self.sequence else number == 0
+
+    def inputs(self, number: int, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The inputs of a step, by its number, and what it reads beside them."""
+        if self.begins(number):
+            self.values = self.initial
+        return (*inputs, *self.values)
+
+    def outputs(self, found: Sequence[Tensor]) -> list[Tensor]:
+        """The user's outputs; the others are what the next step reads."""
+        count = len(found) - len(self.initial)
+        self.values = tuple(found[count:])
+        return list(found[:count])
+
+
+# ---- one scale on both sides -----------------------------------------------------------------------------------
+
+
+def tie_state(prepared: GraphModule) -> None:
+    """Once all data was seen: a buffer has the parameters of what becomes of it, where its initial values count too.
+
+    Where those are fixed and do not cover the initial values, it keeps its own, and its new values are rescaled.
+    """
+    for holder, result in zip(holders(prepared.graph), results(prepared.graph), strict=True):
+        if holds_integers(holder):
+            continue
+        first, last = _observer(prepared, next(iter(holder.users), None)), _observer(prepared, result)
+        assert isinstance(first, RangeObserver)  # as the quantizer has it
+        root = first if last is None or first in _chain(last) else _chain(last)[-1]
+        if root is not first and (_is_open(root) or _covers(root, first)):
+            first.follow(root)
+        leader = _chain(first)[-1]
+        if isinstance(leader, RangeObserver) and _is_open(leader):
+            low, high = torch.aminmax(STATE.must(holder).initial)
+            leader.need((float(low), float(high)))
+            leader.seen.extend(first.seen if leader is not first else ())
+
+
+def _is_open(observer: ObserverBase) -> bool:
+    """Whether its range is still to be chosen."""
+    return isinstance(observer, RangeObserver) and bool(observer.seen)
+
+
+def _observer(prepared: GraphModule, node: Node | None) -> ObserverBase | None:
+    found = prepared.get_submodule(str(node.target)) if node is not None and node.op == "call_module" else None
+    return found if isinstance(found, ObserverBase) else None
+
+
+def _chain(observer: ObserverBase) -> list[ObserverBase]:
+    """An observer, the one it follows, and so on."""
+    found = [observer]
+    while isinstance(found[-1], RangeObserver) and found[-1].leader is not None:
+        found.append(found[-1].leader)
+    return found
+
+
+def _covers(root: ObserverBase, other: RangeObserver) -> bool:
+    if isinstance(root, FixedQParamsObserver):
+        codes = element_of(root.dtype).codes
+        low, high = ((code - float(root.zero_point)) * float(root.scale) for code in codes)
+    elif isinstance(root, RangeObserver):
+        low, high = float(root.min_val), float(root.max_val)
+    else:
+        return False
+    return low <= float(other.min_val) and float(other.max_val) <= high
+
+
+def as_codes(converted: GraphModule) -> None:
+    """State goes in and comes out as codes of the buffer's own parameters; integers as they are."""
+    graph = converted.graph
+    taken = [_taken(holder) for holder in holders(graph)]
+    if not taken:
+        return
+    output, returned = output_node(graph), returned_nodes(graph)[: -len(taken)]
+    pairs = zip(results(graph), taken, strict=True)
+    returned += [_give_codes(result, qparams, output) for result, qparams in pairs]
+    output_node(graph).args = (tuple(returned),)
+    graph.eliminate_dead_code()
+    converted.recompile()
+
+
+def _taken(holder: Node) -> QParams | None:
+    """What the codes of a buffer mean; None for counters and positions, of 32 bits, and truth values."""
+    lasting = STATE.must(holder)
+    if not holds_integers(holder):
+        return _take_codes(holder)
+    if lasting.initial.dtype != torch.bool:
+        STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))
+    return None
+
+
+def _take_codes(holder: Node) -> QParams:
+    quantizes = [user for user in holder.users if is_call(user, QUANTIZE)]
+    assert len(quantizes) == len(holder.users) > 0  # the quantizer observes all state
+    qparams, lasting = qparams_of(quantizes[0]), STATE.must(holder)
+    kind = qparams.element
+    codes = QUANTIZE(lasting.initial, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
+    for quantize in quantizes:
+        quantize.replace_all_uses_with(holder)
+        holder.graph.erase_node(quantize)
+    STATE.note(holder, replace(lasting, initial=codes))
+    QPARAMS.note(holder, qparams)
+    value = VALUE.must(holder)
+    with value.fake_mode:
+        VALUE.note(holder, torch.empty(value.shape, dtype=kind.torch_dtype))
+    return qparams
+
+
+def _give_codes(result: Node, qparams: QParams | None, output: Node) -> Node:
+    if qparams is None:
+        return result
+    if is_dequantize(result) and qparams_of(result) == qparams:
+        return result.all_input_nodes[0]
+    with output.graph.inserting_before(output):
+        kind = qparams.element
+        arguments = (result, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
+        return output.graph.call_function(QUANTIZE, arguments)

@@ -1,0 +1,1 @@
+"""Convolutions, linear layers and matrix products: how sums of products are computed."""

@@ -1,0 +1,385 @@
+"""What ordinary, grouped, depthwise and transposed convolutions and linear layers share.
+
+Sums over taps, one multiplier and shift per output channel, windows, the descriptor of a layer and the variants of its
+kernel.
+
+Convolutions over images of height 1 in the .pte: CMSIS-NN has an MVE kernel for them that is right for some only.
+
+It makes one row of outputs: those that reach over the left end, those that reach over none, and as many over the right
+end as over the left. The windows at an end lie in scratch, filled up from that end and beginning a stride apart. So the
+last window must end with the padding, and the first output on the right must lack one input. It copies whole windows:
+it reads past an input that is shorter, and without padding past any input if the stride is more than 1.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core, CortexMTargetConfig, Isa
+from cortado.ir.c_call import Argument, CCall
+from cortado.ir.facts import USER_INPUT, wanted_element
+from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.kernel import Array
+from cortado.ir.op import Call, Lowering, Operator, PteWriter, shaped_call
+from cortado.ir.roles import Activation, Bias, Role, Weight
+from cortado.ops import reach
+from cortado.ops.conv.convolution_work import Codes
+from cortado.ops.float_graph import pair
+from cortado.ops.loops import Window, sliding_fields
+from cortado.ops.move import pad
+from cortado.ops.move.reshape import VIEW
+
+# ---- convolution -----------------------------------------------------------------------------------------
+
+
+def finish(
+    acc: Tensor, bias: Tensor | None, multipliers: Tensor, shifts: Tensor, offset: int, low: int, high: int
+) -> Tensor:
+    """Bias, per-channel rescaling along the last dimension, offset and clamp."""
+    if bias is not None:
+        acc = acc + bias
+    return clamp_int8(requant(acc, multipliers.to(torch.int64), shifts) + offset, low, high).contiguous()
+
+
+def out_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def spatial_shape(call: Call, kernel: tuple[int, int], channels: int) -> tuple[int, int, int, int]:
+    n, h, w, _ = call.shape("input")
+    (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
+    return n, out_size(h, kernel[0], sh, ph, dh), out_size(w, kernel[1], sw, pw, dw), channels
+
+
+def macs(call: Call) -> int:
+    """Of ordinary, grouped and depthwise convolutions: every output takes its share of the weights."""
+    return math.prod(call.out_shape) * (math.prod(call.shape("weight")) // call.out_shape[-1])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
+
+
+def weighted(bound: Bound, fewest: int = INT8.bits) -> dict[str, Role]:
+    """The roles of such a layer's operands, in the element that is wanted of it; how few bits its weights may have."""
+    return {"input": Activation(wanted_element(bound.node)), "weight": Weight(fewest=fewest), "bias": Bias()}
+
+
+def check_constants(bound: Bound) -> Reject | None:
+    for operand, what in ((bound["weight"], "constant weights"), (bound["bias"], "a constant bias")):
+        if operand is not None and USER_INPUT.known(operand):
+            return Reject(f"needs {what}, got the model's input '{operand.name}'")
+        if operand is not None and operand.op not in ("get_attr", "placeholder"):
+            return Reject(f"needs {what}, got the result of {operand.name}")
+    return None
+
+
+def rescaling(
+    lowering: Lowering, input_name: str = "input", weight_name: str = "weight", divided: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Multipliers and shifts of in_scale * w_scale[c] / out_scale, for sums that were divided by 2^divided."""
+    in_scale, out_scale = lowering.q(input_name).scale * 2.0**divided, lowering.out.scale
+    fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales(weight_name)]
+    multipliers = torch.tensor([f.multiplier for f in fixed], dtype=torch.int32)
+    return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
+
+
+def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int, element: Element = INT8) -> tuple[Tensor, Tensor]:
+    """The least and the largest sum each output channel can reach over all input codes; weight [out_c, ...]."""
+    flat = weight.reshape(weight.shape[0], -1)
+    above = flat.clamp(min=0).sum(1, dtype=torch.int64)
+    below = flat.clamp(max=0).sum(1, dtype=torch.int64)
+    least, largest = element.low + offset, element.high + offset  # of x - zero_point; 0 lies between them
+    start = torch.zeros_like(above) if bias is None else bias.to(torch.int64)
+    return start + above * least + below * largest, start + above * largest + below * least
+
+
+def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
+    """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its rescaling."""
+    room = INT32.high >> shifts.clamp(min=0).to(torch.int64)
+    most = torch.maximum(high, -low)
+    if bool((most > room).any()):
+        channel = int((most > room).nonzero()[0])
+        raise CortadoError(
+            f"{describe(node)}: the sum of output channel {channel} may reach {int(most[channel])}, expected at most "
+            f"{int(room[channel])} so that it fits 32 bits when it is rescaled; use calibration data with the range "
+            "the model really sees, or a smaller layer"
+        )
+
+
+def requantization(lowering: Lowering, weight: Tensor, groups: int = 1) -> dict[str, Any]:
+    """The arguments every weighted operator shares: bias, offsets, multipliers, shifts, activation bounds.
+
+    weight is [out_c, ...]. A grouped convolution gets a bias in any case: CMSIS-NN steps through it group by group.
+    """
+    given, bias = lowering.q("input"), lowering.data("bias")
+    divided = reach.sum_shift(weight, bias) if reach.is_wide(given.element) else 0
+    multipliers, shifts = rescaling(lowering, divided=divided)
+    offset = -given.zero_point
+    least, most = (reach.divided(one, divided) for one in sum_bounds(weight, bias, offset, given.element))
+    check_sums(lowering.bound.node, least, most, shifts)
+    if bias is None and groups > 1:
+        bias = torch.zeros(weight.shape[0], dtype=torch.int32)
+    low, high = lowering.bounds()
+    return {
+        "bias": None if bias is None else lowering.constant("bias", bias.to(torch.int32)),
+        "input_offset": offset,
+        "output_offset": lowering.out.zero_point,
+        "requantize_multipliers": lowering.constant("multipliers", multipliers),
+        "requantize_shifts": lowering.constant("shifts", shifts),
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def window(bound: Bound) -> dict[str, list[int]]:
+    return {name: pair(bound[name]) for name in ("stride", "padding", "dilation")}
+
+
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def cmsis_layer(call: Call) -> dict[str, Any]:
+    """A convolution as the functions that give CMSIS-NN's scratch sizes are told it."""
+    return {
+        "input_nhwc": call.shape("input"),
+        "filter_nhwc": call.shape("weight"),
+        "padding_hw": call["padding"],
+        "stride_hw": call["stride"],
+        "dilation_hw": call["dilation"],
+        "input_offset": call["input_offset"],
+        "output_offset": call["output_offset"],
+        "activation_min": call["activation_min"],
+        "activation_max": call["activation_max"],
+    }
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def fold_offset(call: Call, weight_sums: np.ndarray[Any, Any]) -> tuple[int, Array | None]:
+    """(in_offset, bias) with the input offset folded into the bias, where that fits 32 bits."""
+    bias = None if call["bias"] is None else call.array("bias").astype(np.int64)
+    folded = weight_sums.astype(np.int64) * call["input_offset"] + (0 if bias is None else bias)
+    if folded.min() >= INT32.low and folded.max() <= INT32.high:
+        return 0, Array(folded.astype(np.int32))
+    return call["input_offset"], None if bias is None else Array(bias.astype(np.int32))
+
+
+def common_fields(call: Call, weight_sums: np.ndarray[Any, Any]) -> dict[str, Any]:
+    in_offset, bias = fold_offset(call, weight_sums)
+    return {
+        "in_offset": in_offset,
+        "out_offset": call["output_offset"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "bias": bias,
+        "multiplier": Array(call.array("requantize_multipliers")),
+        "shift": Array(call.array("requantize_shifts")),
+    }
+
+
+def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
+    zero = np.full(call.shape("input")[3], -call["input_offset"], dtype=np.int8)
+    return {**sliding_fields(call, kernel), "zero": Array(zero)}
+
+
+def window_of(call: Call, kernel: tuple[int, int], groups: int = 1) -> Window:
+    """The window of a convolution, for the work of its kernel."""
+    return Window(
+        in_w=call.shape("input")[2],
+        in_c=call.shape("input")[3],
+        out_w=call.out_shape[2],
+        out_c=call.out_shape[3],
+        kernel_h=kernel[0],
+        kernel_w=kernel[1],
+        stride_w=call["stride"][1],
+        pad_left=call["padding"][1],
+        dilation_w=call["dilation"][1],
+        groups=groups,
+    )
+
+
+def codes_of(call: Call, common: dict[str, Any]) -> Codes:
+    return Codes(call["activation_min"], call["output_offset"], has_offset=common["in_offset"] != 0)
+
+
+_WINDOW = ("kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w")
+
+
+def window_fits(fields: dict[str, Any], number: type[np.integer[Any]]) -> bool:
+    """Whether the window's numbers fit a packed descriptor, which has less room for them than a portable one."""
+    limits = np.iinfo(number)
+    return all(limits.min <= fields[name] <= limits.max for name in _WINDOW)
+
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel that takes a layer: its symbol, sources, descriptor and scratch."""
+
+    symbol: str
+    sources: tuple[str, ...]
+    fields: dict[str, Any]
+    scratch: int = 0
+    lean: "Variant | None" = None
+    tile: int = 1
+    packed: bool = True  # its descriptor holds a stream
+
+    def struct(self, operator: str) -> str:
+        """The descriptor of a layer of `operator`."""
+        return f"cortado_{operator}{'_packed' if self.packed else ''}_t"
+
+    def scratch_check(self, *arguments: Argument) -> CCall | None:
+        """The function that works its scratch out again; None if it has none."""
+        return CCall(f"cortado_{self.symbol}_scratch", arguments) if self.scratch else None
+
+
+@dataclass(frozen=True)
+class ChannelParameters:
+    """What a variant's packing reads: weights, and bias, multiplier and shift per output channel."""
+
+    weights: Numbers
+    bias: Numbers
+    multiplier: Numbers
+    shift: Numbers
+
+    @staticmethod
+    def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "ChannelParameters | None":
+        """None where only the portable kernel will do: elsewhere the input offset is folded into the bias."""
+        if core is Core.PORTABLE or common["in_offset"] != 0:
+            return None
+        return ChannelParameters(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
+
+    @property
+    def all(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        return self.weights, self.bias, self.multiplier, self.shift
+
+
+# What a portable layer's descriptor has and a packed one's has not: the stream holds it.
+_IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift"})
+
+
+def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
+    kept = {name: value for name, value in fields.items() if name not in _IN_STREAM}
+    return {**kept, "weights": Array(stream, packed=fields["weights"].data.shape)}
+
+
+def without_vectors(core: Core) -> Core:
+    """The core whose kernels serve where the vector ones don't: DSP for MVE, any other itself."""
+    return Core.DSP if core is Core.MVE else core
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def weighted_case(
+    draw: Any,
+    kernel: tuple[int, int],
+    channels: tuple[int, int],
+    weight_shape: tuple[int, ...],
+    usual: bool = False,
+    kinds: tuple[Element, ...] = ELEMENTS,
+) -> dict[str, Any]:
+    """Arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`, as networks
+    have them, for which cores have kernels of their own."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    seed = draw(sampling.SEEDS)
+    window = draw_window(draw, kernel, usual)
+    sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
+    sizes = [1, 1] if usual and kernel == (1, 1) and draw(st.sampled_from([True, True, False])) else sizes  # linear
+    batch = draw(st.sampled_from([1, 1, 1, 2]))
+    kind = draw(st.sampled_from(kinds))
+    largest = -1 if usual else 1 if kind.affine else 0
+    multipliers, shifts = sampling.fixed_points(seed, channels[1], high=largest)
+    low, high = kind.codes if usual else draw(sampling.activation_bounds(kind))
+    zero_points = sampling.ZERO_POINTS if kind.affine else st.just(0)
+    bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
+    return {
+        "input": sampling.codes(seed + 2, (batch, *sizes, channels[0]), kind.low, kind.high, kind.torch_dtype),
+        "weight": sampling.codes(seed + 3, weight_shape, *sampling.WEIGHTS),
+        "bias": bias if draw(st.booleans()) else None,
+        **window,
+        "input_offset": -draw(zero_points),
+        "output_offset": draw(zero_points),
+        "requantize_multipliers": multipliers,
+        "requantize_shifts": shifts,
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def draw_window(draw: Any, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
+    """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
+    from hypothesis import strategies as st
+
+    plain = usual or (kernel == (1, 1) and draw(st.booleans()))
+    stride = [1, 1] if plain else [draw(st.sampled_from([1, 1, 2, 3])) for _ in kernel]
+    padding = [k // 2 for k in kernel] if plain else [draw(st.integers(0, k - 1)) for k in kernel]
+    dilation = [1, 1] if plain else [draw(st.sampled_from([1, 1, 1, 2])) for _ in kernel]
+    fits = list(zip(kernel, padding, dilation, strict=True))
+    return {"stride": stride, "padding": padding, "dilation": dilation, "fits": fits}
+
+
+# ---- height one ------------------------------------------------------------------------------------------
+
+
+def is_wrong_on_mve(call: Call, depth: int) -> bool:
+    """Whether that kernel takes a convolution and is wrong or reads past its input; `depth`: channels of a group."""
+    (_, height, width, channels), (_, kernel_h, kernel, _) = call.shape("input"), call.shape("weight")
+    stride, (above, beside), dilation = call["stride"][1], call["padding"], list(call["dilation"])
+    pointwise = kernel_h == kernel == 1 and above == beside == 0 and dilation == [1, 1]
+    signal = height == kernel_h == dilation[1] == 1 and channels == depth and stride * channels % 4 == 0
+    if pointwise or not signal:
+        return False
+    ends = stride == 1 if beside == 0 else (beside - 1) % stride == 0
+    return above > 0 or (width + 2 * beside - kernel) % stride > 0 or not ends or width < kernel
+
+
+def in_pte(
+    operator: Operator, arguments: Mapping[str, Any], depth: int, add: PteWriter, target: CortexMTargetConfig
+) -> Node:
+    """A convolution as it is; where that kernel would be wrong, in a form that it does not take."""
+    if Isa.MVE not in target.isas or not is_wrong_on_mve(shaped_call(operator, arguments), depth):
+        return add(operator, **arguments)
+    if arguments["padding"][0] > 0:
+        return add(operator, **_on_padded_rows(arguments, add, target))
+    return _turned(add(operator, **_upright(arguments, add)), add)
+
+
+def _on_padded_rows(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> dict[str, Any]:
+    """The rows of padding above and below the image written out: it is higher than 1 then."""
+    above, beside = arguments["padding"]
+    rows = [0, above, 0, 0]
+    border = {"pre_pad": rows, "post_pad": rows, "pad_value": -arguments["input_offset"]}
+    padded = pad.in_pte({"input": arguments["input"], **border}, add, target)
+    return {**arguments, "input": padded, "padding": [0, beside]}
+
+
+def _upright(arguments: Mapping[str, Any], add: PteWriter) -> dict[str, Any]:
+    """The length on the height: the same bytes under other sizes."""
+    numbers = {name: list(reversed(arguments[name])) for name in ("stride", "padding", "dilation")}
+    tensors = {name: _turned(arguments[name], add) for name in ("input", "weight")}
+    return {**arguments, **numbers, **tensors}
+
+
+def _turned(node: Node, add: PteWriter) -> Node:
+    first, height, width, last = shape(node)
+    return add(VIEW, self=node, size=[first, width, height, last])

@@ -1,0 +1,344 @@
+"""The loops of convolutions and linear layers: what the `work` of their kernels counts (ir/work.py).
+
+A term is what is done for each tile of pixels, for each channel of it, for each few products of such a channel.
+"""
+
+import math
+from dataclasses import dataclass
+
+from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ops.loops import VECTOR, Window
+
+_LAID_OUT = tuple(f"{kind}_{what}" for kind in ("whole", "part") for what in ("pieces", "words", "bytes"))
+_CUT = {"cut": "", "uncut": ""}
+
+# ---- terms: what each kernel has loops over --------------------------------------------------------------------------
+
+# On cores without vectors, with tiles of four, two or one pixels.
+_OF_TILE = "group_c group_c/2 group_c*window/4 group_c/2*window/4 window/4 group_c%4"
+_TILES = {"calls": "kernel_h groups", **{f"{tile}*groups": _OF_TILE for tile in ("quads", "halves", "tiles/2")}, **_CUT}
+_PIXEL_TILES = nested({**_TILES, "tiles/2*groups": f"{_OF_TILE} fours in_c%4"})
+_LINEAR = nested(
+    {
+        "calls": "",
+        "spans": " ".join(f"out_c{part}{what}" for part in ("/3", "/4") for what in ("", "*fours", "*in_c%4", "*in_c")),
+        **_CUT,
+    }
+)
+_SCALAR_WINDOWS = nested(
+    {
+        **_TILES,
+        "run_rows": "window_row window_row%4",
+        "tap_runs*groups": "depth depth%4",
+        "tiles/2*groups": f"{_OF_TILE} kernel_h",
+    }
+)
+_DSP_WINDOWS = (*nested({**_TILES, "tiles/2*groups": f"{_OF_TILE} kernel_h"}), *_LAID_OUT)
+
+# With the DSP instructions' lanes.
+_CHANNELS = "group_c group_c/2 group_c/4 group_c/16 group_c%4"
+_PRODUCTS = "window/4 window/16 odd4 odd16/16"
+_OF_LANES = (
+    f"kernel_h taps window/4 {_CHANNELS} "
+    + " ".join(f"{c}*{p}" for c in _CHANNELS.split() for p in _PRODUCTS.split())
+    + " group_c*taps group_c/2*taps group_c/4*taps group_c/16*taps group_c*kernel_h group_c/4*kernel_h"
+)
+_LANE_PIXELS = {
+    **dict.fromkeys(("tiles/2", "tiles/4", "rest/2", "rest/4"), _OF_LANES),
+    "spans": f"{_OF_LANES} strided strided*group_c/2 strided*group_c/4",
+    "calls": "kernel_h taps group_c/4 strided strided*group_c/2",
+}
+_LANE_WINDOWS = {
+    **_LANE_PIXELS,
+    **dict.fromkeys(("inside", "border"), "kernel_h taps group_c/4 group_c/4*taps group_c/16*taps"),
+    "outside_pixels": "group_c/4 group_c/16",
+    "run_rows": "window_row/4 window_row/16",
+    "tap_runs": "depth/4 depth/16",
+}
+
+
+def _by_group(loops: dict[str, str]) -> tuple[str, ...]:
+    """All of it is done for each group of channels, beside what is done once."""
+    totals = ("calls", "outputs", "read_bytes", "macs", "outside", "cut", "uncut")
+    return (*totals, *(f"{term}*groups" for term in nested(loops)))
+
+
+# With vectors: for four channels of a tile the loop over two blocks of products runs `turns_of_two` times.
+_OF_FOUR = " ".join(
+    f"group_c/4{what}" for what in ("", "*blocked", "*unblocked", "*one_more", "*turns_of_two", "*part", "*ties")
+)
+_VECTOR_PIXELS = {"calls": "", "pairs*groups": _OF_FOUR, "singles*groups": _OF_FOUR}
+_VECTOR_WINDOWS = {
+    **_VECTOR_PIXELS,
+    "calls": "kernel_h groups",
+    "joint": "kernel_h kernel_h*window_row/16",
+    "windows*groups": "",
+    "window_runs": "window_row/16",
+    "tap_rows*groups": "kernel_w kernel_w*depth/16",
+}
+
+# In portable C, two pixels and two channels at a time.
+_PORTABLE_PIXELS = nested(
+    {"calls": "out_c/2 out_c/2*in_c*has_offset", **dict.fromkeys(("pairs", "singles"), "out_c/2 out_c/2*in_c")}
+)
+_PORTABLE_WINDOWS = nested(
+    {
+        "calls": "groups group_c/2*groups group_c/2*groups*window*has_offset",
+        "tiles/2*groups": "group_c/2 group_c/2*kernel_h",
+        "run_rows*group_c/2": "window_row",
+        "tap_runs*groups*group_c/2": "depth",
+        "outputs": "",
+    }
+)
+
+# 16-bit codes, with the DSP instructions: two pixels at a time, an odd last one alone.
+_OF_WIDE = "group_c/4 group_c/4*window/2 group_c/4*window/8 group_c%4 window/2"
+_WIDE_PIXELS = {"calls": "", "pairs*groups": _OF_WIDE, "singles*groups": _OF_WIDE}
+_WIDE_VECTORS = "group_c/4 group_c/4*window/8 group_c/4*window/16 group_c/4*odd8"
+_VECTOR_WIDE = {"calls": "", "pairs*groups": _WIDE_VECTORS, "singles*groups": _WIDE_VECTORS}
+_VECTOR_WIDE_WINDOWS = {
+    **_VECTOR_WIDE,
+    "calls": "kernel_h groups",
+    "windows*groups": "kernel_h",
+    "joint": "kernel_h kernel_h*window_row/8",
+    "window_runs": "window_row/8",
+    "tap_rows*groups": "kernel_w kernel_w*depth/8",
+}
+_WIDE_WINDOWS = (*nested({**_WIDE_PIXELS, "calls": "kernel_h groups"}), *_LAID_OUT)
+
+# On small cores: up to four pixels at a time.
+_OF_SMALL = "group_c group_c*window/4 group_c/4"
+_SMALL_PIXELS = {"calls": "", "tiles/4*groups": _OF_SMALL, "spans": "in_c/4", **_CUT}
+_SMALL_LINEAR = {"calls": "", "spans": "out_c out_c/3 out_c/3*in_c out_c/3*fours", **_CUT}
+_SMALL_WINDOWS = (*nested({"calls": "kernel_h groups", "tiles/4*groups": _OF_SMALL, "outputs": "", **_CUT}), *_LAID_OUT)
+# 4-bit weights: tiles of four pixels on small cores, of two with DSP instructions, of two and one with vectors. A
+# linear layer takes four channels of one pixel, on small cores of a copy of it.
+_NARROW_SMALL = nested({"calls": "", "tiles/4": "window taps group_c group_c*window/8", "outputs": ""})
+_NARROW_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c"})
+_RUNS_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*runs"})  # with factors of their own
+_NARROW_DSP = nested({"calls": "", "tiles/2": "window/4 taps group_c/4 group_c/4*window/4"})
+_NARROW_VECTORS = "taps window/16 group_c/4 group_c/4*window/16"
+_NARROW_MVE = nested({"calls": "", "pairs": _NARROW_VECTORS, "singles": _NARROW_VECTORS})
+_NARROW_KERNELS = {
+    "conv1x1_{}_s8__scalar": _NARROW_SMALL,
+    "conv2d_{}_s8__scalar": _NARROW_SMALL,
+    "conv1x1_{}_s8__dsp": _NARROW_DSP,
+    "conv2d_{}_s8__dsp": _NARROW_DSP,
+    "conv1x1_{}_s8__mve": _NARROW_MVE,
+    "conv2d_{}_s8__mve": _NARROW_MVE,
+}
+
+# One channel of a window at a time.
+_TAPS = ("taps", "taps/2", "odd_taps")
+_POINTED = {
+    "calls": "kernel_h odd_taps",
+    "pointed": "kernel_h taps",
+    "moved": "kernel_h",
+    "moved_rows": "kernel_w",
+    "skipped_rows": "",
+}
+_FEW = {
+    "calls": "kernel_h",
+    "few_pieces": "kernel_h taps",
+    "few_vectors": "taps/2 odd_taps",
+    "outside": "",
+    "border": "taps",
+}
+_PORTABLE_DEPTHWISE = {
+    "calls": "out_c out_c*taps*has_offset",
+    "outputs": "kernel_h",
+    "inside_rows*out_c": "kernel_w",
+    "border_rows*out_c": "kernel_w",
+}
+
+TERMS = {
+    "conv1x1_s8": _PORTABLE_PIXELS,
+    "conv1x1_s8__scalar": _PIXEL_TILES,
+    "conv1x1_s8__dsp": _PIXEL_TILES,
+    "conv1x1_s8__mve": nested(_VECTOR_PIXELS),
+    "conv1x1_lanes_s8__dsp": _by_group(_LANE_PIXELS),
+    "linear_s8__scalar": _LINEAR,
+    "linear_s8__dsp": _LINEAR,
+    "linear_lanes_s8__dsp": _by_group(_LANE_PIXELS),
+    "conv2d_s8": _PORTABLE_WINDOWS,
+    "conv2d_s8__scalar": _SCALAR_WINDOWS,
+    "conv2d_s8__dsp": _DSP_WINDOWS,
+    "conv2d_s8__mve": nested(_VECTOR_WINDOWS),
+    "conv2d_lanes_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
+    "conv1x1_s16__dsp": nested(_WIDE_PIXELS),
+    "conv1x1_s16__mve": nested(_VECTOR_WIDE),
+    "conv1x1_s16__scalar": nested(_SMALL_PIXELS),
+    "linear_s16__scalar": nested(_SMALL_LINEAR),
+    "conv2d_s16__scalar": _SMALL_WINDOWS,
+    "conv2d_s16__dsp": _WIDE_WINDOWS,
+    "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
+    **{name.format(kind): terms for name, terms in _NARROW_KERNELS.items() for kind in ("narrow", "runs")},
+    **{f"linear_narrow_s8__{core}": _NARROW_LINEAR for core in ("scalar", "dsp")},
+    **{f"linear_runs_s8__{core}": _RUNS_LINEAR for core in ("scalar", "dsp")},
+    "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
+    "depthwise_s8__scalar": nested(
+        {
+            **_POINTED,
+            "spans": f"in_c in_c/4 {' '.join(f'{c}*{one}' for c in ('in_c', 'in_c/4') for one in _TAPS)} in_c%4",
+            **_CUT,
+        }
+    ),
+    "depthwise_s8__dsp": nested({**_POINTED, "spans": f"in_c/4 {' '.join(f'in_c/4*{one}' for one in _TAPS)} in_c%4"}),
+    "depthwise_s8__mve": nested(
+        {**_POINTED, "spans": f"in_c/16 {' '.join(f'in_c/16*{one}' for one in _TAPS)} odd_vector"}
+    ),
+    "depthwise_s16__scalar": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps", **_CUT}),
+    "depthwise_s16__dsp": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps in_c/4*looped"}),
+    "depthwise_s16__mve": nested({**_POINTED, "spans": "in_c/8 in_c/8*taps in_c/8*nine"}),
+    "depthwise3x3_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
+    "depthwise3x3_s8__mve": nested(
+        {"calls": "", "stretches": "", "spans": "in_c/16 in_c/16*ties odd_vector", "outside": ""}
+    ),
+    "depthwise_few_s8__mve": nested(_FEW),
+    "depthwise_s16": nested({"calls": "", "spans": "out_c", "rows_inside": "out_c", "taps_inside": "out_c"}),
+}
+
+
+# ---- quantities ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What a kernel does with a sum, as far as its time depends on that."""
+
+    lowest: int  # the smallest code that it gives
+    out_offset: int
+    has_offset: bool = False  # of the input, for portable kernels
+    lean: bool = False
+
+    @property
+    def cut(self) -> int | None:
+        """The code of a sum that is not scaled: one below zero, where that is the smallest code anyway."""
+        return self.lowest if self.lowest == self.out_offset else None
+
+    @property
+    def flags(self) -> dict[str, float]:
+        """A negative sum is not rounded where it is cut off anyway."""
+        return {"ties": float(self.lowest != self.out_offset), "has_offset": float(self.has_offset)}
+
+
+def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0) -> Work:
+    """Of a 1x1 convolution or a linear layer, over spans of pixels. `runs` of weights have factors of their own."""
+
+    def quantities(calls: Calls) -> Quantities:
+        sizes = {"in_c": in_c, "out_c": out_c, "depth": in_c, "groups": 1, "taps": 1, "kernel_h": 1, "strided": 0}
+        sizes["runs"] = runs
+        return sizes | _products(in_c, 1, out_c, 1) | _tiles(calls, codes.lean) | codes.flags
+
+    return Work(TERMS[symbol], quantities, codes.cut)
+
+
+def window_work(symbol: str, window: Window, codes: Codes) -> Work:
+    """Of a convolution that makes one row from the rows under its window."""
+
+    def quantities(calls: Calls) -> Quantities:
+        columns = window.columns(calls)
+        by_row = Calls(**{**vars(calls), "span": window.out_w, "spans": calls.calls * window.out_w})
+        found = window.sizes | columns | _tiles(by_row, codes.lean) | codes.flags
+        found |= _products(window.depth, window.kernel_h * window.kernel_w, window.out_c, window.groups)
+        found |= {"strided": float(window.stride_w > 1), "window_row": float(window.kernel_w * window.depth)}
+        found["border_rows"] = columns["spans"] * window.kernel_h - columns["inside_rows"]
+        return found | _gathered(window, calls) | _vector_windows(window, calls) | _few(window, calls, columns)
+
+    return Work(TERMS[symbol], quantities, codes.cut)
+
+
+def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float]:
+    """Of the products for one output: whether they are whole fours, vectors and pairs; their blocks of vectors."""
+    window, blocks = taps * depth, taps * depth // VECTOR
+    return {
+        "window": window,
+        "window_row": window,
+        "fours": depth // 4,
+        "group_c": out_c / groups,
+        "odd4": float(window % 4 > 0),
+        "odd8": float(window % 8 > 0),
+        "nine": float(taps == 9 and depth * groups % 8 == 0),
+        "looped": float(taps if taps != 9 else 0),
+        "odd_taps": taps % 2,
+        "odd16": float(window if window % VECTOR else 0),
+        "blocked": float(blocks > 0),
+        "unblocked": float(blocks == 0),
+        "one_more": float(blocks > 0 and blocks % 2 == 0),
+        "turns_of_two": max(blocks - 1, 0) // 2,
+        "part": float(window % VECTOR > 0),
+        "odd_vector": float(depth * groups % VECTOR > 0),
+    }
+
+
+def _tiles(calls: Calls, lean: bool) -> dict[str, float]:
+    """Pixels that calls make together. On small cores tiles have three or four pixels, or one or two; lean layers have
+    only the latter. With vectors they have two or one."""
+    whole, rest = divmod(calls.spans, max(calls.span, 1))
+    found = {"quads": 0.0, "halves": 0.0}
+    for times, span in ((whole, calls.span), (1, rest)):
+        fours, last = divmod(0 if lean else span, 4)
+        found["quads"] += times * (fours + (last > 2))
+        found["halves"] += times * (math.ceil(span / 2) if lean else 0 < last <= 2)
+    for size in (2, 4):
+        found[f"tiles/{size}"] = whole * math.ceil(calls.span / size) + math.ceil(rest / size)
+        found[f"rest/{size}"] = calls.calls if calls.span % size else 0
+    return {
+        **found,
+        "pairs": whole * (calls.span // 2) + rest // 2,
+        "singles": whole * (calls.span % 2) + rest % 2,
+    }
+
+
+def _gathered(window: Window, calls: Calls) -> dict[str, float]:
+    """Windows as they are laid out for two pixels. Taps inside the image that lie together are one piece; whether the
+    channels of a tap are whole fours makes a difference."""
+    depth, lefts = window.depth, window.lefts
+    lefts += lefts[-1:] * (len(lefts) % 2)  # a second pixel that is none is a copy of the first
+    pieces = [piece for left in lefts for piece in _pieces(window, left)]
+    empty = [1] * window.kernel_w * len(lefts)
+    rows, kind = calls.calls * window.kernel_h, "whole" if depth % 4 == 0 else "part"
+    totals = dict.fromkeys(_LAID_OUT, 0.0)
+    for several, times in ((pieces, rows - calls.outside), (empty, calls.outside)):
+        totals[f"{kind}_pieces"] += window.groups * times * len(several)
+        totals[f"{kind}_words"] += window.groups * times * sum(piece * depth // 4 for piece in several)
+        totals[f"{kind}_bytes"] += window.groups * times * sum(piece * depth % 4 for piece in several)
+    return totals
+
+
+def _pieces(window: Window, left: int) -> list[int]:
+    """The taps of each piece of a window's row."""
+    taps = window.kernel_w
+    inside = sum(0 <= left + tap * window.dilation_w < window.in_w for tap in range(taps))
+    return [inside, *[1] * (taps - inside)] if window.plain and inside > 0 else [1] * taps
+
+
+def _vector_windows(window: Window, calls: Calls) -> dict[str, float]:
+    """With vectors: pairs of windows that are inside of the image and copied together; other windows; of these, such
+    as are read where they lie, rows of others that are one run of bytes, and rows that are not."""
+    height, inner = window.kernel_h, window.in_w - window.kernel_w
+    runs = [window.plain and 0 <= left <= inner for left in window.lefts]
+    pairs = sum(a and b for a, b in zip(runs[::2], runs[1::2], strict=False)) if height > 1 else 0
+    joint = (calls.calls - calls.edges) * pairs
+    rows = calls.calls * height - calls.outside  # of all calls, for each pixel
+    run_rows = rows * sum(runs) - joint * 2 * height
+    windows = calls.calls * len(runs) - 2 * joint
+    return {
+        "joint": joint,
+        "windows": windows,
+        "window_runs": run_rows - (run_rows if height == 1 else 0),
+        "tap_rows": windows * height - run_rows,
+    }
+
+
+def _few(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
+    """Of depthwise layers with fewer channels than a vector has bytes: pixels side by side whose windows are inside of
+    the image are one piece, every other pixel is one of its own; a vector takes as many pixels as it has room for."""
+    several = max(calls.calls, 1)
+    inside, border = columns["inside"] / several, columns["border"] / several
+    joined = calls.calls - calls.edges if window.stride_w == 1 and inside else 0.0
+    single = calls.calls * (inside + border) - joined * inside
+    return {
+        "few_pieces": joined + single,
+        "few_vectors": joined * math.ceil(inside / max(VECTOR // window.in_c, 1)) + single,
+    }

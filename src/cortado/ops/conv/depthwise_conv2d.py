@@ -1,0 +1,266 @@
+"""acc = bias + sum over taps((x + input_offset) * w); out = clamp(requant(acc) + output_offset).
+
+Output channel c reads input channel c // depth_multiplier. NHWC input, weights [1, kh, kw, out_c].
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.element import element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Operand
+from cortado.ir.facts import wanted_element
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
+from cortado.ir.kernel import Array, Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
+from cortado.ir.roles import Activation, Quantization
+from cortado.ops import reach
+from cortado.ops.conv import convolution, int16, packing
+from cortado.ops.conv.convolution import (
+    ELEMENTS,
+    SUFFIX,
+    ChannelParameters,
+    Numbers,
+    Variant,
+    check_constants,
+    cmsis_layer,
+    codes_of,
+    common_fields,
+    finish,
+    macs,
+    packed,
+    requantization,
+    spatial_shape,
+    weighted,
+    weighted_case,
+    window,
+    window_fields,
+    window_fits,
+    window_of,
+    without_vectors,
+)
+from cortado.ops.conv.convolution_work import window_work
+
+aten = torch.ops.aten
+
+
+def reference(
+    *,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    depth_multiplier: int,
+    input_offset: int,
+    output_offset: int,
+    requantize_multipliers: Tensor,
+    requantize_shifts: Tensor,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    (sh, sw), (ph, pw), (dh, dw) = stride, padding, dilation
+    _, kh, kw, _ = weight.shape
+    wide = reach.is_wide(element_of(input.dtype))
+    number = torch.int64 if wide else torch.int32
+    x = torch.nn.functional.pad(input.to(number) + input_offset, (0, 0, pw, pw, ph, ph))
+    x = x.repeat_interleave(depth_multiplier, dim=3)
+    height, width = x.shape[1] - dh * (kh - 1), x.shape[2] - dw * (kw - 1)  # where a window may start
+    acc = torch.zeros((), dtype=number)
+    # One tap of all windows after the other: torch has no fast convolution of integers, nor of float64 by groups.
+    for i, j in product(range(kh), range(kw)):
+        rows = x[:, dh * i : dh * i + height : sh, dw * j : dw * j + width : sw]
+        acc = torch.addcmul(acc, rows, weight[0, i, j].to(number))
+    acc = acc.to(torch.int64)
+    if wide:
+        factors = requantize_multipliers, requantize_shifts
+        return reach.finish(acc, weight.permute(3, 1, 2, 0), bias, factors, (activation_min, activation_max))
+    return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    _, kh, kw, out_c = call.shape("weight")
+    return spatial_shape(call, (kh, kw), out_c)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    """Every input channel makes its own output channels.
+
+    A single input channel is an ordinary convolution, several images are a grouped one: ExecuTorch's kernel takes one.
+    """
+    images, channels = shape(bound["input"])[:2]
+    if bound["groups"] != channels or channels == 1 or images > 1:
+        return Reject("not a depthwise convolution of one image")
+    kind = wanted_element(bound.node)
+    if not kind.affine and shape(bound["weight"])[3] > reach.LONGEST_ROW:
+        return Reject(f"has a window of {shape(bound['weight'])[3]} columns, expected {reach.LONGEST_ROW} at most")
+    return check_constants(bound) or Quantization(weighted(bound), Activation(kind))
+
+
+def lower(lowering: Lowering) -> Node:
+    weight, groups = lowering.data("weight"), lowering.bound["groups"]
+    assert weight is not None
+    result = lowering.call(
+        DEPTHWISE,
+        input=lowering.transpose(lowering.node("input"), TO_NHWC),
+        weight=lowering.constant("weight", weight.permute(1, 2, 3, 0)),
+        depth_multiplier=weight.shape[0] // groups,
+        **window(lowering.bound),
+        **requantization(lowering, weight),
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+def from_grouped(call: Call) -> Call:
+    """A grouped convolution with one input channel per group, as a call of this operator."""
+    weight = call["weight"]
+    arguments = {
+        **call.arguments,
+        "weight": weight.permute(3, 1, 2, 0).contiguous(),
+        "depth_multiplier": weight.shape[0] // call.shape("input")[3],
+    }
+    return replace(call, operator=DEPTHWISE, arguments=arguments)
+
+
+def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
+    """On MVE CMSIS-NN runs a layer with one input channel as an ordinary convolution, with the kernels of one."""
+    if shape(arguments["input"])[3] > 1:
+        return add(DEPTHWISE, **arguments)
+    return convolution.in_pte(DEPTHWISE, arguments, 1, add, target)
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    size = cmsis_nn.depthwise_conv_wrapper_buffer_size(
+        backend,
+        cmsis_nn.DataType.A8W8,
+        output_nhwc=call.out_shape,
+        ch_mult=call["depth_multiplier"],
+        **cmsis_layer(call),
+    )
+    return (int(size),)
+
+
+def pte_limit(call: Call) -> str | None:
+    images = call.shape("input")[0]
+    return f"takes one image at a time, found a batch of {images}" if images > 1 else None
+
+
+def rows(call: Call) -> Rows:
+    return Rows((RowRule(call.shape("weight")[1], call["stride"][0], call["padding"][0], call["dilation"][0]),))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    if reach.is_wide(call.element):
+        return int16.depthwise_kernel(call, core)
+    weights = call.array("weight")
+    _, kh, kw, out_c = weights.shape
+    common = common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))
+    fields = {
+        **window_fields(call, (kh, kw)),
+        "depth_multiplier": call["depth_multiplier"],
+        "weights": Array(weights.reshape(kh, kw, out_c)),
+        **common,
+    }
+    stream = ChannelParameters.of(common, weights.reshape(kh, kw, out_c), core)
+    fits = stream is not None and call["depth_multiplier"] == 1 and window_fits(fields, np.uint8)
+    variant = _variant(stream, core, fields) if stream is not None and fits else None
+    chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
+    return Kernel(
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
+        sources=chosen.sources,
+        struct=chosen.struct("depthwise"),
+        fields=chosen.fields,
+        scratch=chosen.scratch,
+        scratch_check=chosen.scratch_check(Operand.LAYER),
+        work=window_work(chosen.symbol, window_of(call, (kh, kw)), codes_of(call, common)),
+    )
+
+
+def _packed(fields: dict[str, Any], stream: Numbers) -> dict[str, Any]:
+    """With a depth multiplier of 1, which all variants need, neither it nor the output channels are of use."""
+    kept = {name: value for name, value in fields.items() if name not in ("depth_multiplier", "out_c")}
+    return packed(kept, stream)
+
+
+def _variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
+    kh, kw, channels = stream.weights.shape
+    if core is Core.MVE and packing.fits_depthwise3x3_mve(stream.weights, stream.shift):
+        fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
+        return Variant("depthwise3x3_s8__mve", ("depthwise3x3_s8__mve.c", "depthwise3x3_pixels_s8__mve.S"), fields)
+    if core is Core.MVE and packing.fits_depthwise_mve(stream.weights, stream.shift):
+        fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
+        name = "depthwise" if channels >= 16 else "depthwise_few"
+        mve = (f"{name}_s8__mve.c", "depthwise_pixel_s8__mve.S", "cortado_scratch.c")
+        return Variant(f"{name}_s8__mve", mve, fields, packing.scratch_depthwise_mve(kh, kw))
+    core = without_vectors(core)
+    columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
+    clamp = (fields["act_min"], fields["act_max"])
+    if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
+        fields = _packed(fields, packing.pack_depthwise3x3_dsp(*stream.all, fields["out_offset"]))
+        return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8__dsp.c", "depthwise3x3_row_s8__dsp.S"), fields)
+    if packing.fits_depthwise(stream.weights, stream.bias, stream.shift, core):
+        fields = _packed(fields, packing.pack_depthwise(*stream.all, core))
+        pixel = ("depthwise_pixel_s8__scalar_dsp.S", "depthwise_pixel_s8__scalar.c")
+        sources = ("depthwise_s8__scalar_dsp.c", *pixel, "cortado_scratch.c")
+        return Variant(f"depthwise_s8__{SUFFIX[core]}", sources, fields, packing.scratch_depthwise(kh, kw, core))
+    return None
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        in_c, usual = draw(sampling.CHANNELS), draw(st.booleans())
+        multiplier = 1 if usual else draw(st.sampled_from([1, 1, 1, 2, 3]))
+        kernel = (3, 3) if usual else draw(st.sampled_from([(3, 3), (1, 1), (5, 5), (2, 3), (1, 4)]))
+        case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier), usual)
+        return {**case, "depth_multiplier": multiplier}
+
+    return draw_case()
+
+
+DEPTHWISE = Operator(
+    name="cortex_m::quantized_depthwise_conv2d_nhwc",
+    summary="depthwise 2-D convolution, any depth multiplier, with bias and clamp",
+    arguments=(
+        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+        "int depth_multiplier, int input_offset, int output_offset, Tensor requantize_multipliers, "
+        "Tensor requantize_shifts, int activation_min, int activation_max, Tensor scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    macs=macs,
+    element=ElementOf(("input",)),
+    pte=in_pte,
+    pte_limit=pte_limit,
+    pte_scratch=pte_scratch,
+    constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
+    samples=samples,
+)
+
+DEPTHWISE_PATTERN = Pattern(
+    aten=(aten.conv2d.default,),
+    match=match,
+    lower=lower,
+    priority=Priority.SPECIAL,
+    fuses_clamp=True,
+    images=True,
+    elements=ELEMENTS,
+    rounds_once=True,
+)

@@ -1,0 +1,393 @@
+"""Other spellings of convolutions: 1-D ones, unbatched ones, padding="same", zeros padded in front.
+
+Each becomes aten.conv2d on a batch of images; a 1-D signal is an image of height 1.
+
+Windows of more rows than a table of operands can name: height and width change places, which is nothing but another
+shape where the image is one pixel wide. A pool that is too wide for that as well goes along the one, then the other.
+
+Volumes [N, C, D, H, W] as images: convolutions and pools in three dimensions by those in two.
+
+Slices along the depth are a batch of images. A convolution reads the slices under its window as one image, whose
+channels are those of all these slices, so that its sum is rounded once; pools go over height and width first, then over
+the depth, which are the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are
+the same.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.nn import functional as F
+
+from cortado.base.numerics import Tensor
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
+from cortado.ir.op import Decomposition, Rewrite
+from cortado.ops.float_graph import (
+    add_constant,
+    add_view,
+    constant_data,
+    height_one,
+    is_constant,
+    pair,
+    triple,
+    values_only,
+)
+
+# ---- convolution forms -----------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Pads:
+    """Zeros around the height and the width of an image."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    def __add__(self, other: "Pads") -> "Pads":
+        return Pads(self.top + other.top, self.bottom + other.bottom, self.left + other.left, self.right + other.right)
+
+    @property
+    def even(self) -> bool:
+        return self.top == self.bottom and self.left == self.right
+
+    def split(self, reach: list[int]) -> tuple[list[int], "Pads"]:
+        """(padding of a convolution, what is left): each window keeps a tap inside the image."""
+        vertical, horizontal = min(self.top, self.bottom, reach[0]), min(self.left, self.right, reach[1])
+        rest = self + Pads(-vertical, -vertical, -horizontal, -horizontal)
+        return [vertical, horizontal], rest
+
+
+def _pads(padding: Any, reach: list[int]) -> Pads:
+    """Padding in numbers. "same" splits an odd total so that the end gets one more, as PyTorch does."""
+    if padding == "valid":
+        return Pads(0, 0, 0, 0)
+    if padding == "same":
+        before, after = [total // 2 for total in reach], [total - total // 2 for total in reach]
+        return Pads(before[0], after[0], before[1], after[1])
+    vertical, horizontal = pair(padding)
+    return Pads(vertical, vertical, horizontal, horizontal)
+
+
+def zero_padding(node: Node) -> Pads | None:
+    """What a node adds around height and width, if it pads with zeros there and nowhere else."""
+    if not is_call(node, aten.pad.default, aten.constant_pad_nd.default):
+        return None
+    bound = bind(node)
+    widths = [int(width) for width in bound["pad"]]
+    left, right, top, bottom, *outer = widths + [0] * (4 - len(widths))
+    zeros = bound.get("mode", "constant") == "constant" and not bound.get("value")
+    if not zeros or any(outer) or min(left, right, top, bottom) < 0:
+        return None
+    return Pads(top, bottom, left, right)
+
+
+def pad_images(like: Node, source: Node, pads: Pads) -> Node:
+    if pads == Pads(0, 0, 0, 0):
+        return source
+    return add_call(like, aten.constant_pad_nd.default, source, [pads.left, pads.right, pads.top, pads.bottom], 0.0)
+
+
+def images(like: Node, source: Node, spatial: int) -> Node:
+    """The input as [N, C, H, W]: a batch of one if it has none, height 1 for a signal."""
+    sizes = list(shape(source))
+    batched = sizes if len(sizes) == spatial + 2 else [1, *sizes]
+    return add_view(like, source, batched if spatial == 2 else [*batched[:2], 1, batched[2]])
+
+
+def _conv2d(bound: Bound, source: Node, weight: Node, spatial: int) -> tuple[Any, ...]:
+    """The arguments of a conv2d of a batch of images; where its padding differs from side to side, the rest goes in
+    front."""
+    wide = (lambda value, fill: pair(value)) if spatial == 2 else height_one
+    stride, dilation = wide(bound["stride"], 1), wide(bound["dilation"], 1)
+    padding = bound["padding"] if isinstance(bound["padding"], str) else wide(bound["padding"], 0)
+    reach = [d * (k - 1) for k, d in zip(shape(weight)[2:], dilation, strict=True)]
+    pads, before = _pads(padding, reach), zero_padding(source)
+    if before is not None and (before + pads).even:
+        pads, source = before + pads, source.all_input_nodes[0]
+    own, rest = pads.split(reach)
+    source = pad_images(bound.node, source, rest)
+    return source, weight, bound["bias"], stride, own, dilation, int(bound["groups"])
+
+
+def to_conv2d(bound: Bound) -> Node | None:
+    """A conv2d of a batch, its padding in numbers, zeros in front of it folded in where they are even."""
+    arguments = _conv2d(bound, images(bound.node, bound["input"], 2), bound["weight"], 2)
+    if bound.node.target == aten.conv2d.default and arguments == tuple(bound.values.values()):
+        return None  # nothing to change
+    return add_view(bound.node, add_call(bound.node, aten.conv2d.default, *arguments), shape(bound.node))
+
+
+def conv1d_to_conv2d(bound: Bound) -> Node | None:
+    """A signal is an image of height 1."""
+    weight = bound["weight"]
+    if not is_constant(weight):
+        return None
+    wide = add_constant(bound.node, "weight", constant_data(weight).unsqueeze(2))
+    arguments = _conv2d(bound, images(bound.node, bound["input"], 1), wide, 1)
+    return add_view(bound.node, add_call(bound.node, aten.conv2d.default, *arguments), shape(bound.node))
+
+
+CONV2D_REWRITE = Rewrite(aten=(aten.conv2d.default, aten.conv2d.padding), rewrite=to_conv2d)
+CONV1D_REWRITE = Rewrite(aten=(aten.conv1d.default, aten.conv1d.padding), rewrite=conv1d_to_conv2d)
+
+
+# ---- tall forms ------------------------------------------------------------------------------------------
+
+MOST_ROWS = 255  # of a window, that a port of the C bundle's tables can name
+
+
+def _turned(*values: Any) -> list[list[int]]:
+    return [pair(value)[::-1] for value in values]
+
+
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    steps, gaps = _turned(stride, dilation)
+    pads = padding if isinstance(padding, str) else pair(padding)[::-1]
+    return F.conv2d(input.mT, weight.mT, bias, steps, pads, gaps, groups).mT
+
+
+def transposed_convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    steps, pads, rest, gaps = _turned(stride, padding, output_padding, dilation)
+    return F.conv_transpose2d(input.mT, weight.mT, bias, steps, pads, rest, groups, gaps).mT
+
+
+def _is_tall(bound: Bound) -> bool:
+    sizes = shape(bound["weight"])[2:]
+    return len(sizes) == 2 and sizes[0] > MOST_ROWS >= sizes[1]
+
+
+def max_pool(
+    self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
+    across, (kernel, steps, pads, gaps) = _pool_window(kernel_size, stride, padding, dilation)
+    if across is not None:
+        self = F.max_pool2d(self, across[0], across[1], across[2], across[3], ceil_mode)
+    return F.max_pool2d(self.mT, kernel, steps, pads, gaps, ceil_mode).mT
+
+
+def avg_pool(
+    self: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    across, (kernel, steps, pads) = _pool_window(kernel_size, stride, padding)
+    if across is not None:
+        self = F.avg_pool2d(self, across[0], across[1], across[2], ceil_mode, count_include_pad)
+    return F.avg_pool2d(self.mT, kernel, steps, pads, ceil_mode, count_include_pad).mT
+
+
+def _pool_window(kernel_size: Any, stride: Any, *others: Any) -> tuple[list[list[int]] | None, list[list[int]]]:
+    """What goes along rows alone, if it has to, and the rest, turned."""
+    kernel = pair(kernel_size)
+    numbers = [kernel, pair(stride) if stride else kernel, *(pair(one) for one in others)]
+    if kernel[1] <= MOST_ROWS:
+        return None, [one[::-1] for one in numbers]
+    still = [1, 1, 0, 1]
+    across = [[rest, one[1]] for rest, one in zip(still, numbers, strict=False)]
+    return across, [[rest, one[0]] for rest, one in zip(still, numbers, strict=False)]
+
+
+def _is_tall_pool(bound: Bound) -> bool:
+    """Not the mean of a whole image, whose rows are summed one by one."""
+    kernel, sizes = pair(bound["kernel_size"]), shape(bound["self"])[-2:]
+    whole = tuple(kernel) == sizes and not any(pair(bound["padding"]))
+    mean = whole and "divisor_override" in bound.values
+    return kernel[0] > MOST_ROWS and not mean and bound.get("divisor_override") is None
+
+
+CONVOLUTION = Decomposition(aten=(aten.conv2d.default, aten.conv2d.padding), function=convolution, takes=_is_tall)
+TRANSPOSED = Decomposition(aten=(aten.conv_transpose2d.input,), function=transposed_convolution, takes=_is_tall)
+MAX_POOL = Decomposition(aten=(aten.max_pool2d.default,), function=max_pool, takes=_is_tall_pool)
+AVG_POOL = Decomposition(aten=(aten.avg_pool2d.default,), function=avg_pool, takes=_is_tall_pool)
+
+
+# ---- volume forms ----------------------------------------------------------------------------------------
+
+
+def as_images(volume: Tensor) -> Tensor:
+    """[N, C, D, H, W] as a batch of N * D images."""
+    n, channels, depth, height, width = volume.shape
+    return volume.transpose(1, 2).reshape(n * depth, channels, height, width)
+
+
+def as_volume(images: Tensor, n: int) -> Tensor:
+    slices, channels, height, width = images.shape
+    return images.reshape(n, slices // n, channels, height, width).transpose(1, 2)
+
+
+# ---- convolutions --------------------------------------------------------------------------------------------
+
+
+def volume_convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    if len(input.shape) == 4:
+        return volume_convolution(input[None], weight, bias, stride, padding, dilation, groups)[0]
+    steps, gaps, (taps, *window) = triple(stride), triple(dilation), weight.shape[2:]
+    (depth, end), *sides = _borders(padding, weight.shape[2:], gaps)
+    if depth or end:
+        input = F.pad(input, (0, 0, 0, 0, depth, end))
+    if any(before != behind for before, behind in sides):
+        (top, bottom), (left, right) = sides
+        input, sides = F.pad(input, (left, right, top, bottom)), [(0, 0), (0, 0)]
+    plane = [before for before, _ in sides]
+    n, channels, slices, height, width = input.shape
+    count = (slices - gaps[0] * (taps - 1) - 1) // steps[0] + 1
+    if window == [1, 1] and steps[1:] == [1, 1] and plane == [0, 0]:  # along the depth alone
+        flat = input.reshape(n, channels, slices, height * width)
+        made = F.conv2d(flat, weight[..., 0], bias, [steps[0], 1], 0, [gaps[0], 1], groups)
+        return made.reshape(n, -1, count, height, width)
+    if taps > 1 or steps[0] > 1:
+        places = torch.arange(count)[:, None] * steps[0] + torch.arange(taps) * gaps[0]
+        input = input.index_select(2, places.reshape(-1))
+    stacked = input.reshape(n, channels, count, taps, height, width).transpose(1, 2)
+    images = stacked.reshape(n * count, channels * taps, height, width)
+    weights = weight.reshape(weight.shape[0], weight.shape[1] * taps, *window)
+    return as_volume(F.conv2d(images, weights, bias, steps[1:], plane, gaps[1:], groups), n)
+
+
+def _borders(padding: Any, taps: Sequence[int], gaps: Sequence[int]) -> list[tuple[int, int]]:
+    """Zeros before and behind, for each dimension; "same" puts an odd one behind."""
+    if isinstance(padding, str):
+        reach = [gap * (tap - 1) if padding == "same" else 0 for tap, gap in zip(taps, gaps, strict=True)]
+        return [(total // 2, total - total // 2) for total in reach]
+    return [(one, one) for one in triple(padding)]
+
+
+def named_convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    return volume_convolution(input, weight, bias, stride, padding, dilation, groups)
+
+
+def _is_volume(bound: Bound) -> bool:
+    return len(shape(bound["weight"])) == 5 and not bound["transposed"]
+
+
+# ---- pools ---------------------------------------------------------------------------------------------------
+
+
+def _batched(self: Tensor) -> Tensor:
+    return self if len(self.shape) == 5 else self[None]
+
+
+def _along_depth(volume: Tensor) -> Tensor:
+    """Rows are slices."""
+    n, channels, depth, height, width = volume.shape
+    return volume.reshape(n, channels, depth, height * width)
+
+
+def volume_max_pool(
+    self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
+    volume = _batched(self)
+    kernel, pads, gaps = triple(kernel_size), triple(padding), triple(dilation)
+    steps = triple(stride) if stride else kernel
+    flat = F.max_pool2d(as_images(volume), kernel[1:], steps[1:], pads[1:], gaps[1:], ceil_mode)
+    slices = as_volume(flat, volume.shape[0])
+    made = F.max_pool2d(
+        _along_depth(slices), [kernel[0], 1], [steps[0], 1], [pads[0], 0], [gaps[0], 1], ceil_mode
+    ).reshape(*slices.shape[:2], -1, *slices.shape[3:])
+    return made if len(self.shape) == 5 else made[0]
+
+
+def max_pool_values(self: Tensor, *window: Any, **named: Any) -> tuple[Tensor, Tensor]:
+    """max_pool3d_with_indices where nobody reads the positions: values stand in for them."""
+    values = volume_max_pool(self, *window, **named)
+    return values, values
+
+
+def volume_avg_pool(
+    self: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """avg_pool3d by pools over two dimensions and one: a window's divisor is a product of one number for each
+    dimension."""
+    volume, kernel, pads = _batched(self), triple(kernel_size), triple(padding)
+    steps = triple(stride) if stride else kernel
+    rest = (ceil_mode, count_include_pad)
+    slices = as_volume(F.avg_pool2d(as_images(volume), kernel[1:], steps[1:], pads[1:], *rest), volume.shape[0])
+    made = F.avg_pool2d(_along_depth(slices), [kernel[0], 1], [steps[0], 1], [pads[0], 0], *rest)
+    made = made.reshape(*slices.shape[:2], -1, *slices.shape[3:])
+    return made if len(self.shape) == 5 else made[0]
+
+
+def _over_all(bound: Bound) -> bool:
+    """Over the depth and the slices; over one of them alone it is an image's already."""
+    kernel, pads = triple(bound["kernel_size"]), triple(bound["padding"])
+    steps = triple(bound["stride"]) if bound["stride"] else kernel
+    still = [numbers == (1, 1, 0) for numbers in zip(kernel, steps, pads, strict=True)]
+    return bound["divisor_override"] is None and not still[0] and not all(still[1:])
+
+
+def adaptive_avg_pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
+    volume = _batched(self)
+    if math.prod(output_size) == 1:
+        made = volume.mean([2, 3, 4], keepdim=True)
+    else:
+        slices = as_volume(F.adaptive_avg_pool2d(as_images(volume), (output_size[1], output_size[2])), volume.shape[0])
+        rows = _along_depth(slices)
+        made = F.adaptive_avg_pool2d(rows, (output_size[0], rows.shape[3]))
+        made = made.reshape(*slices.shape[:2], -1, *slices.shape[3:])
+    return made if len(self.shape) == 5 else made[0]
+
+
+VOLUME_CONVOLUTION = Decomposition(aten=(aten.conv3d.default, aten.conv3d.padding), function=volume_convolution)
+NAMED_CONVOLUTION = Decomposition(aten=(aten.convolution.default,), function=named_convolution, takes=_is_volume)
+VOLUME_MAX_POOL = Decomposition(aten=(aten.max_pool3d.default,), function=volume_max_pool)
+MAX_POOL_VALUES = Decomposition(
+    aten=(aten.max_pool3d_with_indices.default,),
+    function=max_pool_values,
+    takes=lambda bound: values_only(bound.node) is not None,
+)
+VOLUME_AVG_POOL = Decomposition(aten=(aten.avg_pool3d.default,), function=volume_avg_pool, takes=_over_all)
+ADAPTIVE_AVG_POOL = Decomposition(
+    aten=(aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default), function=adaptive_avg_pool
+)

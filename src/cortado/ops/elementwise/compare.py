@@ -1,0 +1,273 @@
+"""out = 1 where requant((a - a_zp) << 20) is below, equal to or above requant((b - b_zp) << 20), as asked, else 0.
+
+Codes of one scale and zero point are compared as they are, and so are integers, of which one side may be a single
+number. Real numbers that differ by less than a step have equal codes, and are equal here. Truth values are real
+numbers, 0 and 1, of scale 1 and zero point 0: they are moved, multiplied, joined as any tensor; only an output of the
+model is made boolean (truth.py).
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32, element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, QParams, Tensor, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.domain import DomainRule
+from cortado.ir.facts import wanted_element
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
+from cortado.ir.work import loops
+from cortado.ops.elementwise.activation import TRUTH
+from cortado.ops.elementwise.binary import viewed
+from cortado.ops.elementwise.requantize import UPS
+from cortado.ops.integer.calculate import refused_shapes, steps_of, words
+from cortado.ops.loops import ELEMENTS
+
+BELOW, EQUAL, ABOVE = 1, 2, 4  # CORTADO_BELOW and so on
+ACCEPTED = {
+    "lt": BELOW,
+    "less": BELOW,
+    "le": BELOW | EQUAL,
+    "less_equal": BELOW | EQUAL,
+    "gt": ABOVE,
+    "greater": ABOVE,
+    "ge": ABOVE | EQUAL,
+    "greater_equal": ABOVE | EQUAL,
+    "eq": EQUAL,
+    "ne": BELOW | ABOVE,
+    "not_equal": BELOW | ABOVE,
+}
+
+
+def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
+    """Where a is below, equal to or above b, as the bits of `accepts` ask."""
+    wanted = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
+    return wanted
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    self_multiplier: int,
+    self_shift: int,
+    other: Tensor,
+    other_zero_point: int,
+    other_multiplier: int,
+    other_shift: int,
+    accepts: int,
+) -> Tensor:
+    left, right = self.to(torch.int64), other.to(torch.int64)
+    if (self_zero_point, self_multiplier, self_shift) != (other_zero_point, other_multiplier, other_shift):
+        up = UPS[element_of(self.dtype).bits]
+        left = requant((left - self_zero_point) << up, self_multiplier, self_shift)
+        right = requant((right - other_zero_point) << up, other_multiplier, other_shift)
+    return accepted(left, right, accepts).to(torch.int8).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define("compared(Tensor self, Tensor other, int accepts) -> Tensor")
+_LIBRARY.impl(
+    "compared",
+    lambda self, other, accepts: accepted(self, other, accepts).to(torch.float32),
+    "CompositeExplicitAutograd",
+)
+_LIBRARY.impl(
+    "compared",
+    lambda self, other, accepts: self.new_empty(torch.broadcast_shapes(self.shape, other.shape), dtype=torch.float32),
+    "Meta",
+)
+COMPARED = torch.ops.cortado.compared.default
+
+_LIBRARY.define("compared_ids(Tensor self, Tensor[] other, int number, int accepts) -> Tensor")
+
+
+def _compared_ids(self: Tensor, other: list[Tensor], number: int, accepts: int) -> Tensor:
+    return accepted(self, other[0] if other else number, accepts).to(torch.float32)
+
+
+def _meta_ids(self: Tensor, other: list[Tensor], number: int, accepts: int) -> Tensor:
+    sizes = torch.broadcast_shapes(self.shape, *(operand.shape for operand in other))
+    return self.new_empty(sizes, dtype=torch.float32)
+
+
+_LIBRARY.impl("compared_ids", _compared_ids, "CompositeExplicitAutograd")
+_LIBRARY.impl("compared_ids", _meta_ids, "Meta")
+COMPARED_IDS = torch.ops.cortado.compared_ids.default
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    kind = Activation(wanted_element(bound.node))
+    return Quantization({"self": kind, "other": kind}, TRUTH)
+
+
+def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:
+    """Both in one unit, so large that nothing leaves 30 bits."""
+    unit = 2 * max(left.scale, right.scale)
+    return Fixed.of(left.scale / unit), Fixed.of(right.scale / unit)
+
+
+def lower(lowering: Lowering) -> Node:
+    left, right = lowering.q("self"), lowering.q("other")
+    first, second = factors(left, right)
+    out = shape(lowering.bound.node)
+    return lowering.call(
+        COMPARE,
+        self=viewed(lowering, "self", out),
+        self_zero_point=left.zero_point,
+        self_multiplier=first.multiplier,
+        self_shift=first.shift,
+        other=viewed(lowering, "other", out),
+        other_zero_point=right.zero_point,
+        other_multiplier=second.multiplier,
+        other_shift=second.shift,
+        accepts=int(lowering.bound["accepts"]),
+    )
+
+
+def match_ids(bound: Bound) -> Quantization | Reject:
+    operands = (bound["self"], *bound.nodes("other"))
+    refused = refused_shapes(*(shape(operand) for operand in operands), out=shape(bound.node))
+    return refused or Quantization({}, TRUTH)
+
+
+def lower_ids(lowering: Lowering) -> Node:
+    """A comparison of integers: no factors to bring them into one unit; a number is a constant with one value."""
+    bound, unit = lowering.bound, Fixed.of(0.5)
+    if bound.nodes("other"):
+        other = words(lowering, "other")
+    else:
+        number = INT32.clamped(int(bound["number"]))
+        other = lowering.constant("number", torch.full((1,) * len(shape(bound.node)), number, dtype=torch.int32))
+    made = lowering.call(
+        COMPARE,
+        self=words(lowering, "self"),
+        self_zero_point=0,
+        self_multiplier=unit.multiplier,
+        self_shift=unit.shift,
+        other=other,
+        other_zero_point=0,
+        other_multiplier=unit.multiplier,
+        other_shift=unit.shift,
+        accepts=int(bound["accepts"]),
+    )
+    return lowering.view(made, shape(bound.node))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
+
+
+def rows(call: Call) -> Rows:
+    steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
+    first, second = (ONE_ROW if step else RowRule(stride=0) for step in steps)
+    return Rows((first, second), pixelwise=True, elementwise=True)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    if call.element_of("self").bytes == INT32.bytes:
+        steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
+        operands = (Row(0), Row(1), Operand.OUT, Operand.N, *steps, call["accepts"])
+        return Kernel(call=CCall("cortado_compare_s32", operands), sources=("compare_s32.c",), work=ELEMENTS)
+    name = f"compare_s{call.element_of('self').bits}"
+    return Kernel(
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
+        sources=(f"{name}.c",),
+        struct="cortado_compare_t",
+        fields={
+            "a_zero": call["self_zero_point"],
+            "a_multiplier": call["self_multiplier"],
+            "a_shift": call["self_shift"],
+            "b_zero": call["other_zero_point"],
+            "b_multiplier": call["other_multiplier"],
+            "b_shift": call["other_shift"],
+            "accepts": call["accepts"],
+        },
+        work=loops("calls outputs outputs*unlike", unlike=codes_of(call, "self") != codes_of(call, "other")),
+    )
+
+
+def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
+    """What an operand's codes stand for: those that stand for the same are compared as they are."""
+    zero_point, multiplier, shift = (call[f"{operand}_{name}"] for name in ("zero_point", "multiplier", "shift"))
+    return zero_point, multiplier, shift
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed = draw(sampling.SEEDS)
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        if draw(st.integers(0, 2)) == 0:
+            return _integers(draw, sizes)
+        scale = draw(st.sampled_from([1.0, 1.0, 0.37, 2.5, 1e-3]))
+        first, second = factors(QParams(1.0, 0), QParams(scale, 0))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        zero_points, codes = sampling.ZERO_POINTS if kind.affine else st.just(0), (*kind.codes, kind.torch_dtype)
+        return {
+            "self": sampling.codes(seed, sizes, *codes),
+            "self_zero_point": draw(zero_points),
+            "self_multiplier": first.multiplier,
+            "self_shift": first.shift,
+            "other": sampling.codes(seed + 1, sizes, *codes),
+            "other_zero_point": draw(zero_points),
+            "other_multiplier": second.multiplier,
+            "other_shift": second.shift,
+            "accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values())))),
+        }
+
+    return draw_case()
+
+
+def _integers(draw: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    single, unit = draw(st.sampled_from([None, "self", "other"])), Fixed.of(0.5)
+    case: dict[str, Any] = {"accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values()))))}
+    for name in ("self", "other"):
+        shape = (1,) * len(sizes) if single == name else sizes
+        low, high = draw(st.sampled_from([(-4, 4), INT32.codes]))
+        case[name] = sampling.codes(draw(sampling.SEEDS), shape, low, high, torch.int32)
+        case |= {f"{name}_zero_point": 0, f"{name}_multiplier": unit.multiplier, f"{name}_shift": unit.shift}
+    return case
+
+
+COMPARE = Operator(
+    name="cortado::compare",
+    summary="comparisons of two tensors, or of integers with one number: truth values as 0 and 1",
+    arguments=(
+        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor other, int other_zero_point, "
+        "int other_multiplier, int other_shift, int accepts"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="numbers less than a step apart are equal; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower, elements=(INT8, INT16))
+COMPARED_IDS_PATTERN = Pattern(aten=(COMPARED_IDS,), match=match_ids, lower=lower_ids)
+COMPARED_IDS_RULE = DomainRule(aten=(COMPARED_IDS,), integers=("self", "other"))

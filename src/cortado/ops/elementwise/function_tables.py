@@ -1,0 +1,312 @@
+"""Functions of one int16 tensor, element by element.
+
+Most are 513 values, 128 codes apart, with straight lines between them, which are fitted to all 65,536 codes:
+out = t[i] + ((t[i + 1] - t[i]) * f + 64) >> 7 with x + 32768 = 128 * i + f.
+One that has few values, as a comparison or a floor, is the list of its runs: the last code of each, and its value.
+One that jumps between values, or is steep somewhere, has the 128 values themselves where a line is too far from them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8, INT16
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Member, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.work import loops
+from cortado.ops.loops import ELEMENTS
+
+STEP = 128  # codes from one entry to the next
+ENTRIES = 513
+MOST_RUNS = 512
+CLOSE = 32.0  # codes that a line may be off
+MOST_EXACT = 64  # parts of 128 codes whose values are kept
+SEEN = 8192  # codes up to which calibration has seen values: int16 has room for four times as much
+FAR = 512.0  # codes: what is further off all the same is refused
+
+
+def reference(*, input: Tensor, table: Tensor) -> Tensor:
+    at = input.to(torch.int64) - INT16.low
+    entries = table.to(torch.int64)
+    first = entries[at >> 7]
+    return (first + (((entries[(at >> 7) + 1] - first) * (at & (STEP - 1)) + STEP // 2) >> 7)).to(torch.int16)
+
+
+def steps_reference(*, input: Tensor, ends: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
+    return values[torch.bucketize(input, ends)].to(dtype).contiguous()
+
+
+def patched_reference(*, input: Tensor, table: Tensor, parts: Tensor, exact: Tensor) -> Tensor:
+    at = input.to(torch.int64) - INT16.low
+    part = parts.to(torch.int64)[at >> 7]
+    kept = exact[(part - 1).clamp(min=0) * STEP + (at & (STEP - 1))]
+    return torch.where(part > 0, kept, reference(input=input, table=table)).contiguous()
+
+
+# ---- from a function to its table ----------------------------------------------------------------------------
+
+
+def all_codes() -> Tensor:
+    return torch.arange(INT16.low, INT16.high + 1, dtype=torch.int32)
+
+
+@dataclass(frozen=True)
+class FunctionRuns:
+    """A function of few values."""
+
+    ends: Tensor
+    values: Tensor
+
+
+def runs_of(codes: Tensor) -> FunctionRuns | None:
+    """The runs of a function's codes over all 65,536; None where there are many."""
+    changes = (codes[1:] != codes[:-1]).nonzero().reshape(-1)
+    if len(changes) >= MOST_RUNS:
+        return None
+    last = torch.cat([changes, torch.tensor([len(codes) - 1])])
+    return FunctionRuns((last + INT16.low).to(torch.int16), codes[last].to(torch.int16))
+
+
+def _fitted(values: ArrayType) -> ArrayType:
+    """The entries whose lines are nearest to the values, by least squares: normal equations of three diagonals."""
+    part = np.arange(STEP) / STEP
+    up, down = part, 1.0 - part
+    rows = values.reshape(-1, STEP)
+    right = np.zeros(ENTRIES)
+    right[:-1] += rows @ down
+    right[1:] += rows @ up
+    middle = np.zeros(ENTRIES)
+    middle[:-1] += (down * down).sum()
+    middle[1:] += (up * up).sum()
+    beside = float((up * down).sum())
+    for i in range(1, ENTRIES):
+        factor = beside / middle[i - 1]
+        middle[i] -= factor * beside
+        right[i] -= factor * right[i - 1]
+    found = np.zeros(ENTRIES)
+    found[-1] = right[-1] / middle[-1]
+    for i in range(ENTRIES - 2, -1, -1):
+        found[i] = (right[i] - beside * found[i + 1]) / middle[i]
+    return found
+
+
+def _touching(values: ArrayType) -> ArrayType:
+    """The entries that are the function's own values."""
+    return np.append(values[::STEP], 2 * values[-1] - values[-2])
+
+
+def entries_of(values: Tensor) -> Tensor:
+    """The table of a function, given its values at all codes in steps of the output: of two, the one whose largest
+    error is smaller."""
+    wanted = values.to(torch.float64).clamp(*INT16.codes).numpy()
+    tables = [
+        torch.from_numpy(made(wanted).round()).clamp(*INT16.codes).to(torch.int16) for made in (_touching, _fitted)
+    ]
+    codes = all_codes().to(torch.int16)
+
+    def error(table: Tensor) -> float:
+        return float((reference(input=codes, table=table).to(torch.float64) - torch.from_numpy(wanted)).abs().max())
+
+    return min(tables, key=error)
+
+
+def distances(table: Tensor, values: Tensor) -> Tensor:
+    """Of each part of 128 codes, how far its line is off these values, in codes."""
+    wanted = values.to(torch.float64).clamp(*INT16.codes)
+    found = reference(input=all_codes().to(torch.int16), table=table).to(torch.float64)
+    return (found - wanted).abs().reshape(-1, STEP).amax(1)
+
+
+@dataclass(frozen=True)
+class PatchedTable:
+    """Lines, and for some parts of 128 codes the values themselves: parts[i] is 0, or one more than where they are."""
+
+    table: Tensor
+    parts: Tensor
+    exact: Tensor
+    left: float  # codes that the lines are off where they are kept
+
+
+def patched(values: Tensor) -> PatchedTable:
+    """The values in place of the lines that are too far off: first where calibration has seen codes, then the worst."""
+    wanted = values.to(torch.float64).clamp(*INT16.codes)
+    table = torch.from_numpy(_touching(wanted.numpy()).round()).clamp(*INT16.codes).to(torch.int16)
+    off = distances(table, values)
+    starts = torch.arange(INT16.low, INT16.high, STEP)
+    rank = torch.where((starts >= -SEEN) & (starts < SEEN) & (off > CLOSE), off + INT16.steps, off)
+    worst = rank.argsort(descending=True, stable=True)[:MOST_EXACT]
+    chosen = worst[off[worst] > CLOSE].sort().values
+    parts = torch.zeros(len(off), dtype=torch.uint8)
+    parts[chosen] = torch.arange(1, len(chosen) + 1, dtype=torch.uint8)
+    exact = wanted.round().to(torch.int16).reshape(-1, STEP)[chosen].reshape(-1)
+    off[chosen] = 0.0
+    return PatchedTable(table, parts, exact, left=float(off.max()))
+
+
+def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) -> Node:
+    """A call that gives these real numbers, one for each of the 65,536 codes."""
+    finite = torch.nan_to_num(values.to(torch.float64), nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+    steps = finite / out.scale + out.zero_point
+    runs = runs_of(steps.round().clamp(*out.element.codes).to(torch.int32))
+    if runs is not None:
+        ends, kept = lowering.constant("ends", runs.ends), lowering.constant("values", runs.values)
+        return lowering.call(STEPS, input=source, ends=ends, values=kept, dtype=out.element.torch_dtype)
+    table = entries_of(steps)
+    if float(distances(table, steps).max()) <= CLOSE:
+        return lowering.call(FUNCTION, input=source, table=lowering.constant("table", table))
+    found = patched(steps)
+    if found.left > FAR:
+        raise CortadoError(
+            f"this function of int16 codes jumps or swings too often: {ENTRIES} entries and {MOST_EXACT * STEP} values "
+            f"where it is steep leave an error of {found.left:.0f} of {INT16.high} codes, expected at most {FAR:.0f}; "
+            "keep it in int8 (--state int8, or --int16 without its module), or write it with comparisons"
+        )
+    return lowering.call(
+        PATCHED,
+        input=source,
+        table=lowering.constant("table", found.table),
+        parts=lowering.constant("parts", found.parts),
+        exact=lowering.constant("exact", found.exact),
+    )
+
+
+# ---- the C kernels -------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_table_s16", (Member("table"), Row(0), Operand.OUT, Operand.N)),
+        sources=("table_s16.c",),
+        struct="cortado_table_s16_t",
+        fields={"table": Array(call.array("table"))},
+        work=ELEMENTS,
+    )
+
+
+def patched_kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_patched_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        sources=("patched_s16.c",),
+        struct="cortado_patched_s16_t",
+        fields={name: Array(call.array(name)) for name in ("table", "parts", "exact")},
+        work=ELEMENTS,
+    )
+
+
+def steps_kernel(call: Call, core: Core) -> Kernel:
+    ends = call.array("ends")
+    arguments = (Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, call.element.bytes)
+    return Kernel(
+        call=CCall("cortado_steps_s16", arguments),
+        sources=("steps_s16.c",),
+        struct="cortado_steps_s16_t",
+        fields={"runs": len(ends), "ends": Array(ends), "values": Array(call.array("values"))},
+        work=loops("calls spans spans*halvings", halvings=len(ends).bit_length()),
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed, sizes = draw(sampling.SEEDS), tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        table = sampling.codes(seed, (ENTRIES,), *INT16.codes, torch.int16)
+        return {"input": sampling.values(draw, sizes, element=INT16), "table": table}
+
+    return draw_case()
+
+
+def patched_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed, sizes = draw(sampling.SEEDS), tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        count = draw(st.sampled_from([1, 2, 7, 32, MOST_EXACT]))
+        parts = torch.zeros(ENTRIES - 1, dtype=torch.uint8)
+        codes = sampling.values(draw, sizes, element=INT16)
+        chosen = torch.randperm(ENTRIES - 1, generator=torch.Generator().manual_seed(seed))[:count]
+        chosen[0] = (int(codes.view(-1)[0]) - INT16.low) // STEP
+        for place, part in enumerate(sorted(set(chosen.tolist()))):
+            parts[part] = place + 1
+        table = sampling.codes(4 * seed + 1, (ENTRIES,), *INT16.codes, torch.int16)
+        exact = sampling.codes(4 * seed + 2, (int(parts.max()) * STEP,), *INT16.codes, torch.int16)
+        return {"input": codes, "table": table, "parts": parts, "exact": exact}
+
+    return draw_case()
+
+
+def steps_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kind, runs = draw(st.sampled_from([INT8, INT16])), draw(st.sampled_from([1, 2, 3, 4, 7, 8, 100]))
+        sizes, seed = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))), draw(sampling.SEEDS)
+        ends = sampling.codes(4 * seed + 1, (runs,), *INT16.codes, torch.int16).sort().values
+        ends[-1] = INT16.high
+        codes = sampling.values(draw, sizes, element=INT16)
+        codes.view(-1)[0] = ends[0]
+        values = sampling.codes(seed, (runs,), kind.low, kind.high, torch.int16)
+        return {"input": codes, "ends": ends, "values": values, "dtype": kind.torch_dtype}
+
+    return draw_case()
+
+
+FUNCTION = Operator(
+    name="cortado::function",
+    summary="any function of one int16 tensor, element by element, as lines between 513 entries",
+    arguments="Tensor input, Tensor table",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=INT16,
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: ExecuTorch's operators take int8",
+    samples=samples,
+)
+PATCHED = Operator(
+    name="cortado::patched_function",
+    summary="a function of one int16 tensor that jumps or is steep: lines, and exact values where lines are far off",
+    arguments="Tensor input, Tensor table, Tensor parts, Tensor exact",
+    reference=patched_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=patched_kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=INT16,
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: ExecuTorch's operators take int8",
+    samples=patched_samples,
+)
+STEPS = Operator(
+    name="cortado::steps",
+    summary="a function of one int16 tensor that has few values, as a comparison with a number",
+    arguments="Tensor input, Tensor ends, Tensor values, ScalarType dtype",
+    reference=steps_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=steps_kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=ElementOf(("dtype",)),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: ExecuTorch's operators take int8",
+    samples=steps_samples,
+)

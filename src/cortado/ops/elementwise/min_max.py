@@ -1,0 +1,156 @@
+"""out = min(a, b), of codes: both operands and the output share scale and zero point.
+
+out = max(a, b), of codes: both operands and the output share scale and zero point.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
+from cortado.ir.graph import Bound, add_call, bind, shape
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.roles import Joined, Quantization
+from cortado.ops.elementwise import binary
+from cortado.ops.float_graph import is_constant
+from cortado.ops.loops import ELEMENTS, FOURS, VECTORS
+
+# ---- minimum ---------------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+def reference(*, self: Tensor, other: Tensor) -> Tensor:
+    return torch.minimum(self, other).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    refused, alike = binary.check(bound, by_channel=False), binary.of_one_element(bound)
+    return refused or replace(alike, output=Joined(element=wanted_element(bound.node)))
+
+
+def lower_to(operator: Operator, lowering: Lowering) -> Node:
+    """A call on raw codes. CMSIS-NN looks at the last four dimensions only, so higher ranks are flattened."""
+    operands = binary.prepare(lowering)
+    flat = (binary.flat_rank4(lowering, node) for node in (operands.first, operands.second))
+    first, second = flat
+    result = lowering.call(operator, self=first, other=second)
+    return lowering.view(result, shape(lowering.bound.node))
+
+
+_WORK = {Core.DSP: FOURS, Core.MVE: VECTORS}
+_FILES = {Core.DSP: "__dsp.c", Core.MVE: "__mve.S"}  # of the others, the portable one
+
+
+def kernel_of(name: str, call: Call, core: Core) -> Kernel:
+    """minimum or maximum on one kind of core; of 16 bits, one for all."""
+    if call.element.bytes > 1:
+        wide = CCall(f"cortado_{name}_s16", (Row(0), Row(1), Operand.OUT, Operand.N))
+        return Kernel(call=wide, sources=("minimum_s16.c",), work=ELEMENTS)
+    file = f"{name}_s8{_FILES.get(core, '.c')}"
+    code = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
+    return Kernel(call=code, sources=(file,), work=_WORK.get(core, ELEMENTS))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return kernel_of("minimum", call, core)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        return binary.draw_operands(draw, by_channel=False, element=draw(st.sampled_from([INT8, INT8, INT16])))
+
+    return draw_case()
+
+
+MINIMUM = Operator(
+    name="cortex_m::minimum",
+    summary="the smaller of two tensors, element by element",
+    arguments="Tensor self, Tensor other",
+    reference=reference,
+    shape=binary.output_shape,
+    kernel=kernel,
+    rows=binary.rows,
+    element=ElementOf(("self", "other")),
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes; other shapes are expanded first",
+    samples=samples,
+)
+
+
+def clamped(bound: Bound) -> Node | None:
+    """clamp between tensors, of which one at least is computed: the larger of two, then the smaller."""
+    limits = ((aten.maximum.default, bound.get("min")), (aten.minimum.default, bound.get("max")))
+    given = [(target, limit) for target, limit in limits if limit is not None]
+    if all(is_constant(limit) for _, limit in given):
+        return None
+    found: Node = bound["self"]
+    for target, limit in given:
+        new = add_call(bound.node, target, found, limit)
+        found = binary.rewritten(bind(new), target, by_channel=False) or new
+    return found
+
+
+MINIMUM_PATTERN = Pattern(
+    aten=(aten.minimum.default,),
+    match=match,
+    lower=lambda lowering: lower_to(MINIMUM, lowering),
+    elements=binary.REALS,
+)
+MINIMUM_REWRITE = Rewrite(
+    aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
+    rewrite=lambda bound: binary.rewritten(bound, aten.minimum.default, by_channel=False),
+)
+CLAMP_REWRITE = Rewrite(
+    aten=(aten.clamp.Tensor, aten.clip.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor), rewrite=clamped
+)
+
+
+# ---- maximum ---------------------------------------------------------------------------------------------
+
+
+def maximum_reference(*, self: Tensor, other: Tensor) -> Tensor:
+    return torch.maximum(self, other).contiguous()
+
+
+def maximum_kernel(call: Call, core: Core) -> Kernel:
+    return kernel_of("maximum", call, core)
+
+
+MAXIMUM = Operator(
+    name="cortex_m::maximum",
+    summary="the larger of two tensors, element by element",
+    arguments="Tensor self, Tensor other",
+    reference=maximum_reference,
+    shape=binary.output_shape,
+    kernel=maximum_kernel,
+    rows=binary.rows,
+    element=ElementOf(("self", "other")),
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes; other shapes are expanded first",
+    samples=samples,
+)
+
+MAXIMUM_PATTERN = Pattern(
+    aten=(aten.maximum.default,),
+    match=match,
+    lower=lambda lowering: lower_to(MAXIMUM, lowering),
+    elements=binary.REALS,
+)
+MAXIMUM_REWRITE = Rewrite(
+    aten=(aten.maximum.default, aten.max.other, aten.fmax.default),
+    rewrite=lambda bound: binary.rewritten(bound, aten.maximum.default, by_channel=False),
+)

@@ -1,0 +1,182 @@
+"""out = clamp(requant((a - a_zp) * (b - b_zp), multiplier, shift) + out_zp)."""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, Tensor, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import Argument, CCall, Operand, Row
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.roles import Quantization
+from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops.conv import packing
+from cortado.ops.elementwise import binary
+from cortado.ops.elementwise.activation import clamped
+
+aten = torch.ops.aten
+# A product of two differences is below 2^16, and kernels rely on 30 bits; of 16 bits it has them already.
+LARGEST_SHIFTS = {INT8.bits: 14, INT16.bits: 0}
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    other: Tensor,
+    other_zero_point: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+) -> Tensor:
+    product = (self.to(torch.int64) - self_zero_point) * (other.to(torch.int64) - other_zero_point)
+    scaled = requant(product, output_multiplier, output_shift) + output_zero_point
+    return scaled.clamp(*element_of(self.dtype).codes).to(self.dtype).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return binary.check(bound, by_channel=True) or binary.of_one_element(bound)
+
+
+def lower(lowering: Lowering) -> Node:
+    operands = binary.prepare(lowering)
+    first, second = ("other", "self") if operands.swapped else ("self", "other")
+    left, right = lowering.q(first), lowering.q(second)
+    most = LARGEST_SHIFTS[lowering.out.element.bits]
+    factor = binary.fixed(lowering, left.scale * right.scale / lowering.out.scale, most)
+    result = lowering.call(
+        MUL,
+        self=operands.first,
+        self_zero_point=left.zero_point,
+        other=operands.second,
+        other_zero_point=right.zero_point,
+        output_zero_point=lowering.out.zero_point,
+        output_multiplier=factor.multiplier,
+        output_shift=factor.shift,
+    )
+    return operands.restore(clamped(lowering, result))
+
+
+def to_mul(bound: Bound) -> Node | None:
+    return binary.rewritten(bound, aten.mul.Tensor, by_channel=True)
+
+
+def split_gate(bound: Bound) -> Node:
+    """glu: the first half of a dimension times the sigmoid of the second."""
+    source: Node = bound["self"]
+    dim = bound["dim"] % len(shape(source))
+    half = shape(source)[dim] // 2
+    value = add_call(bound.node, aten.slice.Tensor, source, dim, 0, half)
+    gate = add_call(bound.node, aten.slice.Tensor, source, dim, half, 2 * half)
+    return add_call(bound.node, aten.mul.Tensor, value, add_call(bound.node, aten.sigmoid.default, gate))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    fields = {
+        "a_zero": call["self_zero_point"],
+        "b_zero": call["other_zero_point"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+        "act_min": INT8.low,
+        "act_max": INT8.high,
+    }
+    channels = binary.by_channel(call)
+    if call.element.bits == INT16.bits:
+        return _wide_kernel(call, channels)
+    if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
+        more: tuple[Argument, ...] = (Operand.N if channels is None else channels,)
+        symbol, source = "mul_channel_s8__mve", "mul_channel_s8__mve.S"
+    elif channels is not None:
+        symbol, source, more = "mul_channel_s8", "mul_channel_s8.c", (channels,)
+    else:
+        symbol, source, more = "mul_s8", "mul_s8.c", ()
+    return Kernel(
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, *more)),
+        sources=(source,),
+        struct="cortado_mul_t",
+        fields=fields,
+        work=_vector_work(channels) if symbol.endswith("__mve") else binary.work(channels, INT8.low),
+    )
+
+
+def _wide_kernel(call: Call, channels: int | None) -> Kernel:
+    operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
+    whole = CCall("cortado_mul_s16", operands)
+    fields = {"multiplier": call["output_multiplier"], "right": -call["output_shift"]}
+    return Kernel(
+        call=whole if channels is None else CCall("cortado_mul_channel_s16", (*operands, channels)),
+        sources=("mul_s16.c",),
+        struct="cortado_mul_s16_t",
+        fields={**fields, "act_min": INT16.low, "act_max": INT16.high},
+        work=binary.wide_work(channels),
+    )
+
+
+def _vector_work(channels: int | None) -> Work:
+    """Pixel by pixel, or a whole span as one pixel, eight numbers at a time."""
+
+    def quantities(calls: Calls) -> Quantities:
+        width = channels or max(calls.span, 1)
+        return {"pixels": calls.spans / width, "eights": math.ceil(width / 8)}
+
+    return Work(("calls", "pixels", "pixels*eights"), quantities)
+
+
+def samples() -> Any:
+    """Any factor from products that vanish to products that saturate; equal shapes and a channel operand."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kind = draw(st.sampled_from([INT8, INT16]))
+        factors = st.one_of(st.floats(-12, 0), st.floats(-31, 13.99)) if kind.affine else st.floats(-31, -0.01)
+        factor, zero_points = Fixed.of(2.0 ** draw(factors)), sampling.ZERO_POINTS if kind.affine else st.just(0)
+        return {
+            **binary.draw_operands(draw, by_channel=True, element=kind),
+            "self_zero_point": draw(zero_points),
+            "other_zero_point": draw(zero_points),
+            "output_zero_point": draw(zero_points),
+            "output_multiplier": factor.multiplier,
+            "output_shift": factor.shift,
+        }
+
+    return draw_case()
+
+
+MUL: Operator = Operator(
+    name="cortex_m::quantized_mul",
+    summary="product of two tensors",
+    arguments=(
+        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, "
+        "int output_multiplier, int output_shift"
+    ),
+    reference=reference,
+    shape=binary.output_shape,
+    kernel=kernel,
+    rows=binary.rows,
+    element=ElementOf(("self", "other")),
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    pte=lambda arguments, add, target: binary.in_pte(MUL, arguments, add),
+    pte_limit=binary.pte_limit,
+    constraints="equal shapes or one value per channel; other shapes are expanded first",
+    samples=samples,
+)
+
+MUL_PATTERN = Pattern(
+    aten=(aten.mul.Tensor,), match=match, lower=lower, fuses_clamp=True, elements=binary.REALS, rounds_once=True
+)
+MUL_REWRITE = Rewrite(aten=(aten.mul.Tensor, aten.multiply.Tensor), rewrite=to_mul)
+GLU_REWRITE = Rewrite(aten=(aten.glu.default,), rewrite=split_gate)

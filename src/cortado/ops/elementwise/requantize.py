@@ -1,0 +1,190 @@
+"""out = clamp(requant((x - input_zero_point) << up) + output_zero_point): codes in another scale, or another element.
+
+up makes 28 bits of a difference of codes: 20 for int8, 13 for int16. From int8 to int8 a table is looked up instead
+(activation.py). Where both sides have the same steps, or int16 codes a power of two more (frontend/quantize/sharing),
+nothing
+is multiplied.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, Element, element_of
+from cortado.base.numerics import Fixed, QParams, Tensor, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.work import loops
+from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS
+
+UPS = {INT8.bits: 20, INT16.bits: 13}
+# One step of an operand is all of the output's codes from here on; a larger factor gives the same.
+MOST = {INT8.bits: 2.0**16, INT16.bits: 2.0**15 - 2.0**-8}
+WIDER = 128  # int16 steps to one of int8: 255 of these from zero are int16 codes still
+
+
+def reference(
+    *,
+    input: Tensor,
+    input_zero_point: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+    activation_min: int,
+    activation_max: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    up = UPS[element_of(input.dtype).bits]
+    scaled = requant((input.to(torch.int64) - input_zero_point) << up, output_multiplier, output_shift)
+    return (scaled + output_zero_point).clamp(activation_min, activation_max).to(dtype).contiguous()
+
+
+def factor_of(given: QParams, out: QParams) -> Fixed:
+    bits = given.element.bits
+    return Fixed.of(min(given.scale / out.scale, MOST[bits]) / 2.0 ** UPS[bits])
+
+
+def requantized(
+    lowering: Lowering, source: Node, given: QParams, out: QParams, bounds: tuple[int, int] | None = None
+) -> Node:
+    """A tensor of codes in other parameters, within bounds."""
+    factor, (low, high) = factor_of(given, out), bounds or out.element.codes
+    return lowering.call(
+        REQUANTIZE,
+        input=source,
+        input_zero_point=given.zero_point,
+        output_zero_point=out.zero_point,
+        output_multiplier=factor.multiplier,
+        output_shift=factor.shift,
+        activation_min=low,
+        activation_max=high,
+        dtype=out.element.torch_dtype,
+    )
+
+
+def left_shift(call: Call) -> int | None:
+    """By which power of two codes are multiplied; None where it is another number, or a part."""
+    given = call.element_of("input")
+    shift = call["output_shift"] - 1 + UPS[given.bits]
+    exact = call["output_multiplier"] == 2**30 and shift >= 0
+    return shift if exact else None
+
+
+def is_widened(call: Call) -> bool:
+    """int8 codes as int16, every one of them exactly."""
+    shift, zero = left_shift(call), call["input_zero_point"]
+    if shift is None or _bits(call) != (INT8.bits, INT16.bits):
+        return False
+    bounds = ((INT8.low - zero) << shift, (INT8.high - zero) << shift)
+    inside = call["activation_min"] <= bounds[0] and bounds[1] <= call["activation_max"]
+    return inside and call["output_zero_point"] == 0
+
+
+def is_limited(call: Call) -> bool:
+    """int16 codes as bytes, limited to what these hold."""
+    if left_shift(call) != 0 or _bits(call) != (INT16.bits, INT8.bits):
+        return False
+    return (call["activation_min"], call["activation_max"]) == INT8.codes and call["input_zero_point"] == 0
+
+
+def _bits(call: Call) -> tuple[int, int]:
+    return call.element_of("input").bits, call.element.bits
+
+
+_TURNS = {Core.DSP: FOURS, Core.MVE: EIGHTS}  # of the kernels that don't multiply
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    if is_widened(call):
+        return Kernel(
+            call=CCall("cortado_widen_codes", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+            sources=("widen_codes.c",),
+            struct="cortado_widen_codes_t",
+            fields={"in_zero": call["input_zero_point"], "left": left_shift(call)},
+            work=_TURNS.get(core, ELEMENTS),
+        )
+    if is_limited(call):
+        return Kernel(
+            call=CCall("cortado_limit_codes", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+            sources=("limit_codes.c",),
+            struct="cortado_limit_codes_t",
+            fields={"out_zero": call["output_zero_point"]},
+            work=_TURNS.get(core, ELEMENTS),
+        )
+    return _scaled(call)
+
+
+def _scaled(call: Call) -> Kernel:
+    given = call.element_of("input")
+    return Kernel(
+        call=CCall("cortado_requantize", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), Operand.N)),
+        sources=("requantize.c",),
+        struct="cortado_requantize_t",
+        fields={
+            "in_bytes": given.bytes,
+            "out_bytes": call.element.bytes,
+            "in_zero": call["input_zero_point"],
+            "up": UPS[given.bits],
+            "multiplier": call["output_multiplier"],
+            "shift": call["output_shift"],
+            "out_zero": call["output_zero_point"],
+            "act_min": call["activation_min"],
+            "act_max": call["activation_max"],
+        },
+        work=loops("calls spans spans*right", right=call["output_shift"] < 0),
+    )
+
+
+def samples() -> Any:
+    """All pairs of elements; factors from codes that vanish to codes that saturate."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    def zero_point(draw: Any, kind: Element) -> int:
+        return int(draw(sampling.ZERO_POINTS)) if kind.affine else 0
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        as_usual = draw(st.booleans())  # nothing is multiplied
+        pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]
+        given, out = draw(st.sampled_from(pairs))
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        step = (WIDER if given is INT8 else 1) if as_usual else 2.0 ** draw(st.floats(-12, 18))
+        factor = factor_of(QParams(step, 0, given), QParams(1.0, 0, out))
+        low, high = out.codes if as_usual else draw(sampling.activation_bounds(out))
+        return {
+            "input": sampling.values(draw, sizes, element=given),
+            "input_zero_point": zero_point(draw, given),
+            "output_zero_point": zero_point(draw, out),
+            "output_multiplier": factor.multiplier,
+            "output_shift": factor.shift,
+            "activation_min": low,
+            "activation_max": high,
+            "dtype": out.torch_dtype,
+        }
+
+    return draw_case()
+
+
+REQUANTIZE = Operator(
+    name="cortado::requantize",
+    summary="codes in another scale, or of another element",
+    arguments=(
+        "Tensor input, int input_zero_point, int output_zero_point, int output_multiplier, int output_shift, "
+        "int activation_min, int activation_max, ScalarType dtype"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=ElementOf(("dtype",)),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: ExecuTorch's operators take int8",
+    by_channel=True,
+    samples=samples,
+)

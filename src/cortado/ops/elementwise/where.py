@@ -1,0 +1,171 @@
+"""out = a where mask is not 0, b elsewhere: integers, or codes of one scale and zero point, those of the output.
+
+One of the two may be a number, or of codes its code; either may have one value for all. The condition holds truth
+values as 0 and 1 (compare.py); a selection that is a function of one tensor is a table instead.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Absent, Bytes, CCall, Operand, Row
+from cortado.ir.facts import holds_integers, wanted_element
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Joined, Plain, Quantization
+from cortado.ir.work import loops
+from cortado.ops.elementwise.binary import REALS
+from cortado.ops.integer.calculate import refused_shapes, words
+from cortado.ops.integer.truth import truth_codes
+from cortado.ops.loops import ELEMENTS
+
+
+def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: int) -> Tensor:
+    constant = torch.tensor(number, dtype=(self or other)[0].dtype)
+    first, second = self[0] if self else constant, other[0] if other else constant
+    return torch.where(mask != 0, first, second).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define("chosen(Tensor mask, Tensor self, Tensor other) -> Tensor")
+
+
+def _chosen(mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    return torch.where(mask != 0, self, other)
+
+
+def _meta(mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    return torch.empty_like(mask, dtype=torch.promote_types(self.dtype, other.dtype))
+
+
+_LIBRARY.impl("chosen", _chosen, "CompositeExplicitAutograd")
+_LIBRARY.impl("chosen", _meta, "Meta")
+CHOSEN = torch.ops.cortado.chosen.default
+CHOSEN_IDS = CHOSEN  # of integers
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if holds_integers(bound.node):
+        refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound["mask"]))
+        return refused or Quantization({"mask": Activation()}, Plain())
+    kind = wanted_element(bound.node)
+    roles = {"mask": Activation(), "self": Activation(kind), "other": Activation(kind)}
+    return Quantization(roles, Joined(besides=("mask",), element=kind))
+
+
+def condition_codes(lowering: Lowering) -> Node:
+    """The condition as codes that are 0 where it does not hold; a constant has a scale of its own."""
+    data = lowering.data("mask")
+    if data is None:
+        return truth_codes(lowering, "mask")
+    return lowering.constant("mask", (data != lowering.q("mask").zero_point).to(torch.int8))
+
+
+def lower(lowering: Lowering) -> Node:
+    if holds_integers(lowering.bound.node):
+        sides = {name: [words(lowering, name)] for name in ("self", "other")}
+        return lowering.call(WHERE, mask=condition_codes(lowering), **sides, number=0)
+    out, numbers, tensors = shape(lowering.bound.node), [0], dict[str, list[Node]]()
+    for name in ("self", "other"):
+        data = lowering.data(name)
+        single = data is not None and data.numel() == 1
+        if data is not None and single:
+            numbers = [int(data)]
+        tensors[name] = [] if single else [lowering.view(lowering.node(name), out)]
+    mask = lowering.view(condition_codes(lowering), out)
+    return lowering.call(WHERE, mask=mask, self=tensors["self"], other=tensors["other"], number=numbers[0])
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def steps_of(call: Call, name: str) -> int:
+    """1 for an operand that has a value for each of the result's, 0 for one that has one for all, or none."""
+    return int(bool(call[name]) and math.prod(call.shapes(name)[0]) == math.prod(call.shape("mask")))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    given = [name for name in ("self", "other") if call[name]]
+    if call.element.bytes > 1 or not all(steps_of(call, name) for name in given):
+        return _any_kernel(call, given)
+    if call["self"] and call["other"]:
+        arguments: tuple[Any, ...] = (Row(0), Row(1), Row(2), Operand.OUT, Operand.N)
+        return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
+    taken = 0 if call["self"] else 1
+    arguments = (Row(0), Row(1), Operand.OUT, Operand.N, call["number"], taken)
+    return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
+
+
+def _any_kernel(call: Call, given: list[str]) -> Kernel:
+    """Values of any size, single ones among them."""
+    sides = [Bytes(Row(1 + given.index(name))) if name in given else Absent() for name in ("self", "other")]
+    return Kernel(
+        call=CCall("cortado_where", (Operand.LAYER, Row(0), *sides, Bytes(Operand.OUT), Operand.N)),
+        sources=("where.c",),
+        struct="cortado_where_t",
+        fields={
+            "bytes": call.element.bytes,
+            "a_step": steps_of(call, "self"),
+            "b_step": steps_of(call, "other"),
+            "number": call["number"],
+        },
+        work=loops("calls spans spans*half spans*word", half=call.element.bytes == 2, word=call.element.bytes == 4),
+    )
+
+
+def rows(call: Call) -> Rows:
+    given = [name for name in ("self", "other") if call[name]]
+    rules = [ONE_ROW if steps_of(call, name) else RowRule(stride=0) for name in given]
+    return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        given = draw(st.sampled_from([("self", "other"), ("self", "other"), ("self",), ("other",)]))
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        kind, single = draw(st.sampled_from([INT8, INT8, INT16, INT32])), draw(st.sampled_from([None, "self", "other"]))
+        sides = {
+            name: [sampling.values(draw, (1,) * len(sizes) if name == single else sizes, element=kind)]
+            for name in given
+        }
+        return {
+            "mask": sampling.codes(draw(sampling.SEEDS), sizes, 0, 1),
+            **{name: sides.get(name, []) for name in ("self", "other")},
+            "number": draw(st.integers(*kind.codes)),
+        }
+
+    return draw_case()
+
+
+WHERE = Operator(
+    name="cortado::where",
+    summary="one of two tensors, or a number, element by element, by computed truth values",
+    arguments="Tensor mask, Tensor[] self, Tensor[] other, int number",
+    reference=reference,
+    shape=lambda call: call.shape("mask"),
+    kernel=kernel,
+    element=ElementOf(("self", "other")),
+    rows=rows,
+    tensors=("mask", "self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="equal shapes, or one value for all; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower, elements=REALS)

@@ -1,0 +1,1 @@
+"""Integers and truth values: arithmetic, reductions, logic."""

@@ -1,0 +1,158 @@
+"""out = a + b, a - b, a * b, a // b, a % b, min(a, b) or max(a, b) of integers, modulo 2^32: counters, positions.
+
+One of the two may be a single number for all. Quotients are rounded down and remainders have the divisor's sign, as in
+Python and torch; both are 0 where the divisor is.
+"""
+
+import math
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
+from cortado.ir.work import loops
+from cortado.ops.io.widen import as_words
+
+
+class How(IntEnum):
+    """As cortado.h has them."""
+
+    SUM = 0
+    DIFFERENCE = 1
+    PRODUCT = 2
+    QUOTIENT = 3
+    REMAINDER = 4
+    SMALLER = 5
+    LARGER = 6
+    BOUNDED_SUM = 7  # of a reduction alone
+
+
+def calculated(a: Tensor, b: Tensor, how: int) -> Tensor:
+    """In 64 bits, which hold every result of 32."""
+    if how in (How.QUOTIENT, How.REMAINDER):
+        safe = torch.where(b == 0, 1, b)
+        found = a.div(safe, rounding_mode="floor") if how == How.QUOTIENT else a.remainder(safe)
+        return torch.where(b == 0, 0, found)
+    if how in (How.SUM, How.DIFFERENCE):
+        return a + b if how == How.SUM else a - b
+    if how == How.PRODUCT:
+        return a * b
+    return torch.minimum(a, b) if how == How.SMALLER else torch.maximum(a, b)
+
+
+def reference(*, self: Tensor, other: Tensor, how: int) -> Tensor:
+    return calculated(self.to(torch.int64), other.to(torch.int64), how).to(torch.int32).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define("calculated_ids(Tensor self, Tensor other, int how) -> Tensor")
+
+
+def _wide(self: Tensor, other: Tensor, how: int) -> Tensor:
+    return calculated(self.to(torch.int64), other.to(torch.int64), how)
+
+
+def _meta(self: Tensor, other: Tensor, how: int) -> Tensor:
+    sizes = torch.broadcast_shapes(self.shape, other.shape)
+    return torch.empty(sizes, dtype=torch.int64, device=self.device)
+
+
+_LIBRARY.impl("calculated_ids", _wide, "CompositeExplicitAutograd")
+_LIBRARY.impl("calculated_ids", _meta, "Meta")
+CALCULATED_IDS = torch.ops.cortado.calculated_ids.default
+
+
+def steps_of(*operands: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...]:
+    """1 for an operand that has a number for each of the result's, 0 for one that has one for all."""
+    return tuple(int(math.prod(sizes) == math.prod(out)) for sizes in operands)
+
+
+def refused_shapes(*operands: tuple[int, ...], out: tuple[int, ...]) -> Reject | None:
+    """Every operand has the result's shape, or is a single number."""
+    odd = [sizes for sizes in operands if math.prod(sizes) not in (1, math.prod(out))]
+    return Reject(f"takes integers of equal shapes, or one number, got {list(odd[0])}") if odd else None
+
+
+def words(lowering: Lowering, name: str) -> Node:
+    """An operand as int32, a constant too."""
+    return as_words(lowering, lowering.bound.nodes(name)[0], name)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound.node))
+    return refused or Quantization({}, Plain())
+
+
+def lower(lowering: Lowering) -> Node:
+    given = {name: words(lowering, name) for name in ("self", "other")}
+    made = lowering.call(CALCULATE_INT, **given, how=int(lowering.bound["how"]))
+    return lowering.view(made, shape(lowering.bound.node))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    operands = (call.shape("self"), call.shape("other"))
+    out = output_shape(call)
+    first, second = steps_of(*operands, out=out)
+    arguments = (Row(0), Row(1), Operand.OUT, math.prod(out), first, second, int(call["how"]))
+    work = loops(
+        "calls elements elements*multiplied elements*divided elements*compared",
+        elements=math.prod(out),
+        multiplied=call["how"] == How.PRODUCT,
+        divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
+        compared=call["how"] in (How.SMALLER, How.LARGER),
+    )
+    return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",), work=work)
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed, how = draw(sampling.SEEDS), draw(st.sampled_from(list(How)))
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        single = draw(st.sampled_from([None, "self", "other"]))
+        most = draw(st.sampled_from([4, INT32.high]))
+        given = {
+            name: sampling.codes(seed + number, (1,) if single == name else sizes, -most - 1, most, torch.int32)
+            for number, name in enumerate(("self", "other"))
+        }
+        return {**given, "how": int(how)}
+
+    return draw_case()
+
+
+CALCULATE_INT = Operator(
+    name="cortado::calculate_int",
+    summary="sums, products, quotients, remainders, minimum and maximum of integers: counters, positions",
+    arguments="Tensor self, Tensor other, int how",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    element=INT32,
+    tensors=("self", "other"),
+    places=frozenset({Place.C}),
+    constraints="equal shapes, or one number; modulo 2^32; C bundle only: a .pte takes real numbers",
+    samples=samples,
+)
+
+CALCULATED_IDS_PATTERN = Pattern(aten=(CALCULATED_IDS,), match=match, lower=lower)

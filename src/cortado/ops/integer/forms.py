@@ -1,0 +1,320 @@
+"""Arithmetic of integers: sums, products, quotients, bounds, in operators of 32 bits.
+
+Integers that are only moved: the same call, on integers of 32 bits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from cortado.ir.domain import Bounds, DomainRule, Interval, Make, Making, hull, overloads
+from cortado.ir.facts import dtype
+from cortado.ir.graph import Bound, shape
+from cortado.ops.float_graph import add_view, constant_data, is_constant
+from cortado.ops.integer.calculate import How
+from cortado.ops.integer.words import calculated, calculated_by, integer_in, number_as, word_of
+
+# ---- integer forms ---------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+MOST_FACTORS = 4  # of a power
+
+# ---- intervals -----------------------------------------------------------------------------------------------
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b.low == b.high != 0:
+        ends = (a.low // b.low, a.high // b.low)
+        return Interval(min(ends), max(ends))
+    most = max(abs(a.low), abs(a.high), 1)
+    return Interval(-most, most)
+
+
+def _remainder(a: Interval | None, b: Interval) -> Interval:
+    if b.low > 0:
+        return Interval(0, b.high - 1)
+    most = max(abs(b.low), abs(b.high))
+    return Interval(-most, most)
+
+
+_OF_BOTH: dict[How, Callable[[Interval, Interval], Interval]] = {
+    How.SUM: Interval.plus,
+    How.DIFFERENCE: lambda a, b: a.plus(b.negative()),
+    How.PRODUCT: Interval.times,
+    How.QUOTIENT: _quotient,
+    How.REMAINDER: _remainder,
+    How.SMALLER: lambda a, b: Interval(min(a.low, b.low), min(a.high, b.high)),
+    How.LARGER: lambda a, b: Interval(max(a.low, b.low), max(a.high, b.high)),
+}
+
+
+def bounds_of(how: How, left: Interval | None, right: Interval | None) -> Interval | None:
+    if how is How.REMAINDER and right is not None:
+        return _remainder(left, right)
+    return None if left is None or right is None else _OF_BOTH[how](left, right)
+
+
+def _bounds(how: How, first: str = "self", second: str = "other") -> Bounds:
+    def bounds(making: Making, bound: Bound) -> Interval | None:
+        right, alpha = making.interval(bound[second]), bound.get("alpha", 1)
+        if right is not None and isinstance(alpha, int) and alpha != 1:
+            right = right.times(Interval(alpha, alpha))
+        return bounds_of(how, making.interval(bound[first]), right)
+
+    return bounds
+
+
+# ---- calls ---------------------------------------------------------------------------------------------------
+
+
+def both(making: Making, bound: Bound, left: Any, right: Any, how: How) -> Node | None:
+    """Two operands, either of which may be a number, under the shape of the result."""
+    like = bound.node
+    first, second = word_of(making, like, left), word_of(making, like, right)
+    if first is None or second is None:
+        return None
+    alpha = bound.get("alpha", 1)
+    if alpha != 1:
+        factor = integer_in(alpha)
+        if factor is None:
+            return None
+        second = calculated_by(like, second, factor, How.PRODUCT)
+    return add_view(like, calculated(like, first, second, how), shape(like))
+
+
+def _words(how: How, first: str = "self", second: str = "other") -> Make:
+    return lambda making, bound: both(making, bound, bound[first], bound[second], how)
+
+
+def _rule(how: How, *packets: Any, first: str = "self", second: str = "other") -> DomainRule:
+    return DomainRule(
+        aten=overloads(*packets),
+        bounds=_bounds(how, first, second),
+        words=_words(how, first, second),
+        wraps=True,
+        closed=how not in (How.QUOTIENT, How.REMAINDER),
+    )
+
+
+SUM_RULE = _rule(How.SUM, aten.add)
+DIFFERENCE_RULE = _rule(How.DIFFERENCE, aten.sub, aten.subtract)
+REVERSED_RULE = _rule(How.DIFFERENCE, aten.rsub, first="other", second="self")
+PRODUCT_RULE = _rule(How.PRODUCT, aten.mul, aten.multiply)
+QUOTIENT_RULE = _rule(How.QUOTIENT, aten.floor_divide)
+REMAINDER_RULE = _rule(How.REMAINDER, aten.remainder)
+SMALLER_RULE = _rule(How.SMALLER, aten.minimum, aten.fmin)
+LARGER_RULE = _rule(How.LARGER, aten.maximum, aten.fmax)
+
+
+# ---- rounded divisions ---------------------------------------------------------------------------------------
+
+
+def _divided(making: Making, bound: Bound) -> Node | None:
+    """div with a rounding mode; without one it gives real numbers."""
+    mode = bound.get("rounding_mode")
+    if mode == "trunc":
+        return _truncated(making, bound)
+    return both(making, bound, bound["self"], bound["other"], How.QUOTIENT) if mode == "floor" else None
+
+
+def _divisor(bound: Bound) -> int | None:
+    number = integer_in(bound["other"])
+    return None if number is None else number_as(dtype(bound.node), number)
+
+
+def _truncated(making: Making, bound: Bound) -> Node | None:
+    """Towards 0, by a number: the quotient of what is above 0, less that of what is below."""
+    number, word = _divisor(bound), making.word(bound["self"])
+    if not number or word is None:
+        return None
+    like, sign = bound.node, 1 if number > 0 else -1
+    sides = [calculated_by(like, word, factor, How.PRODUCT) for factor in (sign, -sign)]
+    first, second = (
+        calculated_by(like, calculated_by(like, side, 0, How.LARGER), abs(number), How.QUOTIENT) for side in sides
+    )
+    return calculated(like, first, second, How.DIFFERENCE)
+
+
+def _left_over(making: Making, bound: Bound) -> Node | None:
+    """fmod by a number: what a quotient that is rounded towards 0 leaves."""
+    number, word, quotient = _divisor(bound), making.word(bound["self"]), _truncated(making, bound)
+    if number is None or word is None or quotient is None:
+        return None
+    like = bound.node
+    return calculated(like, word, calculated_by(like, quotient, number, How.PRODUCT), How.DIFFERENCE)
+
+
+def _smaller_bounds(making: Making, bound: Bound) -> Interval | None:
+    """A quotient, or what it leaves, is no further from 0 than the dividend."""
+    found = making.interval(bound["self"])
+    if found is None:
+        return None
+    most = max(abs(found.low), abs(found.high))
+    return Interval(-most, most)
+
+
+DIVIDED_RULE = DomainRule(
+    aten=tuple(one for one in overloads(aten.div, aten.divide) if "mode" in one._overloadname),
+    bounds=_bounds(How.QUOTIENT),
+    words=_divided,
+    wraps=True,
+)
+LEFT_OVER_RULE = DomainRule(aten=overloads(aten.fmod), bounds=_smaller_bounds, words=_left_over)
+
+
+# ---- functions of one tensor ---------------------------------------------------------------------------------
+
+
+def _negative(making: Making, bound: Bound) -> Node | None:
+    word = making.word(bound["self"])
+    return None if word is None else calculated_by(bound.node, word, -1, How.PRODUCT)
+
+
+def _magnitude(making: Making, bound: Bound) -> Node | None:
+    word, negative = making.word(bound["self"]), _negative(making, bound)
+    if word is None or negative is None:
+        return None
+    return calculated(bound.node, word, negative, How.LARGER)
+
+
+def _magnitude_bounds(making: Making, bound: Bound) -> Interval | None:
+    found = making.interval(bound["self"])
+    if found is None:
+        return None
+    low = 0 if found.low <= 0 <= found.high else min(abs(found.low), abs(found.high))
+    return Interval(low, max(abs(found.low), abs(found.high)))
+
+
+def _negative_bounds(making: Making, bound: Bound) -> Interval | None:
+    found = making.interval(bound["self"])
+    return None if found is None else found.negative()
+
+
+def _limits(bound: Bound) -> list[tuple[Any, How]]:
+    given = [(bound.get("min"), How.LARGER), (bound.get("max"), How.SMALLER)]
+    return [(limit, how) for limit, how in given if limit is not None]
+
+
+def _clamped(making: Making, bound: Bound) -> Node | None:
+    found: Any = bound["self"]
+    for limit, how in _limits(bound):
+        right = word_of(making, bound.node, limit)
+        left = making.word(found) if found is bound["self"] else found
+        if left is None or right is None:
+            return None
+        found = calculated(bound.node, left, right, how)
+    return add_view(bound.node, found, shape(bound.node)) if found is not bound["self"] else making.word(found)
+
+
+def _clamped_bounds(making: Making, bound: Bound) -> Interval | None:
+    limits = [(making.interval(limit), how) for limit, how in _limits(bound)]
+    known = [one for one, _ in limits if one is not None]
+    found = making.interval(bound["self"])
+    if found is None:  # between both limits, whatever it was
+        return known[0].hull(known[1]) if len(known) == 2 else None
+    for limit, how in limits:
+        found = bounds_of(how, found, limit)
+    return found
+
+
+def _power(making: Making, bound: Bound) -> Node | None:
+    """A product of a tensor with itself, as often as a small number says."""
+    exponent, word = integer_in(bound.get("exponent", 2)), making.word(bound["self"])
+    if exponent is None or not 1 <= exponent <= MOST_FACTORS or word is None:
+        return None
+    found = word
+    for _ in range(exponent - 1):
+        found = calculated(bound.node, found, word, How.PRODUCT)
+    return found
+
+
+def _power_bounds(making: Making, bound: Bound) -> Interval | None:
+    exponent, found = integer_in(bound.get("exponent", 2)), making.interval(bound["self"])
+    if exponent is None or exponent < 1 or found is None:
+        return None
+    ends = [end**exponent for end in (found.low, found.high)]
+    through = exponent % 2 == 0 and found.low <= 0 <= found.high
+    return Interval(0 if through else min(ends), max(ends))
+
+
+def _sign(making: Making, bound: Bound) -> Node | None:
+    word, like = making.word(bound["self"]), bound.node
+    return None if word is None else calculated_by(like, calculated_by(like, word, -1, How.LARGER), 1, How.SMALLER)
+
+
+NEGATIVE_RULE = DomainRule(
+    aten=overloads(aten.neg, aten.negative), bounds=_negative_bounds, words=_negative, wraps=True, closed=True
+)
+MAGNITUDE_RULE = DomainRule(
+    aten=overloads(aten.abs, aten.absolute), bounds=_magnitude_bounds, words=_magnitude, wraps=True, closed=True
+)
+POWER_RULE = DomainRule(
+    aten=(aten.pow.Tensor_Scalar, aten.square.default), bounds=_power_bounds, words=_power, wraps=True
+)
+SIGN_RULE = DomainRule(
+    aten=(aten.sign.default, aten.sgn.default), bounds=lambda making, bound: Interval(-1, 1), words=_sign, closed=True
+)
+CLAMPED_RULE = DomainRule(
+    aten=overloads(aten.clamp, aten.clamp_min, aten.clamp_max, aten.clip),
+    bounds=_clamped_bounds,
+    words=_clamped,
+    closed=True,
+)
+
+
+# ---- movement forms --------------------------------------------------------------------------------------
+
+
+def operands(bound: Bound) -> list[Node]:
+    """What is moved: the first argument, a tensor or several."""
+    return bound.nodes(next(iter(bound.values)))
+
+
+def rest(bound: Bound) -> dict[str, Any] | None:
+    """All other arguments, constants as their data; None where one is computed."""
+    others = dict(list(bound.values.items())[1:])
+    nodes = [leaf for leaf in pytree.tree_leaves(others) if isinstance(leaf, Node)]
+    if not all(is_constant(node) for node in nodes):
+        return None
+    given: dict[str, Any] = pytree.tree_map_only(Node, constant_data, others)
+    return given
+
+
+def bounds(making: Making, bound: Bound) -> Interval | None:
+    return hull([making.interval(node) for node in operands(bound)])
+
+
+def words(making: Making, bound: Bound) -> Node | None:
+    return None if rest(bound) is None or 0 in shape(bound.node) else making.again(bound, making.word)
+
+
+MOVED = DomainRule(aten=(), bounds=bounds, words=words, closed=True, keeps_truth=True)
+"""Of every call whose pattern says that it only moves; constant positions are asked for by the rule of positions."""
+
+
+# ---- borders -------------------------------------------------------------------------------------------------
+
+
+def _filling(bound: Bound) -> int | None:
+    """What stands in a border of constant numbers."""
+    return integer_in(bound.get("value") or 0) if bound.get("mode", "constant") == "constant" else None
+
+
+def _padded(making: Making, bound: Bound) -> Node | None:
+    return None if _filling(bound) is None else making.again(bound, making.word)
+
+
+def _padded_bounds(making: Making, bound: Bound) -> Interval | None:
+    number = _filling(bound)
+    return None if number is None else hull([making.interval(bound["self"]), Interval(number, number)])
+
+
+PADDED_RULE = DomainRule(
+    aten=(aten.pad.default, aten.constant_pad_nd.default),
+    bounds=_padded_bounds,
+    words=_padded,
+    truth=lambda making, bound: making.again(bound, making.truth),
+)

@@ -1,0 +1,1 @@
+"""The borders of the integer graph: quantize, dequantize, widen."""

@@ -1,0 +1,175 @@
+"""out = clamp(round_half_even(x * (1 / scale)) + zero_point), in float32: the border from float to int8.
+
+out = (q - zero_point) * scale, in float32: the border from int8 to float.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.ao.quantization.fx._decomposed
+from torch.fx import Node
+
+from cortado.base.element import FLOAT32, INT8, INT16, element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir import facts
+from cortado.ir.c_call import CCall, Member, Operand, Row
+from cortado.ir.graph import Bound
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
+from cortado.ir.roles import Quantization
+from cortado.ops.loops import ELEMENTS
+
+# ---- quantize per tensor ---------------------------------------------------------------------------------
+
+
+def reference(
+    *, input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: torch.dtype
+) -> Tensor:
+    inverse = torch.tensor(1.0, dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
+    scaled = torch.nan_to_num(input.to(torch.float32) * inverse, nan=0.0)
+    steps = torch.round(scaled.clamp(-(2.0**20), 2.0**20)).to(torch.int64)
+    return (steps + zero_point).clamp(quant_min, quant_max).to(dtype)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({})
+
+
+def match_real(bound: Bound) -> Quantization | Reject:
+    """Codes of other parameters are no real numbers: where there is a way, a table (activation.py) has taken them."""
+    known = facts.qparams(bound["input"])
+    if known is None:
+        return match(bound)
+    before, behind = known.element.name, qparams_of(bound).element.name
+    return Reject(f"{before} codes are read as {behind} codes of another scale, and no operator converts them")
+
+
+def arguments(qparams: QParams) -> dict[str, object]:
+    return {
+        "scale": qparams.scale,
+        "zero_point": qparams.zero_point,
+        "quant_min": qparams.element.low,
+        "quant_max": qparams.element.high,
+        "dtype": qparams.element.torch_dtype,
+    }
+
+
+def qparams_of(bound: Bound) -> QParams:
+    """Of a quantize or dequantize with numbers for parameters: the other way."""
+    return QParams(float(bound["scale"]), int(bound["zero_point"]), element_of(bound["dtype"]))
+
+
+def lower(lowering: Lowering) -> Node:
+    return lowering.call(QUANTIZE, input=lowering.node("input"), **arguments(lowering.out))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    scale = float(np.float32(call["scale"]))
+    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
+    return Kernel(
+        call=CCall(f"cortado_quantize_f32_s{call.element.bits}", operands),
+        sources=(f"quantize_f32_s{call.element.bits}.c",),
+        struct="cortado_border_t",
+        fields={"scale": scale, "zero_point": call["zero_point"]},
+        work=ELEMENTS,
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed = draw(sampling.SEEDS)
+        scale = float(np.float32(draw(st.sampled_from([1.0, 0.5, 0.0078125, 0.1, 3.7e-4, 12.3]))))
+        values = torch.randn(draw(st.integers(1, 70)), generator=sampling.generator(seed)) * scale * 60
+        if seed % 3 == 0:  # ties, and values far outside
+            values = torch.round(values / scale) * scale + 0.5 * scale
+            values[0] = draw(st.sampled_from([1e30, -1e30, 0.0]))
+        if draw(st.integers(0, 2)) == 0:
+            return {"input": values * 500, **arguments(QParams(scale, 0, INT16))}
+        return {"input": values, **arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
+
+    return draw_case()
+
+
+QUANTIZE = Operator(
+    name="cortex_m::quantize_per_tensor",
+    summary="float32 to int8 or int16",
+    arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=ElementOf(("dtype",)),
+    samples=samples,
+)
+
+QUANTIZE_PATTERN = Pattern(
+    aten=(torch.ops.quantized_decomposed.quantize_per_tensor.default,), match=match_real, lower=lower
+)
+
+
+# ---- dequantize per tensor -------------------------------------------------------------------------------
+
+
+def dequantize_per_tensor_reference(
+    *, input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: torch.dtype
+) -> Tensor:
+    return (input.to(torch.float32) - zero_point) * torch.tensor(scale, dtype=torch.float32)
+
+
+def dequantize_per_tensor_lower(lowering: Lowering) -> Node:
+    return lowering.call(DEQUANTIZE, input=lowering.node("input"), **arguments(lowering.q("input")))
+
+
+def dequantize_per_tensor_kernel(call: Call, core: Core) -> Kernel:
+    scale, bits = float(np.float32(call["scale"])), call.element_of("input").bits
+    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
+    return Kernel(
+        call=CCall(f"cortado_dequantize_s{bits}_f32", operands),
+        sources=(f"dequantize_s{bits}_f32.c",),
+        struct="cortado_border_t",
+        fields={"scale": scale, "zero_point": call["zero_point"]},
+        work=ELEMENTS,
+    )
+
+
+def dequantize_per_tensor_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        scale = float(np.float32(draw(st.sampled_from([1.0, 0.5, 0.0078125, 0.1, 3.7e-4]))))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        codes = sampling.values(draw, (draw(st.integers(1, 70)),), element=kind)
+        zero_point = draw(sampling.ZERO_POINTS) if kind.affine else 0
+        return {"input": codes, **arguments(QParams(scale, zero_point, kind))}
+
+    return draw_case()
+
+
+DEQUANTIZE = Operator(
+    name="cortex_m::dequantize_per_tensor",
+    summary="int8 or int16 to float32",
+    arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
+    reference=dequantize_per_tensor_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=dequantize_per_tensor_kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=FLOAT32,
+    samples=dequantize_per_tensor_samples,
+)
+
+DEQUANTIZE_PATTERN = Pattern(
+    aten=(torch.ops.quantized_decomposed.dequantize_per_tensor.default,),
+    match=match,
+    lower=dequantize_per_tensor_lower,
+)

@@ -1,0 +1,123 @@
+"""out = x XOR 0x80, byte by byte: an input of uint8 as codes, 0 becoming -128 and 255 becoming 127.
+
+An input of 8 bits holds codes already: u = code + 128 for uint8, u = code for int8. `x.float()` is then a tensor of
+scale 1 and zero point -128, `x.float() / 255` one of scale 1/255, `(x.float() - 128) / 64` one of scale 1/64 and zero
+point 0: what is computed of it, as far as it is a straight line through an int8 zero point, changes the scale and moves
+nothing. Anything else is a table of 256 entries, over all that the input can be, so nothing saturates.
+"""
+
+import math
+from typing import Any
+
+import torch
+
+from cortado.base.element import INT8
+from cortado.base.numerics import QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Operator, Place
+from cortado.ops.loops import FOURS
+
+SMALLEST = 2.0**-60  # scale there is
+STRAIGHT = 1e-3  # steps that a straight line may be off its codes: float32 rounds
+
+_C_ONLY = "C bundle only: a .pte takes real numbers"
+
+
+def flipped(codes: Tensor) -> Tensor:
+    return codes ^ torch.tensor(INT8.low, dtype=torch.int8)
+
+
+def reference(*, input: Tensor) -> Tensor:
+    return flipped(input).contiguous()
+
+
+# ---- what 8 bits stand for -----------------------------------------------------------------------------------
+
+
+def byte_values(kind: torch.dtype) -> Tensor:
+    """What each of the bytes -128 ... 127 means in an input of this type."""
+    found = torch.arange(INT8.low, INT8.high + 1, dtype=torch.int32).to(torch.int8)
+    return found if kind == torch.int8 else found.view(torch.uint8).to(kind)
+
+
+def byte_qparams(values: Tensor, kind: torch.dtype) -> QParams:
+    """The scale and zero point of a function's values for all bytes: those that make it a straight line of codes, or
+    else the finest that hold all of them."""
+    finite = values[values.isfinite()].to(torch.float64)
+    if finite.numel() == 0:
+        return QParams(1.0, 0)
+    low, high = min(0.0, float(finite.min())), max(0.0, float(finite.max()))
+    if kind == torch.bool:
+        return QParams(high, 0) if low == 0.0 < high else _covering(low, high)
+    line = _line(values.to(torch.float64))
+    return _covering(low, high) if line is None else line
+
+
+def _line(values: Tensor) -> QParams | None:
+    """In the order of what the bytes mean, the values are (code - zero point) * scale, up or down; None otherwise."""
+    first, last = float(values.min()), float(values.max())
+    scale = (last - first) / INT8.steps
+    if not (math.isfinite(scale) and scale >= SMALLEST):
+        return None
+    zero = INT8.low - first / scale
+    if abs(zero - round(zero)) > STRAIGHT or not INT8.holds(round(zero)):
+        return None
+    codes = values / scale + round(zero)
+    return QParams(scale, round(zero)) if float((codes - codes.round()).abs().max()) <= STRAIGHT else None
+
+
+def _covering(low: float, high: float) -> QParams:
+    scale = max((high - low) / INT8.steps, SMALLEST)
+    if high == low:
+        return QParams(1.0, 0)
+    return QParams(scale, INT8.clamped(round(INT8.low - low / scale)))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(call=CCall("cortado_flip_u8", (Row(0), Operand.OUT, Operand.N)), sources=("flip_u8.c",), work=FOURS)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        return {"input": sampling.codes(draw(sampling.SEEDS), sizes)}
+
+    return draw_case()
+
+
+FLIP = Operator(
+    name="cortado::from_uint8",
+    summary="an input of uint8 as codes: every byte with its highest bit flipped",
+    arguments="Tensor input",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints=_C_ONLY,
+    samples=samples,
+)
+
+RAW = Operator(
+    name="cortado::raw_bytes",
+    summary="an input of 8 bits as the bytes that it is: no kernel, no copy",
+    arguments="Tensor input",
+    reference=lambda *, input: input.contiguous().view(torch.int8),
+    shape=lambda call: call.shape("input"),
+    kernel=None,
+    view=True,
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints=_C_ONLY,
+)

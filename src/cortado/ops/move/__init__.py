@@ -1,0 +1,1 @@
+"""Data movement: shapes, slices, borders, positions, resizing, tables of rows."""

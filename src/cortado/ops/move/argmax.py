@@ -1,0 +1,101 @@
+"""out = the first position of the largest code along the last dimension, or of the smallest; a second result, values =
+the code that is there.
+
+Where real numbers differ by less than a step their codes are equal, and the first of them is taken, as torch does for
+equal numbers.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.work import loops
+from cortado.ops.move.pick import POSITIONS, VALUES, written
+
+aten = torch.ops.aten
+
+
+def reference(*, input: Tensor, largest: bool) -> tuple[Tensor, Tensor]:
+    codes = input.to(torch.int64)
+    best = (codes if largest else -codes).max(-1, keepdim=True).values
+    first = ((codes if largest else -codes) == best).to(torch.int32).argmax(-1, keepdim=True)
+    return first.to(torch.int32).contiguous(), input.gather(-1, first).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Activation(None)}, Plain())
+
+
+def last(lowering: Lowering, node: Node, dim: int) -> Node:
+    """A tensor with one of its dimensions behind the others."""
+    rank = len(shape(node))
+    order = [*(other for other in range(rank) if other != dim % max(rank, 1)), *([dim % rank] if rank else [])]
+    return lowering.transpose(node, tuple(order))
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"]
+    if dim is None or not shape(source):
+        moved = lowering.view(source, (1, math.prod(shape(source))))
+    else:
+        moved = last(lowering, source, dim)
+    largest = bound.node.target == aten.argmax.default
+    found = lowering.part(lowering.call(ARGMAX, input=moved, largest=largest), POSITIONS)
+    return lowering.view(found, shape(bound.node))
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("input")[:-1], 1)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    positions, values = written(call)
+    channels = call.shape("input")[-1]
+    arguments = (Row(0), positions, Operand.N, channels, int(call["largest"]), values)
+    work = loops("calls spans spans*channels", channels=channels)
+    name = f"argmax_s{call.element_of('input').bits}"
+    return Kernel(call=CCall(f"cortado_{name}", arguments), sources=(f"{name}.c",), work=work)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), draw(sampling.CHANNELS))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        return {"input": sampling.values(draw, sizes, element=kind), "largest": draw(st.booleans())}
+
+    return draw_case()
+
+
+ARGMAX = Operator(
+    name="cortado::argmax",
+    summary="the position of the largest value, or of the smallest, along a dimension; this value",
+    arguments="Tensor input, bool largest",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    element=INT32,
+    also=(Result(VALUES, output_shape, ElementOf(("input",))),),
+    places=frozenset({Place.C}),
+    constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+ARGMAX_PATTERN = Pattern(aten=(aten.argmax.default, aten.argmin.default), match=match, lower=lower)

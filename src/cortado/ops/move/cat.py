@@ -1,0 +1,326 @@
+"""out = the inputs one after the other along one dimension.
+
+Inputs that are needed in another scale elsewhere are looked up in a table each on the way; in the .pte a table before.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32, INT64
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import Bytes, Callee, CCall, Operand
+from cortado.ir.facts import TABLE, dtype, element, holds_integers, wanted_element
+from cortado.ir.graph import Bound, add_call, shape, sole_user
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
+from cortado.ir.roles import Activation, Joined, Plain, Quantization
+from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops.elementwise.activation import ACTIVATION, lookup
+from cortado.ops.io.widen import as_words
+from cortado.ops.loops import COPIED, VECTOR, RunSteps, added, copies
+from cortado.ops.move.movement import relayout_dim
+
+aten = torch.ops.aten
+MAX_INPUTS = 4  # operands of one step of the C bundle
+TABLES = tuple(f"lut{i}" for i in range(MAX_INPUTS))
+
+
+def reference(*, tensors: list[Tensor], dim: int) -> Tensor:
+    return torch.cat(tensors, dim)
+
+
+def rescaled_reference(*, tensors: list[Tensor], dim: int, **tables: Tensor | None) -> Tensor:
+    found = [tables[name] for name in TABLES]
+    parts = [
+        part if table is None else ACTIVATION.reference(input=part, lut=table)
+        for part, table in zip(tensors, found, strict=False)
+    ]
+    return torch.cat(parts, dim)
+
+
+def shapes(call: Call) -> list[tuple[int, ...]]:
+    return [tuple(value.shape) if isinstance(value, Tensor) else tuple(value) for value in call["tensors"]]
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    sizes = list(shapes(call)[0])
+    sizes[call["dim"]] = sum(part[call["dim"]] for part in shapes(call))
+    return tuple(sizes)
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def without_empty(bound: Bound) -> Node | None:
+    """Empty tensors may stand in a list; they add nothing, whatever their shape."""
+    parts = bound.nodes("tensors")
+    filled = [part for part in parts if 0 not in shape(part)]
+    if len(filled) in (0, len(parts)):
+        return None
+    return add_call(bound.node, aten.cat.default, filled, bound["dim"])
+
+
+def in_one_type(bound: Bound) -> Node | None:
+    """Integers of several types are joined as torch promotes them; words of 32 and 64 bits are the same here."""
+    wanted, parts = dtype(bound.node), bound.nodes("tensors")
+    if wanted.is_floating_point or {dtype(part) for part in parts} <= {wanted, torch.int32, torch.int64, torch.bool}:
+        return None
+    alike = [
+        part if dtype(part) in (wanted, torch.bool) else add_call(bound.node, aten.to.dtype, part, wanted)
+        for part in parts
+    ]
+    return add_call(bound.node, bound.node.target, alike, **{k: v for k, v in bound.values.items() if k != "tensors"})
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if 0 in shape(bound.node):
+        return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
+    parts = bound.nodes("tensors")
+    if not any(holds_integers(part) for part in parts):
+        kind = wanted_element(bound.node)
+        return Quantization({"tensors": Activation(kind)}, Joined(element=kind))
+    kinds = {element(part) for part in parts}
+    if kinds <= {INT32, INT64} or len(kinds) == 1:
+        return Quantization({}, Plain())
+    return Reject(f"joins {' and '.join(sorted(kind.name for kind in kinds))} tensors; convert them to one type")
+
+
+@dataclass(frozen=True)
+class JoinedInput:
+    """An input, and the table it is looked up in on the way to the output."""
+
+    node: Node
+    table: Node | None = None
+
+    def view(self, lowering: Lowering, sizes: Sequence[int]) -> "JoinedInput":
+        return replace(self, node=lowering.view(self.node, tuple(sizes)))
+
+
+def operands(lowering: Lowering) -> list[JoinedInput]:
+    """The inputs, all in the output's scale. A table over a tensor that others read too is looked up by the call."""
+    nodes = lowering.bound.nodes("tensors")
+    return [_part(lowering, node, f"tensor{number}") for number, node in enumerate(nodes)]
+
+
+def _part(lowering: Lowering, node: Node, name: str) -> JoinedInput:
+    if holds_integers(node):
+        return JoinedInput(as_words(lowering, node, name) if element(node) == INT64 else node)
+    source = node.kwargs["input"] if TABLE.known(node) else None
+    if not isinstance(source, Node) or sole_user(node) is None or sole_user(source) is not None:
+        return JoinedInput(node)
+    table = node.kwargs["lut"]
+    assert isinstance(table, Node)
+    return JoinedInput(source, table)
+
+
+def join(lowering: Lowering, parts: list[JoinedInput], dim: int) -> Node:
+    """One call, or a tree of calls where there are more inputs than a step can have."""
+    while len(parts) > MAX_INPUTS:
+        groups = [parts[i : i + MAX_INPUTS] for i in range(0, len(parts), MAX_INPUTS)]
+        parts = [JoinedInput(join(lowering, group, dim)) for group in groups]
+    if all(part.table is None for part in parts):
+        return parts[0].node if len(parts) == 1 else lowering.call(CAT, tensors=[part.node for part in parts], dim=dim)
+    tables = [part.table for part in parts] + [None] * (MAX_INPUTS - len(parts))
+    named = dict(zip(TABLES, tables, strict=True))
+    return lowering.call(CAT_RESCALED, tensors=[part.node for part in parts], **named, dim=dim)
+
+
+def lower(lowering: Lowering) -> Node:
+    dim = lowering.bound["dim"] % len(shape(lowering.bound.node))
+    return join(lowering, operands(lowering), dim)
+
+
+def lower_stack(lowering: Lowering) -> Node:
+    sizes = list(shape(lowering.bound.node))
+    dim = lowering.bound["dim"] % len(sizes)
+    sizes[dim] = 1
+    return join(lowering, [part.view(lowering, sizes) for part in operands(lowering)], dim)
+
+
+def lower_hstack(lowering: Lowering) -> Node:
+    parts = [part.view(lowering, shape(part.node) or (1,)) for part in operands(lowering)]
+    return join(lowering, parts, min(1, len(shape(lowering.bound.node)) - 1))
+
+
+def _as_column(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(-1, 1) if x.dim() < 2 else x
+
+
+def _lower_at_least(lowering: Lowering, rank: int, dim: int) -> Node:
+    """vstack, dstack, column_stack: every input first gets `rank` dimensions, as numpy would give it them."""
+    target = {(2, 0): torch.atleast_2d, (3, 2): torch.atleast_3d, (2, 1): _as_column}
+    parts = [
+        part.view(lowering, target[rank, dim](torch.empty(shape(part.node), device="meta")).shape)
+        for part in operands(lowering)
+    ]
+    return join(lowering, parts, dim)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """Channels are joined pixel by pixel, columns row by row."""
+    rules = tuple(ONE_ROW for _ in shapes(call))
+    rank = len(shapes(call)[0])
+    if call["dim"] == rank - 1:
+        return Rows(rules, pixelwise=True)
+    return Rows(rules) if (rank, call["dim"]) == (4, 2) else None
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    dim = call["dim"]
+    widths = [math.prod(part[dim:]) * call.element.bytes for part in shapes(call)]
+    rule = rows(call)
+    outer = math.prod(call.out_shape[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
+    return Kernel(
+        call=CCall("cortado_cat_s8", (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), outer)),
+        sources=("cat_s8.c",),
+        struct="cortado_cat_t",
+        fields={"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])},
+        work=_work(widths),
+    )
+
+
+_LOOKED_UP = ("lookups", "looked", "looked_vectors")
+
+
+def _work(widths: Sequence[int], with_tables: Sequence[bool] | None = None) -> Work:
+    """A run of each input after the other; some are looked up in a table on the way."""
+    row, tables = sum(widths), with_tables or [False] * len(widths)
+    starts = [sum(widths[:number]) for number in range(len(widths))]
+    looked = [width for width, table in zip(widths, tables, strict=True) if table]
+
+    def quantities(calls: Calls) -> Quantities:
+        times = calls.outputs / max(row, 1)
+        plain = [
+            copies(times, width, RunSteps(0, width), RunSteps(start, row))
+            for width, start, table in zip(widths, starts, tables, strict=True)
+            if not table
+        ]
+        vectors = sum(math.ceil(width / VECTOR) for width in looked)
+        numbers = (times * len(looked), times * sum(looked), times * vectors)
+        return {**added(plain), "cat_rows": times, **dict(zip(_LOOKED_UP, numbers, strict=True))}
+
+    return Work(("calls", "cat_rows", *COPIED, *(_LOOKED_UP if with_tables else ())), quantities)
+
+
+def rescaled_kernel(call: Call, core: Core) -> Kernel:
+    plain, (function, source) = kernel(call, core), lookup(core)
+    widths = [math.prod(part[call["dim"] :]) for part in shapes(call)]
+    tables = {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
+    return Kernel(
+        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Callee(function))),
+        sources=("cat_tables_s8.c", source),
+        struct="cortado_cat_tables_t",
+        fields={**plain.fields, **tables},
+        work=_work(widths, [tables[name] is not None for name in TABLES[: len(widths)]]),
+    )
+
+
+def rescaled_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
+    tables = [arguments[name] for name in TABLES]
+    parts = [
+        part if table is None else add(ACTIVATION, input=part, lut=table)
+        for part, table in zip(arguments["tensors"], tables, strict=False)
+    ]
+    return add(CAT, tensors=parts, dim=arguments["dim"])
+
+
+def samples(*, any_element: bool = True) -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4, 5]))
+        sizes = [draw(st.integers(1, 6)) for _ in range(rank)]
+        dim = draw(st.integers(0, rank - 1))
+        kind = draw(st.sampled_from([INT8, INT8, INT16, INT32])) if any_element else INT8
+        parts = []
+        for _ in range(draw(st.integers(2, MAX_INPUTS))):
+            sizes[dim] = draw(st.integers(1, 9))
+            parts.append(sampling.values(draw, tuple(sizes), element=kind))
+        return {"tensors": parts, "dim": dim}
+
+    return draw_case()
+
+
+def rescaled_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        arguments = draw(samples(any_element=False))
+        drawn = [draw(st.booleans()) and i < len(arguments["tensors"]) for i in range(MAX_INPUTS)]
+        tables = [sampling.codes(draw(sampling.SEEDS), (256,)) if wanted else None for wanted in drawn]
+        return {"tensors": arguments["tensors"], **dict(zip(TABLES, tables, strict=True)), "dim": arguments["dim"]}
+
+    return draw_case()
+
+
+CAT = Operator(
+    name="aten::cat",
+    summary="cat, stack: tensors one after the other",
+    arguments="Tensor[] tensors, int dim=0",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    element=ElementOf(("tensors",)),
+    tensors=("tensors",),
+    relayout=relayout_dim,
+    samples=samples,
+)
+
+CAT_RESCALED = Operator(
+    name="cortado::cat_rescaled",
+    summary="cat, stack: tensors one after the other, some of them in another scale",
+    arguments="Tensor[] tensors, Tensor? lut0, Tensor? lut1, Tensor? lut2, Tensor? lut3, int dim",
+    reference=rescaled_reference,
+    shape=output_shape,
+    kernel=rescaled_kernel,
+    rows=rows,
+    tensors=("tensors",),
+    relayout=relayout_dim,
+    pte=rescaled_in_pte,
+    constraints="in the .pte tables before a concatenation",
+    samples=rescaled_samples,
+)
+
+CAT_REWRITE = Rewrite(
+    aten=(aten.cat.default, aten.concat.default, aten.concatenate.default),
+    rewrite=lambda bound: without_empty(bound) or in_one_type(bound),
+)
+STACK_REWRITE = Rewrite(
+    aten=(
+        *(aten.stack.default, aten.hstack.default, aten.vstack.default),
+        *(aten.dstack.default, aten.column_stack.default),
+    ),
+    rewrite=in_one_type,
+)
+
+CAT_PATTERN = Pattern(
+    aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), match=match, lower=lower, moves=True
+)
+STACK_PATTERN = Pattern(aten=(aten.stack.default,), match=match, lower=lower_stack, moves=True)
+HSTACK_PATTERN = Pattern(aten=(aten.hstack.default,), match=match, lower=lower_hstack, moves=True)
+VSTACK_PATTERN = Pattern(
+    aten=(aten.vstack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 2, 0), moves=True
+)
+DSTACK_PATTERN = Pattern(
+    aten=(aten.dstack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 3, 2), moves=True
+)
+COLUMN_STACK_PATTERN = Pattern(
+    aten=(aten.column_stack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 2, 1), moves=True
+)

@@ -1,0 +1,310 @@
+"""out[i] = table[id[i]]: a row of constant codes for each id. The output has the scale and zero point of the table.
+
+An id below 0 counts as 0, one beyond the table as the last: nothing is read outside of it, whatever comes in. (Eager
+torch refuses such ids; a build with CORTADO_ENABLE_RUNTIME_CHECKS stops at them.)
+
+embedding whose table has 4 bits: two codes are a byte of the C bundle.
+
+The table of a call has codes as embedding's, so what it gives is what embedding gives. Within a run of a row they are
+zero_point + factor * q, |q| <= 7, factor 1 to 18; with `run` 0 a whole row has one factor.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8, INT16
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import USER_INPUT, dtype, holds_integers, wanted_element
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.work import loops
+from cortado.ops import reach
+from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pack_pairs, rounded
+from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
+from cortado.ops.io.widen import as_words
+from cortado.ops.loops import runs_of
+from cortado.ops.pool.reductions import reduce
+
+# ---- embedding -------------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+CONSTRAINTS = (
+    "a constant table; ids outside of it count as its first or last; C bundle only: ExecuTorch has no int8 kernel"
+)
+
+
+def within(ids: Tensor, count: int) -> Tensor:
+    """Ids as they are used: none outside of a table of `count` rows."""
+    return ids.to(torch.int64).clamp(0, count - 1)
+
+
+def reference(*, weight: Tensor, indices: Tensor) -> Tensor:
+    return weight[within(indices, len(weight))].contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("indices"), call.shape("weight")[1])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def looked_up(like: Node, table: Node, ids: Node) -> Node | None:
+    """table[ids] as an embedding: rows of a constant of any rank, by ids that are computed; None for anything else."""
+    counted = dtype(ids) in (torch.int32, torch.int64) and not is_constant(ids)
+    if not counted or not is_constant(table) or not shape(table) or not dtype(table).is_floating_point:
+        return None
+    count, *inner = shape(table)
+    rows = add_constant(like, "table", constant_data(table).reshape(count, -1))
+    return add_view(like, add_call(like, aten.embedding.default, rows, ids), (*shape(ids), *inner))
+
+
+def selected(bound: Bound) -> Node | None:
+    """index_select along the first dimension of a constant."""
+    return looked_up(bound.node, bound["self"], bound["index"]) if bound["dim"] == 0 else None
+
+
+def one_hot(bound: Bound) -> None:
+    """Rows of a unit matrix, where they are wanted as real numbers."""
+    like, count = bound.node, int(bound["num_classes"])
+    wanted = [user for user in like.users if is_call(user, aten.to.dtype) and dtype(user) == torch.float32]
+    if count <= 0 or is_constant(bound["self"]) or not wanted:
+        return
+    table = add_constant(like, "unit", torch.eye(count))
+    rows = add_call(like, aten.embedding.default, table, bound["self"])
+    for user in wanted:
+        user.replace_all_uses_with(rows)
+
+
+def layer_of_rows(like: Node, source: Node, weight: Tensor, bias: Tensor | None = None) -> Node | None:
+    """A linear layer of looked-up rows as the rows that went through it, looked up: one-hot vectors times a matrix are
+    an embedding. None where the source is something else, or where the new table is larger than what it stands for."""
+    rows = _origin(source)
+    if not is_call(rows, aten.embedding.default) or not is_constant(bind(rows)["weight"]):
+        return None
+    table, ids = constant_data(bind(rows)["weight"]), bind(rows)["indices"]
+    (count, width), (out, depth) = table.shape, weight.shape
+    places = depth // width
+    saved = table.numel() if len(rows.users) == 1 else 0
+    if depth % width or places * count * out > saved + weight.numel():
+        return None
+    parts = weight.detach().reshape(out, places, width).permute(1, 2, 0)  # of each place, what its row is multiplied by
+    made = (table.detach() @ parts).reshape(places * count, out)
+    if places == 1:
+        made = made if bias is None else made + bias.detach().reshape(-1)
+        found = add_call(like, aten.embedding.default, add_constant(like, "rows", made), ids)
+        return add_view(like, found, (*shape(source)[:-1], out))
+    return _summed(like, made, ids, (*shape(source)[:-1], places, count), bias)
+
+
+def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: Tensor | None) -> Node:
+    """Rows of one table for each place, added up."""
+    *outer, places, count = sizes
+    firsts = add_constant(like, "firsts", count * torch.arange(places))
+    own = add_call(like, aten.add.Tensor, add_view(like, ids, (*outer, places)), firsts)
+    found = add_call(like, aten.embedding.default, add_constant(like, "rows", table), own)
+    total = reduce(like, found, frozenset({len(outer)}), "sum", (*outer, table.shape[1]))
+    assert total is not None  # of real numbers
+    return total if bias is None else add_call(like, aten.add.Tensor, total, add_constant(like, "bias", bias.detach()))
+
+
+def _origin(source: Node) -> Node:
+    """What a view is of."""
+    while is_call(source, aten.view.default, aten.reshape.default) and len(source.users) == 1:
+        source = source.all_input_nodes[0]
+    return source
+
+
+def check(bound: Bound) -> Reject | None:
+    """Why no kernel looks these ids up in this table."""
+    table, ids = bound["weight"], bound["indices"]
+    if table.op not in ("get_attr", "placeholder") or USER_INPUT.known(table):
+        return Reject(f"needs a constant table, got {table.name}, which is computed")
+    if not holds_integers(ids) or dtype(ids) == torch.bool:
+        return Reject(f"needs ids that are integers, got {dtype(ids)}")
+    return None
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return check(bound) or Quantization({"weight": Activation(wanted_element(bound.node))}, SharedWith("weight"))
+
+
+def lower(lowering: Lowering) -> Node:
+    ids = as_words(lowering, lowering.node("indices"))
+    return lowering.call(EMBEDDING, weight=lowering.node("weight"), indices=ids)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    (count, width), wide = call.shape("weight"), call.element.bytes > 1
+    name = f"embedding_s{call.element.bits}"
+    return Kernel(
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
+        sources=(f"{name}.c",),
+        struct=f"cortado_{name}_t" if wide else "cortado_embedding_t",
+        fields={
+            "ids": math.prod(call.shape("indices")),
+            "count": count,
+            "width": width,
+            "table": Array(call.array("weight")),
+        },
+        work=runs_of("calls", width * call.element.bytes, width * call.element.bytes),
+    )
+
+
+def draw_ids(draw: Any, sizes: tuple[int, ...], count: int) -> Tensor:
+    """Ids for a table of `count` rows; some of them outside of it."""
+    from cortado.ir import sampling
+
+    ids = sampling.codes(draw(sampling.SEEDS), sizes, -2, count + 1, torch.int32)
+    if draw(sampling.SEEDS) % 3 == 0:
+        ids.reshape(-1)[0] = torch.iinfo(torch.int32).min
+        ids.reshape(-1)[-1] = torch.iinfo(torch.int32).max
+    return ids
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        table = sampling.values(draw, (count, draw(sampling.CHANNELS)), element=kind)
+        return {"weight": table, "indices": draw_ids(draw, sizes, count)}
+
+    return draw_case()
+
+
+EMBEDDING = Operator(
+    name="cortado::embedding",
+    summary="rows of a constant table, one for each id",
+    arguments="Tensor weight, Tensor indices",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    element=ElementOf(("weight",)),
+    tensors=("indices",),
+    places=frozenset({Place.C}),
+    constraints=CONSTRAINTS,
+    samples=samples,
+)
+
+EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower, elements=reach.REALS)
+SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected)
+ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot)
+
+
+# ---- narrow embedding ------------------------------------------------------------------------------------
+
+
+def narrow_embedding_reference(*, weight: Tensor, indices: Tensor, zero_point: int, run: int) -> Tensor:
+    """The codes say it all."""
+    return reference(weight=weight, indices=indices)
+
+
+def narrowed(weight: Tensor, zero_point: int, run: int) -> Tensor:
+    """The nearest table that has 4 bits, by the squared error of each run."""
+    length = run or weight.shape[1]
+    found = []
+    for part in torch.split(weight.to(torch.int64) - zero_point, length, dim=1):
+        factors = chosen_factors(part, torch.ones(part.shape[1]), ROW_FACTORS)[:, None]
+        near = zero_point + factors * rounded(part, factors)
+        beyond = (near < INT8.low).to(torch.int64) - (near > INT8.high).to(torch.int64)
+        found.append(near + factors * beyond)  # a step back where a code would not be one of 8 bits
+    return torch.cat(found, 1).to(torch.int8)
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """q as [count, width], and factors as [count, runs]."""
+
+    codes: ArrayType
+    factors: ArrayType
+
+    @staticmethod
+    def of(table: ArrayType, zero_point: int, run: int) -> "StoredTable":
+        centred, length = table.astype(np.int64) - zero_point, run or table.shape[1]
+        parts = [centred[:, first : first + length] for first in range(0, table.shape[1], length)]
+        fits = [
+            np.stack([np.all((part % f == 0) & (np.abs(part) <= LARGEST * f), axis=1) for f in ROW_FACTORS])
+            for part in parts
+        ]
+        if not all(one.any(axis=0).all() for one in fits):
+            raise CortadoError(f"{length} codes of a table have no factor of 1 to {max(ROW_FACTORS)} in common")
+        factors = np.stack([one.argmax(axis=0) + min(ROW_FACTORS) for one in fits], axis=1)
+        repeated = np.repeat(factors, length, axis=1)[:, : table.shape[1]]
+        return StoredTable((centred // repeated).astype(np.int8), factors.astype(np.uint8))
+
+
+def narrow_embedding_kernel(call: Call, core: Core) -> Kernel:
+    (count, width), run = call.shape("weight"), call["run"]
+    stored = StoredTable.of(call.array("weight"), call["zero_point"], run)
+    length = min(run or width, width)
+    return Kernel(
+        call=CCall("cortado_embedding_narrow_s8", (Operand.LAYER, Row(0), Operand.OUT)),
+        sources=("embedding_narrow_s8.c",),
+        struct="cortado_embedding_narrow_t",
+        fields={
+            "ids": math.prod(call.shape("indices")),
+            "count": count,
+            "width": width,
+            "run": length,
+            "zero": call["zero_point"],
+            "table": Array(pack_pairs(stored.codes), packed=stored.codes.shape),
+            "factors": Array(stored.factors),
+        },
+        work=loops(
+            "calls calls*ids calls*ids*runs calls*ids*pairs",
+            ids=math.prod(call.shape("indices")),
+            runs=stored.factors.shape[1],
+            pairs=math.ceil(width / 2),
+        ),
+    )
+
+
+def narrow_embedding_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+        width = draw(st.one_of(sampling.CHANNELS, st.sampled_from([31, 32, 33, 64, 70])))
+        run, zero = draw(st.sampled_from([0, RUN])), draw(sampling.ZERO_POINTS)
+        table = narrowed(sampling.codes(draw(sampling.SEEDS), (count, width)), zero, run)
+        ids = draw_ids(draw, sizes, count)
+        return {"weight": table, "indices": ids, "zero_point": zero, "run": run}
+
+    return draw_case()
+
+
+NARROW_EMBEDDING = Operator(
+    name="cortado::narrow_embedding",
+    summary="rows of a constant table of 4-bit codes, one for each id (--weights int4)",
+    arguments=f"{EMBEDDING.arguments}, int zero_point, int run",
+    reference=narrow_embedding_reference,
+    shape=output_shape,
+    kernel=narrow_embedding_kernel,
+    tensors=("indices",),
+    places=frozenset({Place.C}),
+    constraints=CONSTRAINTS,
+    samples=narrow_embedding_samples,
+)

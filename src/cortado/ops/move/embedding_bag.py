@@ -1,0 +1,248 @@
+"""out = clamp(requant(sum over the ids of a bag of (table[id] - table_zero_point)) + output_zero_point).
+
+Ids that equal padding_idx are left out. The factor holds the scales, and for a mean one over the number of ids that
+were not: there is one for each number there can be, so that nothing is divided at run time. A bag of padding alone is
+zero. Ids outside of the table count as its first or last row, as in an embedding. int16 codes are rounded once.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.roles import Activation, Quantization
+from cortado.ir.work import loops
+from cortado.ops import reach
+from cortado.ops.conv.convolution import check_sums
+from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
+from cortado.ops.io.widen import as_words
+from cortado.ops.move.embedding import CONSTRAINTS, check, draw_ids, within
+
+aten = torch.ops.aten
+
+NO_PADDING = -1
+LARGEST_WIDE_BAG = 2**15
+_SUM, _MEAN, _MAX = 0, 1, 2  # torch's modes
+
+
+def reference(
+    *,
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int,
+    weight_zero_point: int,
+    output_zero_point: int,
+    multipliers: Tensor,
+    shifts: Tensor,
+) -> Tensor:
+    kept = (indices != padding_idx) if padding_idx != NO_PADDING else torch.ones_like(indices, dtype=torch.bool)
+    rows = weight[within(indices, len(weight))].to(torch.int64) - weight_zero_point
+    sums = (rows * kept[..., None]).sum(1)
+    count = kept.sum(1) if len(multipliers) > 1 else torch.zeros(len(indices), dtype=torch.int64)
+    factors, moves = (table.to(torch.int64)[count][:, None] for table in (multipliers, shifts))
+    if weight.dtype == torch.int16:
+        return reach.to_codes(reach.rounded(sums, factors, moves))
+    return clamp_int8(requant(sums, factors, moves) + output_zero_point).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (call.shape("indices")[0], call.shape("weight")[1])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+_LIBRARY = Functions(portable=False)
+_LIBRARY.define("bags(Tensor weight, Tensor indices, bool mean, int padding_idx) -> Tensor")
+
+
+def _bags(weight: Tensor, indices: Tensor, mean: bool, padding_idx: int) -> Tensor:
+    mode = "mean" if mean else "sum"
+    padding = None if padding_idx == NO_PADDING else padding_idx
+    return torch.nn.functional.embedding_bag(indices, weight, mode=mode, padding_idx=padding)
+
+
+def _no_bags(weight: Tensor, indices: Tensor, mean: bool, padding_idx: int) -> Tensor:
+    return weight.new_empty((indices.shape[0], weight.shape[1]))
+
+
+_LIBRARY.impl("bags", _bags, "CompositeExplicitAutograd")
+_LIBRARY.impl("bags", _no_bags, "Meta")
+BAGS = torch.ops.cortado.bags.default
+
+
+def to_bags(bound: Bound) -> None:
+    """torch has all ids in a row, and says where each bag begins. Bags of one size are one call, [bags, ids]; others
+    are put behind each other. The maximum is an embedding's."""
+    node, ends = bound.node, _ends(bound)
+    padding = NO_PADDING if bound.get("padding_idx") is None else int(bound["padding_idx"])
+    beside_maximum = int(bound["mode"]) == _MAX and padding != NO_PADDING
+    if ends is None or bound["per_sample_weights"] is not None or beside_maximum:
+        return
+    sizes = {end - start for start, end in zip([0, *ends], ends, strict=False)}
+    if len(sizes) == 1 and ends[0] > 0:
+        replace_result(node, 0, _made(bound, 0, ends[-1], ends[0], padding))
+        return
+    bags = [_made(bound, start, end, end - start, padding) for start, end in zip([0, *ends], ends, strict=False)]
+    replace_result(node, 0, add_call(node, aten.cat.default, bags, 0))
+
+
+def _made(bound: Bound, start: int, end: int, size: int, padding: int) -> Node:
+    """Bags of one size; that of no ids is zero."""
+    node, ids = bound.node, bound["indices"]
+    if not size:
+        return add_constant(node, "empty", torch.zeros(1, shape(bound["weight"])[1]))
+    if (start, end) != (0, shape(ids)[0]):
+        ids = add_call(node, aten.slice.Tensor, ids, 0, start, end)
+    ids = add_view(node, ids, ((end - start) // size, size))
+    if int(bound["mode"]) == _MAX:
+        rows = add_call(node, aten.embedding.default, bound["weight"], ids)
+        return add_call(node, aten.amax.default, rows, [1])
+    return add_call(node, BAGS, bound["weight"], ids, int(bound["mode"]) == _MEAN, padding)
+
+
+def _ends(bound: Bound) -> list[int] | None:
+    """Where each bag ends; None where that is not known, and where the other results are read."""
+    others = [part for position in (1, 2, 3) for part in parts_of(bound.node, position) if part.users]
+    if not is_constant(bound["offsets"]) or others:
+        return None
+    starts = constant_data(bound["offsets"]).tolist()
+    return starts[1:] if bound["include_last_offset"] else [*starts[1:], shape(bound["indices"])[0]]
+
+
+def refuse(bound: Bound) -> Reject:
+    """What `to_bags` left alone."""
+    if bound["per_sample_weights"] is not None:
+        return Reject("weighs its ids (per_sample_weights); use an embedding, a product and a sum")
+    if int(bound["mode"]) == _MAX:
+        return Reject("takes the maximum beside padding_idx; supported are the sum and the mean")
+    return Reject(
+        "needs bags whose sizes are known, as ids of shape [bags, ids] have; got offsets that are not constant"
+    )
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    kind, ids = Activation(wanted_element(bound.node)), shape(bound["indices"])[1]
+    if kind.element == INT16 and ids > LARGEST_WIDE_BAG:
+        return Reject(
+            f"adds up {ids} rows of int16 codes; expected at most {LARGEST_WIDE_BAG}, so that they fit 32 bits"
+        )
+    return check(bound) or Quantization({"weight": kind}, kind)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, ids = lowering.bound, lowering.node("indices")
+    size, padding = shape(ids)[1], int(bound["padding_idx"])
+    counts = range(size + 1) if bound["mean"] and padding != NO_PADDING else [size]
+    table, out = lowering.q("weight"), lowering.out
+    divisors = [max(count, 1) if bound["mean"] else 1 for count in counts]
+    ratios = [table.scale / (divisor * out.scale) for divisor in divisors]
+    if reach.is_wide(table.element):
+        fixed = [Fixed(*reach.once(ratio)) for ratio in ratios]
+    else:
+        fixed = [Fixed.of(ratio) for ratio in ratios]
+        most, largest = INT8.steps * size, max(factor.shift for factor in fixed)
+        check_sums(bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([largest]))
+    return lowering.call(
+        EMBEDDING_BAG,
+        weight=lowering.node("weight"),
+        indices=as_words(lowering, ids),
+        padding_idx=padding,
+        weight_zero_point=table.zero_point,
+        output_zero_point=out.zero_point,
+        multipliers=lowering.constant(
+            "multipliers", torch.tensor([one.multiplier for one in fixed], dtype=torch.int32)
+        ),
+        shifts=lowering.constant("shifts", torch.tensor([one.shift for one in fixed], dtype=torch.int32)),
+    )
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    (bags, ids), (count, width) = call.shape("indices"), call.shape("weight")
+    padding, wide = call["padding_idx"], call.element.bytes > 1
+    name = f"embedding_bag_s{call.element.bits}"
+    zeros = {"table_zero": call["weight_zero_point"], "out_zero": call["output_zero_point"]}
+    return Kernel(
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
+        sources=(f"{name}.c",),
+        struct=f"cortado_{name}_t" if wide else "cortado_embedding_bag_t",
+        fields={
+            "bags": bags,
+            "ids": ids,
+            "count": count,
+            "width": width,
+            "padding": int(np.iinfo(np.int32).min) if padding == NO_PADDING else padding,
+            **({} if wide else zeros),
+            "factors": call.shape("multipliers")[0],
+            "table": Array(call.array("weight")),
+            "multiplier": Array(call.array("multipliers")),
+            "shift": Array(call.array("shifts")),
+        },
+        work=loops(
+            "calls bags bags*width/16 bags*width/16*ids bags*width bags*width*ids", bags=bags, ids=ids, width=width
+        ),
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        count, bags, ids = draw(st.integers(1, 30)), draw(st.integers(1, 4)), draw(st.integers(1, 12))
+        padding = draw(st.sampled_from([NO_PADDING, 0, count - 1]))
+        several = draw(st.booleans()) and padding != NO_PADDING
+        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), ids + 1 if several else 1, -8, 1)
+        given = draw_ids(draw, (bags, ids), count)
+        if padding == NO_PADDING:  # the kernel's word for none is an id that nobody has
+            given = given.clamp(min=-(2**31) + 1)
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        return {
+            "weight": sampling.values(draw, (count, draw(sampling.CHANNELS)), element=kind),
+            "indices": given,
+            "padding_idx": padding,
+            "weight_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            "output_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            "multipliers": multipliers,
+            "shifts": shifts,
+        }
+
+    return draw_case()
+
+
+EMBEDDING_BAG = Operator(
+    name="cortado::embedding_bag",
+    summary="the sum or mean of rows of a constant table, for bags of ids of one size",
+    arguments=(
+        "Tensor weight, Tensor indices, int padding_idx, int weight_zero_point, int output_zero_point, "
+        "Tensor multipliers, Tensor shifts"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    element=ElementOf(("weight",)),
+    tensors=("indices",),
+    places=frozenset({Place.C}),
+    constraints=CONSTRAINTS,
+    samples=samples,
+)
+
+_TARGETS = (aten.embedding_bag.padding_idx, aten.embedding_bag.default)
+BAGS_PATTERN = Pattern(aten=(BAGS,), match=match, lower=lower, elements=reach.REALS)
+REFUSED_PATTERN = Pattern(aten=_TARGETS, match=refuse, lower=lower)
+BAGS_REWRITE = Rewrite(aten=_TARGETS, rewrite=to_bags)

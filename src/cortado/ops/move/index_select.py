@@ -1,0 +1,180 @@
+"""out = the input's elements at a constant list of positions along one dimension: index_select, flip, roll."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor, int_list
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.facts import USER_INPUT, dtype
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
+from cortado.ir.roles import Quantization
+from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops.loops import COPIED, RunSteps, copies
+from cortado.ops.move.movement import relayout_dim, shared
+
+aten = torch.ops.aten
+
+
+def reference(*, self: Tensor, dim: int, index: Tensor) -> Tensor:
+    return self.index_select(dim, index)
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    sizes = list(call.shape("self"))
+    sizes[call["dim"]] = math.prod(call.shape("index"))
+    return tuple(sizes)
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def pick(lowering: Lowering, node: Node, dim: int, index: Sequence[int]) -> Node:
+    """node's elements at these positions of one dimension; the node itself when they are all in their places."""
+    if list(index) == list(range(shape(node)[dim])):
+        return node
+    positions = lowering.constant("index", torch.tensor(index, dtype=torch.int64))
+    return lowering.call(INDEX_SELECT, self=node, dim=dim, index=positions)
+
+
+def _check_index(node: Node) -> Reject | None:
+    if USER_INPUT.known(node):
+        return Reject(f"needs constant positions, got the model's input '{node.name}'")
+    if node.op not in ("get_attr", "placeholder"):
+        return Reject(f"needs constant positions, got the result of {node.name}")
+    if dtype(node) not in (torch.int64, torch.int32) or len(shape(node)) > 1:
+        return Reject(f"needs a list of positions, got {dtype(node)} of shape {list(shape(node))}")
+    return None
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return _check_index(bound["index"]) or shared(bound)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, index = lowering.bound, lowering.data("index")
+    assert index is not None
+    source = lowering.node("self")
+    return pick(lowering, source, bound["dim"] % len(shape(source)), index.reshape(-1).tolist())
+
+
+def match_brackets(bound: Bound) -> Quantization | Reject:
+    """x[:, [2, 0, 1]]."""
+    given = [item for item in bound["indices"] if item is not None]
+    if len(given) != 1:
+        return Reject(f"takes a list of positions along one dimension, got lists along {len(given)}")
+    return _check_index(given[0]) or shared(bound)
+
+
+def lower_brackets(lowering: Lowering) -> Node:
+    bound, index, source = lowering.bound, lowering.data("indices"), lowering.node("self")
+    assert index is not None
+    dim = next(dim for dim, item in enumerate(bound["indices"]) if item is not None)
+    positions = [position % shape(source)[dim] for position in index.reshape(-1).tolist()]
+    return lowering.view(pick(lowering, source, dim, positions), shape(bound.node))
+
+
+def lower_flip(lowering: Lowering) -> Node:
+    node = lowering.node("self")
+    fixed = {aten.fliplr.default: [1], aten.flipud.default: [0]}
+    target: Any = lowering.bound.node.target
+    for dim in int_list(fixed.get(target) or lowering.bound["dims"]):
+        node = pick(lowering, node, dim % len(shape(node)), range(shape(node)[dim] - 1, -1, -1))
+    return node
+
+
+def lower_roll(lowering: Lowering) -> Node:
+    """Along each dimension by its shift; without dimensions, as one long vector."""
+    bound, node = lowering.bound, lowering.node("self")
+    shifts, dims = int_list(bound["shifts"]), int_list(bound["dims"])
+    if not dims:
+        node, dims = lowering.view(node, (math.prod(shape(node)),)), [0]
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = shape(node)[dim]
+        node = pick(lowering, node, dim % len(shape(node)), [(position - shift) % size for position in range(size)])
+    return lowering.view(node, shape(bound.node))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """Channels are picked pixel by pixel, columns row by row."""
+    dim, rank = call["dim"], len(call.shape("self"))
+    if dim == rank - 1:
+        return Rows((ONE_ROW,), pixelwise=True)
+    return Rows((ONE_ROW,)) if (rank, dim) == (4, 2) else None
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    sizes, dim = call.shape("self"), call["dim"]
+    inner = math.prod(sizes[dim + 1 :]) * call.element.bytes
+    rule = rows(call)
+    outer = math.prod(sizes[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
+    index = call.array("index").astype(np.int32)
+    return Kernel(
+        call=CCall("cortado_gather_s8", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), outer)),
+        sources=("gather_s8.c",),
+        struct="cortado_gather_t",
+        fields={"count": len(index), "inner": inner, "in_bytes": sizes[dim] * inner, "index": Array(index)},
+        work=_work(inner, len(index)),
+    )
+
+
+def _work(inner: int, count: int) -> Work:
+    def quantities(calls: Calls) -> Quantities:
+        runs = calls.outputs / max(inner, 1)
+        return {"outer": runs / count, **copies(runs, inner, RunSteps(0, inner), RunSteps(0, inner))}
+
+    return Work(("calls", "outer", *COPIED), quantities)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
+        shape = tuple(draw(st.integers(1, 7)) for _ in range(rank))
+        dim = draw(st.integers(0, rank - 1))
+        index = draw(st.lists(st.integers(0, shape[dim] - 1), min_size=1, max_size=9))
+        return {
+            "self": sampling.values(draw, shape),
+            "dim": dim,
+            "index": torch.tensor(index, dtype=torch.int64),
+        }
+
+    return draw_case()
+
+
+INDEX_SELECT = Operator(
+    name="aten::index_select",
+    summary="flip, roll, reflected borders, x[:, [2, 0, 1]]: constant positions along one dimension",
+    arguments="Tensor self, int dim, Tensor index",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    element=ElementOf(("self",)),
+    tensors=("self",),
+    relayout=relayout_dim,
+    constraints="constant positions",
+    samples=samples,
+)
+
+INDEX_SELECT_PATTERN = Pattern(aten=(aten.index_select.default,), match=match, lower=lower, moves=True)
+BRACKETS_PATTERN = Pattern(aten=(aten.index.Tensor,), match=match_brackets, lower=lower_brackets, moves=True)
+FLIP_PATTERN = Pattern(
+    aten=(aten.flip.default, aten.fliplr.default, aten.flipud.default), match=shared, lower=lower_flip, moves=True
+)
+ROLL_PATTERN = Pattern(aten=(aten.roll.default,), match=shared, lower=lower_roll, moves=True)

@@ -1,0 +1,215 @@
+"""What the operators that only move data share: quantization, strided loops in C, dimensions in another order.
+
+pixel_shuffle, pixel_unshuffle and channel_shuffle: a reshape, a transpose and a reshape.
+
+permute_copy, t_copy and their like: what the calls without `_copy` give, in memory of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.element import Element
+from cortado.base.errors import Reject
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.domain import DomainRule
+from cortado.ir.facts import holds_integers
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Lowering, Pattern, Rewrite
+from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
+from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ops.loops import COPIED, RunSteps, copies
+
+# ---- movement --------------------------------------------------------------------------------------------
+
+MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
+
+
+def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
+    """The output holds the input's values, whatever their element: codes with their scale and zero point, integers."""
+    if 0 in shape(bound.node):
+        return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
+    if holds_integers(bound[argument]):
+        return Quantization({}, Plain())
+    return Quantization({argument: Activation(element=None)}, SharedWith(argument))
+
+
+# ---- strided reads in C --------------------------------------------------------------------------------------
+
+
+def strides_of(sizes: Sequence[int]) -> list[int]:
+    """Elements between neighbours along each dimension of a contiguous tensor."""
+    strides, step = [], 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= size
+    return strides[::-1]
+
+
+def loops(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The same walk in as few loops as possible: loops of one turn go, loops that continue each other become one."""
+    found: list[tuple[int, int]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 1:
+            continue
+        if found and found[-1][1] == stride * size:
+            found[-1] = (found[-1][0] * size, stride)
+        else:
+            found.append((size, stride))
+    found = found or [(1, 1)]
+    return [size for size, _ in found], [stride for _, stride in found]
+
+
+def strided_kernel(element: Element, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Kernel:
+    """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
+    turns, steps = loops(sizes, strides)
+    operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
+    call, source = CCall("cortado_transpose_s8", operands), "transpose_s8.c"
+    if element.bytes > 1:
+        call, source = CCall("cortado_transpose_wide", (*operands, element.bytes)), "transpose_wide.c"
+    return Kernel(
+        call=call,
+        sources=(source,),
+        struct="cortado_transpose_t",
+        fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
+        work=_strided_work(turns, steps, offset, element.bytes),
+    )
+
+
+def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, item: int) -> Work:
+    """Runs of the innermost dimension, as they lie or value by value; a turn for every two innermost dimensions."""
+    inner = len(sizes) - 1
+    length, step = sizes[inner], strides[inner - 1] if inner else 0
+    area = length * (sizes[inner - 1] if inner else 1)
+    singles = ("singles",) if item == 1 else ("halves", "whole_words")  # which have a loop for each size
+
+    def quantities(calls: Calls) -> Quantities:
+        values = calls.outputs / item
+        runs, found = values / length, {"rank": inner + 1, "turns": values / area}
+        if strides[inner] != 1:
+            sized = {"singles": values, "halves": values * (item == 2), "whole_words": values * (item == 4)}
+            return {**found, "single_runs": runs, **sized, **copies(0, 0, RunSteps(0, 0), RunSteps(0, 0))}
+        source, target = RunSteps(offset * item, step * item), RunSteps(0, length * item)
+        none = dict.fromkeys(("single_runs", "singles", "halves", "whole_words"), 0.0)
+        return {**found, **none, **copies(runs, length * item, source, target)}
+
+    return Work((*nested({"calls": "rank", "turns": "rank"}), *COPIED, "single_runs", *singles), quantities)
+
+
+def six(values: Sequence[int], fill: int) -> tuple[int, ...]:
+    """A descriptor's array of fixed length."""
+    return tuple([*values, *[fill] * (MAX_LOOPS - len(values))])
+
+
+# ---- dimensions in another order -----------------------------------------------------------------------------
+
+Relayout = Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any]]
+
+
+def unpermuted(values: Sequence[int], perm: Sequence[int]) -> list[int]:
+    """One number per dimension of x.permute(perm), as numbers of the dimensions of x."""
+    result = [0] * len(perm)
+    for position, dim in enumerate(perm):
+        result[dim] = values[position]
+    return result
+
+
+def relayout_dim(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
+    """For operators that work along one dimension."""
+    return {**arguments, "dim": perm[arguments["dim"]]}
+
+
+def relayout_lists(*names: str) -> Relayout:
+    """For operators with a number per dimension in each of these arguments."""
+
+    def relayout(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
+        return {**arguments, **{name: unpermuted(arguments[name], perm) for name in names}}
+
+    return relayout
+
+
+# ---- pixel shuffle ---------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+def lower_shuffle(lowering: Lowering) -> Node:
+    """[N, C*r*r, H, W] -> [N, C, H*r, W*r]."""
+    source, factor = lowering.node("self"), int(lowering.bound["upscale_factor"])
+    *batch, channels, height, width = shape(source)
+    count = len(batch)
+    split = lowering.view(source, (*batch, channels // factor**2, factor, factor, height, width))
+    order = (*range(count), *(count + dim for dim in (0, 3, 1, 4, 2)))
+    return lowering.view(lowering.transpose(split, order), shape(lowering.bound.node))
+
+
+def lower_unshuffle(lowering: Lowering) -> Node:
+    """[N, C, H*r, W*r] -> [N, C*r*r, H, W]."""
+    source, factor = lowering.node("self"), int(lowering.bound["downscale_factor"])
+    *batch, channels, height, width = shape(source)
+    count = len(batch)
+    split = lowering.view(source, (*batch, channels, height // factor, factor, width // factor, factor))
+    order = (*range(count), *(count + dim for dim in (0, 2, 4, 1, 3)))
+    return lowering.view(lowering.transpose(split, order), shape(lowering.bound.node))
+
+
+def lower_channel_shuffle(lowering: Lowering) -> Node:
+    """Channels dealt out of `groups` heaps in turn."""
+    source, groups = lowering.node("self"), int(lowering.bound["groups"])
+    batch, channels, *rest = shape(source)
+    split = lowering.view(source, (batch, groups, channels // groups, *rest))
+    order = (0, 2, 1, *range(3, 3 + len(rest)))
+    return lowering.view(lowering.transpose(split, order), shape(source))
+
+
+PIXEL_SHUFFLE_PATTERN = Pattern(aten=(aten.pixel_shuffle.default,), match=shared, lower=lower_shuffle, images=True)
+PIXEL_UNSHUFFLE_PATTERN = Pattern(aten=(aten.pixel_unshuffle.default,), match=shared, lower=lower_unshuffle)
+CHANNEL_SHUFFLE_PATTERN = Pattern(
+    aten=(aten.channel_shuffle.default, aten.native_channel_shuffle.default), match=shared, lower=lower_channel_shuffle
+)
+
+
+# ---- copy forms ------------------------------------------------------------------------------------------
+
+# What is copied by one call and has no pattern of its own yet.
+_NAMES = "permute t transpose unsqueeze squeeze slice select detach alias"
+
+
+def _plain() -> dict[OpOverload, OpOverload]:
+    """Every overload of a `_copy`, and the one without."""
+    found = {}
+    for name in _NAMES.split():
+        copied, plain = getattr(aten, f"{name}_copy"), getattr(aten, name)
+        for overload in copied.overloads():
+            if overload in plain.overloads() and not overload.endswith("out"):
+                found[getattr(copied, overload)] = getattr(plain, overload)
+    return found
+
+
+PLAIN = _plain()
+
+
+def without_copy(bound: Bound) -> Node:
+    target = PLAIN[bound.node.target]  # type: ignore[index]
+    return add_call(bound.node, target, *bound.node.args, **bound.node.kwargs)
+
+
+COPIED_RULE = DomainRule(
+    aten=(
+        aten.clone.default,
+        aten.contiguous.default,
+        aten.alias.default,
+        aten.detach.default,
+        aten.lift_fresh_copy.default,
+        aten.positive.default,
+    ),
+    bounds=lambda making, bound: making.interval(bound["self"]),
+    words=lambda making, bound: making.word(bound["self"]),
+    closed=True,
+    keeps_truth=True,
+)
+COPY_REWRITE = Rewrite(aten=tuple(PLAIN), rewrite=without_copy)

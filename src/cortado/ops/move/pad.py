@@ -1,0 +1,260 @@
+"""out = the input with a border of one value; reflected, replicated and circular borders pick elements of the input."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor, int_list
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.facts import holds_integers
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.roles import Quantization
+from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops.move.index_select import pick
+from cortado.ops.move.movement import relayout_lists, shared, six
+from cortado.ops.move.reshape import VIEW
+from cortado.ops.move.slice import take
+
+aten = torch.ops.aten
+PTE_MAX_RANK = 4
+LONGEST_BORDER = 255  # rows above an image that a step of the C bundle can count
+
+
+def reference(*, input: Tensor, pre_pad: list[int], post_pad: list[int], pad_value: int) -> Tensor:
+    before, after = (own(widths, input.dim()) for widths in (pre_pad, post_pad))
+    sides = [width for dim in reversed(range(input.dim())) for width in (before[dim], after[dim])]
+    return torch.nn.functional.pad(input, sides, value=pad_value).contiguous()
+
+
+def own(widths: Sequence[int], rank: int) -> Sequence[int]:
+    """One width for each dimension. In the .pte zeros stand before them: see in_pte."""
+    return widths[len(widths) - rank :]
+
+
+def dimensions(call: Call) -> list[tuple[int, int, int]]:
+    """(size, before, after) of each dimension."""
+    sizes = call.shape("input")
+    before, after = (own(call[name], len(sizes)) for name in ("pre_pad", "post_pad"))
+    return list(zip(sizes, before, after, strict=True))
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return tuple(map(sum, dimensions(call)))
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def mode(bound: Bound) -> str:
+    """constant, reflect, replicate or circular."""
+    name = str(bound.node.target)
+    if "reflection" in name:
+        return "reflect"
+    return "replicate" if "replication" in name else str(bound.get("mode", "constant"))
+
+
+def sides(bound: Bound) -> list[tuple[int, int]]:
+    """(before, after) for every dimension; a negative border cuts off. PyTorch counts from the last dimension."""
+    widths = int_list(bound.get("pad") or bound.get("padding"))
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))[::-1]
+    return [(0, 0)] * (len(shape(bound["self"])) - len(pairs)) + pairs
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    value = bound.get("value")
+    if value is not None and not math.isfinite(value):
+        return Reject(f"pads with {value}, which has no int8 code; pad with a finite number")
+    return shared(bound)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, node = lowering.bound, lowering.node("self")
+    widths, how = sides(bound), mode(bound)
+    if how != "constant":
+        for dim, (before, after) in enumerate(widths):
+            node = pick(lowering, node, dim, border_index(how, shape(node)[dim], before, after))
+        return node
+    for dim, (before, after) in enumerate(widths):
+        size = shape(node)[dim]
+        node = take(lowering, node, dim, max(0, -before), size + min(0, after))
+    number = bound["value"] or 0.0
+    value = int(number) if holds_integers(node) else lowering.out.quantize(float(number))
+    return surround(lowering, node, [(max(0, before), max(0, after)) for before, after in widths], value)
+
+
+def border_index(how: str, size: int, before: int, after: int) -> list[int]:
+    """The input's position for every output position of one dimension."""
+    positions = range(-before, size + after)
+    if how == "replicate":
+        return [min(max(position, 0), size - 1) for position in positions]
+    if how == "circular":
+        return [position % size for position in positions]
+    last = size - 1
+    return [last - abs(last - abs(position)) for position in positions]
+
+
+def surround(lowering: Lowering, node: Node, widths: list[tuple[int, int]], value: int) -> Node:
+    """A border of one code. The kernels know four dimensions; of more, each is padded alone, as one of three."""
+    if not any(map(any, widths)):
+        return node
+    if len(widths) <= PTE_MAX_RANK:
+        before, after = [pair[0] for pair in widths], [pair[1] for pair in widths]
+        return lowering.call(PAD, input=node, pre_pad=before, post_pad=after, pad_value=value)
+    for dim, (before_dim, after_dim) in enumerate(widths):
+        sizes = shape(node)
+        flat = lowering.view(node, (math.prod(sizes[:dim]), sizes[dim], math.prod(sizes[dim + 1 :])))
+        flat = surround(lowering, flat, [(0, 0), (before_dim, after_dim), (0, 0)], value)
+        node = lowering.view(flat, (*sizes[:dim], shape(flat)[1], *sizes[dim + 1 :]))
+    return node
+
+
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def looks_channels_last(sizes: Sequence[int]) -> bool:
+    """Whether ExecuTorch's runtime takes a tensor in plain order for a channels-last one: then it permutes sizes."""
+    return len(sizes) == 4 and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
+
+
+def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
+    """The runtime reads four widths whatever the rank. It guesses no layout for three dimensions: those without a
+    doubt are padded as they are, others as [channels, height, width], or the last two dimensions and then the first
+    two, each pair beside all others as one."""
+    source, value = arguments["input"], arguments["pad_value"]
+    sizes = shape(source)
+    widths = list(zip(*(own(arguments[name], len(sizes)) for name in ("pre_pad", "post_pad")), strict=True))
+
+    def pad(node: Node, widths: Sequence[tuple[int, int]]) -> Node:
+        if not any(map(any, widths)):
+            return node
+        lists = ([0] * (PTE_MAX_RANK - len(widths)) + [pair[side] for pair in widths] for side in (0, 1))
+        before, after = lists
+        return add(PAD, input=node, pre_pad=before, post_pad=after, pad_value=value)
+
+    def view(node: Node, *sizes: int) -> Node:
+        return add(VIEW, self=node, size=list(sizes))
+
+    if not looks_channels_last(sizes):
+        return pad(source, widths)
+    images, channels, height, width = sizes
+    out = [size + before + after for size, (before, after) in zip(sizes, widths, strict=True)]
+    if images == out[0] == 1:
+        return view(pad(view(source, channels, height, width), widths[1:]), *out)
+    inner = pad(view(source, images * channels, height, width), [(0, 0), *widths[2:]])
+    return view(pad(view(inner, images, channels, out[2] * out[3]), [*widths[:2], (0, 0)]), *out)
+
+
+def pte_limit(call: Call) -> str | None:
+    rank = len(call.shape("input"))
+    return f"takes at most rank {PTE_MAX_RANK}, found rank {rank}" if rank > PTE_MAX_RANK else None
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """Row by row unless images are added: a row above or below the image has no input row."""
+    before, after = call["pre_pad"], call["post_pad"]
+    if len(before) != 4 or before[0] or after[0] or before[1] > LONGEST_BORDER:
+        return None
+    return Rows((RowRule(pad=before[1]),))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    first = 0 if rows(call) is None else 2
+    dims = dimensions(call)[first:]
+    while len(dims) > 1 and dims[-1][1:] == (0, 0):  # whole pixels are padding: longer runs
+        size = dims.pop()[0]
+        dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)
+    sizes, before, after = zip(*dims, strict=True)
+    operands, item = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)), call.element.bytes
+    return Kernel(
+        call=CCall("cortado_pad_s8", operands) if item == 1 else CCall("cortado_pad_wide", (*operands, item)),
+        sources=("pad_s8.c" if item == 1 else "pad_wide.c",),
+        struct="cortado_pad_t",
+        fields={
+            "rank": len(sizes),
+            "shape": six(sizes, 1),
+            "before": six(before, 0),
+            "after": six(after, 0),
+            "value": call["pad_value"],
+        },
+        work=_work(len(sizes), before[-1] + sizes[-1] + after[-1], item),
+    )
+
+
+def _work(rank: int, run: int, item: int) -> Work:
+    """A run of the innermost dimension after the other; whether it is inside is asked of every dimension. Values of
+    several bytes that are not read are written one by one."""
+    terms = ("calls", "calls*rank", "runs", "runs*rank", "outputs", "read_bytes", *(("filled",) if item > 1 else ()))
+
+    def quantities(calls: Calls) -> Quantities:
+        read = calls.read_bytes * (1 - calls.outside / max(calls.calls, 1))  # a row above the image has nothing to read
+        filled = max(calls.outputs - read, 0) / item
+        return {"rank": rank, "runs": calls.outputs / (run * item), "filled": filled}
+
+    return Work(terms, quantities)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
+        shape = tuple(draw(st.integers(1, 6)) for _ in range(rank))
+        widths = st.sampled_from([0, 0, 1, 2, 5])
+        before, after = ([draw(widths) for _ in range(rank)] for _ in range(2))
+        if rank == 4 and draw(st.booleans()):
+            before[0] = after[0] = 0
+        given = sampling.values(draw, shape)
+        return {
+            "input": given,
+            "pre_pad": before,
+            "post_pad": after,
+            "pad_value": draw(st.integers(*element_of(given.dtype).codes)),
+        }
+
+    return draw_case()
+
+
+PAD = Operator(
+    name="cortex_m::pad",
+    summary="pad with a constant: a border around any dimensions",
+    arguments="Tensor input, int[] pre_pad, int[] post_pad, int pad_value",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    element=ElementOf(("input",)),
+    relayout=relayout_lists("pre_pad", "post_pad"),
+    pte=in_pte,
+    pte_limit=pte_limit,
+    constraints=f"finite values; of more than {PTE_MAX_RANK} dimensions each is padded by itself",
+    samples=samples,
+)
+
+PAD_PATTERN = Pattern(
+    aten=(
+        aten.pad.default,
+        aten.constant_pad_nd.default,
+        aten.reflection_pad1d.default,
+        aten.reflection_pad2d.default,
+        aten.reflection_pad3d.default,
+        aten.replication_pad1d.default,
+        aten.replication_pad2d.default,
+        aten.replication_pad3d.default,
+    ),
+    match=match,
+    lower=lower,
+)

@@ -1,0 +1,173 @@
+"""What puts values of a tensor into other places, but for gather each a constant: gather, unfold, x[i, j], diagonal.
+
+Every such call is made once on the positions themselves, 0, 1, 2, ...; what comes out says which value goes where. The
+positions become an index_select along one dimension of a view, as short as the pattern allows: what is alike for every
+entry of the leading dimensions is kept once, and runs of neighbours move together.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.ir.facts import dtype
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Decomposition, Rewrite
+from cortado.ops.float_graph import add_constant, add_permute, add_view, is_constant, pair
+from cortado.ops.integer.forms import rest
+from cortado.ops.move.embedding import looked_up
+from cortado.ops.move.pick import PICKED
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The view [outer, count, inner] of a tensor, and the positions that are taken along its middle."""
+
+    outer: int
+    inner: int
+    positions: Tensor
+
+
+def simplest(positions: Tensor, sizes: Sequence[int]) -> Picked:
+    """`positions` are those of a tensor of `sizes` in the order of the result."""
+    flat, total = positions.reshape(-1), math.prod(sizes)
+    outer = 1
+    for size in sizes:
+        if not _alike(flat, outer * size, total):
+            break
+        outer *= size
+    flat, total = flat[: flat.numel() // outer], total // outer
+    inner = 1
+    for size in reversed(sizes):
+        if not _in_runs(flat, inner * size, total):
+            break
+        inner *= size
+    return Picked(outer, inner, flat[::inner] // inner)
+
+
+def _alike(flat: Tensor, count: int, total: int) -> bool:
+    """Whether the same is done in each of `count` equal parts of the tensor, one after the other."""
+    if flat.numel() % count:
+        return False
+    rows = flat.reshape(count, -1)
+    return torch.equal(rows, rows[:1] + total // count * torch.arange(count)[:, None])
+
+
+def _in_runs(flat: Tensor, length: int, total: int) -> bool:
+    """Whether whole runs of this length move, each from a multiple of it."""
+    if flat.numel() % length or total % length:
+        return False
+    runs = flat.reshape(-1, length)
+    return torch.equal(runs, runs[:, :1] + torch.arange(length)) and not bool((runs[:, 0] % length).any())
+
+
+def pick(like: Node, source: Node, positions: Tensor) -> Node:
+    """The values of `source` at these positions of all its values in a row, in the shape of `positions`."""
+    sizes = shape(source)
+    found = simplest(positions, sizes)
+    count = math.prod(sizes) // (found.outer * found.inner)
+    view = add_view(like, source, (found.outer, count, found.inner))
+    if not torch.equal(found.positions, torch.arange(count)):
+        view = add_call(like, aten.index_select.default, view, 1, add_constant(like, "positions", found.positions))
+    return add_view(like, view, tuple(positions.shape))
+
+
+def picked(bound: Bound) -> Node | None:
+    """A call that only moves values, to places that depend on nothing."""
+    others, target = rest(bound), bound.node.target
+    source: Node = next(iter(bound.values.values()))
+    sizes = shape(source)
+    if others is None and target == aten.gather.default:
+        return gathered(bound)
+    if others is None or 0 in shape(bound.node) or not isinstance(target, OpOverload):
+        return None
+    return pick(bound.node, source, target(torch.arange(math.prod(sizes)).reshape(sizes), **others))
+
+
+def gathered(bound: Bound) -> Node | None:
+    """gather at positions that are computed: along the last dimension, of as many rows as there are positions for."""
+    like, source, index = bound.node, bound["self"], bound["index"]
+    rank = len(shape(source))
+    if not rank or is_constant(source) or 0 in shape(index):
+        return None
+    dim = bound["dim"] % rank
+    for axis, (size, all_of_it) in enumerate(zip(shape(index), shape(source), strict=True)):
+        if axis != dim and size < all_of_it:
+            source = add_call(like, aten.slice.Tensor, source, axis, 0, size)
+    order = [*(axis for axis in range(rank) if axis != dim), dim]
+    found = add_call(like, PICKED, add_permute(like, source, order), add_permute(like, index, order))
+    return add_permute(like, found, [order.index(axis) for axis in range(rank)])
+
+
+def columns(bound: Bound) -> Node | None:
+    """unfold of images: windows are picked from a padded image."""
+    like, source = bound.node, bound["self"]
+    top, left = pair(bound["padding"])
+    if top or left:
+        source = add_call(like, aten.constant_pad_nd.default, source, [left, left, top, top], 0.0)
+    sizes = shape(source)
+    places = torch.arange(math.prod(sizes), dtype=torch.float64).reshape(sizes)
+    kernel, dilation, stride = (pair(bound[name]) for name in ("kernel_size", "dilation", "stride"))
+    return pick(like, source, aten.im2col.default(places, kernel, dilation, [0, 0], stride).to(torch.int64))
+
+
+def brackets(bound: Bound) -> Node | None:
+    """x[i, j], x[:, [[0, 1], [2, 3]]]; a list along one dimension is an index_select as it is, table[ids] a lookup."""
+    given = [item for item in bound["indices"] if item is not None]
+    if len(given) == 1 and bound["indices"][0] is not None and is_constant(bound["self"]):
+        return _row_of(bound.node, bound["self"], given[0])
+    if len(given) == 1 and len(shape(given[0])) <= 1:
+        return None
+    return picked(bound)
+
+
+def _row_of(like: Node, table: Node, ids: Node) -> Node | None:
+    """table[ids], where -1 is the last row."""
+    if is_constant(ids) or dtype(ids) not in (torch.int32, torch.int64):
+        return None
+    return looked_up(like, table, add_call(like, aten.remainder.Scalar, ids, shape(table)[0]))
+
+
+def taken_along(source: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """take_along_dim as a gather: source and positions have one shape but for the dimension."""
+    if dim is None:
+        return aten.gather.default(source.reshape(-1), 0, indices.reshape(-1))
+    others = [1 if axis == dim % source.dim() else size for axis, size in enumerate(source.shape)]
+    sizes = torch.broadcast_shapes(indices.shape, others)
+    rows = [size if axis == dim % source.dim() else sizes[axis] for axis, size in enumerate(source.shape)]
+    return aten.gather.default(source.expand(rows), dim, indices.expand(sizes))
+
+
+def taken(source: Tensor, index: Tensor) -> Tensor:
+    """take as a gather of all values in a row."""
+    return aten.gather.default(source.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
+
+
+def computed_places(bound: Bound) -> bool:
+    return rest(bound) is None
+
+
+TAKEN_ALONG = Decomposition(aten=(aten.take_along_dim.default,), function=taken_along, takes=computed_places)
+TAKEN = Decomposition(aten=(aten.take.default,), function=taken, takes=computed_places)
+PICKED_REWRITE = Rewrite(
+    aten=(
+        aten.gather.default,
+        aten.take.default,
+        aten.take_along_dim.default,
+        aten.unfold.default,
+        aten.unfold_copy.default,
+        aten.diagonal.default,
+        aten.diagonal_copy.default,
+        aten.linalg_diagonal.default,
+        aten.rot90.default,
+    ),
+    rewrite=picked,
+)
+BRACKETS_REWRITE = Rewrite(aten=(aten.index.Tensor,), rewrite=brackets)
+COLUMNS_REWRITE = Rewrite(aten=(aten.im2col.default,), rewrite=columns)

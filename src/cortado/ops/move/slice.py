@@ -1,0 +1,210 @@
+"""out = every `step`-th element from `start` to `end` along one dimension: slice, narrow, select.
+
+split, chunk, tensor_split and unbind are slices: one for each part that is used.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Member, Offset, Operand, Row
+from cortado.ir.facts import VALUE
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ops.float_graph import parts_of
+from cortado.ops.loops import runs_of
+from cortado.ops.move.movement import relayout_dim, shared, strided_kernel
+
+# ---- slice -----------------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+LARGEST_STRIDE = 255  # rows that a step of the C bundle can leave out
+
+
+def reference(*, self: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
+    taken: Tensor = aten.slice.Tensor(self, dim, start, end, step)
+    return taken.contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    sizes = list(call.shape("self"))
+    sizes[call["dim"]] = -(-(call["end"] - call["start"]) // call["step"])
+    return tuple(sizes)
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def take(lowering: Lowering, node: Node, dim: int, start: int, end: int, step: int = 1) -> Node:
+    """node[start:end:step] along dim; the node itself when that is all of it."""
+    size = shape(node)[dim]
+    if (start, end, step) == (0, size, 1):
+        return node
+    return lowering.call(SLICE, self=node, dim=dim, start=start, end=end, step=step)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"] % len(shape(source))
+    size = shape(source)[dim]
+    start, end, step = slice(bound["start"], bound["end"], bound["step"]).indices(size)
+    return take(lowering, source, dim, start, end, step)
+
+
+def lower_narrow(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"] % len(shape(source))
+    start = bound["start"] % shape(source)[dim]
+    return take(lowering, source, dim, start, start + bound["length"])
+
+
+def lower_select(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"] % len(shape(source))
+    index = bound["index"] % shape(source)[dim]
+    return lowering.view(take(lowering, source, dim, index, index + 1), shape(bound.node))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """Channels are taken pixel by pixel, columns row by row; rows from the first one on are a stride."""
+    dim, rank = call["dim"], len(call.shape("self"))
+    if call["step"] == 1 and dim == rank - 1:
+        return Rows((ONE_ROW,), pixelwise=True)
+    if rank == 4 and dim == 2 and call["step"] == 1:
+        return Rows((ONE_ROW,))
+    if rank == 4 and dim == 1 and call["start"] == 0 and call["step"] <= LARGEST_STRIDE:
+        return Rows((RowRule(stride=call["step"]),))
+    return None
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    sizes, dim = call.shape("self"), call["dim"]
+    inner = math.prod(sizes[dim + 1 :])
+    rule = rows(call)
+    if rule is None:
+        outer, count = math.prod(sizes[:dim]), call.out_shape[dim]
+        return strided_kernel(
+            call.element, [outer, count, inner], [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner
+        )
+    by_row, item = not rule.pixelwise, call.element.bytes
+    width = math.prod(call.out_shape[2:]) if by_row else call.out_shape[dim]
+    source = (Offset(Bytes(Row(0)), by=Member("offset")), Member("in_stride"))
+    target = (Bytes(Operand.OUT), Member("width"), Member("width"), 1 if by_row else Operand.N)
+    return Kernel(
+        call=CCall("cortado_copy2d", (*source, *target)),
+        sources=("copy2d.c",),
+        struct="cortado_slice_t",
+        fields={"offset": call["start"] * inner * item, "in_stride": sizes[dim] * inner * item, "width": width * item},
+        work=runs_of("calls", width * item, sizes[dim] * inner * item),
+    )
+
+
+def running(call: Call, core: Core) -> Running | None:
+    """Rows from any one on: those before are left out."""
+    sizes = call.shape("self")
+    if len(sizes) != 4 or call["dim"] != 1 or call["step"] > LARGEST_STRIDE:
+        return None
+    width = math.prod(sizes[2:]) * call.element.bytes
+    copy = Kernel(
+        call=CCall(
+            "cortado_copy2d",
+            (Bytes(Row(0)), Member("in_stride"), Bytes(Operand.OUT), Member("width"), Member("width"), 1),
+        ),
+        sources=("copy2d.c",),
+        struct="cortado_slice_t",
+        fields={"offset": 0, "in_stride": width, "width": width},
+        work=runs_of("calls", width, width),
+    )
+    return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), copy)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
+        shape = tuple(draw(st.integers(1, 9)) for _ in range(rank))
+        dim = draw(st.integers(0, rank - 1))
+        start = draw(st.sampled_from([0, draw(st.integers(0, shape[dim] - 1))]))
+        return {
+            "self": sampling.values(draw, shape),
+            "dim": dim,
+            "start": start,
+            "end": draw(st.integers(start + 1, shape[dim])),
+            "step": draw(st.sampled_from([1, 1, 2, 3])),
+        }
+
+    return draw_case()
+
+
+SLICE = Operator(
+    name="aten::slice_copy",
+    overload_name="Tensor",
+    summary="slice, narrow, select, split, chunk: a part of one dimension",
+    arguments="Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    running=running,
+    element=ElementOf(("self",)),
+    tensors=("self",),
+    relayout=relayout_dim,
+    samples=samples,
+)
+
+SLICE_PATTERN = Pattern(aten=(aten.slice.Tensor,), match=shared, lower=lower, moves=True)
+NARROW_PATTERN = Pattern(aten=(aten.narrow.default,), match=shared, lower=lower_narrow, moves=True)
+SELECT_PATTERN = Pattern(aten=(aten.select.int,), match=shared, lower=lower_select, moves=True)
+
+
+# ---- split -----------------------------------------------------------------------------------------------
+
+
+def dimension(bound: Bound) -> int:
+    return int(bound["dim"]) % len(shape(bound["self"]))
+
+
+def to_slices(bound: Bound) -> None:
+    """Every part becomes a slice that starts where the parts before it end; the split itself is left without users."""
+    dim, start = dimension(bound), 0
+    for position, part in enumerate(VALUE.must(bound.node)):
+        end = start + int(part.shape[dim])
+        _replace_part(bound.node, position, aten.slice.Tensor, bound["self"], dim, start, end)
+        start = end
+
+
+def to_selects(bound: Bound) -> None:
+    dim = dimension(bound)
+    for position in range(shape(bound["self"])[dim]):
+        _replace_part(bound.node, position, aten.select.int, bound["self"], dim, position)
+
+
+def _replace_part(node: Node, position: int, target: Any, *args: Any) -> None:
+    for part in parts_of(node, position):
+        part.replace_all_uses_with(add_call(part, target, *args))
+
+
+SPLIT_REWRITE = Rewrite(
+    aten=(
+        aten.split.Tensor,
+        aten.split.sizes,
+        aten.split_with_sizes.default,
+        aten.chunk.default,
+        aten.tensor_split.sections,
+        aten.tensor_split.indices,
+    ),
+    rewrite=to_slices,
+)
+UNBIND_REWRITE = Rewrite(aten=(aten.unbind.int,), rewrite=to_selects)

@@ -1,0 +1,251 @@
+"""out = the positions of the k largest codes along the last dimension, or of the smallest, the best first; a second
+result, values = the codes that are there.
+
+Of equal codes the one that comes first is the better.
+
+What stands at a place in sorted order: median, kthvalue, quantile; by topk, from the end that is nearer.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import VALUE
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Result, Rewrite
+from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.work import loops
+from cortado.ops.float_graph import add_permute, replace_result
+from cortado.ops.move.pick import PICKED, POSITIONS, VALUES, written
+
+# ---- topk ------------------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+def reference(*, input: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
+    codes = input.to(torch.int64)
+    order = torch.sort(-codes if largest else codes, dim=-1, stable=True).indices[..., :k]
+    return order.to(torch.int32).contiguous(), input.gather(-1, order).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("input")[:-1], call["k"])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable) -> Tensor")
+
+
+def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+    """By the function that the model calls: of equal numbers a stable sort takes the first, others any."""
+    if all:
+        return torch.sort(self, dim=-1, descending=largest, stable=stable).indices
+    return torch.topk(self, k, dim=-1, largest=largest).indices
+
+
+def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+    return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
+
+
+_LIBRARY.impl("best_positions", _best, "CompositeExplicitAutograd")
+_LIBRARY.impl("best_positions", _no_best, "Meta")
+BEST = torch.ops.cortado.best_positions.default
+
+
+def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+    """The same where of equal numbers the first is the better, as in C: by how many numbers come before each."""
+    mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
+    places = torch.arange(self.shape[-1])
+    better = others > mine if largest else others < mine
+    equal = (others == mine) & (places < places.unsqueeze(-1))
+    rank = (better | equal).to(torch.float32).sum(-1)
+    return torch.topk(rank, k, dim=-1, largest=False).indices
+
+
+@dataclass(frozen=True)
+class _Along:
+    """A call that looks along one dimension of a tensor, as one that looks along the last."""
+
+    like: Node
+    source: Node
+    dim: int
+
+    @property
+    def order(self) -> list[int]:
+        rank = len(shape(self.source))
+        return [*(dim for dim in range(rank) if dim != self.dim % rank), self.dim % rank]
+
+    def moved(self) -> Node:
+        return add_permute(self.like, self.source, self.order)
+
+    def back(self, found: Node) -> Node:
+        return add_permute(self.like, found, [self.order.index(dim) for dim in range(len(self.order))])
+
+
+def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
+    """Both results of a sort: positions, and the values that are there."""
+    along = _Along(bound.node, bound["self"], int(bound["dim"]))
+    source = along.moved()
+    best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))
+    replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
+    replace_result(bound.node, 1, along.back(best))
+
+
+def topk_to_best(bound: Bound) -> None:
+    if bound["sorted"] and shape(bound["self"]):
+        _replace(bound, int(bound["k"]), bool(bound["largest"]), all=False)
+
+
+def sort_to_best(bound: Bound) -> None:
+    if shape(bound["self"]):
+        _replace(bound, shape(bound["self"])[bound["dim"]], bool(bound["descending"]), all=True)
+
+
+def argsort_to_best(bound: Bound) -> Node | None:
+    if not shape(bound["self"]):
+        return None
+    along = _Along(bound.node, bound["self"], int(bound["dim"]))
+    size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
+    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable"))))
+
+
+def refuse(bound: Bound) -> Reject:
+    """What the rewrites left alone."""
+    value = VALUE.must(bound["self"])
+    if value.dim() and not bound.get("sorted", True):
+        return Reject("leaves the order of its results open (sorted=False); supported is sorted=True")
+    return Reject("of a single number has no dimension to look along")
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Activation(None)}, Plain())
+
+
+def lower(lowering: Lowering) -> Node:
+    bound = lowering.bound
+    call = lowering.call(TOPK, input=lowering.node("self"), k=int(bound["k"]), largest=bool(bound["largest"]))
+    return lowering.part(call, POSITIONS)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    largest, channels = int(call["largest"]), call.shape("input")[-1]
+    positions, values = written(call)
+    arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
+    work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
+    name = f"topk_s{call.element_of('input').bits}"
+    return Kernel(call=CCall(f"cortado_{name}", arguments), sources=(f"{name}.c",), work=work)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        channels = draw(sampling.CHANNELS)
+        sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), channels)
+        return {
+            "input": sampling.values(draw, sizes, element=draw(st.sampled_from([INT8, INT8, INT16]))),
+            "k": draw(st.integers(1, channels)),
+            "largest": draw(st.booleans()),
+        }
+
+    return draw_case()
+
+
+TOPK = Operator(
+    name="cortado::topk",
+    summary="the positions of the largest values, or of the smallest, along a dimension, in their order; these values",
+    arguments="Tensor input, int k, bool largest",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    element=INT32,
+    also=(Result(VALUES, output_shape, ElementOf(("input",))),),
+    places=frozenset({Place.C}),
+    constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+BEST_PATTERN = Pattern(aten=(BEST,), match=match, lower=lower, in_float=_first_of_equal)
+REFUSED_PATTERN = Pattern(
+    aten=(aten.topk.default, aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable),
+    match=refuse,
+    lower=lower,
+)
+TOPK_REWRITE = Rewrite(aten=(aten.topk.default,), rewrite=topk_to_best)
+SORT_REWRITE = Rewrite(aten=(aten.sort.default, aten.sort.stable), rewrite=sort_to_best)
+ARGSORT_REWRITE = Rewrite(aten=(aten.argsort.default, aten.argsort.stable), rewrite=argsort_to_best)
+
+
+# ---- order forms -----------------------------------------------------------------------------------------
+
+
+def _in_order(self: Tensor, low: int, high: int, dim: int) -> list[tuple[Tensor, Tensor]]:
+    """The values at two places of a dimension in ascending order, counted from 0, and where they are."""
+    size = self.shape[dim]
+    near = high < size - low
+    found = torch.topk(self, high + 1 if near else size - low, dim=dim, largest=not near)
+    places = (low, high) if near else (size - 1 - low, size - 1 - high)
+    return [(found[0].narrow(dim, place, 1), found[1].narrow(dim, place, 1)) for place in places]
+
+
+def _at(self: Tensor, place: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    (values, positions), _ = _in_order(self, place, place, dim)
+    return (values, positions) if keepdim else (values.squeeze(dim), positions.squeeze(dim))
+
+
+def kth_value(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _at(self, k - 1, dim, keepdim)
+
+
+def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The median, of an even number of values the lower of the two in the middle, as in torch; and its position."""
+    return _at(self, (self.shape[dim] - 1) // 2, dim, keepdim)
+
+
+def median_of_all(self: Tensor) -> Tensor:
+    return median_along(self.reshape(-1), 0)[0]
+
+
+def quantile(
+    self: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """The q-th quantile, interpolated where its place lies between two of the sorted values."""
+    ranks = len(self.shape)
+    source = self.reshape(-1) if dim is None else self
+    axis = -1 if dim is None else dim
+    place = q * (source.shape[axis] - 1)
+    if interpolation == "nearest":
+        place = float(round(place))
+    low, high = math.floor(place), math.ceil(place)
+    weight = {"linear": place - low, "nearest": 0.0, "lower": 0.0, "higher": 1.0, "midpoint": 0.5}[interpolation]
+    (below, _), (above, _) = _in_order(source, low, high, axis)
+    result = below if low == high or weight == 0.0 else above if weight == 1.0 else torch.lerp(below, above, weight)
+    if keepdim:
+        return result.reshape([1] * ranks) if dim is None else result
+    return result.squeeze(axis)
+
+
+MEDIAN = Decomposition(aten=(aten.median.default, aten.nanmedian.default), function=median_of_all)
+MEDIAN_ALONG = Decomposition(aten=(aten.median.dim, aten.nanmedian.dim), function=median_along)
+KTH_VALUE = Decomposition(aten=(aten.kthvalue.default,), function=kth_value)
+QUANTILE = Decomposition(aten=(aten.quantile.scalar, aten.nanquantile.scalar), function=quantile)

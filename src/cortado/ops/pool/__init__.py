@@ -1,0 +1,1 @@
+"""Pools, reductions, norms: how windows and rows become one number."""

@@ -1,0 +1,433 @@
+"""out = clamp(round_away(sum of the window inside the image / pixels of the window inside the image)).
+
+NHWC. The output keeps the input's scale and zero point, so no rescaling happens.
+
+The mean over an image, or its upper rows, spreads much less than its pixels do, so it has a scale of its own:
+out = clamp(requant(sum of (x + input_offset)) + output_offset). A sum is the same with another factor. To ExecuTorch
+that is a convolution of a column with weights of 1, over a view in which the image is as high as it has pixels and as
+wide as it has channels, four by four.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, Tensor, divide_round_away, requant
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import Callee, CCall, Operand, Row
+from cortado.ir.facts import WANTED, wanted_element
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ops.conv import conv2d, packing
+from cortado.ops.float_graph import pair
+from cortado.ops.loops import Window, pool, row_sums
+from cortado.ops.move.reshape import VIEW
+
+aten = torch.ops.aten
+_UNIT = Fixed.of(1.0)
+
+
+def _pool_sums(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], ceil_mode: bool) -> Tensor:
+    """Window sums, exact in float64; NCHW."""
+    pooled = torch.nn.functional.avg_pool2d(
+        x, kernel, stride, padding, ceil_mode=ceil_mode, count_include_pad=True, divisor_override=1
+    )
+    return pooled.to(torch.int64)
+
+
+def reference(
+    *,
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    zero_point: int,
+    multiplier: int,
+    shift: int,
+) -> Tensor:
+    x = input.to(torch.float64).permute(TO_NCHW)
+    total = _pool_sums(x, kernel_size, stride, padding, ceil_mode)
+    count = _pool_sums(torch.ones_like(x), kernel_size, stride, padding, ceil_mode)
+    return divide_round_away(total, count).to(input.dtype).permute(TO_NHWC).contiguous()
+
+
+def pooled_size(size: int, kernel: int, stride: int, pad: int, ceil_mode: bool, dilation: int = 1) -> int:
+    span = size + 2 * pad - dilation * (kernel - 1) - 1
+    out = (-(-span // stride) if ceil_mode else span // stride) + 1
+    # With ceil_mode a last window must still start inside the image or its left padding.
+    return out - 1 if ceil_mode and (out - 1) * stride >= size + pad else out
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    n, h, w, c = call.shape("input")
+    (kh, kw), (sh, sw), (ph, pw) = call["kernel_size"], call["stride"], call["padding"]
+    ceil = bool(call["ceil_mode"])
+    return n, pooled_size(h, kh, sh, ph, ceil), pooled_size(w, kw, sw, pw, ceil), c
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
+    kind = Activation(wanted_element(bound.node))
+    if is_mean(bound):
+        return Quantization({"self": kind}, kind)
+    if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
+        return Reject("divides by something else than the number of pixels inside the image")
+    return Quantization({"self": Activation(WANTED.of(bound.node))}, SharedWith("self"))
+
+
+MOST_PIXELS = 4096
+FEW_PIXELS = 256  # up to here the .pte may hold 16 weights for each pixel, beyond it holds one
+# From here on every sum but 0 gives the smallest or the largest code, and so it does with a smaller factor.
+LARGEST_FACTORS = {INT8.bits: 2.0**9, INT16.bits: 2.0**3}  # 4,096 pixels of 16 bits have 28 of 31
+
+
+def is_mean(bound: Bound) -> bool:
+    """One window of one image, as wide as the image, whatever its sum is divided by."""
+    divisor = bound["divisor_override"]
+    if any(pair(bound["padding"])) or bound["ceil_mode"] or shape(bound.node)[2:] != (1, 1):
+        return False
+    if divisor is not None and divisor < 0:
+        return False
+    return is_one_image(shape(bound["self"]), pair(bound["kernel_size"]))
+
+
+def is_one_image(sizes: tuple[int, ...], kernel: Sequence[int]) -> bool:
+    """Whether a window is as wide as the only NCHW image, and the kernel for means takes it."""
+    images, _, _, width = sizes
+    return images == 1 and kernel[1] == width and 1 < math.prod(kernel) <= MOST_PIXELS
+
+
+def lower_mean(lowering: Lowering) -> Node:
+    source = lowering.transpose(lowering.node("self"), TO_NHWC)
+    pixels, given = math.prod(pair(lowering.bound["kernel_size"])), lowering.q("self")
+    divisor = lowering.bound["divisor_override"] or pixels
+    fixed = Fixed.of(min(given.scale / (divisor * lowering.out.scale), LARGEST_FACTORS[given.element.bits]))
+    result = lowering.call(
+        GLOBAL_MEAN,
+        input=source,
+        pixels=pixels,
+        input_offset=-given.zero_point,
+        output_offset=lowering.out.zero_point,
+        requantize_multiplier=fixed.multiplier,
+        requantize_shift=fixed.shift,
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+def block_of(channels: int, pixels: int) -> int:
+    """Channels that lie side by side in the view: more are faster, and take more weights."""
+    return next(block for block in (4, 2, 1) if channels % block == 0 and (pixels <= FEW_PIXELS or block == 1))
+
+
+def ones_of(pixels: int, block: int) -> Tensor:
+    """The weights of that convolution: every channel of a block by itself."""
+    return torch.eye(block, dtype=torch.int8).reshape(block, 1, 1, block).repeat(1, pixels, 1, 1)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound = lowering.bound
+    if is_mean(bound):
+        return lower_mean(lowering)
+    kernel = pair(bound["kernel_size"])
+    result = lowering.call(
+        AVG_POOL2D,
+        input=lowering.transpose(lowering.node("self"), TO_NHWC),
+        kernel_size=kernel,
+        stride=pair(bound["stride"]) if bound["stride"] else kernel,
+        padding=pair(bound["padding"]),
+        ceil_mode=bool(bound["ceil_mode"]),
+        zero_point=lowering.out.zero_point,
+        multiplier=_UNIT.multiplier,
+        shift=_UNIT.shift,
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    _, _, out_w, channels = call.out_shape
+    size = cmsis_nn.avgpool_buffer_size(backend, cmsis_nn.DataType.A8W8, dim_dst_width=out_w, ch_src=channels)
+    return (int(size),)
+
+
+def is_one_window(call: Call) -> bool:
+    """One output pixel, no padding: the rows are summed as they come, so none of them has to be kept."""
+    if call.element_of("input").bits == INT16.bits:
+        return False
+    inside = all(k <= size for k, size in zip(call["kernel_size"], call.shape("input")[1:3], strict=True))
+    return call.out_shape[1:3] == (1, 1) and inside and not any(call["padding"])
+
+
+def rows(call: Call) -> Rows:
+    if is_one_window(call):
+        return Rows((ONE_ROW,), accumulates=call["kernel_size"][0])
+    return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
+
+
+def _one_window(call: Call, core: Core) -> tuple[str, str, tuple[str, ...]]:
+    """How rows are summed, how the sums become means, and their sources."""
+    if core is Core.MVE:
+        vector = packing.fits_means_mve(math.prod(call["kernel_size"]))
+        means = ("cortado_means_s8__mve", "means_s8__mve.S") if vector else ("cortado_means_s8", "sum_rows_s8.c")
+        return "cortado_sum_rows_s8__mve", means[0], ("sum_rows_s8__mve.S", means[1])
+    if core is Core.DSP:
+        return "cortado_sum_rows_s8__dsp", "cortado_means_s8", ("sum_rows_s8.c", "sum_rows_s8__dsp.c")
+    return "cortado_sum_rows_s8", "cortado_means_s8", ("sum_rows_s8.c",)
+
+
+def _variant(call: Call, core: Core) -> tuple[str, tuple[str, ...]]:
+    if call.element.bits == INT16.bits:
+        return "avg_pool2d_s16", ("pool2d_s16.c",)
+    fits = packing.fits_avg_pool2d(*call["kernel_size"])
+    if core is Core.MVE and fits:
+        return "avg_pool2d_s8__mve", ("avg_pool2d_s8__mve.c", "pool16_s8__mve.S")
+    if core is Core.DSP and fits and call.out_shape[3] >= 4:
+        return "avg_pool2d_s8__dsp", ("avg_pool2d_s8__dsp.c",)
+    return "avg_pool2d_s8", ("avg_pool2d_s8.c",)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    fields = {
+        "in_w": call.shape("input")[2],
+        "channels": call.shape("input")[3],
+        "out_w": call.out_shape[2],
+        "kernel_h": call["kernel_size"][0],
+        "kernel_w": call["kernel_size"][1],
+        "stride_w": call["stride"][1],
+        "pad_left": call["padding"][1],
+        "dilation_w": 1,
+        "act_min": INT8.low,
+        "act_max": INT8.high,
+    }
+    if is_one_window(call):
+        sum_rows, means, sources = _one_window(call, core)
+        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(sum_rows), Callee(means))
+        return Kernel(
+            call=CCall("cortado_global_avg_pool_s8", operands),
+            sources=("global_avg_pool_s8.c", *sources, "cortado_scratch.c"),
+            struct="cortado_pool2d_t",
+            fields=fields,
+            scratch=4 * call.out_shape[3],
+            scratch_check=CCall("cortado_global_avg_pool_s8_scratch", (Operand.LAYER,)),
+            work=row_sums(call.out_shape[3], call["kernel_size"][1], call["kernel_size"][0]),
+        )
+    symbol, sources = _variant(call, core)
+    return Kernel(
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
+        sources=sources,
+        struct="cortado_pool2d_t",
+        fields=fields,
+        work=pool(pool_window(call), INT8.low),
+    )
+
+
+def pool_window(call: Call, dilation: int = 1) -> Window:
+    """Of a pool, for the work of its kernel."""
+    return Window(
+        in_w=call.shape("input")[2],
+        in_c=call.shape("input")[3],
+        out_w=call.out_shape[2],
+        out_c=call.out_shape[3],
+        kernel_h=call["kernel_size"][0],
+        kernel_w=call["kernel_size"][1],
+        stride_w=call["stride"][1],
+        pad_left=call["padding"][1],
+        dilation_w=dilation,
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kernel, whole = [draw(st.integers(1, 5)) for _ in range(2)], draw(st.sampled_from([False, False, True]))
+        sizes = kernel if whole else [draw(st.integers(k, k + 8)) for k in kernel]
+        shape = (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        return {
+            "input": sampling.values(draw, shape, element=kind),
+            "kernel_size": kernel,
+            "stride": [draw(st.integers(1, 3)) for _ in kernel],
+            "padding": [0 if whole else draw(st.integers(0, k // 2)) for k in kernel],
+            "ceil_mode": draw(st.booleans()),
+            "zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            "multiplier": _UNIT.multiplier,
+            "shift": _UNIT.shift,
+        }
+
+    return draw_case()
+
+
+AVG_POOL2D = Operator(
+    name="cortex_m::quantized_avg_pool2d_nhwc",
+    summary="average over a window, padding not counted",
+    arguments=(
+        "Tensor input, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, int zero_point, "
+        "int multiplier, int shift, Tensor scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    element=ElementOf(("input",)),
+    pte_scratch=pte_scratch,
+    by_channel=True,
+    samples=samples,
+)
+
+# ---- the mean over a whole image -----------------------------------------------------------------------------
+
+
+def mean_reference(
+    *,
+    input: Tensor,
+    pixels: int,
+    input_offset: int,
+    output_offset: int,
+    requantize_multiplier: int,
+    requantize_shift: int,
+) -> Tensor:
+    acc = (input.flatten(1, 2)[:, :pixels, None].to(torch.int64) + input_offset).sum(1, keepdim=True)
+    scaled = requant(acc, requantize_multiplier, requantize_shift)
+    return (scaled + output_offset).clamp(*element_of(input.dtype).codes).to(input.dtype).contiguous()
+
+
+def mean_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
+    """A column of pixels moves over the blocks of channels; the next one down would be outside the image."""
+    _, height, width, channels = shape(arguments["input"])
+    block = block_of(channels, arguments["pixels"])
+    factors = {
+        f"requantize_{name}s": add.constant(f"{name}s", torch.full((block,), arguments[f"requantize_{name}"]).int())
+        for name in ("multiplier", "shift")
+    }
+    convolution = {
+        "input": add(VIEW, self=arguments["input"], size=[1, height * width, channels // block, block]),
+        "weight": add.constant("ones", ones_of(arguments["pixels"], block)),
+        "bias": None,
+        "stride": [height * width, 1],
+        "padding": [0, 0],
+        "dilation": [1, 1],
+        "input_offset": arguments["input_offset"],
+        "output_offset": arguments["output_offset"],
+        **factors,
+        "activation_min": INT8.low,
+        "activation_max": INT8.high,
+    }
+    return add(VIEW, self=conv2d.in_pte(convolution, add, target), size=[1, 1, 1, channels])
+
+
+_SUMS = {  # how rows are summed, and where that stands
+    Core.DSP: ("cortado_sum_rows_s8__dsp", "sum_rows_s8__dsp.c"),
+    Core.MVE: ("cortado_sum_rows_s8__mve", "sum_rows_s8__mve.S"),
+}
+
+
+def mean_kernel(call: Call, core: Core) -> Kernel:
+    _, _, width, channels = call.shape("input")
+    pixels = call["pixels"]
+    wide = call.element.bits == INT16.bits
+    sum_rows, source = _SUMS.get(core, ("cortado_sum_rows_s8", "sum_rows_s8.c"))
+    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y)
+    narrow = CCall("cortado_global_mean_s8", (*operands, Callee(sum_rows)))
+    return Kernel(
+        call=CCall("cortado_global_mean_s16", operands) if wide else narrow,
+        sources=(
+            "global_mean_s16.c" if wide else "global_mean_s8.c",
+            *(() if wide else (source,)),
+            "cortado_scratch.c",
+        ),
+        struct="cortado_global_mean_t",
+        fields={
+            "rows": pixels // width,
+            "in_w": width,
+            "channels": channels,
+            "start": pixels * call["input_offset"],
+            "out_offset": call["output_offset"],
+            "multiplier": call["requantize_multiplier"],
+            "shift": call["requantize_shift"],
+        },
+        scratch=4 * channels,
+        scratch_check=CCall("cortado_global_mean_s8_scratch", (Operand.LAYER,)),
+        work=row_sums(channels, width, pixels // width),
+    )
+
+
+WIDEST_ROW = 255  # pixels whose sum fits 16 bits
+
+
+def running_mean(call: Call, core: Core) -> Running | None:
+    """After every row the mean over the last ones: see running_mean_s8.c."""
+    kernel = mean_kernel(call, core)
+    if call.shape("input")[2] > WIDEST_ROW or call.element.bits == INT16.bits:
+        return None
+    rows, channels = kernel.fields["rows"], call.shape("input")[3]
+    assert isinstance(rows, int)
+    running = replace(
+        kernel,
+        call=replace(kernel.call, function="cortado_running_mean_s8"),
+        sources=("running_mean_s8.c", *kernel.sources[1:]),
+        scratch=4 + 4 * channels + 2 * rows * channels,
+        scratch_check=CCall("cortado_running_mean_s8_scratch", (Operand.LAYER,)),
+    )
+    return Running(Rows((ONE_ROW,), accumulates=rows), running)
+
+
+def mean_samples() -> Any:
+    """Factors from means that vanish to means that saturate."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        height, width, channels = draw(st.integers(1, 9)), draw(st.integers(2, 9)), draw(sampling.CHANNELS)
+        pixels = width * draw(st.integers(1, height))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        largest, zero_points = (9, sampling.ZERO_POINTS) if kind.affine else (3, st.just(0))
+        fixed = Fixed.of(2.0 ** draw(st.floats(-20, largest)) / draw(st.sampled_from([1, pixels])))
+        return {
+            "input": sampling.values(draw, (1, height, width, channels), element=kind),
+            "pixels": pixels,
+            "input_offset": -draw(zero_points),
+            "output_offset": draw(zero_points),
+            "requantize_multiplier": fixed.multiplier,
+            "requantize_shift": fixed.shift,
+        }
+
+    return draw_case()
+
+
+GLOBAL_MEAN = Operator(
+    name="cortado::global_mean_nhwc",
+    summary="mean or sum over an image or its upper rows, in a scale of its own",
+    arguments=(
+        "Tensor input, int pixels, int input_offset, int output_offset, int requantize_multiplier, int requantize_shift"
+    ),
+    reference=mean_reference,
+    shape=lambda call: (1, 1, 1, call.shape("input")[3]),
+    kernel=mean_kernel,
+    running=running_mean,
+    element=ElementOf(("input",)),
+    rows=lambda call: Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]),
+    pte=mean_in_pte,
+    constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",
+    by_channel=True,
+    samples=mean_samples,
+)
+
+AVG_POOL2D_PATTERN = Pattern(
+    aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True, elements=(INT8, INT16), rounds_once=True
+)

@@ -1,0 +1,158 @@
+"""out[i] = clamp(requant(s[i] << left_shift) + output_zero_point), s[i] the sum of x[j] - input_zero_point for j <= i.
+
+Along the last dimension. The sums are exact: rounding does not run on from one element to the next. The shift gives
+small sums the bits that requant rounds twice with; int16 codes are rounded once, without it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, element_of
+from cortado.base.errors import Reject
+from cortado.base.numerics import LEAST_SHIFT, Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
+from cortado.ir.work import loops
+from cortado.ops import reach
+
+aten = torch.ops.aten
+SUM_BITS = 30
+
+
+def reference(
+    *,
+    input: Tensor,
+    input_zero_point: int,
+    left_shift: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+) -> Tensor:
+    total = (input.to(torch.int64) - input_zero_point).cumsum(-1) << left_shift
+    if reach.is_wide(element_of(input.dtype)):
+        return reach.to_codes(reach.rounded(total, output_multiplier, output_shift))
+    return clamp_int8(requant(total, output_multiplier, output_shift) + output_zero_point).contiguous()
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+LARGEST_ROW = 2 ** (SUM_BITS - 16)  # sums have room for eight bits more
+
+
+def _room(length: int) -> int:
+    """Bits that the sums of a row leave."""
+    return SUM_BITS - (INT8.steps * length).bit_length()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    sizes = shape(bound["self"])
+    if not sizes:
+        return Reject("a running sum of a single number")
+    length = sizes[bound["dim"]]
+    if length > LARGEST_ROW:
+        return Reject(f"a running sum of {length} values; expected at most {LARGEST_ROW}, so that it fits 32 bits")
+    kind = Activation(wanted_element(bound.node))
+    return Quantization({"self": kind}, kind)
+
+
+def _factor(ratio: float, room: int) -> tuple[int, int]:
+    """Where the output is much finer than its input all but the smallest sums saturate: then they may do so earlier."""
+    fixed = Fixed.of(min(ratio, INT8.steps) / 2**room)
+    return fixed.multiplier, fixed.shift
+
+
+def lower(lowering: Lowering) -> Node:
+    source, q, out = lowering.node("self"), lowering.q("self"), lowering.out
+    sizes = shape(source)
+    dim = lowering.bound["dim"] % len(sizes)
+    order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
+    room = 0 if reach.is_wide(q.element) else _room(sizes[dim])
+    multiplier, shift = _factor(q.scale / out.scale, room) if room else reach.once(q.scale / out.scale)
+    result = lowering.call(
+        CUMSUM,
+        input=_moved(lowering, source, order),
+        input_zero_point=q.zero_point,
+        left_shift=room,
+        output_zero_point=out.zero_point,
+        output_multiplier=multiplier,
+        output_shift=shift,
+    )
+    return _moved(lowering, result, [order.index(axis) for axis in range(len(sizes))])
+
+
+def _moved(lowering: Lowering, node: Node, order: Sequence[int]) -> Node:
+    return node if list(order) == sorted(order) else lowering.transpose(node, tuple(order))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall(f"cortado_cumsum_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        sources=(f"cumsum_s{call.element.bits}.c",),
+        struct="cortado_cumsum_t",
+        fields={
+            "length": call.shape("input")[-1],
+            "in_zero": call["input_zero_point"],
+            "left_shift": call["left_shift"],
+            "out_zero": call["output_zero_point"],
+            "out_multiplier": call["output_multiplier"],
+            "out_shift": call["output_shift"],
+        },
+        work=loops("calls spans outputs"),
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 1000]))
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
+        if draw(st.sampled_from([False, False, True])):
+            numbers = {"input_zero_point": 0, "left_shift": 0, "output_zero_point": 0, **reach.draw_once(draw, -14, 4)}
+            return {"input": sampling.values(draw, sizes, element=INT16), **numbers}
+        return {
+            "input": sampling.codes(draw(sampling.SEEDS), sizes),
+            "input_zero_point": draw(sampling.ZERO_POINTS),
+            "left_shift": _room(sizes[-1]),
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
+            "output_shift": max(draw(st.integers(-12, 8)) - _room(sizes[-1]), LEAST_SHIFT),
+        }
+
+    return draw_case()
+
+
+CUMSUM = Operator(
+    name="cortado::cumsum",
+    summary="running sums along the last dimension",
+    arguments=(
+        "Tensor input, int input_zero_point, int left_shift, int output_zero_point, int output_multiplier, "
+        "int output_shift"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    element=ElementOf(("input",)),
+    places=frozenset({Place.C}),
+    constraints=(
+        "another dimension than the last is transposed there; C bundle only: the runtime has no integer operator for it"
+    ),
+    samples=samples,
+)
+
+CUMSUM_PATTERN = Pattern(aten=(aten.cumsum.default,), match=match, lower=lower, elements=reach.REALS)

@@ -1,0 +1,408 @@
+"""out = clamp((high(d * f) + offset[c]) >> fraction_bits): layer, group, instance and RMS normalization.
+
+The statistics of a group of n codes are exact: its mean is sum / n, n^2 times its variance n * sum(q^2) - sum^2. The
+input's scale cancels but for eps, which becomes the integer `epsilon` beside the variance. The variance is written as
+mantissa * 4^x with a mantissa of 32 bits, so that deviations d = (n * q - sum) << (exponent - x) use the same bits
+whether the spread of a group is one step of the input or all 255; f = high(scale[c] * 2^45 / sqrt(mantissa)). RMS
+normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31. Where exponent - x is negative f is divided by
+2^(x - exponent), of int16 codes d is.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import USER_INPUT, wanted_element
+from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization
+from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops import reach
+from cortado.ops.pool import measures
+
+aten = torch.ops.aten
+
+LARGEST_GROUP = 2**22  # n^2 * 255^2 then fits 62 bits, and n * 255 fits 30
+LARGEST_WIDE_GROUP = 2**16  # of int16 codes: n^2 * 2^30 then fits 63 bits, and sums fit 32
+SQUARE_BITS = {INT8: 16, INT16: 30}  # n^2 times the variance of n codes is at most n^2 * 2^this
+VARIANCE_BITS = 62
+DEVIATION_BITS = 30
+FRACTION_BITS = 30  # at most
+FEWEST_FRACTION_BITS = 4
+
+# 1/(2 * sqrt(a)) for a in [1/4, 1) is FIRST - SLOPE * a within 9%; both with 30 fractional bits.
+FIRST, SLOPE = round(1.067 * 2**30), round(0.61 * 2**30)
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def _high(a: Tensor, b: Tensor | int) -> Tensor:
+    return (a * b + (1 << 30)) >> 31
+
+
+def inverse_root(a: Tensor) -> Tensor:
+    """1/(2 * sqrt(a)) with 30 fractional bits, for a in [1/4, 1) with 31: each Newton step squares the error."""
+    root = FIRST - _high(a, SLOPE)
+    for _ in range(3):
+        root = _high(root, (3 << 29) - (_high(_high(root, root), a) << 2)) << 1
+    return root.clamp(max=(1 << 30) - 1)
+
+
+def _bits(value: Tensor) -> Tensor:
+    """The length of a number below 2^62; float64 holds each half."""
+    high = value >> 31
+    long = torch.frexp(high.to(torch.float64)).exponent + 31
+    return torch.where(high > 0, long, torch.frexp(value.to(torch.float64)).exponent).to(torch.int64)
+
+
+def _shifted(value: Tensor, left: Tensor) -> Tensor:
+    return torch.where(left >= 0, value << left.clamp(min=0), value >> (-left).clamp(min=0))
+
+
+def by_group(input: Tensor, dim: int, first: int, groups: int) -> Tensor:
+    """The tensor as [samples, groups, channels of a group, pixels]."""
+    samples, channels = math.prod(input.shape[:first]), input.shape[dim]
+    flat = input.reshape(samples, -1, channels).transpose(1, 2) if dim != first else input
+    return flat.reshape(samples, groups, channels // groups, -1)
+
+
+def reference(
+    *,
+    input: Tensor,
+    dim: int,
+    first: int,
+    groups: int,
+    centered: bool,
+    input_zero_point: int,
+    epsilon: int,
+    variance_shift: int,
+    exponent: int,
+    scale: Tensor,
+    offset: Tensor,
+    fraction_bits: int,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    codes = by_group(input.to(torch.int64), dim, first, groups)
+    samples, _, members, pixels = codes.shape
+    count = members * pixels
+    total, squares = codes.sum((2, 3), keepdim=True), codes.square().sum((2, 3), keepdim=True)
+    middle = total if centered else torch.full_like(total, count * input_zero_point)
+    variance = count * squares - total.square() + (total - middle).square()
+    variance = _shifted(variance, torch.tensor(variance_shift)) + epsilon
+    power = (_bits(variance) - 31) >> 1
+    root = inverse_root(_shifted(variance, -2 * power) >> 1)
+    left = torch.where(variance > 0, (exponent - power).clamp(max=30), 0)
+    down = (-left).clamp(0, VARIANCE_BITS)
+    wide = input.dtype == torch.int16
+    root = torch.where(variance > 0, root >> (0 * down if wide else down), 0)
+    deviations = ((count * codes - middle) << left.clamp(min=0)) >> (down if wide else 0 * down)
+    factors, offsets = (
+        values.to(torch.int64).expand(groups * members).reshape(groups, members, 1) for values in (scale, offset)
+    )
+    result = (_high(deviations, _high(factors, root)) + offsets) >> fraction_bits
+    if dim != first:
+        result = result.reshape(samples, -1, pixels).transpose(1, 2)
+    bounded = result.reshape(input.shape).clamp(activation_min, activation_max)
+    return bounded.to(input.dtype).contiguous()
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def group_size(bound: Bound) -> int:
+    """How many values are normalized together."""
+    sizes = shape(bound["input"])
+    if "normalized_shape" in bound.values:
+        return math.prod(bound["normalized_shape"])
+    return math.prod(sizes[1:]) // channel_groups(bound)
+
+
+def channel_groups(bound: Bound) -> int:
+    return int(bound.get("num_groups") or shape(bound["input"])[1])
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    for name in ("weight", "bias"):
+        operand = bound.get(name)
+        if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
+            return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
+    if bound.get("use_input_stats") is False:
+        return Reject("normalizes with recorded statistics; use batch normalization for that")
+    size, kind = group_size(bound), wanted_element(bound.node)
+    most = LARGEST_WIDE_GROUP if reach.is_wide(kind) else LARGEST_GROUP
+    if not 0 < size <= most:
+        return Reject(f"normalizes groups of {size} values; expected 1 to {most}")
+    return Quantization({"input": Activation(kind)}, Activation(kind))
+
+
+@dataclass(frozen=True)
+class AffineSteps:
+    """Weight and bias in steps of the output, its zero point in the bias: per channel, or one number for all."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+def constants(count: int, epsilon: float, steps: AffineSteps, kind: Element = INT8) -> dict[str, Any] | None:
+    """The kernel's numbers for groups of `count`; `epsilon` is n^2 * eps in steps of the input squared.
+
+    The variance gets as many bits as there are; a deviation d = n * (q - mean) is at most sqrt(n) standard deviations,
+    and at most 255 * n, of int16 codes 65535 * n. None where a step of the output is too small to be computed in 32
+    bits.
+    """
+    shift = (VARIANCE_BITS - math.frexp(count**2 * 2.0 ** SQUARE_BITS[kind] + epsilon)[1]) // 2 * 2
+    fixed = round(math.ldexp(epsilon, shift))
+    least = max(fixed, 1 << max(shift, 0))
+    by_spread = DEVIATION_BITS - 16 + shift // 2 - ((count - 1).bit_length() + 1) // 2
+    by_range = DEVIATION_BITS - (kind.steps * count).bit_length() + ((least.bit_length() - 31) >> 1)
+    exponent = max(by_spread, by_range)
+    # out = high(d * f) * 2^-fraction_bits, where f holds weight * 2^power.
+    beside = 17 + shift // 2 - exponent  # power - fraction_bits
+    powers = [31 - math.frexp(size)[1] for size in (float(steps.weight.abs().max()),) if size > 0]
+    largest_bias = float(steps.bias.abs().max()) + 1
+    fraction_bits = min(FRACTION_BITS, 30 - math.frexp(largest_bias)[1], *(power - beside for power in powers))
+    if fraction_bits < FEWEST_FRACTION_BITS:
+        return None
+    scale = torch.round(steps.weight * 2.0 ** (fraction_bits + beside)).clamp(-INT32.high, INT32.high)
+    offset = torch.round(steps.bias * 2.0**fraction_bits) + 2 ** (fraction_bits - 1)
+    return {
+        "epsilon": fixed,
+        "variance_shift": max(shift, -VARIANCE_BITS),
+        "exponent": exponent,
+        "scale": scale.to(torch.int32),
+        "offset": offset.to(torch.int32),
+        "fraction_bits": fraction_bits,
+    }
+
+
+def steps_of(lowering: Lowering) -> AffineSteps:
+    """Weight and bias in steps of the output."""
+    given = {name: lowering.data(name) if lowering.bound.get(name) is not None else None for name in ("weight", "bias")}
+    weight, bias = (None if data is None else data.flatten().to(torch.float64) for data in given.values())
+    sizes = {len(data) for data in (weight, bias) if data is not None} or {1}
+    one = torch.ones(max(sizes), dtype=torch.float64)
+    weight, bias = one if weight is None else weight, 0 * one if bias is None else bias
+    return AffineSteps(weight / lowering.out.scale, bias / lowering.out.scale + lowering.out.zero_point)
+
+
+def normalized(lowering: Lowering, source: Node, *, first: int, dim: int, groups: int, centered: bool) -> Node:
+    bound, q = lowering.bound, lowering.q("input")
+    count, eps = group_size(bound), bound["eps"]
+    eps = torch.finfo(torch.float32).eps if eps is None else float(eps)
+    found = constants(count, count**2 * eps / q.scale**2, steps_of(lowering), q.element)
+    if found is None:
+        raise CortadoError(
+            f"{describe(bound.node)}: an output scale of {lowering.out.scale:g} is too small for its weight and bias; "
+            "its output is almost constant for every calibration input: calibrate with inputs for which it is not"
+        )
+    low, high = lowering.bounds()
+    return lowering.call(
+        NORMALIZE,
+        input=source,
+        dim=dim,
+        first=first,
+        groups=groups,
+        centered=centered,
+        input_zero_point=q.zero_point,
+        **{**found, **{name: lowering.constant(name, found[name]) for name in ("scale", "offset")}},
+        activation_min=low,
+        activation_max=high,
+    )
+
+
+def lower_trailing(lowering: Lowering, centered: bool) -> Node:
+    """Over the last dimensions, with a weight for each of their elements."""
+    source = lowering.node("input")
+    sizes = shape(source)
+    first = len(sizes) - len(lowering.bound["normalized_shape"])
+    rows = lowering.view(source, (*sizes[:first], math.prod(sizes[first:])))
+    return lowering.view(normalized(lowering, rows, first=first, dim=first, groups=1, centered=centered), sizes)
+
+
+def lower_channels(lowering: Lowering) -> Node:
+    """Over groups of channels of an image, with a weight for each channel."""
+    groups = channel_groups(lowering.bound)
+    return normalized(lowering, lowering.node("input"), first=1, dim=1, groups=groups, centered=True)
+
+
+def rms_norm_in_float(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
+    beside a tensor, which would become a constant of the program."""
+    dims = list(range(-len(normalized_shape), 0))
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    mean = (input * input).mean(dims, keepdim=True)
+    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
+    return result if weight is None else result * weight
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def relayout(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any] | None:
+    """Samples stay in front; a sample's channels are its first dimension or its last."""
+    first, dim = arguments["first"], perm[arguments["dim"]]
+    if set(perm[:first]) != set(range(first)) or dim not in (first, len(perm) - 1):
+        return None
+    return {**arguments, "dim": dim}
+
+
+def rows(call: Call) -> Rows | None:
+    """A sample that is one pixel needs no other."""
+    alone = call["first"] == len(call.shape("input")) - 1
+    return Rows((ONE_ROW,), pixelwise=True) if alone else None
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    sizes, first, dim = call.shape("input"), call["first"], call["dim"]
+    channels = sizes[dim]
+    pixels = math.prod(sizes[first:]) // channels
+    samples = Operand.N if rows(call) else math.prod(sizes[:first])
+    factors = {name: call.array(name) for name in ("scale", "offset")}
+    return Kernel(
+        call=CCall(f"cortado_normalize_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, samples)),
+        sources=(f"normalize_s{call.element.bits}.c",),
+        struct="cortado_normalize_t",
+        fields={
+            "groups": call["groups"],
+            "channels": channels // call["groups"],
+            "pixels": pixels,
+            "channel_stride": 1 if dim != first else pixels,
+            "pixel_stride": channels if dim != first else 1,
+            "centered": int(call["centered"]),
+            "in_zero": call["input_zero_point"],
+            "epsilon_high": call["epsilon"] >> 31,
+            "epsilon_low": call["epsilon"] & INT32.high,
+            "variance_shift": call["variance_shift"],
+            "exponent": call["exponent"],
+            "fraction_bits": call["fraction_bits"],
+            "act_min": call["activation_min"],
+            "act_max": call["activation_max"],
+            "by_channel": int(len(factors["scale"]) > 1),
+            **{name: Array(np.ascontiguousarray(data)) for name, data in factors.items()},
+        },
+        work=_work(
+            call["groups"], channels // call["groups"], pixels, None if rows(call) else math.prod(sizes[:first])
+        ),
+    )
+
+
+_LOOPS = ("pixel_groups", "pixel_elements", "image_groups", "image_lines", "image_elements")
+
+
+def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
+    """Groups of channels that are one pixel, and others; they have loops of their own."""
+
+    def quantities(calls: Calls) -> Quantities:
+        every = calls.spans if samples is None else calls.calls * samples
+        if groups == pixels == 1:
+            numbers = (every, every * channels, 0.0, 0.0, 0.0)
+        else:
+            lines = every * groups * channels
+            numbers = (0.0, 0.0, every * groups, lines, lines * pixels)
+        return dict(zip(_LOOPS, numbers, strict=True))
+
+    return Work(("calls", *_LOOPS), quantities)
+
+
+def samples() -> Any:
+    """Trailing dimensions, and groups of channels before or behind the pixels; any spread, any eps."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed, kind = draw(sampling.SEEDS), draw(st.sampled_from([INT8, INT8, INT16]))
+        trailing = draw(st.booleans())
+        leading = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3 if trailing else 1))
+        pixels = [] if trailing else draw(st.lists(st.integers(1, 9), max_size=3))
+        members, groups = draw(sampling.CHANNELS), 1 if trailing else draw(st.integers(1, 4))
+        behind = draw(st.booleans())
+        channels = [members * groups]
+        sizes = (*leading, *pixels, *channels) if behind else (*leading, *channels, *pixels)
+        count, centered = members * math.prod(pixels), draw(st.booleans())
+        eps = draw(st.one_of(st.just(0.0), st.floats(-30, 140).map(lambda power: 2.0**power)))
+        rng, length = sampling.generator(seed + 1), draw(st.sampled_from([1, channels[0]]))
+        weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
+        # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
+        step = 2.0 ** draw(st.one_of(st.floats(4, 6), st.floats(0, 9))) * math.sqrt(1 + eps / 2**12)
+        steps = AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 0.0, 40.0, 500.0])))
+        given = constants(count, count**2 * eps, steps, kind)
+        assert given is not None
+        low, high = draw(sampling.activation_bounds(kind))
+        return {
+            "input": sampling.codes(seed, sizes, *measures.draw_ends(draw, kind), kind.torch_dtype),
+            "dim": len(sizes) - 1 if behind else len(leading),
+            "first": len(leading),
+            "groups": groups,
+            "centered": centered,
+            "input_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            **given,
+            "activation_min": low,
+            "activation_max": high,
+        }
+
+    return draw_case()
+
+
+# ---- the records ---------------------------------------------------------------------------------------------
+
+NORMALIZE = Operator(
+    name="cortado::normalize",
+    summary="layer, group, instance and RMS normalization",
+    arguments=(
+        "Tensor input, int dim, int first, int groups, bool centered, int input_zero_point, int epsilon, "
+        "int variance_shift, int exponent, Tensor scale, Tensor offset, int fraction_bits, int activation_min, "
+        "int activation_max"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=rows,
+    relayout=relayout,
+    element=ElementOf(("input",)),
+    places=frozenset({Place.C}),
+    constraints=(
+        f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}; C bundle "
+        "only: the runtime has no integer operator for it, and pieces in int8 would lose groups of small variance"
+    ),
+    samples=samples,
+)
+
+LAYER_NORM_PATTERN = Pattern(
+    aten=(aten.layer_norm.default,),
+    match=match,
+    lower=lambda lowering: lower_trailing(lowering, centered=True),
+    fuses_clamp=True,
+    elements=reach.REALS,
+)
+RMS_NORM_PATTERN = Pattern(
+    aten=(aten.rms_norm.default,),
+    match=match,
+    lower=lambda lowering: lower_trailing(lowering, centered=False),
+    fuses_clamp=True,
+    elements=reach.REALS,
+    in_float=rms_norm_in_float,
+)
+CHANNELS_PATTERN = Pattern(
+    aten=(aten.group_norm.default, aten.instance_norm.default),
+    match=match,
+    lower=lower_channels,
+    fuses_clamp=True,
+    elements=reach.REALS,
+)

@@ -1,0 +1,195 @@
+"""What calls of a graph compute, found by running them: how they are written doesn't matter.
+
+A region is what follows from one node and constants alone. Its calls are run in float64 on chosen values of that node,
+and from what comes out follows where each dimension went, by which matrix sums were made, which curve was applied.
+
+aten's operators by what they compute, all overloads of each: for what reads a graph before its spellings are one.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from cortado.base.numerics import Tensor
+from cortado.ir.facts import VALUE
+from cortado.ir.graph import bind
+from cortado.ops.float_graph import constant_data, is_constant
+
+# ---- probing ---------------------------------------------------------------------------------------------
+
+Function = Callable[[Tensor], Tensor]
+
+MOST_CALLS = 80  # of a region
+CLOSE = 3e-4  # float32 inside a region rounds
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The calls behind `start`, in order, and the cuts among them: those that all that comes later reads alone."""
+
+    start: Node
+    calls: tuple[Node, ...]
+    cuts: tuple[Node, ...]
+
+    def to(self, end: Node) -> Function:
+        """What `end` is, as a function of `start`."""
+        needed = self._needed(end)
+
+        def run(value: Tensor) -> Tensor:
+            values: dict[Node, Any] = {self.start: value}
+            for call in needed:
+                args, kwargs = map_arg((call.args, call.kwargs), lambda one: _value(one, values))
+                values[call] = call.target(*args, **kwargs)  # type: ignore[operator]
+            found: Tensor = values[end]
+            return found
+
+        return run
+
+    def _needed(self, end: Node) -> list[Node]:
+        found = {end}
+        for call in reversed(self.calls):
+            if call in found:
+                found.update(call.all_input_nodes)
+        return [call for call in self.calls if call in found]
+
+
+def _value(node: Node, values: dict[Node, Any]) -> Any:
+    if node not in values:
+        data = constant_data(node)
+        values[node] = data.to(torch.float64) if data.is_floating_point() else data
+    return values[node]
+
+
+def region_behind(start: Node) -> Followed:
+    inside, calls, cuts = {start}, list[Node](), list[Node]()
+    node = start.next
+    while node.op != "root" and len(calls) < MOST_CALLS:
+        reads = [one for one in node.all_input_nodes if not is_constant(one)]
+        if any(one in inside for one in reads):
+            if node.op != "call_function" or not inside.issuperset(reads):
+                break
+            inside.add(node)
+            calls.append(node)
+            single = isinstance(VALUE.of(node), Tensor)  # of several results none is all that comes later reads
+            if single and all(inside.issuperset(one.users) for one in inside if one is not node):
+                cuts.append(node)
+        node = node.next
+    return Followed(start, tuple(calls), tuple(cuts))
+
+
+def chain_to(end: Node) -> list[Node]:
+    """`end`, and before it the calls that follow each from one other, up to an input or what several meet in."""
+    found = [end]
+    while found[-1].op == "call_function":
+        reads = [one for one in found[-1].all_input_nodes if not is_constant(one)]
+        if len(reads) != 1 or not isinstance(VALUE.of(reads[0]), Tensor):
+            break
+        found.append(reads[0])
+    return found
+
+
+def along(chain: Sequence[Node], start: Node) -> Function:
+    """What the first of a chain is, as a function of another of it."""
+    calls = tuple(reversed(chain[: chain.index(start)]))
+    return Followed(start, calls, ()).to(chain[0])
+
+
+def attempt(function: Function, value: Tensor) -> Tensor | None:
+    """None where the calls can't be run on such a value, or don't give finite real numbers."""
+    try:
+        found = function(value)
+    except Exception:  # whatever torch says: then they are not what is looked for
+        return None
+    usable = isinstance(found, Tensor) and not found.is_complex()
+    return found.to(torch.float64) if usable and bool(torch.isfinite(found).all()) else None
+
+
+def close(a: Tensor, b: Tensor, least: float = 0.0) -> bool:
+    """Element by element, beside the larger of them or beside `least`."""
+    size = torch.maximum(a.abs(), b.abs()).clamp(min=max(least, 1e-300))
+    return a.shape == b.shape and bool(((a - b).abs() <= CLOSE * size).all())
+
+
+# ---- where dimensions go -------------------------------------------------------------------------------------
+
+
+def moved_axes(function: Function, value: Tensor, dims: Sequence[int]) -> list[int | None] | None:
+    """For each of these dimensions of a value the dimension of the result with the same index; None for one of size 1.
+    No list at all where one goes to several, or mixed."""
+    base = attempt(function, value)
+    found: list[int | None] = []
+    for dim in dims:
+        axis = None if base is None or value.shape[dim] == 1 else _moved(function, value, dim, base)
+        if base is None or (axis is None and value.shape[dim] > 1):
+            return None
+        found.append(axis)
+    axes = [axis for axis in found if axis is not None]
+    return found if len(set(axes)) == len(axes) else None
+
+
+def _moved(function: Function, value: Tensor, dim: int, base: Tensor) -> int | None:
+    """By changing two places of the dimension."""
+    last = value.shape[dim] - 1
+    other = value.clone()
+    other.select(dim, last).mul_(3.0)
+    result = attempt(function, other)
+    if result is None or result.shape != base.shape:
+        return None
+    changed = result != base
+    for axis, size in enumerate(base.shape):
+        others = [one for one in range(base.dim()) if one != axis]
+        where = changed.any(dim=others) if others else changed
+        if size == last + 1 and bool(where[last]) and int(where.sum()) == 1:
+            return axis
+    return None
+
+
+def arranged(result: Tensor, axes: Sequence[int | None]) -> Tensor | None:
+    """A result with these dimensions in front, in this order, and what is left as one more, the last."""
+    kept = [axis for axis in axes if axis is not None]
+    rest = [axis for axis in range(result.dim()) if axis not in kept]
+    if sum(result.shape[axis] > 1 for axis in rest) > 1:
+        return None
+    sizes = [1 if axis is None else result.shape[axis] for axis in axes]
+    return result.permute(*kept, *rest).reshape(*sizes, math.prod(result.shape[axis] for axis in rest))
+
+
+# ---- families --------------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+DIFFERENCES = (aten.sub, aten.subtract)
+SUMS = (aten.add, aten.rsub, *DIFFERENCES)
+QUOTIENTS = (aten.div, aten.divide, aten.true_divide)
+PRODUCTS = (aten.mul, aten.multiply)
+ADDED_PRODUCTS = (aten.baddbmm, aten.addmm)
+LARGER = (aten.maximum, aten.max, aten.fmax)  # of two tensors
+SMALLER = (aten.minimum, aten.min, aten.fmin)
+CHOICES = (aten.where, aten.masked_fill)
+CONVERSIONS = (aten.to, aten._to_copy)
+SOFTMAX = (aten.softmax, aten._softmax)
+LOG_SOFTMAX = (aten.log_softmax, aten._log_softmax)
+LARGEST_VALUE = (aten.amax, aten.max)  # of one tensor
+LARGEST = (aten.argmax, aten.topk, *LARGEST_VALUE)
+ORDERED = (aten.amax, aten.argmax, aten.topk, aten.sort, aten.argsort, aten.amin, aten.argmin)  # of one tensor alone
+
+
+def packet_of(node: Node) -> OpOverloadPacket[Any, Any] | None:
+    """aten.add of aten.add.Tensor; None for what is no operator of aten."""
+    target = node.target
+    return target.overloadpacket if isinstance(target, OpOverload) and target.namespace == "aten" else None
+
+
+def is_product(node: Any) -> bool:
+    return isinstance(node, Node) and packet_of(node) in PRODUCTS
+
+
+def is_quotient(node: Any) -> bool:
+    """One that is not rounded."""
+    return isinstance(node, Node) and packet_of(node) in QUOTIENTS and bind(node).get("rounding_mode") is None

@@ -1,0 +1,134 @@
+"""How far the values of a call can reach, from how far those of its operands do: for tensors that nobody observed.
+
+int16 codes: how the sums of layers with int8 weights stay within what is rescaled; integers as codes.
+
+Codes are symmetric, so a sum is bias + sum(x * w). Where it may leave 32 bits it is divided by 2^shift first, to
+nearest, ties up; the rescaling makes up for it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from cortado.base.element import INT8, INT16, Element
+from cortado.base.numerics import QParams, Tensor, requant
+from cortado.ops.elementwise.pointwise import FUNCTIONS, POINTWISE
+from cortado.ops.float_graph import constant_data
+
+# ---- reach -----------------------------------------------------------------------------------------------
+
+Span = tuple[float, float]
+aten = torch.ops.aten
+# Of each operand alone they rise or fall all the way: their extremes are at extremes of the operands.
+_MONOTONE = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default)
+_MEANS = (aten.avg_pool2d.default, aten.mean.dim)  # between the least of their values and the largest
+
+
+def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
+    """The least and the largest value that a call can give for any codes of its operands; None where it isn't known."""
+    if node.target in FUNCTIONS or node.target == POINTWISE:
+        (operand, qparams), *others = operands.items()
+        return None if others else _ends(_given(node, {operand: every_value(qparams)}))
+    if node.target in _MONOTONE:
+        ends = [every_value(qparams)[[0, -1]] for qparams in operands.values()]
+        corners = [dict(zip(operands, corner, strict=True)) for corner in product(*ends)]
+        return _ends(torch.stack([_given(node, corner) for corner in corners]))
+    if node.target in _MEANS and len(operands) == 1:
+        return hull(operands.values())
+    return None
+
+
+def hull(several: Iterable[QParams]) -> Span:
+    """All that tensors of these parameters can hold."""
+    values = torch.cat([every_value(qparams)[[0, -1]] for qparams in several])
+    return float(values.min()), float(values.max())
+
+
+def every_value(qparams: QParams) -> Tensor:
+    """What the codes of an 8-bit tensor stand for, from the smallest on."""
+    low, high = qparams.element.codes
+    return (torch.arange(low, high + 1, dtype=torch.float32) - qparams.zero_point) * qparams.scale
+
+
+def _given(node: Node, values: Mapping[Node, Tensor]) -> Tensor:
+    def value(operand: Node) -> Any:
+        return values[operand] if operand in values else constant_data(operand)
+
+    target: Any = node.target
+    result: Tensor = target(*map_arg(node.args, value), **map_arg(node.kwargs, value))
+    return result
+
+
+def _ends(values: Tensor) -> Span | None:
+    if not bool(torch.isfinite(values).all()):
+        return None
+    return float(values.min()), float(values.max())
+
+
+# ---- wide ------------------------------------------------------------------------------------------------
+
+LONGEST_ROW = 512  # taps of a depthwise window that are summed up in 32 bits
+
+
+def sum_shift(weight: Tensor, bias: Tensor | None) -> int:
+    """By how many bits the sums of a layer are divided; weight is [out_c, ...]."""
+    most = weight.reshape(len(weight), -1).to(torch.int64).abs().sum(1) * -INT16.low
+    if bias is not None:
+        most = most + bias.to(torch.int64).abs()
+    return max(0, int(most.max()).bit_length() - 31)
+
+
+def divided(total: Tensor, shift: int) -> Tensor:
+    return total if shift == 0 else (total + (1 << (shift - 1))) >> shift
+
+
+def finish(
+    acc: Tensor, weight: Tensor, bias: Tensor | None, factors: tuple[Tensor, Tensor], bounds: tuple[int, int]
+) -> Tensor:
+    """Sums without their bias, channels last, as codes; weight is [out_c, ...]."""
+    total = acc if bias is None else acc + bias
+    scaled = requant(divided(total, sum_shift(weight, bias)), factors[0].to(torch.int64), factors[1])
+    return scaled.clamp(*bounds).to(INT16.torch_dtype).contiguous()
+
+
+def is_wide(element: Element) -> bool:
+    return element.bits == INT16.bits
+
+
+# ---- integers as codes, rounded once ---------------------------------------------------------------------------------
+
+REALS = (INT8, INT16)  # the elements of real numbers
+LEAST_SHIFT, MOST_SHIFT = -31, 30  # of a factor: a product of 31 and 31 bits is then divided by 2 to 2^62
+
+
+def once(factor: float) -> tuple[int, int]:
+    """A factor that is not negative as multiplier * 2^(shift - 31); what is too large for that makes codes of all but 0
+    saturate, and so does the largest that is not."""
+    mantissa, exponent = math.frexp(factor)
+    if exponent > MOST_SHIFT:
+        return 2**31 - 1, MOST_SHIFT
+    multiplier = min(round(math.ldexp(mantissa, 31 + min(exponent - LEAST_SHIFT, 0))), 2**31 - 1)
+    return multiplier, max(exponent, LEAST_SHIFT)
+
+
+def rounded(value: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
+    """value * multiplier * 2^(shift - 31) to nearest, ties up; value has 32 bits."""
+    right = 31 - torch.as_tensor(shift, dtype=torch.int64)
+    return (value.to(torch.int64) * multiplier + (1 << (right - 1))) >> right
+
+
+def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
+    return value.clamp(*bounds).to(INT16.torch_dtype).contiguous()
+
+
+def draw_once(draw: Any, low: int, high: int) -> dict[str, int]:
+    """A factor of a sample, and now and then one at an end."""
+    from hypothesis import strategies as st
+
+    shifts = st.one_of(st.integers(low, high), st.sampled_from([LEAST_SHIFT, MOST_SHIFT]))
+    return {"output_multiplier": draw(st.integers(2**30, 2**31 - 1)), "output_shift": draw(shifts)}

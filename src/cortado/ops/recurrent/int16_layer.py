@@ -1,0 +1,140 @@
+"""LSTM, GRU and RNN layers of int16 codes: what differs from int8 ones (_recurrent.py).
+
+Codes have no zero point. A path's sum is divided by 2^sum_shift first where it may leave 32 bits (_wide.py); it, a
+state in codes and a state that is given are each rescaled with one rounding, and a path is clamped to 31 bits.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from cortado.base.element import INT16
+from cortado.base.numerics import QParams, Tensor
+from cortado.ir.c_call import Absent, Argument, CCall, Operand, Row
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call, Lowering
+from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops import reach
+
+PATH_BITS = 30  # of either path
+HEADROOM = 4  # times what was seen, of the range of a tensor of int16 codes
+
+
+def is_wide(arguments: Mapping[str, Any]) -> bool:
+    codes: Tensor = arguments["input"]
+    return codes.dtype == INT16.torch_dtype
+
+
+def path(sums: Tensor, weight: Tensor, bias: Tensor, factors: tuple[Tensor, Tensor]) -> Tensor:
+    """Sums with their bias, in steps of a gate."""
+    found = reach.rounded(reach.divided(sums, reach.sum_shift(weight, bias)), *factors)
+    return found.clamp(-(2**PATH_BITS), 2**PATH_BITS - 1)
+
+
+def codes(value: Tensor, multiplier: int, shift: int) -> Tensor:
+    """In steps of something that has 16 bits."""
+    return reach.to_codes(reach.rounded(value, multiplier, shift))
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+
+def path_factors(weight: Tensor, sums: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+    """Multipliers and shifts of a path, whose sums may be divided before."""
+    divided = 2.0 ** reach.sum_shift(weight, sums)
+    found = torch.tensor([reach.once(divided * float(factor)) for factor in factors], dtype=torch.int32)
+    return found[:, 0].contiguous(), found[:, 1].contiguous()
+
+
+def factor(ratio: float) -> dict[str, int]:
+    multiplier, shift = reach.once(ratio)
+    return {"multiplier": multiplier, "shift": shift}
+
+
+def seen(q: QParams) -> float:
+    """The largest magnitude that calibration saw: of int8 codes the largest that there is."""
+    largest = q.scale * max(q.zero_point - q.element.low, q.element.high - q.zero_point)
+    return largest / HEADROOM if reach.is_wide(q.element) else largest
+
+
+def unread(lowering: Lowering) -> QParams:
+    """Of states that nobody reads: all there are, from -1 to 1."""
+    return QParams(2.0**-15, 0, INT16) if reach.is_wide(lowering.q("input").element) else QParams(2.0**-7, 0)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, *, name: str, gates: int, written: tuple[Argument, ...], more: Mapping[str, int]) -> Kernel:
+    """One layer over all its steps, in portable C."""
+    batch, steps, inputs = call.shape("input")
+    units, start = call.out_shape[2], call["start"]
+    states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
+    fields: dict[str, Any] = {
+        "in_c": inputs,
+        "units": units,
+        "steps": steps,
+        "sequences": batch,
+        "reverse": int(call["reverse"]),
+        "last_only": int(call["last"]),
+        **{key: call[key] for key in ("out_multiplier", "out_shift", "start_multiplier", "start_shift")},
+        "h16": int(name == "gru"),
+        **{key: more.get(key, 0) for key in _MORE},
+    }
+    for end in ("x", "h"):
+        fields[f"sum_shift_{end}"] = reach.sum_shift(call[f"weight_{end}"], call[f"bias_{end}"])
+        fields[f"weights_{end}"] = Array(np.ascontiguousarray(call.array(f"weight_{end}")))
+        fields |= {f"{part}_{end}": Array(call.array(f"{part}_{end}")) for part in ("bias", "multiplier", "shift")}
+    return Kernel(
+        call=CCall(f"cortado_{name}_s16", (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH)),
+        sources=("recurrent_s16.c", "cortado_sigmoid.c", "cortado_scratch.c"),
+        struct="cortado_recurrent_s16_t",
+        fields=fields,
+        scratch=6 * units,
+        scratch_check=CCall("cortado_recurrent_s16_scratch", (Operand.LAYER,)),
+        work=_work(batch * steps, gates * units, inputs + units),
+    )
+
+
+_MORE = (
+    "cell_multiplier",
+    "cell_shift",
+    "cell_bits",
+    "gives_cells",
+    "given_multiplier",
+    "given_shift",
+    "relu",
+)
+
+
+def _work(steps: int, rows: int, products: int) -> Work:
+    """Rows of weights, of each the products of both paths, in every step."""
+
+    def quantities(calls: Calls) -> Quantities:
+        every = calls.calls * steps
+        return {"all_steps": every, "gate_rows": every * rows, "gate_products": every * rows * products}
+
+    return Work(("calls", "all_steps", "gate_rows", "gate_products"), quantities)
+
+
+def as_wide(drawn: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The sample of a layer of int16 codes that is like one of int8: any codes, one in a few at the ends; sums that
+    saturate gates and sums that don't."""
+    from cortado.ir import sampling
+
+    def wide(old: Tensor, index: int) -> Tensor:
+        return sampling.codes(seed + index, tuple(old.shape), *INT16.codes, INT16.torch_dtype)
+
+    shifts = {name: drawn[name] - 8 for name in ("shift_x", "shift_h")}
+    zeros = {name: 0 for name in drawn if name.endswith("zero_point")}
+    start = [wide(one, index + 1) for index, one in enumerate(drawn["start"])]
+    if seed % 4 == 1:  # sums that leave 32 bits
+        large = drawn["bias_x"].to(torch.int64) << 16
+        drawn = {**drawn, "bias_x": large.clamp(-(2**31) + 1, 2**31 - 1).to(torch.int32)}
+    given = {**drawn, **shifts, **zeros, "input": wide(drawn["input"], 0), "start": start}
+    return {**given, **{name: max(given[name], reach.LEAST_SHIFT) for name in given if name in _SHIFTS}}
+
+
+_SHIFTS = ("start_shift", "out_shift", "cell_shift", "given_shift")

@@ -1,0 +1,519 @@
+"""What LSTM, GRU and RNN layers share: gates, their two functions, states and the descriptor of a layer.
+
+A gate's row j sums two paths, each in its own scale: X[j] = requant(bias_x[j] + sum(x * Wx[j])) of the input and H[j]
+likewise of the state before, in steps of 2^-11 in front of a sigmoid and of 2^-12 in front of a tanh. Their sum is
+saturated to 16 bits once. One table serves both functions, as tanh(v / 4096) = 2 * sigmoid(v / 2048) - 1:
+
+    T[k] = min(65535, floor(65536 / (1 + exp(-(k - 256) / 16)) + 0.5)), k = 0 .. 512
+    u = v + 32768;  k = u >> 7;  r = T[k] * 128 + (u & 127) * (T[k + 1] - T[k])
+    sigmoid(v) = min(32767, (r + 128) >> 8)     tanh(v) = min(32767, (r - 2^22 + 64) >> 7)     with 15 fractional bits
+
+How often the loops of LSTM, GRU and RNN kernels run.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from cortado.base.element import INT4_BITS, INT16
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import Absent, Argument, Callee, CCall, Operand, Row
+from cortado.ir.facts import USER_INPUT, qparams, wanted_element
+from cortado.ir.graph import Bound, describe
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call, Lowering
+from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
+from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ops.conv import packing
+from cortado.ops.conv.conv2d import LINEAR_GROUP
+from cortado.ops.conv.convolution import SUFFIX, sum_bounds
+from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, StoredWeights, pack_narrow_gates
+from cortado.ops.loops import VECTOR
+from cortado.ops.reach import is_wide
+from cortado.ops.recurrent import int16_layer as wide
+
+# ---- recurrent work --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """How large a layer is."""
+
+    sequences: int
+    steps: int
+    inputs: int
+    units: int
+
+
+_UNITS = {"calls*sequences": "units starts*units", "all_steps": "units units*gives_cells units*relu"}
+_GROUPS = {
+    Core.MVE: "path_vectors",
+    Core.DSP: "path_fours path_eights path_some path_odd path_lasts",
+    Core.SMALL: "path_products path_twos path_fours path_lasts",
+    Core.LONG: "path_products path_twos path_fours path_lasts",
+    Core.PORTABLE: "path_products",
+}
+
+
+_NARROW = {
+    Core.MVE: "path_vectors path_chunks",
+    Core.DSP: "path_fours path_odd path_lasts path_chunks",
+}
+_NARROW_PAIRS = "path_products path_twos path_sixteens path_chunks"
+
+
+def recurrent_work(
+    core: Core, layer: LayerSize, *, together: int, starts: bool, more: Mapping[str, int], run: int | None
+) -> Work:
+    """Units whose gates are made together, each group of them in each step; the products of both paths of a gate, input
+    and state, for which one function is called: twos, fours, eights of the fours, vectors of them, whether there are
+    fours, whether some are in no four, and how many."""
+    paths = (layer.inputs, layer.units)
+    fours, lasts = [products // 4 for products in paths], [products % 4 for products in paths]
+    sizes = {
+        "sequences": layer.sequences,
+        "units": layer.units,
+        "starts": starts,
+        "gives_cells": more.get("gives_cells", 0),
+        "relu": more.get("relu", 0),
+        "path_products": sum(paths),
+        "path_twos": sum(math.ceil(products / 2) for products in paths),
+        "path_fours": sum(fours),
+        "path_eights": sum(math.ceil(four / 2) for four in fours),
+        "path_vectors": sum(math.ceil(products / VECTOR) for products in paths),
+        "path_some": sum(four > 0 for four in fours),
+        "path_odd": sum(last > 0 for last in lasts),
+        "path_lasts": sum(lasts),
+        "path_sixteens": sum(math.ceil(products / 16) for products in paths),
+        "path_chunks": sum(math.ceil(products / (run or CHUNK)) for products in paths),
+    }
+    groups = math.ceil(layer.units / together)
+    inner = _GROUPS[core] if run is None else _NARROW.get(core, _NARROW_PAIRS)
+
+    def quantities(calls: Calls) -> Quantities:
+        steps = calls.calls * layer.sequences * layer.steps
+        return {**sizes, "all_steps": steps, "unit_groups": steps * groups}
+
+    return Work(nested({**_UNITS, "unit_groups": inner}), quantities)
+
+
+# ---- recurrent -------------------------------------------------------------------------------------------
+
+SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
+LARGEST = 2**15 - 1
+LARGEST_SUM = 2**30  # of either path, shifted left: kernels double it, and add the two
+MOST_CELL_BITS = 15
+BIAS_BITS = 28  # of a bias in steps of its path: it shares 32 bits with the sum of the products
+LARGEST_START_SHIFT = 22  # 255 steps of an initial state, shifted left, fit 31 bits
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+@cache
+def sigmoid_table() -> Tensor:
+    values = [math.floor(65536 / (1 + math.exp(-(k - 256) / 16)) + 0.5) for k in range(513)]
+    return torch.tensor([min(65535, value) for value in values], dtype=torch.int64)
+
+
+def _interpolated(value: Tensor) -> Tensor:
+    """sigmoid(value / 2048) with 23 fractional bits."""
+    above = value + 32768
+    entries, index = sigmoid_table(), above >> 7
+    return entries[index] * 128 + (above & 127) * (entries[index + 1] - entries[index])
+
+
+def sigmoid(value: Tensor) -> Tensor:
+    return ((_interpolated(value) + 128) >> 8).clamp(max=LARGEST)
+
+
+def tanh(value: Tensor) -> Tensor:
+    return ((_interpolated(value) - (1 << 22) + 64) >> 7).clamp(max=LARGEST)
+
+
+def saturate(value: Tensor) -> Tensor:
+    return value.clamp(-LARGEST - 1, LARGEST)
+
+
+@dataclass(frozen=True)
+class Path:
+    """One of the two sums of a gate, for all rows of all gates."""
+
+    weight: Tensor
+    bias: Tensor
+    multiplier: Tensor
+    shift: Tensor
+
+    @staticmethod
+    def of(arguments: Mapping[str, Any], name: str) -> "Path":
+        return Path(*(arguments[f"{part}_{name}"] for part in ("weight", "bias", "multiplier", "shift")))
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        """float64 holds every sum of a layer of this size exactly."""
+        sums = (codes.to(torch.float64) @ self._columns).to(torch.int64) + self.bias
+        if codes.dtype == INT16.torch_dtype:
+            return wide.path(sums, self.weight, self.bias, (self._factors, self.shift))
+        return requant(sums, self._factors, self.shift)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return self.weight.to(torch.float64).T
+
+    @cached_property
+    def _factors(self) -> Tensor:
+        return self.multiplier.to(torch.int64)
+
+
+Cell = Callable[[Tensor, Tensor], Tensor]
+
+
+def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) -> Tensor:
+    """[batch, steps, units] of what `cell(X, H)` gives step by step; one step if only what comes last counts."""
+    before, path = Path.of(arguments, "x")(input), Path.of(arguments, "h")
+    steps = range(input.shape[1])
+    rows: dict[int, Tensor] = {}
+    for step in reversed(steps) if arguments["reverse"] else steps:
+        state = rows[step] = cell(before[:, step], path(state))
+    return torch.stack([rows[step] for step in given_steps(arguments, len(steps))], 1).contiguous()
+
+
+def given_steps(arguments: Mapping[str, Any], count: int) -> range:
+    """The steps of which a layer gives its state."""
+    return range(count)[final(arguments, count)] if arguments["last"] else range(count)
+
+
+def final(arguments: Mapping[str, Any], count: int) -> slice:
+    """The step that comes last."""
+    return slice(0, 1) if arguments["reverse"] else slice(count - 1, count)
+
+
+def rescaled(codes: Tensor, zero_point: int, multiplier: int, shift: int) -> Tensor:
+    if codes.dtype == INT16.torch_dtype:
+        return wide.codes(codes, multiplier, shift)
+    return requant(codes.to(torch.int64) - zero_point, multiplier, shift)
+
+
+def output_codes(value: Tensor, arguments: Mapping[str, Any]) -> Tensor:
+    factor = arguments["out_multiplier"], arguments["out_shift"]
+    if wide.is_wide(arguments):
+        return wide.codes(value, *factor)
+    return clamp_int8(requant(value, *factor) + arguments["out_zero_point"])
+
+
+def started(start: Sequence[Tensor], arguments: Mapping[str, Any], units: int) -> Tensor:
+    """The state's codes before the first step, of layers whose state has the output's scale."""
+    zero = arguments["out_zero_point"]
+    if not start:
+        return torch.full((arguments["input"].shape[0], units), zero, dtype=arguments["input"].dtype)
+    factor = (arguments[f"start_{name}"] for name in ("zero_point", "multiplier", "shift"))
+    found = rescaled(start[0], *factor)
+    return found if wide.is_wide(arguments) else clamp_int8(found + zero)
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    batch, steps, _ = call.shape("input")
+    return batch, 1 if call["last"] else steps, call.shape("weight_h")[1]
+
+
+def macs(call: Call) -> int:
+    batch, steps, _ = call.shape("input")
+    return batch * steps * (math.prod(call.shape("weight_x")) + math.prod(call.shape("weight_h")))
+
+
+CONSTRAINTS = (
+    "constant weights, no projection; C bundle only: the runtime has no such operator, and a sequence written out in "
+    "int8 operators costs 17 calls a step and loses what 16-bit states keep"
+)
+ARGUMENTS = (
+    "Tensor input, Tensor weight_x, Tensor bias_x, Tensor multiplier_x, Tensor shift_x, Tensor weight_h, "
+    "Tensor bias_h, Tensor multiplier_h, Tensor shift_h, Tensor[] start, int start_zero_point, int start_multiplier, "
+    "int start_shift, bool reverse, bool last, int out_multiplier, int out_shift, int out_zero_point"
+)
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        operand = bound[name]
+        if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
+            return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
+    kind = wanted_element(bound.node)
+    roles: dict[str, Role] = {
+        "input": Activation(kind),
+        "weight_ih": Weight(fewest=INT4_BITS),
+        "weight_hh": Weight(fewest=INT4_BITS),
+        "start": Activation(kind),
+    }
+    return Quantization(roles, ObservedWith("start", kind))
+
+
+def match_with_cells(bound: Bound) -> Quantization | Reject:
+    """Of an LSTM, which is also given its own cells: their range says how they are kept."""
+    found = match(bound)
+    if isinstance(found, Reject):
+        return found
+    return Quantization({**found.inputs, "cells": Activation(wanted_element(bound.node))}, found.output)
+
+
+def match_cells(bound: Bound) -> Quantization | Reject:
+    found = match(bound)
+    return found if isinstance(found, Reject) else Quantization(found.inputs, Activation(wanted_element(bound.node)))
+
+
+def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
+    """Of the input's path and of the state's, zeros where there are none."""
+    rows = shape_of(lowering)[0]
+    given = (lowering.data(name) if lowering.bound[name] is not None else None for name in ("bias_ih", "bias_hh"))
+    of_input, of_state = (torch.zeros(rows) if bias is None else bias for bias in given)
+    return of_input.to(torch.float64), of_state.to(torch.float64)
+
+
+def shape_of(lowering: Lowering) -> tuple[int, int]:
+    """Rows of all gates, and units."""
+    weight = lowering.data("weight_hh")
+    assert weight is not None
+    rows, units = weight.shape
+    return rows, units
+
+
+def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, unit: Tensor) -> dict[str, Any]:
+    """weight, bias, multiplier and shift of one path; `unit` is the step of every row's gate.
+
+    A row whose bias would not fit beside its products gets a larger scale: next to that bias the weights are nothing.
+    """
+    data, scales = lowering.data(f"weight_{name}"), lowering.weight_scales(f"weight_{name}")
+    assert data is not None
+    wanted = torch.maximum(scales, bias.abs() / (codes.scale * 2**BIAS_BITS))
+    weight = torch.round(data.to(torch.float64) * (scales / wanted)[:, None]).to(torch.int8)
+    steps = codes.scale * wanted
+    sums = torch.round(bias / steps).to(torch.int64) - codes.zero_point * weight.sum(1, dtype=torch.int64)
+    end = "x" if name == "ih" else "h"
+    if is_wide(codes.element):
+        factors = wide.path_factors(weight, sums, steps / unit)
+        return _constants(lowering, end, (weight, sums.to(torch.int32), *factors))
+    fixed = [Fixed.of(float(factor)) for factor in steps / unit]
+    shift = torch.tensor([factor.shift for factor in fixed], dtype=torch.int32)
+    low, high = sum_bounds(weight, sums, 0)
+    reach = torch.maximum(high, -low).to(torch.float64)
+    worst = int((reach * 2.0 ** shift.clamp(min=0)).argmax())
+    if float(reach[worst]) * 2.0 ** max(int(shift[worst]), 0) >= LARGEST_SUM:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: the sum in front of a gate may reach "
+            f"{float(reach[worst] * steps[worst]):g}, which doesn't fit 32 bits; check the calibration data and the "
+            "weights"
+        )
+    multiplier = torch.tensor([factor.multiplier for factor in fixed], dtype=torch.int32)
+    return _constants(lowering, end, (weight, sums.to(torch.int32), multiplier, shift))
+
+
+def _constants(lowering: Lowering, end: str, parts: Sequence[Tensor]) -> dict[str, Any]:
+    names = [f"{part}_{end}" for part in ("weight", "bias", "multiplier", "shift")]
+    return {name: lowering.constant(name, tensor) for name, tensor in zip(names, parts, strict=True)}
+
+
+def start_factor(lowering: Lowering, start: QParams | None, step: float, name: str = "start") -> dict[str, int]:
+    """How the codes of an initial state become steps of the kernel's own; zeros where there is none."""
+    if start is None:
+        return {f"{name}_zero_point": 0, f"{name}_multiplier": 0, f"{name}_shift": 0}
+    if is_wide(start.element):
+        found = wide.factor(start.scale / step)
+        return {f"{name}_zero_point": 0, f"{name}_multiplier": found["multiplier"], f"{name}_shift": found["shift"]}
+    fixed = Fixed.of(start.scale / step)
+    if fixed.shift > LARGEST_START_SHIFT:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: its initial state has a scale of {start.scale:g}, far beyond what the "
+            "layer itself gives; check the calibration data"
+        )
+    return {
+        f"{name}_zero_point": start.zero_point,
+        f"{name}_multiplier": fixed.multiplier,
+        f"{name}_shift": fixed.shift,
+    }
+
+
+def out_factor(step: float, out: QParams) -> dict[str, int]:
+    if is_wide(out.element):
+        found = wide.factor(step / out.scale)
+        return {"out_multiplier": found["multiplier"], "out_shift": found["shift"], "out_zero_point": 0}
+    fixed = Fixed.of(step / out.scale)
+    return {"out_multiplier": fixed.multiplier, "out_shift": fixed.shift, "out_zero_point": out.zero_point}
+
+
+def unit_rows(units: Sequence[float], count: int) -> Tensor:
+    """The step of every row: `count` rows of each gate."""
+    return torch.tensor(units, dtype=torch.float64).repeat_interleave(count)
+
+
+def start_q(lowering: Lowering) -> list[QParams]:
+    found = [qparams(node) for node in lowering.bound.nodes("start")]
+    return [known for known in found if known is not None]
+
+
+def start_bits(start: QParams) -> int:
+    """How far a state that is given goes beyond 1, in bits: up to a step it is a code that is there to spare."""
+    return min(max(math.ceil(math.log2(max(wide.seen(start) - start.scale, 1.0))), 0), MOST_CELL_BITS)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+_SHARED = ("cortado_sigmoid.c", "cortado_scratch.c")
+_BY_LINEAR_LAYERS = ("gates_s8__scalar_dsp.c", "gate_rows_s8__scalar.S", *LINEAR_GROUP)
+
+
+def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
+    """Rows in the order the kernels read them: a few units at a time, of these gate after gate."""
+    together, units = _together(core, run), len(path.bias) // gates
+    blocks = -(-units // together)
+
+    def ordered(data: Tensor) -> np.ndarray[Any, Any]:
+        by_gate = data.numpy().reshape(gates, units, -1)
+        padded = np.pad(by_gate, ((0, 0), (0, blocks * together - units), (0, 0)))
+        moved = padded.reshape(gates, blocks, together, -1).transpose(1, 0, 2, 3)
+        return moved.reshape(blocks * gates * together, -1)
+
+    weights, *tables = (ordered(data) for data in (path.weight, path.bias, path.multiplier, path.shift))
+    bias, multiplier, shift = (table[:, 0] for table in tables)
+    if run is not None:
+        stored = StoredWeights.of(weights, run)
+        stream = pack_narrow_gates(stored.codes, stored.factors, bias, multiplier, shift, core)
+    elif core is Core.MVE:
+        stream = packing.pack_gates_mve(weights, bias, multiplier, shift)
+    else:
+        stream = packing.pack_gates(weights, bias, multiplier, shift, core)
+    return Array(stream, packed=tuple(path.weight.shape))
+
+
+def _together(core: Core, run: int | None) -> int:
+    """Units whose gates are computed together."""
+    return NARROW_ROWS if run is not None else packing.group_channels(core)
+
+
+def _called(name: str, core: Core, run: int | None) -> tuple[str, tuple[Callee, ...], tuple[str, ...]]:
+    """A layer's C function, the one it is given for its gates, and their files."""
+    if run is not None:
+        ending = f"__{core.name.lower()}" if core in (Core.DSP, Core.MVE) else ""
+        gates = f"cortado_gates_{'runs' if run else 'narrow'}_s8{ending}"
+        return f"cortado_{name}_s8", (Callee(gates),), (f"{name}_s8.c", f"gates_narrow_s8{ending}.c")
+    if core is Core.MVE:  # whole steps with vector instructions
+        return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
+    ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
+    sources = ("gates_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
+    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *sources)
+
+
+def kernel(
+    call: Call,
+    core: Core,
+    *,
+    name: str,
+    gates: int,
+    state_bytes: int,
+    written: tuple[Argument, ...] = (Operand.OUT,),
+    states_aside: bool = False,
+    **more: int,
+) -> Kernel:
+    """One layer over all its steps. Where its states are not given, or only the last, the others take turns in two rows
+    of scratch. `more` are the fields that one kind alone has."""
+    if is_wide(call.element):
+        return wide.kernel(call, name=name, gates=gates, written=written, more=more)
+    batch, steps, inputs = call.shape("input")
+    units, start = call.out_shape[2], call["start"]
+    rows = 2 if states_aside or call["last"] else 1 if start else 0
+    scratch = units * (state_bytes + rows)
+    states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
+    run = call.arguments.get("run")  # of weights that have 4 bits
+    function, given, sources = _called(name, core, run)
+    return Kernel(
+        call=CCall(function, (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH, *given)),
+        sources=(*sources, *_SHARED),
+        struct="cortado_recurrent_t",
+        fields={
+            "in_c": inputs,
+            "units": units,
+            "steps": steps,
+            "sequences": batch,
+            "reverse": int(call["reverse"]),
+            "last_only": int(call["last"]),
+            "out_multiplier": call["out_multiplier"],
+            "out_shift": call["out_shift"],
+            "out_offset": call["out_zero_point"],
+            "starts": int(bool(start)),
+            "start_zero": call["start_zero_point"],
+            "start_multiplier": call["start_multiplier"],
+            "start_shift": call["start_shift"],
+            **more,
+            "together": _together(core, run),
+            "zero": Array(np.full(units, call["out_zero_point"], dtype=np.int8)),
+            "weights_x": _stream(Path.of(call.arguments, "x"), gates, core, run),
+            "weights_h": _stream(Path.of(call.arguments, "h"), gates, core, run),
+        },
+        scratch=scratch,
+        scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
+        work=recurrent_work(
+            core,
+            LayerSize(batch, steps, inputs, units),
+            together=_together(core, run),
+            starts=bool(start),
+            more=more,
+            run=run,
+        ),
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
+    """What all three take. Sums that saturate gates, and sums that don't."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    seed = draw(sampling.SEEDS)
+    batch, steps = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 6))
+    inputs, units = draw(sampling.CHANNELS), draw(sampling.CHANNELS)
+    start = [sampling.codes(seed + 7 + i, (batch, units)) for i in range(states if draw(st.booleans()) else 0)]
+    arguments: dict[str, Any] = {"input": sampling.codes(seed, (batch, steps, inputs)), "start": start}
+    for index, (name, width) in enumerate((("x", inputs), ("h", units))):
+        rows = gates * units
+        multiplier, shift = sampling.fixed_points(seed + index, rows, -9, draw(st.sampled_from([-3, -3, 1])))
+        arguments |= {
+            f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), *sampling.WEIGHTS),
+            f"bias_{name}": sampling.codes(seed + 5 + index, (rows,), -(2**15), 2**15, torch.int32),
+            f"multiplier_{name}": multiplier,
+            f"shift_{name}": shift,
+        }
+    factors, shifts = sampling.fixed_points(seed + 11, 1, -8, 4)
+    return arguments | {
+        "start_zero_point": draw(sampling.ZERO_POINTS),
+        "start_multiplier": int(factors[0]),
+        "start_shift": int(shifts[0]),
+        "reverse": draw(st.booleans()),
+        "last": draw(st.booleans()),
+        "out_zero_point": draw(sampling.ZERO_POINTS),
+    }
+
+
+def samples_of(draw_case: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
+    """Of int8 codes as they are drawn, or of int16 that are like them."""
+
+    def samples() -> Any:
+        from hypothesis import strategies as st
+
+        from cortado.ir import sampling
+
+        @st.composite
+        def of_any_element(draw: Any) -> dict[str, Any]:
+            drawn = draw_case(draw)
+            return wide.as_wide(drawn, draw(sampling.SEEDS)) if draw(st.sampled_from([False, False, True])) else drawn
+
+        return of_any_element()
+
+    return samples

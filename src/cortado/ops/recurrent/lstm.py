@@ -1,0 +1,200 @@
+"""An LSTM layer in one direction. Its cells c have 16 bits in steps of 2^(cell_bits - 15); h, its 8-bit codes, is the
+output and what the next step multiplies.
+
+    i, f, o = sigmoid(sat16(X + H));   g = tanh(sat16(X + H))
+    c = sat16((f * c + ig + 2^14) >> 15),   ig = (i * g + 2^(cell_bits - 1)) >> cell_bits, or i * g if cell_bits is 0
+    v = sat16(c << (cell_bits - 3)), or (c + 2^(2 - cell_bits)) >> (3 - cell_bits): the cells with 12 fractional bits
+    h = clamp(requant(o * tanh(v)) + out_zero_point)
+
+X and H, sigmoid and tanh: _recurrent.py. A second result are the cells, in codes of their own.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
+from cortado.ir.facts import qparams
+from cortado.ir.graph import taken_from
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
+from cortado.ops.reach import REALS, is_wide, once
+from cortado.ops.recurrent import int16_layer as wide
+from cortado.ops.recurrent import layer as recurrent
+from cortado.ops.recurrent.forms import LSTM_CELLS, LSTM_LAYER
+from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+
+GATES = 4  # input, forget, new, output
+HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
+STATES, CELLS = "out", "cells"  # its results
+
+
+def _tanh_of_cells(cells: Tensor, bits: int) -> Tensor:
+    return tanh(saturate(cells << (bits - 3)) if bits >= 3 else (cells + (1 << (2 - bits))) >> (3 - bits))
+
+
+def reference(**arguments: Any) -> tuple[Tensor, Tensor]:
+    start, bits = arguments["start"], arguments["cell_bits"]
+    hidden = recurrent.started(start, arguments, arguments["weight_h"].shape[1])
+    cells = torch.zeros(hidden.shape, dtype=torch.int64)
+    if start:
+        scaling = (arguments[f"cell_{name}"] for name in ("zero_point", "multiplier", "shift"))
+        cells = saturate(recurrent.rescaled(start[1], *scaling))
+    seen: list[Tensor] = []
+
+    def cell(x: Tensor, h: Tensor) -> Tensor:
+        nonlocal cells
+        sums = saturate(x + h)
+        i, f, _, o = sigmoid(sums).chunk(GATES, 1)
+        product = i * tanh(sums.chunk(GATES, 1)[2])
+        product = (product + (1 << (bits - 1))) >> bits if bits > 0 else product
+        cells = saturate((f * cells + product + (1 << 14)) >> 15)
+        seen.append(cells)
+        return recurrent.output_codes(o * _tanh_of_cells(cells, bits), arguments)
+
+    states = recurrent.run(arguments["input"], arguments, hidden, cell)
+    given = torch.stack(seen[-1:] if arguments["last_cells"] else seen[::-1] if arguments["reverse"] else seen, 1)
+    numbers = arguments["given_multiplier"], arguments["given_shift"]
+    if wide.is_wide(arguments):
+        return states, wide.codes(given, *numbers)
+    return states, clamp_int8(requant(given, *numbers) + arguments["given_zero_point"]).contiguous()
+
+
+def cells_shape(call: Call) -> tuple[int, ...]:
+    batch, steps, _ = call.shape("input")
+    return batch, 1 if call["last_cells"] else steps, call.shape("weight_h")[1]
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+
+def cell_bits(cells: QParams, start: Sequence[QParams]) -> int:
+    """The cells' format: twice the range that was seen fits, and all cells that are given."""
+    wanted = math.ceil(math.log2(2 * wide.seen(cells)))
+    return min(max(wanted, *map(recurrent.start_bits, start[1:]), 0), recurrent.MOST_CELL_BITS)
+
+
+def lower_cells(lowering: Lowering) -> Node:
+    """The cells come first in the float graph: the layer behind them gives the same call's other result."""
+    layers = [user for user in lowering.bound.node.users if user.target == LSTM_LAYER]
+    hidden = qparams(layers[0]) if layers else wide.unread(lowering)
+    assert hidden is not None
+    return lowering.part(_call(lowering, hidden, lowering.out), CELLS)
+
+
+def lower_layer(lowering: Lowering) -> Node:
+    call = taken_from(lowering.node("cells"))
+    if call is None:  # the cells were not lowered: a .pte that keeps them in float will not have this either
+        call = _call(lowering, lowering.out, lowering.q("cells"))
+    return lowering.part(call, STATES)
+
+
+def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
+    _, units = recurrent.shape_of(lowering)
+    of_input, of_state = recurrent.biases(lowering)
+    unit = recurrent.unit_rows((SIGMOID_UNIT, SIGMOID_UNIT, TANH_UNIT, SIGMOID_UNIT), units)
+    start = recurrent.start_q(lowering)
+    bits = cell_bits(cells, start)
+    step = 2.0 ** (bits - 15)
+    given = Fixed(*once(step / cells.scale)) if is_wide(cells.element) else Fixed.of(step / cells.scale)
+    return lowering.call(
+        LSTM,
+        input=lowering.node("input"),
+        **recurrent.path_constants(lowering, "ih", lowering.q("input"), of_input + of_state, unit),
+        **recurrent.path_constants(lowering, "hh", hidden, 0 * of_state, unit),
+        start=lowering.bound.nodes("start"),
+        **recurrent.start_factor(lowering, start[0] if start else None, hidden.scale),
+        reverse=lowering.bound["reverse"],
+        last=False,
+        **recurrent.out_factor(HIDDEN_STEP, hidden),
+        **recurrent.start_factor(lowering, start[1] if start else None, step, "cell"),
+        cell_bits=bits,
+        last_cells=False,
+        given_multiplier=given.multiplier,
+        given_shift=given.shift,
+        given_zero_point=cells.zero_point,
+    )
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    """The first result that is read goes where outputs go, a second one behind the operands."""
+    operands = 1 + len(call["start"])
+    states: Argument = Operand.OUT if call.gives(STATES) else Absent()
+    cells: Argument = Absent()
+    if call.gives(CELLS):
+        cells = Written(Row(operands)) if call.gives(STATES) else Operand.OUT
+    return recurrent.kernel(
+        call,
+        core,
+        name="lstm",
+        gates=GATES,
+        state_bytes=2,
+        written=(states, cells),
+        states_aside=not call.gives(STATES),
+        cell_zero=call["cell_zero_point"],
+        cell_multiplier=call["cell_multiplier"],
+        cell_shift=call["cell_shift"],
+        cell_bits=call["cell_bits"],
+        gives_cells=int(call.gives(CELLS) and not call["last_cells"]),
+        no_states=int(not call.gives(STATES)),
+        given_multiplier=call["given_multiplier"],
+        given_shift=call["given_shift"],
+        given_offset=call["given_zero_point"],
+    )
+
+
+def draw_case(draw: Any) -> dict[str, Any]:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 3, -8, -5)
+    drawn = {
+        **recurrent.draw_layer(draw, GATES, states=2),
+        "out_multiplier": int(multipliers[0]),
+        "out_shift": int(shifts[0]) - 15,
+        "cell_zero_point": draw(sampling.ZERO_POINTS),
+        "cell_multiplier": int(multipliers[1]),
+        "cell_shift": int(shifts[1]) + 14,
+        "cell_bits": draw(st.integers(0, recurrent.MOST_CELL_BITS)),
+        "last_cells": draw(st.booleans()),
+        "given_multiplier": int(multipliers[2]),
+        "given_shift": int(shifts[2]),
+        "given_zero_point": draw(sampling.ZERO_POINTS),
+    }
+    return drawn
+
+
+LSTM = Operator(
+    name="cortado::lstm",
+    summary="an LSTM layer over all its steps, in one direction",
+    arguments=(
+        f"{recurrent.ARGUMENTS}, int cell_zero_point, int cell_multiplier, int cell_shift, int cell_bits, "
+        "bool last_cells, int given_multiplier, int given_shift, int given_zero_point"
+    ),
+    reference=reference,
+    shape=recurrent.output_shape,
+    element=ElementOf(("input",)),
+    also=(Result(CELLS, cells_shape, ElementOf(("input",))),),
+    kernel=kernel,
+    macs=recurrent.macs,
+    tensors=("input", "start"),
+    places=frozenset({Place.C}),
+    constraints=recurrent.CONSTRAINTS,
+    samples=recurrent.samples_of(draw_case),
+)
+
+LSTM_PATTERN = Pattern(
+    aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer, elements=REALS, keeps_bits=True
+)
+CELLS_PATTERN = Pattern(
+    aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells, elements=REALS, keeps_bits=True
+)

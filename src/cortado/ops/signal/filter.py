@@ -1,0 +1,281 @@
+"""out = clamp(requant(y)): 16-bit samples through a cascade of second-order sections, channel by channel.
+
+u = sample << 13 goes into the first section, y of each into the next. With coefficients of 30 fractional bits,
+
+    v = b0 * u + b1 * u1 + b2 * u2 - a1 * y1 - a2 * y2 + rest,  exact in 64 bits
+    y = clamp(v >> 30, -2^29, 2^29 - 1);  rest = v mod 2^30;  u2, u1, y2, y1 = u1, u, y1, y
+
+What is cut off goes into the next sum, so the mean of all errors is 0: a filter of slow poles has no dead band, and
+what rounding ever adds has a bound that is known when the filter is compiled. Those five words of each section are the
+state.
+
+Filters as calls of the float graph, and their codes. The state of a filter are integers of 32 bits on the device; in
+the float graph the same words hold the bits of its real numbers: both begin with zeros.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.element import INT16, INT32
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import Fixed, QParams, Tensor, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import Absent, Argument, CCall, Operand, Row, Written
+from cortado.ir.domain import DomainRule
+from cortado.ir.facts import CLAMP, qparams
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, describe, taken_from
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.work import loops
+from cortado.ops.signal.sections import COEFFICIENT_BITS, LARGEST, LIFT, SectionIntegers, in_integers, pole_size
+
+# ---- filter ----------------------------------------------------------------------------------------------
+
+WORDS = 5  # of the state of a section: u1, u2, y1, y2, rest
+COEFFICIENTS = 5  # of a section: b0, b1, b2, a1, a2
+SOUND, STATE = "out", "state"  # its results
+_REST = (1 << COEFFICIENT_BITS) - 1
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def _through(samples: list[int], sections: list[list[int]], words: list[list[int]]) -> list[int]:
+    """What comes out of the last section; `words` are changed."""
+    found = []
+    for sample in samples:
+        u = sample << LIFT
+        for (b0, b1, b2, a1, a2), kept in zip(sections, words, strict=True):
+            u1, u2, y1, y2, rest = kept
+            v = b0 * u + b1 * u1 + b2 * u2 - a1 * y1 - a2 * y2 + rest
+            y = max(-LARGEST - 1, min(v >> COEFFICIENT_BITS, LARGEST))
+            kept[:] = u, u1, y, y1, v & _REST
+            u = y
+        found.append(u)
+    return found
+
+
+def reference(*, input: Tensor, state: list[Tensor], coefficients: Tensor, **arguments: Any) -> tuple[Tensor, Tensor]:
+    channels, sections = input.shape[0], coefficients.tolist()
+    words = state[0].tolist() if state else [[[0] * WORDS for _ in sections] for _ in range(channels)]
+    sums = [_through(*one) for one in zip(input.tolist(), [sections] * channels, words, strict=True)]
+    codes = requant(torch.tensor(sums, dtype=torch.int64), arguments["multiplier"], arguments["shift"])
+    codes = codes.clamp(arguments["activation_min"], arguments["activation_max"]).to(torch.int16)
+    return codes.contiguous(), torch.tensor(words, dtype=torch.int32)
+
+
+def state_shape(call: Call) -> tuple[int, ...]:
+    return call.shape("input")[0], call.shape("coefficients")[0], WORDS
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    (channels, samples), sections = call.shape("input"), call.shape("coefficients")[0]
+    given, kept, heard = bool(call["state"]), call.gives(STATE), call.gives(SOUND)
+    before: Argument = Row(1) if given else Absent()
+    out: Argument = Operand.OUT if heard else Absent()
+    after: Argument = (Written(Row(1 + given)) if heard else Operand.OUT) if kept else Operand.SCRATCH
+    scratch = 0 if kept else 4 * channels * sections * WORDS
+    return Kernel(
+        call=CCall("cortado_filter_s16", (Operand.LAYER, Row(0), before, out, after)),
+        sources=("filter_s16.c", "cortado_scratch.c"),
+        struct="cortado_filter_t",
+        fields={
+            "channels": channels,
+            "samples": samples,
+            "sections": sections,
+            "out_multiplier": call["multiplier"],
+            "out_shift": call["shift"],
+            "act_min": call["activation_min"],
+            "act_max": call["activation_max"],
+            "coefficients": Array(call.array("coefficients").astype(np.int32)),
+        },
+        scratch=scratch,
+        scratch_check=CCall("cortado_filter_s16_scratch", (Operand.LAYER,)) if scratch else None,
+        work=loops(
+            "calls calls*words calls*outs calls*steps",
+            words=channels * sections,
+            outs=channels * samples,
+            steps=channels * samples * sections,
+        ),
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def samples() -> Any:
+    """Filters that are stable and filters that are not, whose sums saturate."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        channels, count, sections = (draw(st.integers(1, most)) for most in (3, 24, 3))
+        seed = draw(sampling.SEEDS)
+        whole = (INT32.low, INT32.high, torch.int32)
+        coefficients = sampling.codes(seed, (sections, COEFFICIENTS), *whole)
+        words = sampling.codes(seed + 1, (channels, sections, WORDS), -LARGEST - 1, LARGEST, torch.int32)
+        words[..., -1] &= _REST
+        low, high = draw(sampling.activation_bounds(INT16))
+        return {
+            "input": sampling.codes(seed + 2, (channels, count), INT16.low, INT16.high, torch.int16),
+            "state": [words] if draw(st.booleans()) else [],
+            "coefficients": coefficients >> draw(st.integers(0, 4)),
+            "multiplier": draw(st.integers(2**30, 2**31 - 1)),
+            "shift": draw(st.integers(-16, 1)),
+            "activation_min": low,
+            "activation_max": high,
+        }
+
+    return draw_case()
+
+
+FILTER = Operator(
+    name="cortado::filter",
+    summary="16-bit samples through a cascade of second-order filter sections, with states of 32 bits",
+    arguments=(
+        "Tensor input, Tensor[] state, Tensor coefficients, int multiplier, int shift, int activation_min, "
+        "int activation_max"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    element=INT16,
+    also=(Result(STATE, state_shape, INT32),),
+    tensors=("input", "state"),
+    macs=lambda call: COEFFICIENTS * call.shape("coefficients")[0] * call.shape("input")[0] * call.shape("input")[1],
+    places=frozenset({Place.C}),
+    constraints="stable poles; C bundle only: the runtime has no integer operator for it",
+    samples=samples,
+)
+
+
+# ---- filter codes ----------------------------------------------------------------------------------------
+
+# ---- in the float graph --------------------------------------------------------------------------------------
+
+_LIBRARY = Functions(portable=False)  # sample by sample: the runtime has no loops
+_LIBRARY.define("filter_state(Tensor signal, Tensor before, float[] sections) -> Tensor")
+_LIBRARY.define("filter_of(Tensor signal, Tensor? before, Tensor? after, float[] sections) -> Tensor")
+
+
+def by_section(sections: list[float]) -> list[tuple[float, ...]]:
+    return [tuple(sections[at : at + COEFFICIENTS]) for at in range(0, len(sections), COEFFICIENTS)]
+
+
+def filtered(signal: Tensor, before: Tensor | None, sections: list[float]) -> tuple[Tensor, Tensor]:
+    """The output, and as real numbers what is left: two for each section."""
+    found = by_section(sections)
+    kept = torch.zeros(len(signal), len(found), 2, dtype=torch.float64)
+    if before is not None:
+        kept = before[..., : WORDS - 1].flatten().clone().view(torch.float64).reshape(kept.shape)
+    results = []
+    for row, states in zip(signal.to(torch.float64).tolist(), kept.tolist(), strict=True):
+        made = []
+        for sample in row:
+            value = sample
+            for (b0, b1, b2, a1, a2), state in zip(found, states, strict=True):
+                y = b0 * value + state[0]
+                state[0], state[1] = b1 * value - a1 * y + state[1], b2 * value - a2 * y
+                value = y
+            made.append(value)
+        results.append((made, states))
+    outputs = torch.tensor([made for made, _ in results], dtype=torch.float64).to(signal.dtype)
+    return outputs, torch.tensor([states for _, states in results], dtype=torch.float64)
+
+
+def _state(signal: Tensor, before: Tensor, sections: list[float]) -> Tensor:
+    _, left = filtered(signal, before, sections)
+    return torch.nn.functional.pad(left.view(torch.int32), (0, 1))
+
+
+_LIBRARY.impl("filter_state", _state, "CompositeExplicitAutograd")
+_LIBRARY.impl("filter_state", lambda signal, before, sections: torch.empty_like(before), "Meta")
+_LIBRARY.impl(
+    "filter_of",
+    lambda signal, before, after, sections: filtered(signal, before, sections)[0],
+    "CompositeExplicitAutograd",
+)
+_LIBRARY.impl("filter_of", lambda signal, before, after, sections: torch.empty_like(signal), "Meta")
+
+FILTER_STATE: OpOverload = torch.ops.cortado.filter_state.default
+FILTER_OF: OpOverload = torch.ops.cortado.filter_of.default
+
+# ---- from the float graph to codes ---------------------------------------------------------------------------
+
+
+def match_state(bound: Bound) -> Quantization:
+    return Quantization({"signal": Activation(INT16)}, Plain())
+
+
+def match(bound: Bound) -> Quantization:
+    """A filter's signal and output are int16, whatever the network's are; a layer behind it rounds them if it has
+    to."""
+    return Quantization({"signal": Activation(INT16)}, Activation(INT16))
+
+
+def lower_state(lowering: Lowering) -> Node:
+    """The state comes first: the output is the same call's other result."""
+    outputs = [user for user in lowering.bound.node.users if user.target == FILTER_OF]
+    out = qparams(outputs[0])
+    assert out is not None
+    return lowering.part(_call(lowering, outputs[0], out), STATE)
+
+
+def lower(lowering: Lowering) -> Node:
+    after = lowering.bound["after"]
+    call = _call(lowering, lowering.bound.node, lowering.out) if after is None else taken_from(lowering.node("after"))
+    assert call is not None
+    return lowering.part(call, SOUND)
+
+
+def _call(lowering: Lowering, sound: Node, out: QParams) -> Node:
+    """For both results; `sound` carries the clamp behind the filter."""
+    bound, scale = lowering.bound, lowering.q("signal").scale
+    found = _integers(bound)
+    factor = scale / (found.gain * 2**LIFT * out.scale)
+    if found.error * factor > 1:
+        raise CortadoError(
+            f"{describe(bound.node)}: rounding in 32 bits may move the filter's output by {found.error * factor:.1f} "
+            f"of its steps of {out.scale:g}, expected at most 1; filter a signal of a lower sample rate, or scale it "
+            "so that the output is no smaller than the input"
+        )
+    fixed = Fixed.of(factor)
+    low, high = CLAMP.of(sound) or (-math.inf, math.inf)
+    return lowering.call(
+        FILTER,
+        input=lowering.node("signal"),
+        state=[] if bound["before"] is None else [lowering.node("before")],
+        coefficients=lowering.constant("coefficients", torch.from_numpy(found.coefficients).to(torch.int32)),
+        multiplier=fixed.multiplier,
+        shift=fixed.shift,
+        activation_min=INT16.low if math.isinf(low) else out.quantize(low),
+        activation_max=INT16.high if math.isinf(high) else out.quantize(high),
+    )
+
+
+def _integers(bound: Bound) -> SectionIntegers:
+    sections = [(b0, b1, b2, a1, a2) for b0, b1, b2, a1, a2 in by_section(list(bound["sections"]))]
+    found = in_integers(sections)
+    if found is None:
+        raise CortadoError(
+            f"{describe(bound.node)}: a pole of the filter is {1 - pole_size(sections):.2g} away from the unit circle, "
+            "expected 1e-5 or more; its cutoff is too low for this sample rate: decimate the signal first"
+        )
+    return found
+
+
+STATE_PATTERN = Pattern(aten=(FILTER_STATE,), match=match_state, lower=lower_state, elements=(INT16,))
+FILTER_PATTERN = Pattern(aten=(FILTER_OF,), match=match, lower=lower, elements=(INT16,), fuses_clamp=True)
+FILTER_DOMAIN = DomainRule(aten=(FILTER_OF,), real=lambda making, bound: bound.node)

@@ -1,0 +1,467 @@
+"""Spectra as models write them: what is in front of a real FFT and behind it becomes one call.
+
+In front are frames of a signal, times a window; behind, squares or magnitudes, sums of bins by constant weights, and a
+logarithm, root or factor of them, with what is added or clamped before. Which calls those are is found by running them
+(_probing): out = curve(bands @ |rfft(window * frames)|^p). The longest piece behind the FFT of this form is taken.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from cortado.base.errors import Refused
+from cortado.ir.facts import VALUE, dtype
+from cortado.ir.graph import Bound, add_call, bind, describe, shape
+from cortado.ir.op import Rewrite
+from cortado.ops.float_graph import add_constant, add_permute, add_view, constant_data, is_constant
+from cortado.ops.probing import (
+    CLOSE,
+    Followed,
+    Function,
+    along,
+    arranged,
+    attempt,
+    chain_to,
+    close,
+    moved_axes,
+    region_behind,
+)
+from cortado.ops.signal.codes import SPECTRUM_OF, block_of
+from cortado.ops.signal.fft import LONGEST, SHORTEST, is_length
+from cortado.ops.signal.input_codes import KINDS, SAMPLES_OF
+from cortado.ops.signal.spectrum import Curve, Power
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_EXACT = 1e-11  # float64 rounds
+WAYS = (
+    "supported are the magnitude (abs) and the power (abs() ** 2) of bins, sums of them by constant weights that are "
+    "not negative, and their logarithm, square root or multiple"
+)
+
+# ---- behind the FFT ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bands:
+    """At `end` stand bands @ |X|^power; `axes` has where the dimensions of X but the last went."""
+
+    end: Node
+    power: int
+    weights: Tensor
+    axes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Curved:
+    """At `end` stands a curve of the sums; `axes` has where the dimensions of the sums went."""
+
+    end: Node
+    fit: "Fit"
+    axes: tuple[int | None, ...]
+
+
+def _bands(region: Followed, sizes: Sequence[int]) -> Bands | None:
+    """The last cut at which such sums stand."""
+    for end in reversed(region.cuts):
+        value = VALUE.of(end)
+        if isinstance(value, Tensor) and not value.is_complex():
+            found = _bands_at(region.to(end), end, sizes)
+            if found is not None:
+                return found
+    return None
+
+
+def _random(sizes: Sequence[int]) -> Tensor:
+    """Complex numbers of many sizes and any phase."""
+    rng = torch.Generator().manual_seed(26)
+    length = torch.randn(*sizes, generator=rng, dtype=torch.float64).exp()
+    return torch.polar(length, 6.3 * torch.rand(*sizes, generator=rng, dtype=torch.float64))
+
+
+def _bands_at(function: Function, end: Node, sizes: Sequence[int]) -> Bands | None:
+    probe = _random(sizes)
+    once, twice = attempt(function, probe), attempt(function, 2 * probe)
+    other = torch.polar(torch.ones(tuple(sizes), dtype=torch.float64), probe.abs())  # any phases
+    turned = attempt(function, probe * other)
+    if once is None or twice is None or turned is None or not float(once.abs().max()):
+        return None
+    largest = float(once.abs().max())
+    power = 1 if float(twice.abs().max()) < 3 * largest else 2
+    held = close(twice, 2.0**power * once, largest * CLOSE) and close(turned, once, largest * CLOSE)
+    if not held or _adds(function, probe, power):
+        return None
+    axes = moved_axes(function, probe, range(len(sizes) - 1))
+    weights = None if axes is None else _weights(function, sizes, axes)
+    if axes is None or weights is None or float(weights.min()) < -CLOSE * float(weights.max()):
+        return None
+    expected, found = probe.abs() ** power @ weights.T, arranged(once, axes)
+    if found is None or not close(found, expected, largest * CLOSE):
+        return None
+    return Bands(end, power, weights.clamp(min=0), tuple(axes))
+
+
+def _adds(function: Function, probe: Tensor, power: int) -> bool:
+    """Whether something is added to the bands, however small. Of magnitudes that is looked for among large ones: the
+    number that keeps a root away from 0 can't be seen there."""
+    size = 1e-6 if power == Power.POWER else 1e3
+    once, twice = attempt(function, size * probe), attempt(function, 2 * size * probe)
+    if once is None or twice is None:
+        return True
+    return float((twice - 2.0**power * once).abs().max()) > _EXACT * float(twice.abs().max())
+
+
+def _weights(function: Function, sizes: Sequence[int], axes: Sequence[int | None]) -> Tensor | None:
+    """The matrix [bands, bins], a bin for each frame at a time."""
+    bins, at_once = sizes[-1], math.prod(sizes[:-1])
+    columns = []
+    for first in range(0, bins, at_once):
+        count = min(at_once, bins - first)
+        probe = torch.zeros(at_once, bins, dtype=torch.complex128)
+        probe[torch.arange(count), first + torch.arange(count)] = 1
+        result = attempt(function, probe.reshape(*sizes))
+        found = None if result is None else arranged(result, axes)
+        if found is None:
+            return None
+        columns.append(found.reshape(at_once, -1)[:count])
+    return torch.cat(columns).T
+
+
+_HIGHEST = 40.0  # the logarithm of a floor
+_GRID = [10.0**power for power in (-12, -9, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 5, 8, 12, 16)]
+
+
+def _curved(bands: Bands) -> Curved:
+    """The last cut behind the sums at which a curve of them stands; the sums themselves are one."""
+    region, sizes = region_behind(bands.end), shape(bands.end)
+    for end in reversed(region.cuts):
+        found = _curve_at(region.to(end), end, sizes)
+        if found is not None:
+            return found
+    same = tuple(range(len(sizes)))
+    return Curved(bands.end, Fit(Curve.LINEAR, 1.0), same)
+
+
+def _curve_at(function: Function, end: Node, sizes: Sequence[int]) -> Curved | None:
+    if math.prod(shape(end)) != math.prod(sizes):
+        return None
+    probe = torch.rand(*sizes, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    axes = moved_axes(function, probe, range(len(sizes)))
+    if axes is None:
+        return None
+    values = [_uniform(function, sizes, number) for number in _GRID]
+    found = torch.tensor([value for value in values if value is not None], dtype=torch.float64)
+    fit = _fitted(found, _uniform(function, sizes, 0.0)) if len(found) == len(_GRID) else None
+    wide = 10.0 ** (18 * probe - 18)  # each of its own size: nothing but itself decides
+    result = attempt(function, wide)
+    together = None if result is None else arranged(result, axes)
+    if fit is None or together is None or not fit.holds(wide, together.reshape(wide.shape)):
+        return None
+    return Curved(end, fit, tuple(axes))
+
+
+def _uniform(function: Function, sizes: Sequence[int], number: float) -> float | None:
+    """The one number that stands everywhere if one number does."""
+    result = attempt(function, torch.full(tuple(sizes), number, dtype=torch.float64))
+    if result is None or float(result.max() - result.min()) > 1e-9 * float(result.abs().max()):
+        return None
+    return float(result.flatten()[0])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """factor * curve(sums + floor) + offset; `clamped`: of the larger of both."""
+
+    curve: Curve
+    factor: float
+    offset: float = 0.0
+    floor: float = 0.0
+    clamped: bool = False
+
+    def of(self, sums: Tensor) -> Tensor:
+        kept = sums.clamp(min=self.floor) if self.clamped else sums + self.floor
+        curves = {Curve.LOGARITHM: torch.log, Curve.ROOT: torch.sqrt}
+        curved = curves[self.curve](kept) if self.curve in curves else kept
+        return curved * self.factor + self.offset
+
+    def holds(self, sums: Tensor, found: Tensor) -> bool:
+        made = self.of(sums)
+        beside = 1e-3 * self.factor if self.curve is Curve.LOGARITHM else 0.0
+        return self.factor > 0 and bool(((made - found).abs() <= beside + CLOSE * made.abs()).all())
+
+
+_NOTHING = 1e-9  # beside a number: what was added to a sum of 1e12 makes no more of its logarithm
+
+
+def _plain(number: float) -> float:
+    """The number of float32 that one is all but equal to, as 1 of log(1 + x): silence is to be 0 then."""
+    single = float(torch.tensor(number, dtype=torch.float32))
+    return single if abs(single - number) < _NOTHING * abs(number) else number
+
+
+def _fitted(found: Tensor, zero: float | None) -> Fit | None:
+    """By the values at the grid, and at 0."""
+    last, before, at = float(found[-1]), float(found[-2]), _GRID[-1]
+    fits = [Fit(Curve.LINEAR, last / at)]
+    if zero is not None and zero >= 0 and last > 0:
+        factor = last / math.sqrt(at)
+        fits += [Fit(Curve.ROOT, factor, 0.0, (zero / factor) ** 2, clamped) for clamped in (False, True)]
+    factor = _plain((last - before) / math.log(at / _GRID[-2]))
+    offset = last - factor * math.log(at)
+    offset = 0.0 if abs(offset) < _NOTHING * abs(last) else offset
+    if factor > 0 and (zero is None or (zero - offset) / factor < _HIGHEST):
+        floor = 0.0 if zero is None else math.exp((zero - offset) / factor)
+        fits += [Fit(Curve.LOGARITHM, factor, offset, floor, clamped) for clamped in (False, True)]
+    return next((fit for fit in fits if fit.holds(torch.tensor(_GRID, dtype=torch.float64), found)), None)
+
+
+# ---- in front of it ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frame y of an image is window * signal[y * hop + skip ...], behind `lead` zeros."""
+
+    signal: Node
+    window: Tensor
+    hop: int
+    skip: int
+    lead: int
+    count: int
+
+
+def _frames(operand: Node, points: int) -> Frames:
+    """From the earliest tensor of which the FFT's operand holds windowed frames."""
+    chain = chain_to(operand)
+    found = None
+    for source in chain:
+        if not isinstance(VALUE.of(source), Tensor) or not shape(source) or VALUE.must(source).is_complex():
+            break
+        frames = _frames_of(chain, source, points)
+        found = frames if frames is not None else found
+    assert found is not None  # the operand itself is a frame
+    return found
+
+
+def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | None:
+    sizes, function = shape(source), along(chain, source)
+    images, length = math.prod(sizes[:-1]), sizes[-1]
+    if math.prod(shape(chain[0])[:-1]) % images:
+        return None
+    ones, numbers = torch.ones(sizes).double(), 1 + torch.arange(images * length).double().reshape(sizes)
+    made = [attempt(function, probe) for probe in (ones, numbers, 0 * ones, -numbers)]
+    if any(one is None for one in made):
+        return None
+    window, placed, silent, below = (
+        one.reshape(images, -1, one.shape[-1])[..., :points] for one in made if one is not None
+    )
+    linear = close(below, -placed) and not float(silent.abs().max())
+    if not linear or not bool((window == window[:1, :1]).all()):
+        return None
+    inside = window[0, 0] != 0
+    if not bool(inside.any()):
+        return None
+    places = (placed[:, :, inside] / window[:, :, inside] - 1).round().to(torch.int64)
+    count, skip = places.shape[1], int(places[0, 0, 0])
+    hop = int(places[0, 1, 0]) - skip if count > 1 else length
+    first, used = int(inside.nonzero()[0]), inside.nonzero().flatten()
+    image, frame = torch.arange(images)[:, None, None] * length, torch.arange(count)[None, :, None] * hop
+    if hop < 1 or not torch.equal(places, image + frame + (skip + used - first)[None, None]):
+        return None
+    probe = _random(sizes).real  # a filter would pass up to here: what it makes of a ramp is a ramp
+    windowed, any_signal = torch.zeros_like(window), attempt(function, probe)
+    windowed[:, :, inside] = probe.flatten()[places] * window[:, :, inside]
+    if any_signal is None or not close(any_signal.reshape(images, count, -1)[..., :points], windowed):
+        return None
+    last = int(used[-1])
+    return Frames(source, window[0, 0, first : last + 1], hop, skip, first, count)
+
+
+def _signal(like: Node, frames: Frames) -> Frames:
+    """Read from 16-bit samples: an input of integers or real numbers, and what only moves it, are written anew."""
+    chain = chain_to(frames.signal)
+    root = chain[-1]
+    if root.op != "placeholder":
+        return frames
+    if not dtype(root).is_floating_point and dtype(root) not in KINDS:
+        kinds = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
+        raise Refused(
+            f"{describe(like)} reads samples of {str(dtype(root)).removeprefix('torch.')} (input '{root.name}'), "
+            f"expected float32, {kinds}; convert them before"
+        )
+    head = root
+    gain, offset = 1.0, 0.0
+    for node in reversed(chain[:-1]):
+        line = _line(chain, root, node)
+        if line is None:
+            break
+        head, (gain, offset) = node, line
+    behind = list(reversed(chain[: chain.index(head)]))
+    if offset and (dtype(root).is_floating_point or offset != round(offset)):
+        raise Refused(
+            f"{describe(like)} reads '{root.name}' less {offset:g}, expected an integer of integer samples; leave it "
+            "out"
+        )
+    if not _moves(chain, head):
+        return frames
+    found = {head: add_call(like, SAMPLES_OF, root, round(offset))}
+    for node in behind:
+        args, kwargs = map_arg((node.args, node.kwargs), lambda one: found.get(one, one))
+        target: Any = node.target
+        found[node] = add_call(like, target, *args, **kwargs)
+    return replace(frames, signal=found[chain[0]], window=frames.window * gain)
+
+
+def _line(chain: Sequence[Node], root: Node, node: Node) -> tuple[float, float] | None:
+    """(gain, offset) of a node that is gain * (root - offset), element by element."""
+    if shape(node) != shape(root):
+        return None
+    function = along(chain[chain.index(node) :], root)
+    probe = torch.arange(math.prod(shape(root))).double().reshape(shape(root)) - math.prod(shape(root)) // 2
+    zero, one, values = (attempt(function, value) for value in (0 * probe, 0 * probe + 1, probe))
+    if zero is None or one is None or values is None or float(zero.max() - zero.min()):
+        return None
+    base = float(zero.flatten()[0])
+    gain = float(one.flatten()[0]) - base
+    whole = probe.numel() > 1 and close(values, gain * probe + base, abs(gain) * probe.numel())
+    return (gain, -base / gain) if gain > 0 and whole else None
+
+
+def _moves(chain: Sequence[Node], head: Node) -> bool:
+    """Whether the first of a chain holds what `head` does at other places, and zeros, and nothing else."""
+    count = math.prod(shape(head))
+    numbers = 1 + torch.arange(count).double().reshape(shape(head))
+    there, below = (attempt(along(chain, head), sign * numbers) for sign in (1, -1))
+    if there is None or below is None or not torch.equal(there, -below):
+        return False
+    return torch.equal(there, there.round()) and float(there.min()) >= 0 and float(there.max()) <= count
+
+
+def _whole_blocks(like: Node, frames: Frames) -> tuple[Node, int]:
+    """The signal as [images, samples], a multiple of the hop or of a part of it; how many samples it has."""
+    length = shape(frames.signal)[-1]
+    signal = add_view(like, frames.signal, (math.prod(shape(frames.signal)[:-1]), length))
+    if block_of(frames.hop, length, frames.skip + len(frames.window)) is not None:
+        return signal, length
+    needed = (frames.count - 1) * frames.hop + frames.skip + len(frames.window)
+    wanted = -(-needed // frames.hop) * frames.hop
+    if wanted <= length:
+        return add_call(like, aten.slice.Tensor, signal, 1, 0, wanted), wanted
+    return add_call(like, aten.constant_pad_nd.default, signal, [0, wanted - length], 0.0), wanted
+
+
+# ---- the rewrite ---------------------------------------------------------------------------------------------
+
+_GAINS = {0: lambda points: 1.0, 1: lambda points: points**-0.5, 2: lambda points: 1.0 / points}
+_NORMS = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
+
+
+def of_rfft(bound: Bound) -> None:
+    size = shape(bound["self"])[-1]
+    points = int(bound["n"] or size)
+    _take(bound, bound["dim"], points, _NORMS[bound["norm"]])
+
+
+def of_r2c(bound: Bound) -> None:
+    dims = bound["dim"]
+    if not bound["onesided"] or len(dims) != 1:
+        raise Refused(
+            f"{describe(bound.node)} gives both halves of a spectrum, or that of an image; use torch.fft.rfft"
+        )
+    _take(bound, dims[0], shape(bound["self"])[-1], int(bound["normalization"]))
+
+
+def of_stft(bound: Bound) -> None:
+    """torch.stft as frames, a window and an FFT, so that it is found as a spectrum."""
+    node, signal, points = bound.node, bound["self"], int(bound["n_fft"])
+    if bound.get("onesided") is False or bound.get("align_to_window"):
+        raise Refused(
+            f"{describe(node)} gives both halves of a spectrum, or aligns frames to the window; leave out "
+            "onesided=False and align_to_window=True"
+        )
+    length = int(bound.get("win_length") or points)
+    window = torch.ones(length) if bound.get("window") is None else _constant(node, bound["window"])
+    left = (points - length) // 2
+    padded = torch.nn.functional.pad(window.float(), (left, points - length - left))
+    hop = int(bound.get("hop_length") or points // 4)
+    frames = add_call(node, aten.unfold.default, signal, -1, points, hop)
+    windowed = add_call(node, aten.mul.Tensor, frames, add_constant(node, "window", padded))
+    norm = "ortho" if bound["normalized"] else None
+    spectrum = add_call(node, aten.fft_rfft.default, windowed, points, -1, norm)
+    result = add_call(node, aten.transpose.int, spectrum, -1, -2)
+    if not VALUE.must(node).is_complex():
+        result = add_call(node, aten.view_as_real.default, result)
+    node.replace_all_uses_with(result)
+    of_rfft(bind(spectrum))
+
+
+def _constant(node: Node, window: Node) -> Tensor:
+    if not is_constant(window):
+        raise Refused(f"{describe(node)} has a window that changes with the input, expected a constant one")
+    return constant_data(window)
+
+
+def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
+    """Puts one call in the place of all that makes bands of a spectrum and a curve of them."""
+    node = bound.node
+    if dim not in (-1, len(shape(node)) - 1):
+        raise Refused(f"{describe(node)} goes along dimension {dim}, expected the last; transpose its input")
+    if not is_length(points):
+        raise Refused(
+            f"{describe(node)} has {points} points, expected an even number 2^a * 3^b * 5^c from {SHORTEST} to "
+            f"{LONGEST}; choose the next larger one (frames are padded with zeros: n_fft=...)"
+        )
+    bands = _bands(region_behind(node), shape(node))
+    if bands is None:
+        raise Refused(f"{describe(node)} gives a spectrum that is used in another way than can be compiled; {WAYS}")
+    curved = _curved(bands)
+    frames = _signal(node, _frames(bound["self"], points))
+    signal, _ = _whole_blocks(node, frames)
+    window = frames.window * _GAINS[norm](points)
+    result = add_call(
+        node,
+        SPECTRUM_OF,
+        signal,
+        add_constant(node, "window", window.to(torch.float32)),
+        add_constant(node, "bands", bands.weights.to(torch.float32)),
+        points,
+        frames.hop,
+        frames.skip,
+        frames.lead,
+        frames.count,
+        bands.power,
+        int(curved.fit.curve),
+        curved.fit.factor,
+        curved.fit.offset,
+        curved.fit.floor,
+        curved.fit.clamped,
+    )
+    _replace(node, result, bands, curved)
+
+
+def _replace(node: Node, result: Node, bands: Bands, curved: Curved) -> None:
+    """In the layout that the last of the calls gave."""
+    leading = shape(node)[:-1]
+    places = [None if axis is None else curved.axes[axis] for axis in bands.axes]
+    taken = {axis for axis in bands.axes if axis is not None}
+    rest = [axis for axis, size in enumerate(shape(bands.end)) if axis not in taken and size > 1]
+    places.append(curved.axes[rest[0]] if rest else None)
+    sizes = [*leading, shape(result)[-1]]
+    kept = [dim for dim, place in enumerate(places) if place is not None]
+    order = sorted(range(len(kept)), key=lambda one: places[kept[one]] or 0)
+    moved = add_permute(node, add_view(node, result, [sizes[dim] for dim in kept]), order)
+    curved.end.replace_all_uses_with(add_view(node, moved, shape(curved.end)))
+    for call in reversed([node, *region_behind(node).calls]):
+        if not call.users:
+            node.graph.erase_node(call)
+
+
+RFFT_REWRITE = Rewrite(aten=(aten.fft_rfft.default,), rewrite=of_rfft)
+R2C_REWRITE = Rewrite(aten=(aten._fft_r2c.default,), rewrite=of_r2c)
+STFT_REWRITE = Rewrite(aten=(aten.stft.default,), rewrite=of_stft)

@@ -1,0 +1,343 @@
+"""out = clamp(requant(curve(sum over bins of w * |X|^p)) + zero_point): frames of a signal as features, at once.
+
+Spectra span 100 dB, so nothing between samples and features is a tensor of codes. A frame has one exponent, the number
+of bits s by which its samples can be shifted left; with x = floor(window * (sample << s) / 2^16), of at most 2^23, the
+FFT (see _fft) needs no other. Then, with p = 2 for power and 1 for magnitude:
+
+  power      P = re^2 + im^2, exact in 60 bits; acc = (sum w * (P >> 32) << 16) + (sum w * (P mod 2^32) >> 16)
+  magnitude  a table of roots over 16-bit mantissas; acc = sum w * A, with A = 2 * sqrt(re^2 + im^2)
+  floor      acc + (floor >> p * (headroom - s)), or the larger of both; s is at most `headroom`
+  logarithm  log2(acc) with 16 fractional bits, by leading zeros and a table; requant((log2 - E - p * s + offset) << 7)
+  otherwise  acc or its integer root, of 61 or 62 bits, times a factor, over 2^(p * s)
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import torch
+
+from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8, INT16
+from cortado.base.numerics import Tensor, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Operand
+from cortado.ir.kernel import Array, Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Operator, Place
+from cortado.ir.work import loops
+from cortado.ops.pool import measures
+from cortado.ops.signal.fft import (
+    LONGEST,
+    SHORTEST,
+    Fft,
+    SpectrumLayout,
+    fft_of,
+    layout_of,
+    mulw,
+    scratch_bytes,
+    spectrum,
+    spectrum_tables,
+)
+
+WEIGHT_BITS = 15  # of a band's weight of 1
+LARGEST_SUM = 1 << 20  # of a band's weights
+FLOOR_BITS = 61
+LOG_BITS, LOG_ROOM = 16, 7  # fractional bits of a logarithm; how far it is shifted left before it is rescaled
+LARGEST_OFFSET = 1 << 23  # added to a logarithm
+
+
+ROOTS = np.minimum(65535, np.round(4096 * np.sqrt(np.arange(64, 257)))).astype(np.int64)
+LOGARITHMS = np.round(65536 * np.log2(1 + np.arange(129) / 128)).astype(np.int64)
+
+
+class Power(IntEnum):
+    MAGNITUDE = 1
+    POWER = 2
+
+
+class Curve(IntEnum):
+    """What becomes of the sum of a band."""
+
+    LOGARITHM = 0
+    LINEAR = 1
+    ROOT = 2
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def bit_length(value: ArrayType) -> ArrayType:
+    """Of numbers that are not negative and below 2^62."""
+    length = np.zeros(value.shape, np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        long = value >= 1 << step
+        length, value = length + step * long, np.where(long, value >> step, value)
+    return length + (value > 0)
+
+
+def magnitude(real: ArrayType, imaginary: ArrayType) -> ArrayType:
+    """2 * sqrt(re^2 + im^2) within 2^-13 of it."""
+    sizes = (real ^ (real >> 31)) | (imaginary ^ (imaginary >> 31))
+    right = np.maximum(0, bit_length(sizes) - 15)
+    squares = (real >> right) ** 2 + (imaginary >> right) ** 2
+    left = (32 - bit_length(squares)) & ~1
+    mantissa = (squares << left) & 0xFFFFFFFF
+    place, rest = np.maximum(mantissa >> 24, 64) - 64, (mantissa >> 8) & 0xFFFF
+    root = ROOTS[place] + ((ROOTS[place + 1] - ROOTS[place]) * rest >> 16)
+    return np.where(squares == 0, 0, (root << 16) >> (15 + left // 2 - right))
+
+
+def log2(value: ArrayType) -> ArrayType:
+    """Of numbers from 1, with 16 fractional bits."""
+    length = bit_length(value)
+    mantissa = np.where(length >= 32, value >> np.maximum(length - 32, 0), value << np.maximum(32 - length, 0))
+    place, rest = (mantissa >> 24) & 127, (mantissa >> 8) & 0xFFFF
+    between = (LOGARITHMS[place + 1] - LOGARITHMS[place]) * rest >> 16
+    return ((length - 1) << LOG_BITS) + LOGARITHMS[place] + between
+
+
+def exponents(frames: ArrayType, headroom: int) -> ArrayType:
+    """By how many bits each frame is shifted left."""
+    sizes = np.bitwise_or.reduce(frames ^ (frames >> 15), axis=1)
+    return np.minimum(15 - bit_length(sizes), headroom)
+
+
+def band_sums(frames: ArrayType, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
+    """acc of every frame and band, and the frames' exponents."""
+    fft, window, power = fft_of(arguments["points"]), arguments["window"].numpy().astype(np.int64), arguments["power"]
+    shifts = exponents(frames, arguments["headroom"])
+    windowed = np.zeros((len(frames), fft.points), np.int64)
+    windowed[:, : len(window)] = mulw(window, frames << shifts[:, None])
+    real, imaginary = spectrum(fft, windowed)
+    sizes = real**2 + imaginary**2 if power == Power.POWER else magnitude(real, imaginary)
+    sums, first = [], 0
+    starts, counts = (arguments[name].tolist() for name in ("starts", "counts"))
+    weights = arguments["weights"].numpy().astype(np.int64)
+    for start, count in zip(starts, counts, strict=True):
+        part, factors = sizes[:, start : start + count], weights[first : first + count]
+        low = ((part & 0xFFFFFFFF) * factors).sum(1)
+        sums.append((((part >> 32) * factors).sum(1) << 16) + (low >> 16) if power == Power.POWER else low)
+        first += count
+    floor = arguments["floor"] >> power * (arguments["headroom"] - shifts)[:, None]
+    acc = np.stack(sums, 1)
+    return np.maximum(acc, floor) if arguments["clamped"] else acc + floor, shifts
+
+
+def base_exponent(fft: Fft, power: int) -> int:
+    """E: acc is the sum of |X|^p * 2^(E + p * s), of samples as they are and a window up to 1."""
+    return 2 * fft.bits - 1 if power == Power.POWER else fft.bits + 1 + WEIGHT_BITS
+
+
+def logarithms(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> ArrayType:
+    """With 16 fractional bits, in front of the only rounding to codes."""
+    power = arguments["power"]
+    base = base_exponent(fft_of(arguments["points"]), power)
+    return log2(np.maximum(acc, 1)) - ((base + power * shifts[:, None]) << LOG_BITS) + arguments["offset"]
+
+
+def _curved(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> Tensor:
+    multiplier, shift, power = (arguments[name] for name in ("multiplier", "shift", "power"))
+    if arguments["curve"] == Curve.LOGARITHM:
+        return requant(torch.from_numpy(logarithms(acc, shifts, arguments) << LOG_ROOM), multiplier, shift)
+    right = torch.from_numpy(power * shifts[:, None])
+    values = torch.from_numpy(acc)
+    if arguments["curve"] == Curve.ROOT:
+        wide, left = measures.normalized(values << (right & 1))
+        return measures.rescaled(measures.root(wide), multiplier, 31 + (left + right + (right & 1)) // 2 - shift)
+    wide, left = measures.normalized(values)
+    return measures.rescaled(wide >> 31, multiplier, left + right - shift)
+
+
+def framed(input: Tensor, arguments: Mapping[str, Any]) -> ArrayType:
+    """[images * frames, window] of samples [images, blocks, 1, block]."""
+    signal = input.reshape(input.shape[0], -1).numpy().astype(np.int64)
+    starts = np.arange(arguments["frames"])[:, None] * arguments["hop"] + arguments["skip"]
+    found: ArrayType = signal[:, starts + np.arange(len(arguments["window"]))]
+    return found.reshape(-1, found.shape[-1])
+
+
+def reference(*, input: Tensor, **arguments: Any) -> Tensor:
+    acc, shifts = band_sums(framed(input, arguments), arguments)
+    codes = _curved(acc, shifts, arguments) + arguments["output_zero_point"]
+    codes = codes.clamp(arguments["activation_min"], arguments["activation_max"]).to(arguments["dtype"])
+    return codes.reshape(input.shape[0], arguments["frames"], 1, acc.shape[1]).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return call.shape("input")[0], call["frames"], 1, call.shape("starts")[0]
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows:
+    """A frame needs the blocks in which its samples lie."""
+    block = call.shape("input")[3]
+    taps = -(-(call["skip"] + call.shape("window")[0]) // block)
+    return Rows((RowRule(taps=taps, stride=call["hop"] // block),))
+
+
+_LOOPS = ("spectrum_loops_s16__scalar_dsp.S", "spectrum_loops_s16__scalar.c")
+
+
+def _function(layout: SpectrumLayout, core: Core) -> tuple[str, tuple[str, ...]]:
+    """The C function and its files."""
+    if layout is SpectrumLayout.VECTORS:
+        return "cortado_spectrum_s16__mve", ("spectrum_s16__mve.c", "spectrum_loops_s16__mve.S")
+    if layout is SpectrumLayout.PLAIN:
+        return "cortado_spectrum_s16", ("spectrum_s16.c",)
+    ending = "dsp" if core in (Core.DSP, Core.MVE) else "scalar"
+    return f"cortado_spectrum_s16__{ending}", ("spectrum_s16__scalar_dsp.c", *_LOOPS)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    fft, weights, counts = fft_of(call["points"]), call.array("weights"), call.array("counts")
+    starts = call.array("starts")
+    bins = int((starts + counts).max())
+    logarithm, log_table = call["curve"] == Curve.LOGARITHM, (LOGARITHMS & 0xFFFF).astype(np.uint16).view(np.int16)
+    roots = Array(ROOTS.astype(np.uint16).view(np.int16)) if call["power"] == Power.MAGNITUDE else None
+    block, window = call.shape("input")[3], call.shape("window")[0]
+    layout = layout_of(fft, core)
+    function, sources = _function(layout, core)
+    check = "cortado_spectrum_s16__mve_scratch" if layout is SpectrumLayout.VECTORS else "cortado_spectrum_s16_scratch"
+    return Kernel(
+        call=CCall(function, (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH)),
+        sources=(*sources, "cortado_scratch.c"),
+        struct="cortado_spectrum_t",
+        fields={
+            "block": block,
+            "skip": call["skip"],
+            "window_length": window,
+            "pairs": fft.pairs,
+            "bins": bins,
+            "bands": len(starts),
+            "power": call["power"],
+            "curve": call["curve"],
+            "clamped": int(call["clamped"]),
+            "headroom": call["headroom"],
+            "floor_high": call["floor"] >> 31,
+            "floor_low": call["floor"] & 0x7FFFFFFF,
+            "base": base_exponent(fft, call["power"]),
+            "offset": call["offset"],
+            "out_multiplier": call["multiplier"],
+            "out_shift": call["shift"],
+            "out_zero": call["output_zero_point"],
+            "act_min": call["activation_min"],
+            "act_max": call["activation_max"],
+            "wide": int(call.element.bits == INT16.bits),
+            **spectrum_tables(fft, call.array("window"), weights, counts, layout),
+            "starts": Array(starts.astype(np.int16)),
+            "counts": Array(counts.astype(np.int16)),
+            "roots": roots,
+            "logarithms": Array(log_table) if logarithm else None,
+        },
+        scratch=scratch_bytes(fft, window, layout),
+        scratch_check=CCall(check, (Operand.LAYER,)),
+        work=_work(call, fft, bins),
+    )
+
+
+def _work(call: Call, fft: Fft, bins: int) -> Any:
+    """Samples, butterflies of each radix, bins, weights and bands of a frame."""
+    stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
+    flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
+    squared, curve = call["power"] == Power.POWER, call["curve"]
+    bands, weights = call.shape("starts")[0], call.shape("weights")[0]
+    return loops(
+        "calls calls*samples calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes calls*products "
+        "calls*sums calls*logs calls*linears calls*roots",
+        samples=call.shape("window")[0],
+        **flies,
+        powers=bins * squared,
+        sizes=bins * (not squared),
+        products=weights * squared,
+        sums=weights * (not squared),
+        logs=bands * (curve == Curve.LOGARITHM),
+        linears=bands * (curve == Curve.LINEAR),
+        roots=bands * (curve == Curve.ROOT),
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def _drawn_bands(rng: np.random.Generator, bins: int, bands: int) -> dict[str, Tensor]:
+    starts = np.sort(rng.integers(0, bins, bands))
+    counts = np.minimum(rng.integers(1, 9, bands), bins - starts)
+    weights = rng.integers(0, 65536, int(counts.sum()))
+    found = {"starts": starts, "counts": counts, "weights": weights}
+    return {name: torch.from_numpy(data.astype(np.int32)) for name, data in found.items()}
+
+
+def samples() -> Any:
+    """Every length, any window and hop, all curves, from silence to full scale."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        points = draw(st.sampled_from([32, 36, 50, 64, 96, 128, 150, 240, 256, 400, 512]))
+        window = draw(st.integers(max(points // 2, 1), points))
+        block, parts = draw(st.integers(1, 40)), draw(st.integers(1, 3))
+        hop, frames, skip = block * parts, draw(st.integers(1, 3)), draw(st.integers(0, 9))
+        rng = np.random.default_rng(draw(sampling.SEEDS))
+        blocks = -(-(skip + window + (frames - 1) * hop) // block)
+        if blocks * 1 > 250:
+            block, hop = 40, 40 * parts
+            blocks = -(-(skip + window + (frames - 1) * hop) // block)
+        level = 2 ** draw(st.integers(0, 15))
+        signal = rng.integers(-level, level, (draw(st.integers(1, 2)), blocks, 1, block))
+        power, curve = draw(st.sampled_from(list(Power))), draw(st.sampled_from(list(Curve)))
+        kind = draw(st.sampled_from([INT8, INT16]))
+        low, high = draw(sampling.activation_bounds(kind))
+        headroom = draw(st.sampled_from([15, 15, 7, 0]))
+        logarithm = curve is Curve.LOGARITHM
+        usual = 8 - LOG_BITS - LOG_ROOM - 6 if logarithm else (14 - 62 if curve is Curve.LINEAR else 10 - 46)
+        return {
+            "input": torch.from_numpy(signal.astype(np.int16)),
+            "window": torch.from_numpy(rng.integers(-(1 << 24), (1 << 24) + 1, window).astype(np.int32)),
+            **_drawn_bands(rng, points // 2 + 1, draw(st.integers(1, 12))),
+            "points": points,
+            "hop": hop,
+            "skip": skip,
+            "frames": frames,
+            "power": int(power),
+            "curve": int(curve),
+            "floor": draw(st.sampled_from([0, 1, 2**20, 2**40, 2**FLOOR_BITS - 1])),
+            "clamped": draw(st.booleans()),
+            "headroom": headroom,
+            "offset": draw(st.integers(-LARGEST_OFFSET, LARGEST_OFFSET)) if logarithm else 0,
+            "multiplier": draw(st.integers(2**30, 2**31 - 1)),
+            "shift": usual + draw(st.integers(-3, 3)),
+            "output_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            "activation_min": low,
+            "activation_max": high,
+            "dtype": kind.torch_dtype,
+        }
+
+    return draw_case()
+
+
+SPECTRUM = Operator(
+    name="cortado::spectrum",
+    summary="frames of a signal, windowed, as the power or magnitude of their spectra in bands, and its logarithm",
+    arguments=(
+        "Tensor input, Tensor window, Tensor weights, Tensor starts, Tensor counts, int points, int hop, int skip, "
+        "int frames, int power, int curve, int floor, bool clamped, int headroom, int offset, int multiplier, "
+        "int shift, int output_zero_point, int activation_min, int activation_max, ScalarType dtype"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    element=ElementOf(("dtype",)),
+    macs=lambda call: call["frames"] * call.shape("weights")[0],
+    places=frozenset({Place.C}),
+    constraints=(
+        f"even lengths 2^a 3^b 5^c from {SHORTEST} to {LONGEST}; C bundle only: the runtime has no integer operator "
+        "for it"
+    ),
+    samples=samples,
+)

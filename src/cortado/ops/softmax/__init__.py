@@ -1,0 +1,1 @@
+"""Softmax and its logarithm, with and without a mask, and attention."""

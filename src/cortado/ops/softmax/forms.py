@@ -1,0 +1,166 @@
+"""Attention in operators that there are: two matrix products, a mask and a softmax.
+
+logsumexp, written out in operators that exist.
+
+What a mask hides gets the lowest code, below all that is kept: a maximum, its position and topk don't see it.
+
+The lowest code stands for minus infinity there; what is kept has the code above it at least.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.element import INT8
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.ir.facts import dtype
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Lowering, Pattern, Rewrite
+from cortado.ir.roles import Quantization, SharedWith
+from cortado.ops import reach
+from cortado.ops.elementwise.activation import all_codes, table
+from cortado.ops.elementwise.requantize import requantized
+from cortado.ops.elementwise.where import WHERE
+from cortado.ops.float_graph import add_constant, constant_data, is_constant
+from cortado.ops.integer.truth import truth_codes
+from cortado.ops.pool.reductions import dims_of, reduce
+from cortado.ops.softmax.log_softmax import LOG_SOFTMAX_KEPT
+from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT, is_constant_mask, roles
+
+# ---- attention forms -------------------------------------------------------------------------------------
+
+aten = torch.ops.aten
+
+
+def refusal(bound: Bound) -> str | None:
+    """What can't be taken of a call of scaled_dot_product_attention."""
+    if bound["dropout_p"]:
+        return f"drops attention weights out (dropout_p={bound['dropout_p']:g}); give dropout_p=0.0 in evaluation mode"
+    return None
+
+
+def attention(bound: Bound) -> Node | None:
+    """softmax(query x key^T * scale + mask) x value."""
+    if refusal(bound) is not None:
+        return None
+    like, query, key, value = bound.node, bound["query"], bound["key"], bound["value"]
+    if bound.get("enable_gqa"):
+        key, value = _for_all_heads(like, query, key), _for_all_heads(like, query, value)
+    scale = bound["scale"] if bound["scale"] is not None else 1 / math.sqrt(shape(query)[-1])
+    scores = add_call(like, aten.matmul.default, query, add_call(like, aten.transpose.int, key, -2, -1))
+    return add_call(like, aten.matmul.default, _weights(bound, scores, scale), value)
+
+
+def _for_all_heads(like: Node, query: Node, shared: Node) -> Node:
+    """Grouped queries: several heads in a row have one key and one value."""
+    times = shape(query)[-3] // shape(shared)[-3]
+    return shared if times == 1 else add_call(like, aten.repeat_interleave.self_int, shared, times, -3)
+
+
+def _weights(bound: Bound, scores: Node, scale: float) -> Node:
+    """softmax of the scores, with the mask in one of the forms that a model may write it in."""
+    like, given = bound.node, bound["attn_mask"]
+    scaled = add_call(like, aten.mul.Tensor, scores, scale)
+    if bound["is_causal"]:
+        later = add_constant(like, "later", torch.ones(shape(scores)[-2:], dtype=torch.bool).triu(1))
+        scaled = add_call(like, aten.masked_fill.Scalar, scaled, later, -math.inf)
+    elif given is not None and dtype(given) == torch.bool:
+        hidden = _negated(like, given)
+        scaled = add_call(like, aten.masked_fill.Scalar, scaled, hidden, -math.inf)
+    elif given is not None:
+        scaled = add_call(like, aten.add.Tensor, scaled, given)
+    return add_call(like, aten.softmax.int, scaled, -1)
+
+
+def _negated(like: Node, mask: Node) -> Node:
+    if is_constant(mask):
+        return add_constant(like, "hidden", ~constant_data(mask))
+    return add_call(like, aten.logical_not.default, mask)
+
+
+def match(bound: Bound) -> Reject:
+    """Only what the rewrite leaves alone comes here."""
+    return Reject(refusal(bound) or "is not written out")
+
+
+def lower(lowering: Lowering) -> Node:
+    raise AssertionError("scaled_dot_product_attention is written out before it is quantized")
+
+
+ATTENTION_REWRITE = Rewrite(aten=(aten.scaled_dot_product_attention.default,), rewrite=attention)
+ATTENTION_PATTERN = Pattern(aten=(aten.scaled_dot_product_attention.default,), match=match, lower=lower)
+
+
+# ---- logsumexp forms -------------------------------------------------------------------------------------
+
+
+def logsumexp(bound: Bound) -> Node | None:
+    """log(sum(exp(x - m))) + m with the largest x as m, so that the sum is at least 1."""
+    like, source = bound.node, bound["self"]
+    sizes, dims = shape(source), dims_of(bound, len(shape(source)))
+    largest = reduce(like, source, dims, "max", _kept(sizes, dims))
+    if largest is None:
+        return None
+    parts = add_call(like, aten.exp.default, add_call(like, aten.sub.Tensor, source, largest))
+    total = reduce(like, parts, dims, "sum", _kept(sizes, dims))
+    if total is None:
+        return None
+    result = add_call(like, aten.add.Tensor, add_call(like, aten.log.default, total), largest)
+    return add_call(like, aten.reshape.default, result, list(shape(like)))
+
+
+def _kept(sizes: Sequence[int], dims: frozenset[int]) -> list[int]:
+    """The shape with the reduced dimensions as 1."""
+    return [1 if dim in dims else size for dim, size in enumerate(sizes)]
+
+
+LOGSUMEXP_REWRITE = Rewrite(aten=(aten.logsumexp.default,), rewrite=logsumexp)
+
+
+# ---- lowest ----------------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define("lowest_elsewhere(Tensor input, Tensor kept, bool infinite) -> Tensor")
+
+
+def _in_float(input: Tensor, kept: Tensor, infinite: bool) -> Tensor:
+    """-inf if the model has that, else a number below all others: of a row that is hidden whole both are no result, but
+    what is computed of a difference to it may be one."""
+    low, high = input.aminmax()
+    return torch.where(kept != 0, input, -math.inf if infinite else low - 1e-3 * (high - low) - 1e-6)
+
+
+_LIBRARY.impl("lowest_elsewhere", _in_float, "CompositeExplicitAutograd")
+_LIBRARY.impl("lowest_elsewhere", lambda input, kept, infinite: torch.empty_like(input), "Meta")
+
+LOWEST_ELSEWHERE: OpOverload = torch.ops.cortado.lowest_elsewhere.default
+
+
+def lowest_match(bound: Bound) -> Quantization:
+    return Quantization(roles(bound, "kept"), SharedWith("input"))
+
+
+def lowest_lower(lowering: Lowering) -> Node:
+    source, q = lowering.node("input"), lowering.q("input")
+    if reach.is_wide(q.element):
+        above = requantized(lowering, source, q, q, (q.element.low + 1, q.element.high))
+    else:
+        above = table(lowering, source, all_codes().clamp(min=INT8.low + 1).to(torch.int8))
+    if is_constant_mask(lowering.bound["kept"]):
+        data = lowering.data("kept")
+        assert data is not None
+        kept = lowering.constant("kept", data.expand(shape(source)).to(torch.int8))
+    else:
+        kept = lowering.view(truth_codes(lowering, "kept"), shape(source))
+    return lowering.call(WHERE, mask=kept, self=[above], other=[], number=q.element.low)
+
+
+MASKED = (SOFTMAX_KEPT, LOG_SOFTMAX_KEPT, LOWEST_ELSEWHERE)
+"""The calls of the float graph that read a mask, as truth values or as the real numbers 0 and 1."""
+
+LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=lowest_match, lower=lowest_lower, elements=reach.REALS)

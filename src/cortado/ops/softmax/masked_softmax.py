@@ -1,0 +1,360 @@
+"""out = softmax over those values of the last dimension that a mask keeps; -128, the code of 0, elsewhere.
+
+What the mask hides takes no part in anything: not in the largest value, not in the sum, not in the range of the scores.
+The arithmetic is softmax's. The mask is constant (a bit for each value) or computed (0 and 1 as codes); it holds a row
+for each of the first rows, and starts over behind its last one.
+
+A row of which nothing is kept has the code `nothing` everywhere: 0 if the model has -inf there, equal parts if it has
+a number so large that float32 sees nothing of the scores beside it. For any smaller number `nothing` is WHOLE: the row
+is the softmax of all its scores, `rounded` as float32 rounds them beside the number.
+
+Computed masks that are added to one another hide a place once or several times: of a row that they hide whole, what a
+second mask keeps is left, which is hidden least; if that is nothing either it is as above, or 0 with `zeros`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.element import INT8, INT16
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Callee, CCall, Operand, Row
+from cortado.ir.facts import dtype, wanted_element
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Activation, Quantization, Role
+from cortado.ir.work import Work, loops
+from cortado.ops import reach
+from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT, all_codes
+from cortado.ops.integer.truth import truth_codes
+from cortado.ops.softmax import int16_masked_softmax, int16_softmax, softmax
+
+WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of it
+
+# ---- in the float graph --------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define(
+    "softmax_kept(Tensor input, Tensor kept, Tensor? weaker, float factor, float fill, bool added, bool zeros) "
+    "-> Tensor"
+)
+
+
+def _in_float(
+    input: Tensor, kept: Tensor, weaker: Tensor | None, factor: float, fill: float, added: bool, zeros: bool
+) -> Tensor:
+    """Over the last dimension, `fill` in the place of what is not kept, or added to it. Of a row of which nothing is
+    kept, that is left which `weaker` keeps; with `zeros`, and of nothing of that either, it is 0."""
+    keeps, scores = kept != 0, input * factor
+    hidden = scores + fill if added else torch.full_like(scores, fill)
+    some = keeps.any(-1, keepdim=True)
+    if weaker is not None:
+        rest = (weaker != 0).any(-1, keepdim=True)
+        hidden = torch.where((weaker != 0) | (~rest & (not zeros)), hidden, -math.inf)
+        some = some | rest
+    found = torch.softmax(torch.where(keeps, scores, hidden), -1)
+    return torch.where(some, found, 0.0) if zeros else found
+
+
+_LIBRARY.impl("softmax_kept", _in_float, "CompositeExplicitAutograd")
+_LIBRARY.impl("softmax_kept", lambda input, *others: torch.empty_like(input), "Meta")
+
+SOFTMAX_KEPT: OpOverload = torch.ops.cortado.softmax_kept.default
+"""`kept` is a constant of truth values, or computed: real numbers 0 and 1 once truth values are."""
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def reference(
+    *,
+    input: Tensor,
+    kept: list[Tensor],
+    mask: Tensor | None,
+    nothing: int,
+    zeros: bool,
+    rounded: list[int],
+    input_multiplier: int,
+    input_shift: int,
+    diff_min: int,
+) -> Tensor:
+    keeps, *weaker = ((one != 0).repeat(len(input) // len(one), 1) for one in (kept if mask is None else [~mask]))
+
+    def over(codes: Tensor, masked: Tensor | None) -> Tensor:
+        return softmax.reference(
+            input=codes,
+            dim=-1,
+            input_zero_point=0,
+            output_zero_point=UNIT_INTERVAL.zero_point,
+            input_multiplier=input_multiplier,
+            input_shift=input_shift,
+            diff_min=diff_min,
+            masked=masked,
+        )
+
+    codes = torch.tensor(rounded, dtype=torch.int8)[input.long() - INT8.low] if rounded else input
+    rest = over(codes, None) if nothing == WHOLE else torch.tensor(nothing, dtype=torch.int8)
+    for left in weaker:
+        even = codes if nothing == WHOLE else torch.zeros_like(input)
+        rest = torch.where(left.any(-1, keepdim=True), over(even, ~left), INT8.low if zeros else rest)
+    return torch.where(keeps.any(-1, keepdim=True), over(input, ~keeps), rest).to(torch.int8).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+NEGLIGIBLE = {INT8: math.log(2 * 256), INT16: math.log(2 * 32768)}  # e to the minus this is half a step of the output
+FINEST = 2.0**-6  # of float32 beside a mask's number: int16 codes of a row that is hidden whole are not rounded to more
+
+
+def is_constant_mask(mask: Node) -> bool:
+    """Whether a mask is a constant; a computed one holds real numbers by the time it is quantized."""
+    return dtype(mask) == torch.bool
+
+
+def roles(bound: Bound, *names: str) -> dict[str, Role]:
+    """The scores' and those of the computed ones of these masks."""
+    computed = [name for name in names if bound[name] is not None and not is_constant_mask(bound[name])]
+    return {"input": Activation(wanted_element(bound.node)), **dict.fromkeys(computed, Activation())}
+
+
+def match(bound: Bound) -> Quantization:
+    wide = reach.is_wide(wanted_element(bound.node))
+    return Quantization(roles(bound, "kept", "weaker"), WIDE_UNIT if wide else UNIT_INTERVAL)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("input")
+    sizes = shape(source)
+    rows, length = math.prod(sizes[:-1]), sizes[-1]
+    given = mask_operands(lowering, rows, length)
+    constant = given["mask"]
+    q = lowering.q("input")
+    _check_hidden(bound, q)
+    full = constant is None or bool(constant.all(-1).any())
+    arguments = {
+        "input": lowering.view(source, (rows, length)),
+        "kept": given["kept"],
+        "mask": None if constant is None else lowering.constant("mask", constant),
+        "zeros": bool(bound["zeros"]),
+    }
+    if reach.is_wide(q.element):
+        nothing = _wide_nothing(bound, q, length) if full else 0
+        numbers = {"nothing": nothing, **int16_softmax.factor(q.scale * bound["factor"])}
+        return lowering.view(lowering.call(int16_masked_softmax.WIDE_MASKED_SOFTMAX, **arguments, **numbers), sizes)
+    row_of_nothing = _nothing(bound, q, length) if full else {"nothing": INT8.low, "rounded": []}
+    result = lowering.call(
+        MASKED_SOFTMAX, **arguments, **row_of_nothing, **softmax.input_factor(q.scale * bound["factor"])
+    )
+    return lowering.view(result, sizes)
+
+
+def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
+    """The arguments `kept` and `mask` of a call over `rows` of this length; the mask as data."""
+    bound, sizes = lowering.bound, shape(lowering.node("input"))
+    names = [name for name in ("kept", "weaker") if bound.get(name) is not None]
+    if names == ["kept"] and is_constant_mask(bound["kept"]):
+        data = lowering.data("kept")
+        assert data is not None
+        return {"kept": [], "mask": shortest(~data.expand(sizes).reshape(rows, length))}
+    kept = [mask_codes(lowering, name, sizes) for name in names]
+    return {"kept": [lowering.view(one, (math.prod(shape(one)) // length, length)) for one in kept], "mask": None}
+
+
+def mask_codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
+    """A mask as codes of 0 and 1."""
+    if not is_constant_mask(lowering.bound[name]):
+        return truth_codes(lowering, name)
+    data = lowering.data(name)
+    assert data is not None
+    rows = data.expand(*sizes[len(sizes) - data.dim() :]).reshape(-1, sizes[-1])
+    return lowering.constant(name, shortest(rows).to(torch.int8))
+
+
+def _check_hidden(bound: Bound, q: QParams) -> None:
+    """What is not kept must not count beside the smallest score that may be all that is kept."""
+    least, most = _reach(bound, q)
+    hidden = bound["fill"] + (most if bound["added"] else 0.0)
+    if hidden > least - NEGLIGIBLE[q.element]:
+        what = f"adds {bound['fill']:g} to" if bound["added"] else f"puts {bound['fill']:g} among"
+        raise CortadoError(
+            f"{describe(bound.node)}: the mask {what} scores from {least:.4g} to {most:.4g}, so what is masked would "
+            "still count; expected a mask that leaves nothing of it: use -inf"
+        )
+
+
+def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
+    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in q.element.codes)
+    return least, most
+
+
+def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
+    """What a row of which nothing is kept is: softmax(scores + fill) in float32, or of `fill` alone."""
+    fill = float(bound["fill"])
+    if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
+        return {"nothing": INT8.low, "rounded": []}
+    step = q.scale * bound["factor"]
+    scores = np.array([code - q.zero_point for code in range(INT8.low, INT8.high + 1)]) * step
+    with np.errstate(over="ignore"):
+        seen = (np.float32(fill) + scores.astype(np.float32)).astype(np.float64) - float(np.float32(fill))
+    if not bound["added"] or np.ptp(seen) == 0 or not np.isfinite(seen).all():
+        equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8.high)
+        return {"nothing": equal, "rounded": []}
+    codes = np.clip(np.rint(seen / step) + q.zero_point, INT8.low, INT8.high).astype(int).tolist()
+    return {"nothing": WHOLE, "rounded": [] if codes == all_codes().tolist() else codes}
+
+
+def _wide_nothing(bound: Bound, q: QParams, length: int) -> int:
+    """The same of int16 codes: a code, or that the row is the softmax of all its scores as they are."""
+    fill = float(bound["fill"])
+    if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
+        return 0
+    apart, step = float(np.spacing(np.float32(abs(fill)))), max(map(abs, _reach(bound, q)))
+    if not bound["added"] or apart > 2 * step:
+        return min(round(1 / (length * WIDE_UNIT.scale)), INT16.high)
+    if apart > FINEST:
+        raise CortadoError(
+            f"{describe(bound.node)}: the mask adds {fill:g} to scores up to {step:.4g}, which float32 then rounds to "
+            f"{apart:g}, where it hides a whole row; int16 codes are not rounded so: use -inf, or a number above -1e5"
+        )
+    return int16_masked_softmax.WHOLE
+
+
+def shortest(mask: Tensor) -> Tensor:
+    """The first rows of a mask that only repeats them."""
+    rows = len(mask)
+    periods = (period for period in range(1, rows) if rows % period == 0)
+    return next((mask[:period] for period in periods if torch.equal(mask[period:], mask[:-period])), mask)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
+    """A bit for each value, 1 where it is masked, from the lowest of a byte on; every row starts with a byte."""
+    return Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
+
+
+def kept_work(rows: int) -> Work:
+    """Of passes over every row, and over what a computed mask, the second operand, keeps of it."""
+    return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
+    rows, own = softmax.by_table(core)
+    count, length = call.shape("input")
+    common = {
+        "length": length,
+        "nothing": call["nothing"],
+        "diff_min": call["diff_min"],
+        "rounded": Array(np.array(call["rounded"], dtype=np.int8)) if call["rounded"] else None,
+        "exp_table": softmax.exp_table(call),
+    }
+    if call["kept"]:
+        kept_rows, *weaker_rows = (sizes[0] for sizes in call.shapes("kept"))
+        masks = tuple(Row(1 + place) for place in range(len(call["kept"])))
+        symbol = "cortado_weaker_softmax_s8" if weaker_rows else "cortado_kept_softmax_s8"
+        return Kernel(
+            call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Callee(rows))),
+            sources=("masked_softmax_s8.c", *own),
+            struct="cortado_kept_softmax_t",
+            fields={
+                "rows": count,
+                "kept_rows": kept_rows,
+                "weaker_rows": sum(weaker_rows),
+                "zeros": int(call["zeros"]),
+                **common,
+            },
+            work=kept_work(count),
+        )
+    mask = call.array("mask")
+    return Kernel(
+        call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Callee(rows))),
+        sources=("masked_softmax_s8.c", *own),
+        struct="cortado_masked_softmax_t",
+        fields={"mask_rows": mask.shape[0], "mask": packed(mask), **common},
+        work=loops(
+            "calls spans spans*length spans*kept spans*kept/16", length=mask.shape[1], kept=(mask == 0).sum(1).mean()
+        ),
+    )
+
+
+def rows(call: Call) -> Rows | None:
+    """A constant mask starts over with the tensor, so any span of rows of it can be made; of a computed one, all."""
+    return None if call["kept"] else Rows((ONE_ROW,), pixelwise=True)
+
+
+def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:
+    """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    drawn = softmax.draw_input(draw, 1024, 2500)
+    codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
+    if steps := draw(st.sampled_from([0, 8, 13, 16])):  # as attention has them, whose bits may fill their last bytes
+        codes = sampling.codes(draw(sampling.SEEDS), (draw(st.integers(1, 3)) * steps, steps))
+    periods = [steps] if steps else [rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]
+    period = draw(st.sampled_from(periods))
+    rng = sampling.generator(draw(sampling.SEEDS))
+    mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+    return {**drawn, "input": codes}, mask
+
+
+def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
+    """A second mask, which keeps some of what the first does not."""
+    from cortado.ir import sampling
+
+    return [(~mask).to(torch.int8) | sampling.codes(draw(sampling.SEEDS), tuple(mask.shape), 0, 1)]
+
+
+def samples() -> Any:
+    """Constant and computed masks of any density, of some rows nothing left."""
+    from hypothesis import strategies as st
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        drawn, mask = draw_rows(draw)
+        computed = draw(st.sampled_from([0, 1, 2]))
+        coarse = draw(st.sampled_from([0, 0, 16, 100]))
+        return {
+            **drawn,
+            "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
+            "mask": None if computed else mask,
+            "nothing": draw(st.one_of(st.integers(INT8.low, INT8.high), st.just(WHOLE))),
+            "zeros": draw(st.booleans()),
+            "rounded": [max(code // coarse * coarse, INT8.low) for code in range(-128, 128)] if coarse else [],
+        }
+
+    return draw_case()
+
+
+MASKED_SOFTMAX = Operator(
+    name="cortado::masked_softmax",
+    summary="softmax over what a mask keeps: a constant one, as in causal attention, or a computed one",
+    arguments=(
+        "Tensor input, Tensor[] kept, Tensor? mask, int nothing, bool zeros, int[] rounded, int input_multiplier, "
+        "int input_shift, int diff_min"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=rows,
+    tensors=("input", "kept"),
+    places=frozenset({Place.C}),
+    constraints=(
+        "a row of which nothing is kept is 0 behind -inf, and what float32 makes of it behind finite numbers; C bundle "
+        "only: the runtime's softmax has no mask, and a number that is added to the scores takes their range"
+    ),
+    samples=samples,
+)
+
+MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower, elements=reach.REALS)
