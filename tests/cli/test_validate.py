@@ -178,7 +178,7 @@ def test_a_trace_is_every_layer_in_every_schedule(
     partial = False
     for name, made in layers.items():
         wanted = values[name].numpy().reshape(images, -1)
-        found = np.frombuffer(made, dtype=wanted.dtype).reshape(images, -1)
+        found = np.frombuffer(made.data, dtype=wanted.dtype).reshape(images, -1)
         np.testing.assert_array_equal(found, wanted[:, : found.shape[1]])
         partial = partial or found.size < wanted.size
     assert artifact.report.schedule is not None

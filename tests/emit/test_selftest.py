@@ -1,7 +1,6 @@
 """MODEL_selftest.c: 0 where every bit is right, and the number of the layer whose weight or kernel is wrong."""
 
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cortado.api import Compiled, Model, prepare
-from cortado.base.target import ALIGNED_ONLY, BUNDLE_FLAGS, Core, from_target_string
+from cortado.base.target import ALIGNED_ONLY, Core
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.selftest import selftest_files
 from cortado.options import Border, Optimize, Options
@@ -20,37 +19,12 @@ from cortado.plan.planned import Planned
 from cortado.plan.program import Walk
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
-from cortado.run import toolchain
-from cortado.run.board import find_board
-from cortado.run.firmware import build_firmware
-from cortado.run.qemu import run_elf
-from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
+from cortado.run.runner import RUNTIME_CHECKS
 from helpers.cli import Run
 from helpers.cores import FOUR, THREE, each_core
 from helpers.paths import MODELS
 from helpers.sanitizers import SANITIZERS
-
-MAIN = """#include "net.h"
-#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-#include "cortado_run.h"
-void cortado_check_failed(const char *step, const char *what, const char *buffer)
-{
-    (void)step;
-    (void)what;
-    (void)buffer;
-    __builtin_trap();
-}
-#endif
-#ifdef CORTADO_PROFILE
-void net_profile(uint32_t step) { (void)step; }
-#endif
-
-int main(void)
-{
-    if (net_selftest((void *)0) != -1 || net_selftest((void *)((char *)net_default_arena() + 1)) != -1) { return 99; }
-    return net_selftest(net_default_arena());
-}
-"""
+from helpers.selftests import run_here, run_there
 
 
 class Net(nn.Module):
@@ -123,21 +97,6 @@ def portable(found: Compiled) -> tuple[Planned, Bundle]:
     return planned, replace(bundle, files={**bundle.files, **selftest_files(planned, values, bundle.build)})
 
 
-def run_here(folder: Path, bundle: Bundle, flags: Sequence[str] = ()) -> int:
-    write_files(folder, {**bundle.files, "main.c": MAIN})
-    every = [*WARNINGS, *BUNDLE_FLAGS, *flags]
-    program = toolchain.build_executable(bundle_sources(folder, "c"), bundle_includes(folder), every, "selftest")
-    return subprocess.run([program], timeout=1800).returncode
-
-
-def run_there(folder: Path, bundle: Bundle, target: str, flags: Sequence[str] = ()) -> int | None:
-    config = from_target_string(target)
-    write_files(folder, {**bundle.files, "main.c": MAIN})
-    board, every = find_board(config.machine), [*config.compiler_flags(), *WARNINGS, *BUNDLE_FLAGS, *flags]
-    elf = build_firmware(board, bundle_sources(folder), bundle_includes(folder), every, "selftest", harness=False)
-    return run_elf(elf, board, b"", check=False).said.exit_code
-
-
 def with_wrong_weights(bundle: Bundle, name: str) -> Bundle:
     """Every number of one array is another."""
 
@@ -167,12 +126,12 @@ def test_every_layer_is_right_here(net: Model, tmp_path: Path, rows: bool, flags
     planned, bundle = portable(compiled(net, input_rows=rows))
     together = {step.kind for stage in planned.program.stages if len(stage.steps) > 1 for step in stage.steps}
     assert {Walk.ROWS, Walk.ACCUMULATE if rows else Walk.PIXELS} <= together
-    assert run_here(tmp_path, bundle, flags) == 0
+    assert run_here(tmp_path, bundle.files, flags) == 0
 
 
 @pytest.mark.host
 def test_several_images_are_right_here(tmp_path: Path) -> None:
-    assert run_here(tmp_path, portable(compiled(prepared(Net(), 2, 3, 7, 5)))[1], SANITIZERS) == 0
+    assert run_here(tmp_path, portable(compiled(prepared(Net(), 2, 3, 7, 5)))[1].files, SANITIZERS) == 0
 
 
 @pytest.mark.host
@@ -181,9 +140,9 @@ def test_streams_and_state_are_right_here(module: nn.Module, tmp_path: Path) -> 
     stream = isinstance(module, Spotter)
     model = prepared(module, *((1, 1, 25, 6) if stream else (1, 6)))
     _, bundle = portable(compiled(model, stream=2 if stream else None))
-    assert run_here(tmp_path, bundle, SANITIZERS) == 0
+    assert run_here(tmp_path, bundle.files, SANITIZERS) == 0
     name = next(constant.name for constant in bundle.constants if "out_" in constant.name)
-    assert run_here(tmp_path, with_wrong_weights(bundle, name), SANITIZERS) != 0
+    assert run_here(tmp_path, with_wrong_weights(bundle, name).files, SANITIZERS) != 0
 
 
 @pytest.mark.qemu
@@ -191,7 +150,7 @@ def test_streams_and_state_are_right_here(module: nn.Module, tmp_path: Path) -> 
 def test_every_layer_is_right_on_boards(net: Model, tmp_path: Path, target: str) -> None:
     bundle = compiled(net, target).bundle
     assert bundle is not None
-    assert run_there(tmp_path, bundle, target) == 0
+    assert run_there(tmp_path, bundle.files, target) == 0
 
 
 @pytest.mark.qemu
@@ -200,7 +159,7 @@ def test_the_self_test_and_state_access_nothing_unaligned(kind: type[nn.Module],
     """Inputs and initial values are bytes at any address of the flash; at -Os no compiler aligns them."""
     bundle = compiled(net if kind is Net else prepared(Running(), 1, 6)).bundle
     assert bundle is not None
-    assert run_there(tmp_path, bundle, "cortex-m4", ("-DCORTADO_TRAP_UNALIGNED", *ALIGNED_ONLY, "-Os")) == 0
+    assert run_there(tmp_path, bundle.files, "cortex-m4", ("-DCORTADO_TRAP_UNALIGNED", *ALIGNED_ONLY, "-Os")) == 0
 
 
 # ---- something is wrong ------------------------------------------------------------------------------------------
@@ -213,10 +172,10 @@ def test_every_wrong_weight_and_kernel_is_found_in_its_layer_here(net: Model, tm
     wrong = [one for one in bundle.constants if one.name.endswith("_weights")]
     assert len({one.step for one in wrong}) == 5
     for constant in wrong:
-        assert run_here(tmp_path, with_wrong_weights(bundle, constant.name)) == names.index(constant.step) + 1
+        assert run_here(tmp_path, with_wrong_weights(bundle, constant.name).files) == names.index(constant.step) + 1
     for call, layer in {"call_add_s8": "add", "call_global_mean_s8": "global_mean"}.items():
         position = next(i for i, name in enumerate(names) if layer in name)
-        assert run_here(tmp_path, with_wrong_kernel(bundle, call)) == position + 1
+        assert run_here(tmp_path, with_wrong_kernel(bundle, call).files) == position + 1
 
 
 @pytest.mark.qemu
@@ -228,7 +187,7 @@ def test_a_wrong_weight_is_found_in_its_layer_on_boards(net: Model, tmp_path: Pa
     names = [step.name for step in found.planned.program.steps]
     constant = next(one for one in found.bundle.constants if "point" in one.name)
     wrong = with_wrong_weights(found.bundle, constant.name)
-    assert run_there(tmp_path, wrong, target) == names.index(constant.step) + 1
+    assert run_there(tmp_path, wrong.files, target) == names.index(constant.step) + 1
     assert f'"{constant.step} (point: ' in found.bundle.files["net_selftest.c"]
 
 
@@ -241,7 +200,7 @@ def test_outputs_that_a_run_alone_gets_wrong_are_no_layer(net: Model, tmp_path: 
         "    return 0;\n}", f"    ((uint8_t *)arena)[{out}] ^= 1;\n    return 0;\n}}"
     )
     wrong = replace(bundle, files={**bundle.files, "net.c": broken})
-    assert run_here(tmp_path, wrong) == len(planned.program.steps) + 1
+    assert run_here(tmp_path, wrong.files) == len(planned.program.steps) + 1
 
 
 @pytest.mark.host

@@ -182,7 +182,7 @@ def test_an_lstm_runs_once_whatever_is_read_of_it(
     traced = artifact.trace(artifact.reference([sample]).feeds[0], "host")
     values = artifact.values(sample)
     assert set(call.read) <= traced.keys()
-    assert [name for name, data in traced.items() if data != values[name].numpy().tobytes()] == []
+    assert [name for name, made in traced.items() if made.data != values[name].numpy().tobytes()] == []
     found = validate(artifact, [sample], per_layer=True).layers
     assert [layer.differing["host"] for layer in found] == [0] * len(found)
 

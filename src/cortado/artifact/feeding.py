@@ -4,12 +4,39 @@ The latter is found without torch here, which a firmware box need not have. The 
 there is torch it is asked; the tests hold one to the other.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from cortado.artifact.report import TensorReport
+from cortado.artifact.report import Report, TensorReport
 from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, element_of
 from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.run.bundle_info import IO, BundleInfo, rows_port
+
+
+def bundle_info(report: Report, *, foreign: bool) -> BundleInfo:
+    """The bundle of a report as whoever runs it sees it: of a stream, one window as far as its output reads it."""
+
+    def ports(tensors: Sequence[TensorReport]) -> tuple[IO, ...]:
+        return tuple(IO(tensor.name, tensor.shape, tensor.dtype.value) for tensor in tensors)
+
+    regions = () if report.memory is None else report.memory.regions
+    inputs = ports(report.inputs)
+    if report.stream is not None and report.input_rows is not None:
+        inputs = (rows_port(inputs[0], report.input_rows.row_bytes, report.stream.windows),)
+    return BundleInfo(
+        name=report.prefix,
+        target=from_target_string(report.target),
+        inputs=inputs,
+        outputs=ports(report.outputs),
+        row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
+        state=bool(report.state),
+        regions=tuple(region.name for region in regions),
+        aligned_only=any(one.device and one.bytes for one in regions),
+        foreign=foreign,
+    )
 
 
 def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:

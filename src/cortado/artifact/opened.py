@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cortado.artifact.checked import Checked, Samples
-from cortado.artifact.feeding import check_value, fed, real_values, split
+from cortado.artifact.feeding import bundle_info, check_value, fed, real_values, split
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.foreign import check_files
 from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
 from cortado.artifact.pictures import is_picture, pictures_in, seen
 from cortado.artifact.probed import probe_run
-from cortado.artifact.report import Report, TensorReport
+from cortado.artifact.report import Report
 from cortado.artifact.summary import html_summary, in_words
-from cortado.artifact.traced import layers_in
+from cortado.artifact.traced import TracedLayer, layers_in
 from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_expected
 from cortado.base.errors import CortadoError
-from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
+from cortado.base.target import ANY, Core, CortexMTargetConfig
 from cortado.options import PteKind
-from cortado.run.bundle_info import IO, BundleInfo, StoreRules
+from cortado.run.bundle_info import BundleInfo, StoreRules
 from cortado.run.probe_place import is_probe
 from cortado.run.runner import EXECUTORCH, HERE, NO_LIMITS, TRACE, RunLimits, RunResult, run_bundle, write_files
 from cortado.run.toolchain import cache_dir
@@ -126,22 +126,7 @@ class Artifact:
 
     @property
     def info(self) -> BundleInfo:
-        def ports(tensors: Sequence[TensorReport]) -> tuple[IO, ...]:
-            return tuple(IO(tensor.name, tensor.shape, tensor.dtype.value) for tensor in tensors)
-
-        report, memory = self.report, self.report.memory
-        regions = () if memory is None else memory.regions
-        return BundleInfo(
-            name=report.prefix,
-            target=from_target_string(report.target),
-            inputs=ports(report.inputs),
-            outputs=ports(report.outputs),
-            row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
-            state=bool(report.state),
-            regions=tuple(region.name for region in regions),
-            aligned_only=any(one.device and one.bytes for one in regions),
-            foreign=not self.trusted,
-        )
+        return bundle_info(self.report, foreign=not self.trusted)
 
     def check_sequence(self, sequence: int | None) -> None:
         """A length of sequences is for models with state, whose samples are steps."""
@@ -254,7 +239,8 @@ class Artifact:
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] != "torch" or on in HERE:
                 raise
-        return [[fed(*pair) for pair in zip(self.report.inputs, sample, strict=True)] for sample in samples], None
+        feeds = [[fed(*pair) for pair in zip(self.report.inputs, sample, strict=True)] for sample in samples]
+        return [self._pushed(feed) for feed in feeds], None
 
     def checked(self, result: RunResult, expected: Samples | None) -> Checked:
         """A run of the bundle beside what the reference gives, if it was asked."""
@@ -369,7 +355,7 @@ class Artifact:
         program = program_of(report.model, self.graph, self.info.target, options.io, feeding, cores=(Core.PORTABLE,))
         return schedule(replace(program, decision=report.rule), options.optimize)
 
-    def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:
+    def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, TracedLayer]:
         """Every layer's outputs for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
 
         It is the network in its own schedule, where no layer's output need ever be whole in memory.
@@ -431,7 +417,12 @@ class Artifact:
         from cortado.plan.lowered import run_reference
 
         values = run_reference(self._entry, self._tensors(sample))
-        return [values[tensor.node].numpy() for tensor in self.report.inputs]
+        return self._pushed([values[tensor.node].numpy() for tensor in self.report.inputs])
+
+    def _pushed(self, feed: list[ArrayType]) -> list[ArrayType]:
+        """What a run takes of one sample: the inputs, or in a stream the rows of the window that its output reads."""
+        stream = self.report.stream
+        return feed if stream is None else [stream.windows.read(feed[0])]
 
     @cached_property
     def _entry(self) -> "LoweredGraph":
@@ -453,7 +444,8 @@ class Artifact:
             for name, tensor in zip(names[kind], tensors, strict=True)
         }
         arrays = read_expected(self.folder / EXPECTED, headers)
-        return [[arrays[name] for name in names["input"]]], [[arrays[name] for name in names["output"]]]
+        feed = self._pushed([arrays[name] for name in names["input"]])
+        return [feed], [[arrays[name] for name in names["output"]]]
 
     def reference(
         self,
@@ -465,7 +457,7 @@ class Artifact:
         found = Reference([], [], [])
         for number, values in enumerate(self.runs(samples, self.graph, sequence)):
             progress(number)
-            found.feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
+            found.feeds.append(self._pushed([values[tensor.node].numpy() for tensor in self.report.inputs]))
             found.expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])
             found.outputs.append([values[name].numpy() for name in self.graph.outputs])
         return found

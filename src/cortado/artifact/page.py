@@ -107,8 +107,7 @@ def _memory_figures(report: Report) -> Iterator[tuple[str, str, str]]:
         names = ", ".join(one.name for one in report.state)
         yield "state", f"{sum(one.bytes for one in report.state):,} bytes", f"last from call to call: {names}"
     if stream is not None:
-        more = f"of the arena; an output every {stream.hop_rows} rows, for the last {stream.window_rows}"
-        yield "lasts from row to row", f"{stream.state_bytes:,} bytes", more
+        yield "lasts from row to row", f"{stream.state_bytes:,} bytes", f"of the arena; {stream.windows.in_words}"
 
 
 def _time_figures(report: Report) -> Iterator[tuple[str, str, str]]:

@@ -40,6 +40,7 @@ from cortado.options import (
     Weights,
 )
 from cortado.plan.decision import ClassScores, DecisionRule
+from cortado.plan.windows import StreamWindows
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -213,13 +214,17 @@ class StreamReport:
     """An endless stream of rows."""
 
     dim: Count = key("the dimension of the model's input that is time")
-    window_rows: Size = key("rows of the window that an output is for")
+    window_rows: Size = key("rows of the window that an output is for, as the model was written")
     hop_rows: Size = key("rows from one output to the next")
-    first_rows: Size = key("rows before the first output")
+    first_rows: Size = key("rows before the first output: those of a window that its output reads")
     delay_rows: Count = key("rows by which outputs are late, for zeros at the end of the window that were dropped")
     state_bytes: Count = key("of the arena, what lives between two rows")
     push_macs: Count = key("multiply-accumulates of the largest push")
     output_macs: Count = key("multiply-accumulates of all pushes from one output to the next")
+
+    @property
+    def windows(self) -> StreamWindows:
+        return StreamWindows(window=self.window_rows, hop=self.hop_rows, first=self.first_rows)
 
 
 @json_class

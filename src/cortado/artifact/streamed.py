@@ -68,18 +68,18 @@ def push_codes(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Pu
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
     if on == EXECUTORCH:
         raise CortadoError("streams are the C bundle's, which runs on emulated boards and on host: on=None")
-    first, hop, row = report.stream.first_rows, report.stream.hop_rows, _row_values(report)
+    windows, row = report.stream.windows, _row_values(report)
     if rows.ndim == 1 and row > 1:
         rows = rows[: len(rows) // row * row].reshape(-1, row)  # a signal; what is left of it is no push
     count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
-    if size != row or count < first:
+    if size != row or not windows.ends(count):
         raise CortadoError(
-            f"found {count} rows of {size} values, expected at least {first} rows (the first output comes then) of "
-            f"{row} values, time along the first dimension"
+            f"found {count} rows of {size} values, expected at least {windows.first} rows (the first output comes "
+            f"then) of {row} values, time along the first dimension"
         )
     if rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
         raise CortadoError(f"found rows of {rows.dtype} that are no finite numbers, expected real ones")
-    ends = range(first - 1, count, hop)
+    ends = windows.ends(count)
     info = replace(artifact.info, inputs=(IO("rows", (count, row), report.inputs[0].dtype.value),), results=len(ends))
     info = with_decision(report, info)
     result = artifact.execute([[_codes(artifact, rows, report.stream.dim)]], on, info=info)

@@ -339,7 +339,7 @@ def _rows_text(rows: "InputRowsReport", stream: "StreamReport | None") -> str:
         return f"{rows.rows} {held}"
     late = f", late by {stream.delay_rows} rows for padding that was dropped" if stream.delay_rows else ""
     return (
-        f"{held}, without end: an output every {stream.hop_rows} for the last {stream.window_rows}{late}; "
+        f"{held}, without end: {stream.windows.in_words}{late}; "
         f"{stream.state_bytes:,} bytes of the arena last from row to row"
     )
 

@@ -253,8 +253,7 @@ def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
     text = f"row by row: at most {max(pushes):,} instructions in one push"
     if report.stream is None:
         return text
-    first, hop = report.stream.first_rows, report.stream.hop_rows
-    return f"{text}, {sum(pushes[first - hop : first]):,} for one output of the stream"
+    return f"{text}, {sum(pushes[-report.stream.hop_rows :]):,} for one output of the stream"
 
 
 def _meaning(report: "Report", recording: str | None) -> list[str]:

@@ -26,7 +26,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.pricing import lowered
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
-from cortado.run.bundle_info import IO, BundleInfo, StoreRules
+from cortado.run.bundle_info import IO, BundleInfo, StoreRules, rows_port
 from cortado.run.runner import Flown
 from cortado.timing.work import MeasuredWork
 
@@ -58,6 +58,8 @@ class Sketch:
             tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
             for tensors in (program.inputs, program.outputs)
         )
+        if program.stream is not None:
+            inputs = (rows_port(inputs[0], row_bytes, program.stream),)
         name = c_identifier(program.name)
         return BundleInfo(name, program.target, inputs, outputs, row_bytes, bool(self.graph.state))
 
@@ -96,6 +98,8 @@ def board_flow(found: Sketch) -> Flown:
     program, bundle = found.planned.program, found.bundle
     rules = StoreRules.from_json(checks.as_json(found.planned, bundle.calls))
     feed = [found.values[tensor.node].numpy() for tensor in program.inputs]
+    if program.stream is not None:
+        feed = [program.stream.read(feed[0])]
     with TemporaryDirectory(prefix="cortado-") as folder:
         runner.write_files(Path(folder), bundle.files)
         done = runner.run_bundle(Path(folder), found.info, [feed], timed=rules)

@@ -93,7 +93,7 @@ def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
     return {
         **({"regions": regions} if regions else {}),
         **({"camera": _camera(planned)} if planned.program.camera is not None else {}),
-        "steps": [_step(step) for step in planned.program.steps],
+        "steps": [_step(planned, step) for step in planned.program.steps],
         "functions": list(functions),
         "calls": [[call.step, *(edge for lo_hi in call.ranges for edge in lo_hi)] for call in row_calls(planned)],
     }
@@ -105,7 +105,14 @@ def _camera(planned: Planned) -> list[ByteRange]:
     return [_range(planned, name, sizes[name].size) for name in (CAMERA_PLACE, CAMERA_LINE) if name in sizes]
 
 
-def _step(step: Step) -> dict[str, object]:
-    """Of several results, their names: their bytes are the first ranges of a call."""
-    several: dict[str, object] = {"results": [step.name, *step.outputs[1:]]} if step.also else {}
-    return {"name": step.name, "operator": step.operator, **several}
+def _step(planned: Planned, step: Step) -> dict[str, object]:
+    """A step's name and operator; the names of several results, whose bytes are the first ranges of a call; and in a
+    stream which of its rows are rows of the window's tensor (`WindowRows`)."""
+    found: dict[str, object] = {"name": step.name, "operator": step.operator}
+    if step.also:
+        found["results"] = [step.name, *step.outputs[1:]]
+    if planned.program.stream is not None:
+        made = planned.runs[0].rows[planned.program.steps.index(step)]
+        own = planned.program.stream.rows_of(step, made)
+        found["window"] = [own.start, own.stop, own.at]
+    return found

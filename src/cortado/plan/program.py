@@ -21,6 +21,7 @@ from cortado.plan.decision import DecisionRule
 from cortado.plan.ends import Ends, chosen_ends, ends_of
 from cortado.plan.identity import model_id
 from cortado.plan.lowered import LoweredCall, LoweredGraph, State
+from cortado.plan.windows import StreamWindows, WindowRows
 
 PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
 STATE_MARK = "state.mark"  # a buffer: what MODEL_reset leaves beside state
@@ -190,14 +191,17 @@ class StateTensor:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """An endless stream of rows: after each hop of them the output for the window that ends there."""
+class Stream(StreamWindows):
+    """An endless stream of rows: after each hop of them the output of another window."""
 
-    window: int  # rows
-    hop: int  # rows from one output to the next
-    first: int  # rows until the first output
-    warm_up: int  # rows that the last step makes before it
+    warm_up: int  # rows that the last step makes before the first output
     offsets: Mapping[str, int]  # by step: its row r is row r + offset of the window's tensor
+
+    def rows_of(self, step: Step, made: int) -> WindowRows:
+        """Which of a step's `made` rows since a reset are rows of the first window's tensor."""
+        offset = self.offsets[step.name]
+        start, stop = max(-offset, 0), min(made, step.image_bytes // step.row_bytes - offset)
+        return WindowRows(start, max(stop, start), start + offset)
 
 
 @dataclass(frozen=True)

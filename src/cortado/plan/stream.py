@@ -1,4 +1,4 @@
-"""A stream of rows: a network whose rows are time gives, after a new row, the output for the window that ends there.
+"""A stream of rows: a network whose rows are time gives, after a new row, the output for the window that it completes.
 
 Each step makes a row once and never again. Nothing reads padding: where the network pads the window, rows are counted
 with an offset, row r of a tensor here being row r + offset of the same tensor in the window. If the output needs a row
@@ -147,11 +147,6 @@ class _Streamed:
         first = _first_output(steps, output, warm_up)
         if last.valid > 0 or first > window:
             raise self._padding(last, first)
-        if first + last.hop + _left_over(steps) <= window:
-            raise CortadoError(
-                f"{self.program.name} does not read the last {window - first} rows of its window, and gives an output "
-                f"every {last.hop} rows; expected a window of {first} to {first + last.hop - 1} rows"
-            )
         offsets = {step.name: self.times[step.output].offset for step in steps}
         return Stream(window=window, hop=last.hop, first=first, warm_up=warm_up, offsets=offsets)
 
@@ -165,12 +160,6 @@ class _Streamed:
             "the middle of a longer sequence: --stream-padding drop compiles that model, where nn.Conv2d and pools "
             "pad; or compile it yourself, with calibration data of that many rows"
         )
-
-
-def _left_over(steps: Sequence[Step]) -> int:
-    """Rows at the end of a signal that may be too few for another frame, which the first step with a window makes."""
-    taps = (port.rule.taps for step in steps for port in step.inputs)
-    return next((one - 1 for one in taps if one > 1), 0) if steps[0].samples else 0
 
 
 def _reads_below(step: Step, port: Port) -> bool:
@@ -277,7 +266,7 @@ def run_rows(program: Program, rows_pushed: int) -> StageRun:
 def plan_stream(program: Program) -> Planned:
     """There is one stage, and nothing to choose but the places of its buffers."""
     assert program.stream is not None
-    run = run_rows(program, program.stream.window)
+    run = run_rows(program, program.stream.first)  # one window, as far as its output reads it
     assert all(run.rings[tensor.buffer] == 1 for tensor in program.outputs)  # each lies in one place
     buffers = {name: replace(one, rows=run.rings[name]) for name, one in program.buffers.items() if name in run.rings}
     problem = Problem((*stage_buffers(0, program.steps, run), *decision_buffers(program)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import ALIGNED_ONLY, CortexMTargetConfig
+from cortado.plan.windows import StreamWindows
 from cortado.run.elf import Image
 from cortado.run.glue import arena_symbol
 from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, Watch
@@ -24,6 +25,11 @@ class IO:
     @property
     def bytes(self) -> int:
         return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+def rows_port(tensor: IO, row_bytes: int, windows: StreamWindows) -> IO:
+    """A stream's input as one run takes it: the rows of a window that its output reads."""
+    return IO(tensor.name, (windows.first, row_bytes // np.dtype(tensor.dtype).itemsize), tensor.dtype)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class StepName:
     name: str
     operator: str
     results: Sequence[str] = ()
+    window: Sequence[int] | None = None  # in a stream: its rows [0] to [1] are those of the window's tensor from [2] on
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -248,19 +248,11 @@ def _layers(
         for run in runs:
             for name, made in run.artifact.trace(feed, run.on).items():
                 layer = artifact.graph.by_name[name].name if name in artifact.graph.by_name else name
-                differing[layer][run.name] += _count_differing(made, values[name])
+                differing[layer][run.name] += made.differing(values[name])
     sqnr = {} if compared is None else compared.layers()
     return [
         LayerResult(step.name, step.operator, step.module, sqnr.get(step.name), differing[step.name]) for step in steps
     ]
-
-
-def _count_differing(made: bytes, value: ArrayType) -> int:
-    """Rows that nothing reads are never made: of each image, only the first ones are there."""
-    images = 1 if len(made) == value.nbytes else value.shape[0]
-    found = np.frombuffer(made, dtype=value.dtype).reshape(images, -1)
-    wanted = value.reshape(images, -1)
-    return int((found != wanted[:, : found.shape[1]]).sum())
 
 
 # ---- beside the float model ---------------------------------------------------------------------------------------

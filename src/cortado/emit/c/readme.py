@@ -177,8 +177,8 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return _paragraph(
             f"{come} It returns 1 when there is a new output: first after "
             f"{stream.first} rows, then after every {stream.hop}; 0 when there is none, -1 if the arena is NULL or "
-            f"not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 if it was never reset. An output is the same as for a "
-            f"window of the last {stream.window} rows alone. All that is kept from row to row is in the arena: a "
+            f"not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 if it was never reset. An output is that for "
+            f"{stream.which}, the same bits as for it alone. All that is kept from row to row is in the arena: a "
             "second arena is a second stream. Nothing is allocated, and no C library is needed but memcpy, memset and "
             "memmove."
         )

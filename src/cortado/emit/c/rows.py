@@ -11,6 +11,7 @@ from cortado.emit.c.text import OfPlan, bad_arena, comment, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import PUSHED_ROWS, Program, Step, Stream
 from cortado.plan.segments import COUNTER_BYTES, counters_name
+from cortado.plan.windows import StreamWindows
 
 
 def pushed_step(program: Program) -> Step:
@@ -257,7 +258,7 @@ def rows_facts(planned: Planned) -> str:
         count = (
             f"#define {upper}_WINDOW_ROWS {stream.window} /* that an output is for */\n"
             f"#define {upper}_HOP_ROWS {stream.hop} /* from one output to the next */\n"
-            f"#define {upper}_FIRST_ROWS {stream.first} /* before the first output */"
+            f"#define {upper}_FIRST_ROWS {stream.first} /* before the first output: those of a window that it reads */"
         )
     what = "a row" if stream is None else "a hop"
     samples = f"#define {upper}_PUSH_SAMPLES {step.samples} /* of {what} */\n" if step.samples else ""
@@ -272,7 +273,7 @@ def rows_functions(program: Program) -> str:
     """The declarations of MODEL.h."""
     name = c_identifier(program.name)
     arena = f"{name}_arena_t *arena"
-    texts = list((_texts if program.stream is None else _stream_texts)(name))
+    texts = list(_texts(name) if program.stream is None else _stream_texts(name, program.stream))
     if pushed_step(program).samples:
         texts[1] = texts[1].replace("_ROW_BYTES values", "_PUSH_SAMPLES samples")
         texts[2] = _of_samples(name) + texts[2].removeprefix("Takes the row that was written there, and makes")
@@ -312,7 +313,7 @@ def _texts(name: str) -> tuple[str, str, str]:
     )
 
 
-def _stream_texts(name: str) -> tuple[str, str, str]:
+def _stream_texts(name: str, windows: StreamWindows) -> tuple[str, str, str]:
     upper = name.upper()
     aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
     return (
@@ -321,8 +322,7 @@ def _stream_texts(name: str) -> tuple[str, str, str]:
         f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL "
         f"without an arena, or without {name}_reset. Ask again for each row: it is not the same place.",
         "Takes the row that was written there, and makes of it what can be made. Returns 1 if there is a new output: "
-        f"first after {upper}_FIRST_ROWS rows, then after each {upper}_HOP_ROWS, the same as for a window of the last "
-        f"{upper}_WINDOW_ROWS rows alone; 0 if there is none; or -1, having done nothing, if the arena is NULL or not "
+        f"{windows.in_header(upper)}. 0 if there is none; or -1, having done nothing, if the arena is NULL or not "
         f"{aligned}; or -2, if it was never given to {name}_reset. Rows may come for ever; between two of them all "
         "that counts is in the arena.",
     )

@@ -5,7 +5,7 @@ behind, one after the other; the outputs are compared byte for byte, also after 
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from cortado.emit.c.header import banner
 from cortado.emit.c.identity import BUILD, same_build
 from cortado.emit.c.text import OfPlan, comment, title
 from cortado.plan.planned import Planned
-from cortado.plan.program import Program, Step, Tensor, Walk
+from cortado.plan.program import Program, Step, Walk
 
 SELFTEST_SOURCE = "cortado_selftest.c"
 _WRONG_OUTPUTS = "every layer is right, and the outputs of a run are not"
@@ -71,31 +71,41 @@ def selftest_files(planned: Planned, values: Mapping[str, ArrayType], build: str
     return {f"{name}_selftest.c": _Selftest(planned, values).text().replace(BUILD, build)}
 
 
-def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[tuple[int, int]]:
-    """For each step the CRC-32 of what its calls leave behind, and the row of an image from which on it counts."""
-    found = []
-    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
-        for step, rows in zip(stage.steps, run.rows, strict=True):
-            pieces, first = _rows_made(planned, step, rows, values)
-            found.append((zlib.crc32(b"".join(pieces)), first))
-    return found
+@dataclass(frozen=True)
+class _Digest:
+    """The CRC-32 of rows `first` to `end` - 1 of each image, as a step's calls leave them behind."""
+
+    crc: int
+    first: int
+    end: int
 
 
-def _rows_made(planned: Planned, step: Step, rows: int, values: Mapping[str, ArrayType]) -> tuple[Sequence[bytes], int]:
-    """The bytes that count of each image, and from which row of it on they do."""
+def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[_Digest]:
+    """What every step must make."""
+    return [
+        _digest(planned, step, rows, values)
+        for stage, run in zip(planned.program.stages, planned.runs, strict=True)
+        for step, rows in zip(stage.steps, run.rows, strict=True)
+    ]
+
+
+def _digest(planned: Planned, step: Step, rows: int, values: Mapping[str, ArrayType]) -> _Digest:
     if step.kind is Walk.PUSHED:
-        return [], 0
+        return _Digest(0, 0, 0)
     data = np.ascontiguousarray(values[step.name]).tobytes()
-    stream = planned.program.stream
-    if stream is not None:  # what came before the window's first row is no row of its tensor
-        offset = stream.offsets[step.name]
-        first = max(-offset, 0)
-        return [data[(first + offset) * step.row_bytes : (rows + offset) * step.row_bytes]], first
+    if planned.program.stream is not None:
+        own = planned.program.stream.rows_of(step, rows)
+        held = data[own.at * step.row_bytes :][: (own.stop - own.start) * step.row_bytes]
+        return _Digest(zlib.crc32(held), own.start, own.stop)
     size = step.image_bytes
     images = [data[start : start + size] for start in range(0, size * step.images, size)]
     if step.kind is Walk.ACCUMULATE:  # the only row, when the last has been added
-        return images, rows - 1
-    return [image[: rows * step.row_bytes] for image in images], 0
+        return _Digest(zlib.crc32(b"".join(images)), rows - 1, rows)
+    return _Digest(zlib.crc32(b"".join(image[: rows * step.row_bytes] for image in images)), 0, rows)
+
+
+def _bytes_text(value: ArrayType) -> str:
+    return numbers_text(np.frombuffer(np.ascontiguousarray(value).tobytes(), dtype=np.uint8))
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ class _Selftest(OfPlan):
 extern const cortado_network_t {self.name}__network;
 
 {self._arrays()}
-/* By layer: the CRC-32 of its output rows, and the first of them that counts. */
+/* By layer: the CRC-32 of its output rows, the first of them that counts, and where they end. */
 static const cortado_digest_t expected[] = {{
 {self._digests()}
 }};
@@ -176,20 +186,22 @@ int {self.name}_selftest({arena_parameter(self.planned)})
 
     # ---- data -------------------------------------------------------------------------------------------------------
 
-    def _bytes(self, tensor: Tensor) -> ArrayType:
-        return np.frombuffer(np.ascontiguousarray(self.values[tensor.node]).tobytes(), dtype=np.uint8)
-
     def _arrays(self) -> str:
-        groups = (("input", self.program.inputs), ("output", self.program.outputs))
+        stream = self.program.stream
+        inputs = [self.values[tensor.node] for tensor in self.program.inputs]
+        groups = {
+            "input": inputs if stream is None else [stream.read(one) for one in inputs],
+            "output": [self.values[tensor.node] for tensor in self.program.outputs],
+        }
         return "\n".join(
-            f"static const uint8_t {kind}{number}[] CORTADO_WEIGHTS = {{\n{numbers_text(self._bytes(tensor))}\n}};\n"
-            for kind, group in groups
-            for number, tensor in enumerate(group)
+            f"static const uint8_t {kind}{number}[] CORTADO_WEIGHTS = {{\n{_bytes_text(value)}\n}};\n"
+            for kind, group in groups.items()
+            for number, value in enumerate(group)
         )
 
     def _digests(self) -> str:
-        rows = digests(self.planned, self.values) or [(0, 0)]
-        return "\n".join(f"    {{{crc:#010x}u, {first}u}}," for crc, first in rows)
+        rows = digests(self.planned, self.values) or [_Digest(0, 0, 0)]
+        return "\n".join(f"    {{{one.crc:#010x}u, {one.first}u, {one.end}u}}," for one in rows)
 
     def _names(self) -> str:
         names = [f"{step.name} ({title(step)})" for step in self.program.steps]
@@ -259,7 +271,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         name, upper = self.name, self.upper
         if self.program.pushed is None:
             return self._fill("    ") + f"    (void){name}_run(arena);\n"
-        rows = f"{upper}_ROWS" if self.program.stream is None else f"{upper}_FIRST_ROWS"
+        rows = f"sizeof input0 / {upper}_ROW_BYTES"
         return f"""    {name}_reset(arena);
     for (uint32_t r = 0; r < {rows}; r++) {{
         cortado_copy({name}_row(arena), input0 + r * {upper}_ROW_BYTES, {upper}_ROW_BYTES);

@@ -20,17 +20,18 @@ typedef struct {
     uint32_t stage_count;
 } cortado_network_t;
 
-/* CRC-32 (that of zlib) of the rows that a step makes, from row `from` of an image on, one after the other. */
+/* CRC-32 (that of zlib) of the rows that a step makes, one after the other: those of an image from row `from` on, up to
+ * row `end`, which does not count. */
 typedef struct {
     uint32_t crc;
-    uint32_t from;
+    uint16_t from, end;
 } cortado_digest_t;
 
 /* A step that is watched. */
 typedef struct {
     const cortado_step_t *step;
-    uint32_t from;
     uint32_t crc;
+    uint16_t from, end;
 } cortado_watched_t;
 
 /* A stage that is watched; `steps` and `watched` have room for those of the longest stage. */

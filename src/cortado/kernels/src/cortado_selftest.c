@@ -29,7 +29,7 @@ static void cortado_selftest_step(const void *layer, const int8_t *const rows[],
         count = step->rows - row;
     }
     step->call(step->layer, rows, out, n, scratch, y);
-    if (row >= watched->from) {
+    if (row >= watched->from && row < watched->end) {
         watched->crc = crc32_of(watched->crc, (const uint8_t *)out, count * step->out_row_bytes);
     }
 }
@@ -60,6 +60,7 @@ void cortado_selftest_watch(cortado_selftest_t *test, const cortado_network_t *n
         *step = network->program->steps[first + s];
         test->watched[s].step = &network->program->steps[first + s];
         test->watched[s].from = expected[first + s].from;
+        test->watched[s].end = expected[first + s].end;
         test->watched[s].crc = 0;
         if (step->ports == 0) { /* its rows are pushed: there is no kernel */
             continue;
