@@ -136,6 +136,14 @@ def test_other_quantizers_scales_are_kept(name: str, fold: bool) -> None:
     assert found.off(batches)[0] < 2.5
 
 
+@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
+def test_weights_that_lie_with_their_channels_last_are_what_they_are() -> None:
+    batches = images(3)
+    layer = seeded(nn.Conv2d(3, 4, 3)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = converted(layer, QUANTIZERS["per channel"](), batches, fold=True)
+    assert keep(model, *batches[0]).off(batches)[0] < 1.001
+
+
 class Sequences(nn.Module):
     """A recurrent layer of one kind, and a linear one on its last step."""
 
@@ -254,6 +262,8 @@ OPEN: dict[str, Callable[[Any, Tensor], Any]] = {
     "prelu at the end": lambda m, x: F.prelu(fq(m.a(fq(x, *A)), *B), m.slopes),
     "a gate": lambda m, x: fq(m.e(F.glu(fq(m.a(fq(x, *A)), *B), 1)), *C),
     "a sum": lambda m, x: torch.relu(fq(m.a(fq(x, *A)), *B) + fq(m.b(fq(x, *A)), *D)),
+    "a choice": lambda m, x: torch.where(fq(x, *A)[:, :1] > 0, fq(m.a(fq(x, *A)), *B), fq(m.b(fq(x, *A)), *D)),
+    "masked values": lambda m, x: fq(m.a(fq(x, *A)), *B).masked_fill(fq(x, *A)[:, :1] > 0, 0.0),
     "a join of different scales": lambda m, x: torch.cat([fq(m.a(fq(x, *A)), *B), fq(m.b(fq(x, *A)), *C)], 1),
 }
 

@@ -1,5 +1,6 @@
 """Cortado as a backend of ExecuTorch: a partitioner, several delegates in one program, what stays outside and why."""
 
+import re
 from operator import getitem
 
 import numpy as np
@@ -17,14 +18,11 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 
 from cortado import CortadoError
-from cortado.emit.image.every import every_thunk
-from cortado.emit.image.files import image_sources
-from cortado.emit.image.reader import read_image
-from cortado.emit.image.thunks import table_text
 from cortado.executorch import HOST, CortadoPartitioner, CortexMQuantizer
 from cortado.pte.info import Method
 from cortado.pte.reader import read_pte
-from cortado.run.executorch_host import DelegateKernels, run_pte
+from cortado.run.executorch_host import run_pte
+from helpers.pt2e_programs import TEMPORARY, emit, kernels_of
 
 
 class Middle(nn.Module):
@@ -39,17 +37,6 @@ class Middle(nn.Module):
         distances = nn.functional.pdist(torch.relu(self.first(x)))
         result: torch.Tensor = torch.relu(self.second(distances.unsqueeze(0)))
         return result
-
-
-def _kernels(data: bytes) -> DelegateKernels:
-    """Those of every image in a file."""
-    ids, at = set(), data.find(b"CTDO")
-    while at >= 0:
-        ids |= {kernel.id for kernel in read_image(data[at:], "blob").kernels}
-        at = data.find(b"CTDO", at + 4)
-    listed = [every_thunk()[number] for number in ids]
-    sources = {source for one in listed for source in one.sources}
-    return DelegateKernels(table_text([one.thunk for one in listed]), tuple(image_sources(sources)))
 
 
 def _quantized(model: nn.Module, quantizer: Quantizer, x: torch.Tensor) -> ExportedProgram:
@@ -85,7 +72,7 @@ def _check_handles(lowered: LoweredBackendModule) -> None:
 def _noise(data: bytes, program: ExportedProgram, x: torch.Tensor) -> float:
     """Of the file on the real runtime, beside the quantized program in torch: parts of the largest value."""
     wanted = program.module()(x).detach().numpy()
-    found = run_pte(data, [[x.numpy()]], delegate=_kernels(data), temp_bytes=1 << 16)[0][0]
+    found = run_pte(data, [[x.numpy()]], delegate=kernels_of([data]), temp_bytes=1 << 16)[0][0]
     noise: float = np.abs(found - wanted).max() / np.abs(wanted).max()
     return noise
 
@@ -100,7 +87,7 @@ def test_two_delegates_and_a_portable_kernel_between_them_run_on_the_real_runtim
     assert list(partitioner.outside.values()) == ["no operator of Cortado's computes aten._pdist_forward.default"]
     assert _noise(data, program, x) < 0.03
     with pytest.raises(CortadoError, match=r"the arena must have \d+ bytes .* give the temp allocator as many"):
-        run_pte(data, [[x.numpy()]], delegate=_kernels(data), temp_bytes=128)
+        run_pte(data, [[x.numpy()]], delegate=kernels_of([data]), temp_bytes=128)
 
 
 class Largest(nn.Module):
@@ -158,3 +145,88 @@ def test_what_another_quantizer_has_quantized_is_one_delegate() -> None:
     assert [one.name for one in method.delegates] == ["CortadoBackend"]
     assert (method.operators, partitioner.outside) == ((), {})
     assert _noise(data, program, x) < 0.02
+
+
+class Ids(nn.Module):
+    """Ids as PyTorch has them by default, and positions and truth values that leave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer = nn.Embedding(10, 6), nn.Linear(6, 4)
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, positions = torch.topk(self.layer(self.table(ids)), 3)
+        return values, positions, values.argmax(-1), values > 0.2
+
+
+class Skip(nn.Module):
+    """A tensor that is quantized before a call which nobody takes, and dequantized behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept = torch.relu(self.first(x))
+        return self.last(kept.prod(1, keepdim=True) + kept) + kept, kept
+
+
+def _images() -> nn.Module:
+    layers = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 3, 2))
+    return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _other(*, is_dynamic: bool = False) -> Quantizer:
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=is_dynamic)
+    return XNNPACKQuantizer().set_global(config)
+
+
+@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
+def test_borders_of_integers_codes_and_channels_last_are_converted() -> None:
+    torch.manual_seed(0)
+    picture = torch.randn(1, 2, 8, 8).to(memory_format=torch.channels_last)
+    cases: list[tuple[nn.Module, Quantizer, torch.Tensor, int]] = [
+        (Ids(), CortexMQuantizer(), torch.randint(0, 10, (2, 5)), 1),
+        (Skip(), _other(), torch.randn(4, 8), 2),
+        (_images(), _other(), picture, 1),
+    ]
+    programs = [_calibrated(model, quantizer, x) for model, quantizer, x, _ in cases]
+    files = [emit(program, [CortadoPartitioner(HOST)]) for program in programs]
+    kernels = kernels_of(files)
+    for data, program, (_, _, x, count) in zip(files, programs, cases, strict=True):
+        assert data.count(b"CTDO") == count
+        wanted = program.module()(x)
+        found = run_pte(data, [[x.numpy()]], delegate=kernels, temp_bytes=TEMPORARY)[0]
+        for got, want in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            assert got.dtype == want.detach().numpy().dtype
+            np.testing.assert_allclose(got, want.detach().numpy(), atol=0.02)
+    large = np.full((2, 5), 1 << 40)
+    with pytest.raises(CortadoError, match="input 0 holds a number that has no place in 32 bits"):
+        run_pte(files[0], [[large]], delegate=kernels, temp_bytes=TEMPORARY)
+
+
+def _calibrated(model: nn.Module, quantizer: Quantizer, x: torch.Tensor) -> ExportedProgram:
+    """On the example alone."""
+    prepared = prepare_pt2e(torch.export.export(model.eval(), (x,)).module(), quantizer)
+    prepared(x)
+    return torch.export.export(convert_pt2e(prepared), (x,))
+
+
+def _dynamic(model: nn.Module, x: torch.Tensor) -> ExportedProgram:
+    return torch.export.export(model.eval(), (x,), dynamic_shapes=({0: torch.export.Dim("batch", max=4)},))
+
+
+@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
+def test_what_is_not_quantized_or_not_constant_stays_outside_with_the_reason() -> None:
+    x = torch.randn(4, 12)
+    layers = nn.Sequential(nn.Linear(12, 8), nn.ReLU())
+    anew = r"its scale is chosen for every input anew \(dynamic quantization\).*is_dynamic=False"
+    for program, reason in (
+        (torch.export.export(layers, (x,)), "it is not quantized, .*; quantize it with prepare_pt2e first"),
+        (_dynamic(layers, x), r"its shape is dynamic \(s\d+\), expected one that is known; export the model without"),
+        (_calibrated(layers, _other(is_dynamic=True), x), anew),
+    ):
+        partitioner = CortadoPartitioner("cortex-m4")
+        data = emit(program, [partitioner, OtherPartitioner()])
+        assert b"CTDO" not in data
+        assert any(re.search(reason, one) for one in partitioner.outside.values()), partitioner.outside

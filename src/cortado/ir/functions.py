@@ -8,7 +8,8 @@ from torch._ops import OpOverload
 
 NAMESPACE = "cortado"
 _COMPUTED = "CompositeExplicitAutograd"
-_functions: dict[str, Callable[..., Any]] = {}  # by name, what computes those that portable kernels can
+_functions: dict[str, Callable[..., Any]] = {}  # by name, what computes them
+_portable: set[str] = set()  # those that ExecuTorch's portable kernels can compute
 
 
 class Functions(torch.library.Library):
@@ -23,16 +24,24 @@ class Functions(torch.library.Library):
         super().impl(op_name, fn, dispatch_key, **others)
         if dispatch_key == _COMPUTED:  # gradients are those of the calls it is made of
             super().impl(op_name, torch.library.fallthrough_kernel, "Autograd")
-        if dispatch_key == _COMPUTED and self.portable:
             _functions[str(op_name)] = fn
+            _portable.update({str(op_name)} if self.portable else ())
 
 
 def in_aten(target: Any) -> Callable[..., Any] | None:
     """What computes a call of Cortado's own by aten's, arguments by name; None for one that portable kernels can't
     compute, and for any other call."""
-    own = isinstance(target, OpOverload) and target.namespace == NAMESPACE
-    compute = _functions.get(target._schema.name.removeprefix(f"{NAMESPACE}::")) if own else None
-    if compute is None:
+    if not isinstance(target, OpOverload) or target.namespace != NAMESPACE or _name(target) not in _portable:
         return None
+    compute = computed_by(target)
     names = [argument.name for argument in target._schema.arguments]
     return lambda **given: compute(*(given[name] for name in names))
+
+
+def computed_by(target: OpOverload) -> Callable[..., Any]:
+    """What computes a call of Cortado's own by aten's, arguments by position."""
+    return _functions[_name(target)]
+
+
+def _name(target: OpOverload) -> str:
+    return target._schema.name.removeprefix(f"{NAMESPACE}::")

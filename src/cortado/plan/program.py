@@ -253,6 +253,17 @@ class Program:
 # ---- from the lowered graph ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Codes:
+    """The inputs and outputs, by their positions, that are codes at a float border; images lie as they came."""
+
+    inputs: frozenset[int] = frozenset()
+    outputs: frozenset[int] = frozenset()
+
+
+NO_CODES = Codes()
+
+
 def build_program(
     name: str,
     graph: LoweredGraph,
@@ -261,9 +272,10 @@ def build_program(
     cores: tuple[Core, ...] | None = None,
     *,
     running: bool = False,
+    codes: Codes = NO_CODES,
 ) -> Program:
     """One stage per kernel; `running`: with kernels for an endless stream of rows, where an operator has them."""
-    return _Builder(name, graph, target, border, cores or target.cores, running).build()
+    return _Builder(name, graph, target, border, cores or target.cores, running, codes).build()
 
 
 class _Builder:
@@ -275,9 +287,13 @@ class _Builder:
         border: Border,
         cores: tuple[Core, ...],
         running: bool,
+        codes: Codes,
     ) -> None:
         self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
         self.running = running
+        self.codes = codes
+        self.coded = {graph.inputs[i] for i in codes.inputs}
+        self.coded |= {name for name in graph.outputs if _only_codes(name, graph.outputs, codes)}
         self.buffers: dict[str, ArenaBuffer] = {}
         self.place: dict[str, str | Array] = {}  # where each value's bytes lie
         self.stages: list[Stage] = []
@@ -325,7 +341,7 @@ class _Builder:
         An input of integers has no quantize."""
         chain: list[LoweredCall] = []
         last = name
-        while self.border is Border.INT8 and last not in self.graph.leaving:
+        while last not in self.graph.leaving and (self.border is Border.INT8 or (name in self.coded and not chain)):
             users = self.graph.users.get(last, [])
             wanted = TRANSPOSE if chain or not self.graph.values[name].element.floating else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
@@ -345,11 +361,16 @@ class _Builder:
         first = name
         if name in self.graph.constants:
             raise CortadoError(f"output {position} does not depend on any input; there is nothing to compile for it")
-        while first not in self.place and first in self.graph.by_name:
+        while first in self.graph.by_name and (first not in self.place or self._is_coded(first, position, chain)):
             chain.insert(0, self.graph.by_name[first])
             first = chain[0].refs("input")[0]
         perm = _permutation(len(self.graph.values[name].shape), chain)
         return self._tensor(f"output{position}", first, tuple(perm.index(dim) for dim in range(len(perm))))
+
+    def _is_coded(self, name: str, position: int, chain: Sequence[LoweredCall]) -> bool:
+        """Whether an output is the codes that a dequantize reads whose result is another output."""
+        coded = position in self.codes.outputs and not chain
+        return coded and self.graph.by_name[name].operator == DEQUANTIZE.name
 
     def _tensor(self, name: str, value_name: str, layout: tuple[int, ...]) -> Tensor:
         place = self.place.get(value_name)
@@ -368,7 +389,7 @@ class _Builder:
         if operator.view:
             self.place[call.name] = self._source(call.refs(operator.tensors[0])[0])
             return
-        if self.border is Border.INT8 and self._leaves(call):
+        if (self.border is Border.INT8 or call.name in self.coded) and self._leaves(call):
             return
         if operator.kernel is None:
             raise CortadoError(f"{call.module or call.name}: the C bundle has no kernel for {operator.name}")
@@ -437,6 +458,10 @@ class _Builder:
         by_row = rule is not None and rule.stride != 0
         _, height, row_bytes = _geometry(sizes, element, by_row)
         return Port(self._source(name), height, row_bytes, rule or ONE_ROW, element)
+
+
+def _only_codes(name: str, outputs: Sequence[str], codes: Codes) -> bool:
+    return all(i in codes.outputs for i, other in enumerate(outputs) if other == name)
 
 
 def _row_elements(ports: tuple[Port, ...]) -> list[Element]:

@@ -105,7 +105,8 @@ class Wheel:
     @property
     def link_flags(self) -> tuple[str, ...]:
         folder = str(self.libraries)
-        libraries = ("-Wl,--no-as-needed", "-lexecutorch", "-lexecutorch_kernels_optimized")
+        kernels = ("-lexecutorch_kernels_optimized", "-lexecutorch_kernels_quantized")
+        libraries = ("-Wl,--no-as-needed", "-lexecutorch", *kernels)
         return (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,-z,defs", *libraries)
 
 
@@ -218,7 +219,7 @@ def run_pte(
     timeout: float = TIMEOUT_SECONDS,
     delegate: DelegateKernels | None = None,
 ) -> list[list[ArrayType]]:
-    """Every output of every sample. `samples` hold the file's own input types and shapes.
+    """Every output of every sample. `samples` hold the file's own input types and shapes, of dynamic ones the largest.
 
     `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
     runtime's temp allocator, which no file of Cortado's needs unless it has float operators, and `method_bytes` that of
@@ -268,7 +269,7 @@ def _check_operators(method: Method, name: str) -> None:
 def _static(port: MethodPort, what: str) -> TensorInfo:
     if port.tensor is None:
         raise CortadoError(f"{what} is a {port.kind.name.lower()}, expected a tensor")
-    if port.tensor.dynamism is not Dynamism.STATIC or port.tensor.dtype not in _NUMPY:
+    if port.tensor.dynamism is Dynamism.UNBOUNDED or port.tensor.dtype not in _NUMPY:
         shape = "a dynamic shape" if port.tensor.dtype in _NUMPY else f"type {port.tensor.dtype.name.lower()}"
         raise CortadoError(f"{what} has {shape}, which this runner does not know")
     return port.tensor

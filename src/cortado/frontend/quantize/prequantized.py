@@ -52,7 +52,8 @@ ACTIVATIONS = (
     "int8 with one scale and zero point for a tensor (QuantizationSpec with dtype=torch.int8, per_tensor_affine), or "
     "int16 with zero point 0"
 )
-AGAIN = "change that in the quantizer, or give the float model, which Cortado quantizes itself"
+FLOAT_INSTEAD = ", or give the float model, which Cortado quantizes itself"
+AGAIN = f"change that in the quantizer{FLOAT_INSTEAD}"
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,7 @@ def _check_known(node: Node) -> None:
     if "choose_qparams" in text or any(_constant(value) is None for value in parameters if value is not None):
         raise CortadoError(
             f"{_name(node)} chooses a scale for every input anew (dynamic quantization), expected scales that are "
-            f"constant; quantize with is_dynamic=False and calibrate, or give the float model, which Cortado quantizes "
-            "itself"
+            f"constant; quantize with is_dynamic=False and calibrate{FLOAT_INSTEAD}"
         )
     if node.target not in _KNOWN:
         raise CortadoError(
@@ -155,7 +155,7 @@ def _fold_constant(node: Node) -> Grid:
             f"{_name(node)}: a constant is quantized to {_dtype(codes.dtype)}, expected int8 for weights and int32 for "
             f"biases; {AGAIN}"
         )
-    values = _run(node, codes).to(torch.float32)
+    values = _run(node, codes).to(torch.float32).contiguous()  # channels_last is how they lie, no part of the model
     channels = node.target == DEQUANTIZE_CHANNEL
     scales, zero_points = (bound["scales"], bound["zero_points"]) if channels else (bound["scale"], bound["zero_point"])
     with node.graph.inserting_before(node):
@@ -316,8 +316,7 @@ def _check_layer(node: Node, made: set[int]) -> None:
         if is_constant(weight) and constant_data(weight).data_ptr() not in made:
             raise CortadoError(
                 f"{describe(node)}: its weights ('{weight.target}') are not quantized, expected int8 with one scale "
-                "for each output channel; have the quantizer annotate this call, or give the float model, which "
-                "Cortado quantizes itself"
+                f"for each output channel; have the quantizer annotate this call{FLOAT_INSTEAD}"
             )
 
 

@@ -17,6 +17,7 @@ from cortado.frontend.quantize.prequantized import (
     AGAIN,
     DEQUANTIZE,
     DEQUANTIZE_CHANNEL,
+    FLOAT_INSTEAD,
     QUANTIZE,
     QUANTIZE_CHANNEL,
     Grid,
@@ -29,7 +30,7 @@ from cortado.frontend.rewrite.canonical import canonicalize, inline_contexts
 from cortado.ir.facts import USER_INPUT, note_element, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
 from cortado.ir.matching import Match, find, settle
-from cortado.ir.roles import Activation, Bias, Joined, SharedWith, Usually, Weight
+from cortado.ir.roles import Activation, Bias, Joined, Plain, SharedWith, Usually, Weight
 from cortado.ops.elementwise.pointwise import FUNCTIONS, POINTWISE, is_clamp
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.reach import hull, reach
@@ -96,7 +97,7 @@ class _Scales:
         found = _behind(node)
         if match is None or len(found) != 1 or not self._shares(node, match, found[0]):
             return
-        for operand in _activations(bind(node), match):
+        for operand in _sharing(bind(node), match):
             if not is_call(operand, DEQUANTIZE) and not is_constant(operand):
                 self._between(operand, node, found[0])
 
@@ -122,15 +123,18 @@ class _Scales:
     def _output(self, node: Node, match: Match) -> None:
         last = fused_clamp(node, match.pattern) or node
         output, given = match.quantization.output, _behind(last)
+        if isinstance(output, Plain):
+            return
         operands = list(dict.fromkeys(_activations(bind(node), match)))
         own = [qparams_of(operand) for operand in operands]
         if any(one.element is INT16 for one in own) and len(given) == 1 and given[0].element is INT8:
             self._ensure(last, _widened(given[0]))
             given = _behind(last)
-        if isinstance(output, Joined) and len(operands) > 1:
-            self._join(node, last, operands, own)
+        shared = list(dict.fromkeys(_sharing(bind(node), match)))
+        if isinstance(output, Joined) and len(shared) > 1:
+            self._join(node, last, shared)
         elif isinstance(output, KEEPS) or (not given and len(own) == 1 and self._shares(node, match, own[0])):
-            self._ensure(last, own[0])
+            self._ensure(last, qparams_of(shared[0]))
         elif isinstance(output, QParams) and not (given and _is_table(node)):
             self._ensure(last, output)
         elif isinstance(output, Usually) and not given:
@@ -148,13 +152,13 @@ class _Scales:
         if span is None:
             raise CortadoError(
                 f"{describe(last)}: its output is not quantized, expected a quantize and a dequantize behind it; have "
-                "the quantizer annotate its output, or give the float model, which Cortado quantizes itself"
+                f"the quantizer annotate its output{FLOAT_INSTEAD}"
             )
         return _of_range(torch.tensor(span), wanted_element(node))
 
-    def _join(self, node: Node, last: Node, operands: Sequence[Node], own: Sequence[QParams]) -> None:
+    def _join(self, node: Node, last: Node, operands: Sequence[Node]) -> None:
         """Of several tensors: the parameters behind, those that all of them have, or the range of all together."""
-        given = _behind(last)
+        own, given = [qparams_of(operand) for operand in operands], _behind(last)
         wanted = given[0] if given else own[0]
         if not given and any(one != wanted for one in own):
             wanted = _of_range(torch.tensor(hull(own)), own[0].element)
@@ -266,6 +270,16 @@ def _activations(bound: Bound, match: Match) -> list[Node]:
     return [node for node, _ in _elements(bound, match)]
 
 
+def _sharing(bound: Bound, match: Match) -> list[Node]:
+    """The tensors of real numbers whose parameters a call that keeps codes gives its output; all that it reads, where
+    it keeps none. What decides between values, as a mask does, is not among them."""
+    output = match.quantization.output
+    if isinstance(output, SharedWith):
+        return bound.nodes(output.argument)
+    besides = output.besides if isinstance(output, Joined) else ()
+    return [node for node in _activations(bound, match) if all(node not in bound.nodes(name) for name in besides)]
+
+
 def _elements(bound: Bound, match: Match) -> list[tuple[Node, Element | None]]:
     """The tensors of real numbers that a call reads, and the element in which it does; None for any."""
     roles = [(name, role) for name, role in match.quantization.inputs.items() if isinstance(role, Activation)]
@@ -313,7 +327,7 @@ def _missing(node: Node, operand: Node) -> CortadoError:
     source = f"the model's input '{operand.name}'" if operand.op == "placeholder" else describe(operand)
     return CortadoError(
         f"{describe(node)}: what it reads from {source} is not quantized, expected a quantize and a dequantize between "
-        "them; have the quantizer annotate both, or give the float model, which Cortado quantizes itself"
+        f"them; have the quantizer annotate both{FLOAT_INSTEAD}"
     )
 
 

@@ -78,8 +78,20 @@ def _table(plain: frozenset[Any]) -> Mapping[OpOverload, _Function]:
     return {**theirs, **ours}
 
 
+def written_out(node: Node, function: _Function) -> None:
+    """Puts the calls of a function in the place of a call that it computes, whichever they are."""
+    _inline(node, _trace(node, function, {}))
+
+
 def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModule | None:
     """The calls that a call becomes; None if one of them is not known either."""
+    table = {target: one for target, one in _table(plain).items() if target != node.target}
+    traced = _trace(node, function, table)
+    return traced if _is_understood(traced, [is_constant(item) for item in node.all_input_nodes], plain) else None
+
+
+def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function]) -> GraphModule:
+    """The calls that a function makes for the arguments of a call."""
     arguments, structure = pytree.tree_flatten((node.args, node.kwargs))
     nodes = list(node.all_input_nodes)
 
@@ -93,10 +105,8 @@ def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModu
 
     mode = fake_mode_of(node.graph)
     assert mode is not None
-    table = {target: one for target, one in _table(plain).items() if target != node.target}
     with torch.no_grad(), mode:
-        traced = make_fx(called, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
-    return traced if _is_understood(traced, [is_constant(item) for item in nodes], plain) else None
+        return make_fx(called, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
 
 
 def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[Any]) -> bool:

@@ -3,7 +3,7 @@
  * CortadoBackend: an ExecuTorch delegate whose blob is an image (MODEL.cortado, cortado_image.h).
  *
  * Arguments of a call: the arena, if the file was planned with one, the inputs, the outputs. What lies in the arena
- * already is not copied. A file without an arena takes it from the temp allocator with every call, or, where something
+ * already is not copied. Integers of 64 bits, PyTorch's default, are narrowed on the way in and widened on the way out. A file without an arena takes it from the temp allocator with every call, or, where something
  * lasts from call to call, once from the method allocator. Nothing else is allocated; there are no exceptions.
  *
  * An input that comes row by row has one row for each call, and the outputs are followed by an int32 that is 1 when they
@@ -233,14 +233,71 @@ private:
         for (int i = 0; i < model.image->inputs; i++) {
             const Tensor &tensor = inputs[i]->toTensor();
             void *to = cortado_image_input(&model, arena, i);
-            const uint32_t bytes = cortado_image_input_tensor(&model, i)->bytes;
-            ET_CHECK_OR_RETURN_ERROR(tensor.nbytes() == bytes, InvalidArgument,
-                                     "Cortado: input %d has %zu bytes, expected %u", i, tensor.nbytes(), (unsigned)bytes);
+            const cortado_image_tensor_t *port = cortado_image_input_tensor(&model, i);
+            if (is_wide(tensor, *port)) {
+                ET_CHECK_OR_RETURN_ERROR(narrow(tensor.const_data_ptr<int64_t>(), to, *port), InvalidArgument,
+                                         "Cortado: input %d holds a number that has no place in %u bits", i,
+                                         width(*port) * 8u);
+                continue;
+            }
+            ET_CHECK_OR_RETURN_ERROR(tensor.nbytes() == port->bytes, InvalidArgument,
+                                     "Cortado: input %d has %zu bytes, expected %u", i, tensor.nbytes(),
+                                     (unsigned)port->bytes);
             if (tensor.const_data_ptr() != to) {
-                std::memmove(to, tensor.const_data_ptr(), bytes);
+                std::memmove(to, tensor.const_data_ptr(), port->bytes);
             }
         }
         return cortado_image_run(&model, arena) == 0 ? Error::Ok : Error::Internal;
+    }
+
+    /* Bytes of a value; see cortado_image_tensor_t. */
+    static unsigned width(const cortado_image_tensor_t &port)
+    {
+        static const uint8_t widths[] = {1, 2, 4, 1, 1, 4};
+        return port.element < sizeof widths ? widths[port.element] : 1;
+    }
+
+    /* Whether a tensor has integers of 64 bits where the image has fewer. */
+    static bool is_wide(const Tensor &tensor, const cortado_image_tensor_t &port)
+    {
+        return tensor.scalar_type() == executorch::aten::ScalarType::Long && port.element != 5 &&
+               tensor.nbytes() == size_t{port.bytes} / width(port) * sizeof(int64_t);
+    }
+
+    template <typename T>
+    static bool narrow_to(const int64_t *from, void *to, size_t count)
+    {
+        T *at = static_cast<T *>(to);
+        bool fits = true;
+        for (size_t i = 0; i < count; i++) {
+            at[i] = static_cast<T>(from[i]);
+            fits = fits && static_cast<int64_t>(at[i]) == from[i];
+        }
+        return fits;
+    }
+
+    static bool narrow(const int64_t *from, void *to, const cortado_image_tensor_t &port)
+    {
+        const size_t count = port.bytes / width(port);
+        switch (port.element) {
+        case 0: return narrow_to<int8_t>(from, to, count);
+        case 1: return narrow_to<int16_t>(from, to, count);
+        case 2: return narrow_to<int32_t>(from, to, count);
+        default: return narrow_to<uint8_t>(from, to, count);
+        }
+    }
+
+    static void widen(const void *from, int64_t *to, const cortado_image_tensor_t &port)
+    {
+        const size_t count = port.bytes / width(port);
+        for (size_t i = 0; i < count; i++) {
+            switch (port.element) {
+            case 0: to[i] = static_cast<const int8_t *>(from)[i]; break;
+            case 1: to[i] = static_cast<const int16_t *>(from)[i]; break;
+            case 2: to[i] = static_cast<const int32_t *>(from)[i]; break;
+            default: to[i] = static_cast<const uint8_t *>(from)[i]; break;
+            }
+        }
     }
 
     static Error push(cortado_model_t &model, uint8_t *arena, const Tensor &row, Tensor &made)
@@ -260,6 +317,10 @@ private:
     {
         const void *from = cortado_image_output(&model, arena, i);
         const uint32_t bytes = cortado_image_output_tensor(&model, i)->bytes;
+        if (is_wide(tensor, *cortado_image_output_tensor(&model, i))) {
+            widen(from, tensor.mutable_data_ptr<int64_t>(), *cortado_image_output_tensor(&model, i));
+            return Error::Ok;
+        }
         ET_CHECK_OR_RETURN_ERROR(tensor.nbytes() == bytes, InvalidArgument,
                                  "Cortado: output %d has %zu bytes, expected %u", i, tensor.nbytes(), (unsigned)bytes);
         if (tensor.const_data_ptr() != from) {
