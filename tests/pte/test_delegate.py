@@ -146,6 +146,8 @@ def test_trained_sequence_networks_on_the_real_runtime() -> None:
     (given,), (made,) = stream.planned.program.inputs, stream.planned.program.outputs
     rows = values[given.node].numpy().reshape(stream.head.window, -1)
     pte = emit_delegate(stream.planned, stream.image, {})
+    beside = pte.arena_bytes - stream.planned.plan.peak  # docs/executorch.md: the row and a flag, on 16 bytes each
+    assert rows[0].nbytes + 4 <= beside < rows[0].nbytes + 4 + 3 * 16
     *_, last = run_pte(pte.data, [[row] for row in rows], delegate=kernels)
     assert int(last[-1][0]) == 1
     np.testing.assert_array_equal(last[0].reshape(-1), values[made.node].numpy().reshape(-1))
