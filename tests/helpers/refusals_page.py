@@ -24,29 +24,21 @@ found. What is said of a call comes with its name and with the line of the model
 this page again. What can be compiled: [operators.md](operators.md).
 """
 IN_C_ALONE = "Calls that only the `.pte` can't hold"
-# Topics, and the files whose refusals belong to them. What no pattern has stands under the last.
+# Topics, and the folders or files whose refusals belong to them, the first that fits. The rest stands under the last.
 TOPICS = {
     "The model's file": ("models/*",),
-    "Capturing a model": ("canonical", "captured", "eager", "export", "inputs", "labels", "numbers", "unpadded"),
-    "Quantized models and quantization-aware training": ("incoming", "quantized", "qat"),
-    "Calibration and scales": ("convert", "scales", "quantize_per_tensor", "requantize*"),
-    "Writes in place and state": ("writes", "state*"),
-    "Masks and attention": ("mask*", "hidden", "places", "attention*"),
-    "Integers, truth values and positions": (
-        "domains",
-        "*_int",
-        "index_select",
-        "topk",
-        "embedding*",
-        "widen",
-        "*_forms",
-    ),
-    "Convolutions and linear layers": ("*conv*", "_transposed", "linear*", "matmul*", "volume*"),
-    "Pooling, means and sums": ("*pool*", "*mean*", "_measures", "cumsum", "reduce*"),
-    "Normalization and softmax": ("*norm*", "*softmax*"),
-    "Recurrent layers": ("*recurrent*", "gru", "lstm", "rnn"),
-    "Movement, padding and joins": ("_movement", "transpose", "pad", "cat", "movement*"),
-    "Arithmetic and functions": ("_binary", "activation", "add", "div", "mul*"),
+    "Quantized models and quantization-aware training": ("*/incoming", "*/prequantized", "*/qat"),
+    "Capturing a model": ("frontend/capture/*", "*/canonical", "*/unpadded"),
+    "Calibration and scales": ("frontend/quantize/*", "ops/io/*", "*/requantize"),
+    "Masks and attention": ("*/mask_*", "ops/softmax/forms"),
+    "Writes in place and state": ("*/writes", "*/state"),
+    "Integers, truth values and positions": ("*/domains", "ops/integer/*", "*/topk", "*/embedding*", "*/index_select"),
+    "Convolutions and linear layers": ("ops/conv/*",),
+    "Pooling, means and sums": ("ops/pool/*",),
+    "Softmax": ("ops/softmax/*",),
+    "Recurrent layers": ("ops/recurrent/*",),
+    "Movement, padding and joins": ("ops/move/*",),
+    "Arithmetic and functions": ("ops/elementwise/*",),
     "All other calls": ("*",),
 }
 
@@ -59,11 +51,8 @@ class Refusal:
 
     @property
     def topic(self) -> str:
-        path = self.file.relative_to(PACKAGE).with_suffix("")
-        names = (path.name, path.as_posix())
-        found = (
-            topic for topic, patterns in TOPICS.items() for one in patterns for name in names if fnmatch(name, one)
-        )
+        name = self.file.relative_to(PACKAGE).with_suffix("").as_posix()
+        found = (topic for topic, patterns in TOPICS.items() if any(fnmatch(name, one) for one in patterns))
         return IN_C_ALONE if self.pte else next(found)
 
 

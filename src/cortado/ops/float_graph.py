@@ -106,16 +106,18 @@ def make_out_of_place(node: Node) -> None:
 
 
 def writes_in_place(target: OpOverload) -> bool:
-    """relu_ does; __and__, which is Python's &, does not."""
-    name = target._schema.name
-    return name.endswith("_") and not name.endswith("__")
+    """Whether a call writes its first argument, as relu_ and __ior__ do; __or__, which is Python's |, does not."""
+    first = target._schema.arguments[:1]
+    return any(one.alias_info is not None and one.alias_info.is_write for one in first)
 
 
 def out_of_place(target: OpOverload) -> OpOverload | None:
     """relu for relu_; None where no form gives a new tensor."""
     if not writes_in_place(target):
         return None
-    packet = getattr(aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
+    name = target._schema.name.removeprefix("aten::")
+    plain_name = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")  # __or__ for __ior__
+    packet = getattr(aten, plain_name, None)
     overloads: list[OpOverload] = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
     wanted = _signature(target)
     return next((plain for plain in overloads if _signature(plain) == wanted), None)

@@ -1,4 +1,4 @@
-"""How Python and torch work while Cortado does, one thread of it at a time."""
+"""Settings of Python and torch while Cortado works, one thread of it at a time."""
 
 import gc
 from collections.abc import Iterator
@@ -13,15 +13,18 @@ OBJECTS = 50_000  # made since the last collection before the next one; Python's
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Meanwhile torch has one thread. Networks for microcontrollers have small layers: threads would wait for one
-    another most of the time."""
-    with alone():
-        before = torch.get_num_threads()
+    """Runs torch on one thread, as it is when nobody has changed it: new tensors are float32 on the CPU, and nothing is
+    cast automatically. Networks for microcontrollers have small layers: threads would wait for one another most of
+    the time."""
+    with alone(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
+        threads, default = torch.get_num_threads(), torch.get_default_dtype()
         torch.set_num_threads(1)
+        torch.set_default_dtype(torch.float32)
         try:
             yield
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(default)
 
 
 _frozen: list[bool] = []  # once it is known

@@ -3,6 +3,7 @@
 Pieces that the rules of masks put into a graph: sums, products and choices of what is visible.
 """
 
+import math
 import operator
 from typing import Any
 
@@ -40,7 +41,7 @@ def plain_target(node: Node) -> Any:
 
 
 def values_at(node: Node, source: Node, values: list[float]) -> list[float]:
-    """What a function of one tensor, and of numbers, gives for these."""
+    """Evaluates a function of one tensor, and of numbers, at these; NaN where it gives no real number."""
     function: Any = plain_target(node)
     given = torch.tensor(values, dtype=dtype(source))
 
@@ -48,7 +49,11 @@ def values_at(node: Node, source: Node, values: list[float]) -> list[float]:
         return given if one is source else torch.tensor(uniform_value(one), dtype=dtype(one))
 
     args, kwargs = map_arg((node.args, node.kwargs), value)
-    return [float(one) for one in function(*args, **kwargs)]
+    try:
+        found: Tensor = function(*args, **kwargs)
+    except RuntimeError:  # 7 // 0 of integers
+        return [math.nan] * len(values)
+    return [math.nan] * len(values) if found.is_complex() else [float(one) for one in found]
 
 
 def fit(like: Node, found: Node) -> Node:

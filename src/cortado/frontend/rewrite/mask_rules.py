@@ -41,7 +41,7 @@ from cortado.frontend.rewrite.mask_fact import (
 )
 from cortado.frontend.rewrite.mask_forms import fit, number_in, real, times, values_at
 from cortado.frontend.rewrite.mask_moves import Movement, Unmoved, moved_places, moved_visible, movement
-from cortado.frontend.rewrite.mask_places import Places, both, compact, negated, places_of, ranked
+from cortado.frontend.rewrite.mask_places import Places, anywhere, as_node, both, compact, negated, places_of, ranked
 from cortado.frontend.rewrite.mask_readers import Readers
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
@@ -81,7 +81,9 @@ class _Rules:
             **dict.fromkeys(families.CONVERSIONS, self._converted),
             **dict.fromkeys(families.ADDED_PRODUCTS, self._added_product),
             **self.readers.rules,
+            aten.nan_to_num: self._without_nan,
         }
+        self.softmaxes: dict[Node, tuple[Hidden, int]] = {}  # by result: its hidden scores, its dimension
 
     # ---- what is known
 
@@ -135,11 +137,30 @@ class _Rules:
             return
         found = self._found(node)
         if isinstance(found, Node):
+            self._note_softmax(node, found)
             node.replace_all_uses_with(found)
         elif found is not None:
             self.facts[node] = found
         elif not self._written_out(node):
             self._refuse(node)
+
+    def _note_softmax(self, node: Node, result: Node) -> None:
+        """Eager torch divides 0 by 0 where -inf hides a whole row: what reads NaN has to know where."""
+        if packet_of(node) in families.SOFTMAX:
+            bound = bind(node)
+            known = self.hidden(bound["self"])
+            if known is not None and all(math.isinf(term.fill) for term in known.terms):
+                self.softmaxes[result] = known, bound["dim"] % len(shape(node))
+
+    def _without_nan(self, bound: Bound) -> Node | None:
+        """nan_to_num of a softmax: its number stands in the rows that are hidden whole."""
+        source, like, number = bound["self"], bound.node, float(bound["nan"] or 0.0)
+        if source not in self.softmaxes or number == 0.0:
+            return None
+        known, dim = self.softmaxes[source]
+        kept = negated(like, compact(hidden_anywhere(like, known.terms, len(shape(like)))))
+        gone = negated(like, anywhere(like, kept, dim))
+        return add_call(like, aten.masked_fill.Scalar, source, as_node(like, gone), number)
 
     def _found(self, node: Node) -> Found | Node | None:
         if packet_of(node) is None and node.target is not operator.getitem:

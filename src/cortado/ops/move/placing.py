@@ -119,13 +119,18 @@ def _read(src: Tensor, index: Tensor) -> Tensor:
 
 
 def _summed(hits: Tensor, dim: int, src: Tensor) -> Tensor:
-    """At each place the sum of what goes there."""
+    """The sum of what goes to each place; of integers one by one, for matrix products are of real numbers."""
+    if not src.is_floating_point():
+        return torch.where(hits, src.movedim(dim, -1).unsqueeze(-1), 0).sum(-2).movedim(-1, dim)
     return torch.matmul(src.movedim(dim, -1).unsqueeze(-2), hits.to(torch.float32)).squeeze(-2).movedim(-1, dim)
 
 
 def index_added(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """A linear layer along the dimension, whose weights are 0 and 1."""
-    hits = (index.reshape(-1, 1) == torch.arange(self.shape[dim])).to(torch.float32) * alpha
+    """A linear layer along the dimension, whose weights are 0 and 1; of integers, sums of what is chosen."""
+    places = index.reshape(-1, 1) == torch.arange(self.shape[dim])
+    if not self.is_floating_point():
+        return self + _summed(places, dim, source * int(alpha))
+    hits = places.to(torch.float32) * alpha
     rows = source.movedim(dim, -1)
     sums = torch.mm(rows.reshape(-1, rows.shape[-1]), hits).reshape(*rows.shape[:-1], -1)
     return self + sums.movedim(-1, dim)

@@ -1,0 +1,130 @@
+"""Integers, truth state and settings of torch at which a compile ended in a traceback: beside the model itself."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import cortado
+from cortado.base.errors import CortadoError
+from cortado.options import Artifacts, Options
+from cortado.plan.lowered import after, reference_outputs, run_reference
+from helpers.single import Expression, randn
+
+C_ALONE = Options(artifacts=Artifacts.C)
+STEPS = 24
+
+
+def compiled(model: nn.Module, batches: Sequence[tuple[Tensor, ...]]) -> Any:
+    return cortado.compile(model.eval(), batches[0], calibration=batches, target="cortex-m4", options=C_ALONE)
+
+
+def drawn(draw: Callable[[torch.Generator], tuple[Tensor, ...]], seed: int) -> list[tuple[Tensor, ...]]:
+    rng = torch.Generator().manual_seed(seed)
+    return [draw(rng) for _ in range(STEPS)]
+
+
+def assert_equal_to_eager(model: nn.Module, draw: Callable[[torch.Generator], tuple[Tensor, ...]]) -> None:
+    """Integers and truth values of the reference are those of the model, on data that calibration did not see."""
+    made = compiled(model, drawn(draw, 0))
+    for inputs in drawn(draw, 1):
+        (found,) = reference_outputs(made.graph, inputs)
+        assert torch.equal(found.long(), model(*inputs))
+
+
+def positive(rng: torch.Generator) -> tuple[Tensor, ...]:
+    return (torch.randint(1, 30, (6,), generator=rng),)
+
+
+def placed(rng: torch.Generator) -> tuple[Tensor, ...]:
+    return torch.randint(0, 5, (6,), generator=rng), torch.randint(-9, 50, (6,), generator=rng)
+
+
+@pytest.mark.parametrize(
+    ("function", "draw"),
+    [
+        (lambda n: 100 // n, positive),
+        (lambda n: 7 % n, positive),
+        (lambda i, v: torch.zeros(5, dtype=torch.int64).scatter_add(0, i, v), placed),
+        (lambda i, v: torch.zeros(5, dtype=torch.int64).index_add(0, i, v), placed),
+        (lambda i, v: torch.zeros(5, dtype=torch.int64).index_add(0, i, v, alpha=3), placed),
+    ],
+    ids=["quotient of a number", "rest of a number", "scatter_add", "index_add", "index_add times 3"],
+)
+def test_integers_are_those_of_the_model(function: Callable[..., Tensor], draw: Callable[..., Any]) -> None:
+    assert_equal_to_eager(Expression(function), draw)
+
+
+class Flags(nn.Module):
+    """Truth values that last, changed by one of Python's operators in place."""
+
+    flags: Tensor
+
+    def __init__(self, how: str, start: bool) -> None:
+        super().__init__()
+        self.how = how
+        self.register_buffer("flags", torch.full((4,), start))
+
+    def forward(self, x: Tensor) -> Tensor:
+        getattr(self.flags, self.how)(x > 0.5)
+        return self.flags.clone()
+
+
+@pytest.mark.parametrize(("how", "start"), [("__ior__", False), ("__ixor__", False), ("__iand__", True)])
+def test_truth_state_is_changed_in_place(how: str, start: bool) -> None:
+    """Inputs are 0 and 1: no rounding decides."""
+    rng = torch.Generator().manual_seed(3)
+    steps = [(torch.randint(0, 2, (4,), generator=rng).float(),) for _ in range(STEPS)]
+    made = compiled(Flags(how, start), steps)
+    eager = Flags(how, start)
+    wanted = [eager(*one).clone() for one in steps]
+    values: dict[str, Tensor] = {}
+    for (step,), flags in zip(steps, wanted, strict=True):
+        values = run_reference(made.graph, (step,), after(made.graph, values) if values else None)
+        assert torch.equal(values[made.graph.outputs[0]].bool(), flags)
+
+
+def test_a_number_stands_in_rows_that_minus_infinity_hides_whole() -> None:
+    def parts(x: Tensor, keep: Tensor) -> Tensor:
+        return x.masked_fill(~keep, -torch.inf).softmax(-1).nan_to_num(0.125)
+
+    def draw(rng: torch.Generator) -> tuple[Tensor, ...]:
+        return 4 * torch.rand(3, 8, generator=rng) - 2, torch.rand(3, 1, generator=rng) > 0.5
+
+    model = Expression(parts)
+    made = compiled(model, drawn(draw, 0))
+    for inputs in drawn(draw, 1):
+        (found,) = reference_outputs(made.graph, inputs)
+        assert float((found - model(*inputs)).abs().max()) < 2 / 256
+
+
+def test_complex_factors_are_refused_in_a_sentence() -> None:
+    with pytest.raises(CortadoError, match="gives complex numbers, expected real ones"):
+        compiled(Expression(lambda x: (x * (1 + 2j)).abs()), [(randn(4),)])
+
+
+@pytest.mark.parametrize("setting", ["autocast", "default dtype", "default device"])
+def test_settings_of_torch_change_nothing(setting: str) -> None:
+    torch.manual_seed(0)
+    model, batches = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), [(randn(4, seed=seed),) for seed in range(8)]
+    plain = compiled(model, batches).bundle
+    if setting == "autocast":
+        with torch.autocast("cpu"):
+            found = compiled(model, batches).bundle
+    else:
+        undo = _change(setting)
+        try:
+            found = compiled(model, batches).bundle
+        finally:
+            undo()
+    assert found.files == plain.files
+
+
+def _change(setting: str) -> Callable[[], None]:
+    if setting == "default dtype":
+        torch.set_default_dtype(torch.float64)
+        return lambda: torch.set_default_dtype(torch.float32)
+    torch.set_default_device("meta")
+    return lambda: torch.set_default_device(None)
