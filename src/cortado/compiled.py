@@ -116,7 +116,10 @@ class Compiled:
             files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
             for kind in self.options.package:
                 ids, version = (self.report.id,), self.options.model_version
-                files |= package_files(kind, Content.of((prefix,), self.target, self.bundle.files, ids, version))
+                content = Content.of(
+                    (prefix,), self.target, self.bundle.files, ids, version, arithmetic=self.report.arithmetic
+                )
+                files |= package_files(kind, content)
         files[EXAMPLE] = _example_file(self.report.inputs, self.example)
         files[PAGE] = build_page(self.report)
         write_folder(path, files, self.report)

@@ -29,7 +29,8 @@ def save_together(compiled: Sequence[Compiled], folder: str | Path, *, shared_ar
     files: dict[str, str | bytes] = dict(program.files)
     for kind in first.options.package:
         ids, version = [model.id for model in facts.models], first.options.model_version
-        files |= package_files(kind, Content.of(prefixes, first.target, program.files, ids, version))
+        each = " and ".join(dict.fromkeys(one.report.arithmetic for one in compiled))
+        files |= package_files(kind, Content.of(prefixes, first.target, program.files, ids, version, arithmetic=each))
     write_together(Path(folder), files, facts)
     return facts
 

@@ -105,7 +105,8 @@ def test_options_may_be_the_texts_of_the_command_line() -> None:
 
 @pytest.mark.host
 def test_what_is_printed_at_a_prompt_is_short(compiled: Compiled) -> None:
-    assert re.fullmatch(r"<Compiled \w+ for cortex-m4: [\d,]+ bytes RAM, [\d,]+ bytes weights, .*>", repr(compiled))
+    shown = r"<Compiled \w+ for cortex-m4 in int8: [\d,]+ bytes RAM, [\d,]+ bytes weights, .*>"
+    assert re.fullmatch(shown, repr(compiled))
     assert compiled._repr_html_().count("<tr>") >= 3
     run = compiled.run(images()[1][0], on="host")
     assert repr(run) == "<Checked: 1 sample on host, bit-exact>"

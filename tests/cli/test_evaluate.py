@@ -74,7 +74,7 @@ def test_scores_for_people(run: Run, files: Files) -> None:
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert lines[0] == "blobs for cortex-m4, 40 samples"
-    assert lines[1].split() == ["INT8", "FLOAT"]
+    assert lines[1].split() == ["INTEGERS", "FLOAT"]
     assert lines[2].startswith("accuracy  ")
     assert "CLASS SAMPLES RIGHT RIGHT IN FLOAT MOST OFTEN TAKEN FOR" in [" ".join(line.split()) for line in lines]
     assert "bit-exact with reference: 2 samples" in lines
@@ -90,7 +90,7 @@ def test_scores_for_people(run: Run, files: Files) -> None:
 def test_without_a_float_model_only_the_integers_are_scored(run: Run, files: Files) -> None:
     done = run(*files.arguments())
     assert done.code == 0, done.err
-    assert done.out.splitlines()[1].split() == ["INT8"]
+    assert done.out.splitlines()[1].split() == ["INTEGERS"]
     assert "float model not given (name it with --model): only the integers are scored" in done.out
     found = run(*files.arguments("--json")).json
     assert found["accuracy"] > 0.8

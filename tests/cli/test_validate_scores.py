@@ -68,7 +68,7 @@ def test_accuracies_for_people(run: Run, folder: Path) -> None:
     done = run("validate", folder / "out", *data, "--min-accuracy", "0.5")
     assert done.code == 0, done.err
     header, accuracy = (line.split() for line in done.out.splitlines()[-2:])
-    assert header == ["INT8"]
+    assert header == ["INTEGERS"]
     assert accuracy[0] == "accuracy"
     assert float(accuracy[1].rstrip("%")) >= 50
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from cortado.artifact.report import LayerReport, LongestCallReport, WeightScalesReport
+from cortado.artifact.report import DType, LayerReport, LongestCallReport, WeightScalesReport
 from cortado.ir.kernel import Array, Field, NestedDescriptor
 from cortado.plan.jobs import calls_of
 from cortado.plan.kernel_costs import estimated_cycles
@@ -38,6 +38,7 @@ def _layer(step: Step, graph: LoweredGraph, cycles: float | None, calls: int) ->
         module=step.module,
         macs=step.macs,
         shape=() if value is None else value.shape,
+        element=DType(step.element.name),
         weights_bytes=_weights_bytes(step),
         estimated=cycles is not None,
         estimated_cycles=None if cycles is None else round(cycles),

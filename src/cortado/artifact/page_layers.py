@@ -6,7 +6,7 @@ from typing import Any
 from cortado.artifact.html import Markup, Table, TableCell, note
 from cortado.artifact.page_arena import modules_of
 from cortado.artifact.report import LayerReport, Report, StateReport, TensorReport, WeightScalesReport
-from cortado.base.element import INT8
+from cortado.base.element import INT8, element_of
 from cortado.base.names import operator_base
 
 _ESTIMATED = (
@@ -126,13 +126,20 @@ def tensor_table(report: Report) -> Markup:
 def quantization_table(report: Report) -> Markup:
     modules = modules_of(report)
     rows = [
-        (modules[layer.name], operator_base(layer.operator), *_codes(layer), *_weights(layer.weight_scales))
+        (
+            modules[layer.name],
+            operator_base(layer.operator),
+            layer.element or "",
+            *_codes(layer),
+            *_weights(layer.weight_scales),
+        )
         for layer in report.layers
         if layer.scale is not None
     ]
     head = (
         "layer",
         "operator",
+        "type",
         "scale",
         "zero point",
         "smallest",
@@ -141,17 +148,23 @@ def quantization_table(report: Report) -> Markup:
         "least",
         "most",
     )
-    table = Table(head, rows, frozenset(range(2, 9)), sortable=True, name="quantization").markup()
+    table = Table(head, rows, frozenset(range(3, 10)), sortable=True, name="quantization").markup()
     text = "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold."
     return Markup(f"{table}\n{note(text)}") if rows else Markup("")
 
 
 def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
+    """Scale, zero point, and the range of a tensor of codes. The codes of a tensor that a caller gives or gets as real
+    numbers are those of int8: only the .pte has such."""
     scale, zero = value.scale, value.zero_point
     if scale is None or zero is None:
         return ("", "", "", "")
-    low, high = ((code - zero) * scale for code in INT8.codes)
-    return TableCell(f"{scale:.9g}", scale), zero, TableCell(f"{low:.4g}", low), TableCell(f"{high:.4g}", high)
+    shown, kind = TableCell(f"{scale:.9g}", scale), value.element if isinstance(value, LayerReport) else value.dtype
+    if kind is None:
+        return shown, zero, "", ""
+    element = element_of(kind.value)
+    low, high = ((code - zero) * scale for code in (INT8 if element.floating else element).codes)
+    return shown, zero, TableCell(f"{low:.4g}", low), TableCell(f"{high:.4g}", high)
 
 
 def _weights(scales: WeightScalesReport | None) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from cortado.artifact.report_types import (
 from cortado.artifact.weights_report import WeightsReport
 from cortado.base import codec
 from cortado.base.codec import json_class, key
-from cortado.base.element import element_of
+from cortado.base.element import arithmetic, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.options import (
@@ -270,6 +270,7 @@ class LayerReport:
     module: str = key("the module of the model that it comes from; empty if none")
     macs: Count = key("multiply-accumulates")
     shape: tuple[Size, ...] = key("sizes of its output as they lie in memory", default=())
+    element: DType | None = key("the type of its output's values; null in reports of earlier versions", default=None)
     weights_bytes: Count = key("constants that it reads; layers may share some", default=0)
     estimated: bool = key("whether the table of what kernels take has a row for it", default=False)
     estimated_cycles: Count | None = key(
@@ -461,6 +462,12 @@ class Report:
         if self.decision is None:
             del data["decision"]
         return data
+
+    @property
+    def arithmetic(self) -> str:
+        """The elements in which it computes real numbers, in words."""
+        coded = [layer.element.value for layer in self.layers if layer.scale is not None and layer.element is not None]
+        return arithmetic(coded, int4_weights=any(one.element == "int4" for one in self.weights))
 
     @property
     def rule(self) -> DecisionRule | None:

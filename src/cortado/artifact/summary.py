@@ -32,13 +32,14 @@ def chosen_ranges(chosen: ChoiceReport) -> str:
 
 def in_words(report: Report) -> str:
     facts = ", ".join(f"{value} {what}" for what, value in sizes(report))
-    return f"{report.model} for {report.target}: {facts}"
+    return f"{report.model} for {report.target} in {report.arithmetic}: {facts}"
 
 
 def html_summary(report: Report) -> str:
     """The sizes and warnings as a table, the arena and the cycles as pictures: a compiled model in a notebook."""
     rows = [*sizes(report), *(("warning", finding.text) for finding in report.warnings)]
-    return html_table(f"{report.model} for {report.target}", rows) + pictures(report)
+    title = f"{report.model} for {report.target} in {report.arithmetic}"
+    return html_table(title, rows) + pictures(report)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:

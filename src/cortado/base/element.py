@@ -3,6 +3,7 @@
 Torch is asked for only where somebody wants its type: an artifact is read and fed without it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,12 @@ def element_of(dtype: Any) -> Element:
 
 
 INT4_BITS = 4  # of weights alone
+
+
+def arithmetic(elements: Iterable[str], *, int4_weights: bool = False) -> str:
+    """What a network computes in, by the names of its tensors' elements: `int8 and int16, with int4 weights`."""
+    names = sorted(set(elements), key=lambda name: element_of(name).bits)
+    return " and ".join(names or [INT8.name]) + (", with int4 weights" if int4_weights else "")
 
 
 def weight_limit(bits: int) -> int:

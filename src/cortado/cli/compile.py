@@ -314,7 +314,7 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
     least = f"no plan of these stages can need less than {memory.lower_bound_bytes:,}"
     optimal = "no plan of these stages needs less" if memory.optimal else least
     rows = [
-        ("model", f"{title}, {report.macs:,} multiply-accumulates"),
+        ("model", f"{title} in {report.arithmetic}, {report.macs:,} multiply-accumulates"),
         ("RAM", f"{memory.arena_bytes:,} bytes of arena, inputs and outputs included ({optimal})"),
         ("flash", f"{flash.weights_bytes:,} bytes of constants + {_code(report.target, flash.code_bytes)}"),
     ]

@@ -262,8 +262,11 @@ def _meaning(report: "Report", recording: str | None) -> list[str]:
     network = zoo_network(report)
     if network is not None:
         figures = network.accuracy()
-        measured = "" if figures is None else f"{network.name} on its {figures.samples} test samples: {figures}"
-        lines.append(measured or "(random weights: the result means nothing)")
+        lines.append(
+            "(random weights: the result means nothing)"
+            if figures is None
+            else f"{network.name} on its {figures.samples} test samples: {figures.beside(report.arithmetic)}"
+        )
     return lines
 
 

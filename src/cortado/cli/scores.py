@@ -55,7 +55,7 @@ def _rows(found: "Scored", integers: "Score") -> list[tuple[str, ...]]:
         (f"top-{found.top_k}", integers.top_k, None if floats is None else floats.top_k, ".2%"),
         ("AUC", integers.auc, None if floats is None else floats.auc, ".4f"),
     ]
-    header = ("", "INT8", *(["FLOAT"] if floats is not None else []))
+    header = ("", "INTEGERS", *(["FLOAT"] if floats is not None else []))
     return [header] + [
         (name, format(found, style), *([format(before, style)] if before is not None else []))
         for name, found, before, style in values

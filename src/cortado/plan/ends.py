@@ -7,9 +7,10 @@ import torch
 from cortado.base.element import Element
 from cortado.base.numerics import QParams
 from cortado.ir.op import registry
+from cortado.ops.elementwise.activation import PLUS_MINUS_ONE, UNIT_INTERVAL, WIDE_UNIT
 from cortado.plan.lowered import LoweredGraph
 
-WHOLE = frozenset([(2.0**-8, -128), (2.0**-7, 0)])  # scale and zero point of sigmoid and tanh, which can't pass them
+WHOLE = frozenset([UNIT_INTERVAL, PLUS_MINUS_ONE, WIDE_UNIT])  # of sigmoid, softmax and tanh, which can't pass them
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Ends:
 
 def ends_of(qparams: QParams | None) -> Ends | None:
     """None where there is no range, or one that no value can pass."""
-    if qparams is None or (qparams.scale, qparams.zero_point) in WHOLE:
+    if qparams is None or qparams in WHOLE:
         return None
     low, high = qparams.element.codes
     return Ends(qparams.element, low if qparams.zero_point > low else None, high)

@@ -28,6 +28,7 @@ class Content:
     bundle: Mapping[str, str]  # the bundle's files; what isn't C is left out
     identity: str  # of what the models compute
     version: str  # three numbers
+    arithmetic: str  # for people: int8 and int16
     isa: Isa | None = None  # that the kernels need; None: they are for any core
 
     @classmethod
@@ -38,6 +39,8 @@ class Content:
         bundle: Mapping[str, str],
         ids: Sequence[str],
         version: str | None,
+        *,
+        arithmetic: str,
     ) -> "Content":
         """A package with the model's name, or with the names of all. Without a version, one that changes with them."""
         cores = [core for core in CortexM if target.cpu in (core, CortexM.ANY) and core is not CortexM.ANY]
@@ -52,6 +55,7 @@ class Content:
             identity=joined_id(ids),
             version=version or version_of(joined_id(ids)),
             isa=target.isa,
+            arithmetic=arithmetic,
         )
 
     @property
@@ -62,7 +66,7 @@ class Content:
     @property
     def about(self) -> str:
         """One sentence."""
-        return f"{' and '.join(self.models)} in int8 for {self.target}, compiled ahead of time by Cortado"
+        return f"{' and '.join(self.models)} in {self.arithmetic} for {self.target}, compiled ahead of time by Cortado"
 
     @property
     def files(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ def platformio(content: Content) -> dict[str, str]:
         "name": content.name,
         "version": content.version,
         "description": content.about,
-        "keywords": ["machine learning", "int8", "cortex-m"],
+        "keywords": ["machine learning", "quantized", "cortex-m"],
         "license": SPDX,
         "frameworks": "*",
         "platforms": "*",

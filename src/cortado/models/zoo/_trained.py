@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cortado.base.element import INT8
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -58,6 +60,10 @@ class Accuracy:
     def __str__(self) -> str:
         int8 = "" if self.accuracy is None else f"{self.accuracy:.3f} in int8, "
         return f"{self.metric} {int8}{self.float_accuracy:.3f} in float"
+
+    def beside(self, arithmetic: str) -> str:
+        """The same, for a reader whose model computes in something that may not be what was measured."""
+        return str(self) if arithmetic == INT8.name else f"{self}; not measured in {arithmetic}"
 
 
 def load_weights(name: str, model: nn.Module) -> None:

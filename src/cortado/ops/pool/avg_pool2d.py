@@ -206,8 +206,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         "stride_w": call["stride"][1],
         "pad_left": call["padding"][1],
         "dilation_w": 1,
-        "act_min": INT8.low,
-        "act_max": INT8.high,
+        "act_min": call.element.low,
+        "act_max": call.element.high,
     }
     if is_one_window(call):
         sum_rows, means, sources = _one_window(call, core)
@@ -227,7 +227,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=sources,
         struct="cortado_pool2d_t",
         fields=fields,
-        work=pool(pool_window(call), INT8.low),
+        work=pool(pool_window(call), call.element.low),
     )
 
 
