@@ -1,7 +1,9 @@
 """What goes wrong with models in practice, and is right here: layouts, layers easily left in float, numbers."""
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,6 +13,10 @@ from torch.nn import functional as F
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from cortado.frontend.capture import inputs
+from cortado.frontend.capture.inputs import check_batches
+from cortado.frontend.capture.numbers import without_numbers
+from cortado.models.sources import _from_function
 from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers import single
 from helpers.single import Function, Single, assert_close, far_from_float, images, lower, lower_on, seeded, small_net
@@ -90,6 +96,27 @@ def test_a_model_that_takes_channels_last_needs_no_transpose() -> None:
 def test_no_calibration_data_is_an_error() -> None:
     with pytest.raises(CortadoError, match=r"no calibration data: .*give `calibration=`"):
         prepare(small_net(), images()[0], [])
+
+
+@pytest.mark.parametrize("most", ["MOST_BATCHES", "MOST_VALUES"])
+def test_calibration_data_that_never_end_are_an_error(most: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number or their size, also where numbers stand among the inputs; a list may be as long as it likes."""
+    monkeypatch.setattr(inputs, most, 3 if most == "MOST_BATCHES" else 3 * images()[0][0].numel())
+    with pytest.raises(CortadoError, match=r"given 3 batches .*do not end: .*itertools\.islice\(batches, 200\)"):
+        prepare(small_net(), images()[0], cast(Any, itertools.cycle(images())))
+    with pytest.raises(CortadoError, match=r"do not end: a generator that goes on for ever\?"):
+        without_numbers(itertools.repeat((*images()[0], 2)), (*images()[0], 2))
+    many = images() * 2
+    assert len(check_batches(many, many[0])) == len(many) > 3
+
+
+def test_a_users_function_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MOST_BATCHES", 50)
+    (tmp_path / "data.py").write_text(
+        "import torch\ndef calibration():\n    while True:\n        yield (torch.zeros(1, 4),)\n"
+    )
+    with pytest.raises(CortadoError, match=r"given 50 batches .*do not end"):
+        _from_function(tmp_path / "data.py", "calibration")
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])

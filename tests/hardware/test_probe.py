@@ -1,9 +1,12 @@
 """A chip behind a GDB server: every board the emulator has, faults as they are, and servers that misbehave."""
 
 import json
+import re
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,13 +18,12 @@ from cortado.base.chips import CHIPS as KNOWN_CHIPS
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, from_target_string
 from cortado.options import Artifacts, Options
-from cortado.run import probe
+from cortado.run import gdb, probe
 from cortado.run.gdb import ProbeLost
 from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
-from cortado.run.probe_place import check_core, probe_place
+from cortado.run.probe_chip import check_core, check_features, check_ram
+from cortado.run.probe_place import probe_place
 from cortado.run.silicon import CycleCounter, FlashWalk
-from cortado.scoring.dataset import Dataset, scores_of
-from cortado.scoring.scores import evaluate
 from helpers.cli import Run
 from helpers.gdb_servers import CHIPS, Chip, between, emulated, free_port, silent_server
 from models.tiny import sample
@@ -29,6 +31,8 @@ from models.tiny import sample
 pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("gdb")]
 BY_NAME = {chip.machine: chip for chip in CHIPS}
 NETDUINO = BY_NAME["netduinoplus2"]
+LOADING = b"$M8000000,"  # what GDB asks to write the first bytes of the flash
+SENT, DROPPED = 30, 32_000  # samples, and after how many bytes of answers a server in front hangs up among them
 QUICK = ("microbit", "stm32vldiscovery", "netduinoplus2", "mps3-an547")
 
 
@@ -215,6 +219,78 @@ def test_memory_that_is_not_there_is_told(artifacts: Mapping[str, Artifact]) -> 
         artifacts["cortex-m4"].run(samples(1), on(port, small))
 
 
+# ---- before anything is loaded -------------------------------------------------------------------------------------
+
+FULL = {0xE000ED6C: 0x01111131, 0xE000EF40: 0x10110021, 0xE000EF44: 0x12100211}  # ID_ISAR3, MVFR0 and MVFR1 of an M55
+WITHOUT = {"dsp": {0xE000ED6C: 0x01111110}, "fpu": {0xE000EF40: 0}, "mve": {0xE000EF44: 0x12100011}}
+
+
+@pytest.mark.parametrize(
+    ("target", "without", "told"),
+    [
+        ("cortex-m4", "fpu", r"has no floating-point unit, which cortex-m4 uses.*--target cortex-m4\+nodsp"),
+        ("cortex-m33", "dsp", r"has no DSP instructions, which cortex-m33 uses.*--target cortex-m33\+nodsp"),
+        ("cortex-m55", "mve", r"has no vector instructions.*which cortex-m55 uses.*--target cortex-m55\+nomve"),
+        ("cortex-m85+nomve", "fpu", r"has no floating-point unit, which cortex-m85\+nomve uses"),
+        ("cortex-m7", "dsp", None),  # it always has them
+        ("cortex-m33+nodsp", "dsp", None),
+        ("cortex-m33+nodsp", "fpu", None),
+        ("cortex-m55+nomve", "mve", None),
+        ("cortex-m7", "mve", None),
+    ],
+)
+def test_what_an_implementer_left_out_is_told_before_anything_runs(target: str, without: str, told: str | None) -> None:
+    config = from_target_string(target)
+    registers = {**FULL, **WITHOUT[without]}
+    if told is None:
+        check_features(registers.__getitem__, config, config.cpu, "gdb")
+        return
+    with pytest.raises(CortadoError, match=told):
+        check_features(registers.__getitem__, config, config.cpu, "gdb")
+
+
+def test_features_are_asked_of_the_chip(artifacts: Mapping[str, Artifact], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An M4 without a floating-point unit, by its registers: nothing is loaded."""
+    real = gdb.Gdb.word
+    monkeypatch.setattr(gdb.Gdb, "word", lambda self, at: 0 if at == 0xE000EF40 else real(self, at))
+    monkeypatch.setattr(gdb.Gdb, "open", lambda self, elf: pytest.fail("it was loaded"))
+    with emulated(NETDUINO.machine) as port, pytest.raises(CortadoError, match="has no floating-point unit"):
+        artifacts["cortex-m4"].run(samples(1), on(port))
+
+
+class Memory:
+    """The words behind a debugger; addresses beyond `size` are the first ones again."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.words = size, dict[int, bytes]()
+
+    def write(self, address: int, data: bytes) -> None:
+        self.words[address % self.size] = data
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self.words[address % self.size], "little")
+
+
+@pytest.mark.parametrize("size", [1 << 10, 20 << 10, 1 << 20])
+def test_ram_that_is_there_twice_is_too_small(size: int) -> None:
+    place = probe_place(f"gdb?ram=0x20000000:{size}&load=ram")
+    check_ram(cast(gdb.Gdb, Memory(1 << 28)), place)
+    with pytest.raises(CortadoError, match=rf"has no RAM of {size:,} bytes at 0x20000000 \(the word at "):
+        check_ram(cast(gdb.Gdb, Memory(1 << (size - 1).bit_length() - 1)), place)
+
+
+def test_ram_that_is_not_there_is_told_before_anything_is_loaded(
+    artifacts: Mapping[str, Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gdb.Gdb, "open", lambda self, elf: pytest.fail("it was loaded"))
+    large = Chip("netduinoplus2", "cortex-m4", "0x08000000:1M", "0x20000000:1M")
+    with (
+        emulated(NETDUINO.machine) as port,
+        pytest.raises(CortadoError, match=r"has no RAM of 1,048,576 bytes at 0x20000000 .*--ram ORIGIN:SIZE"),
+    ):
+        artifacts["cortex-m4"].run(samples(1), on(port, large))
+
+
 # ---- servers -------------------------------------------------------------------------------------------------------
 
 
@@ -228,21 +304,51 @@ def test_a_server_that_refuses_or_says_nothing_is_one_sentence(artifacts: Mappin
 
 
 def test_a_probe_that_is_lost_leaves_what_was_measured(artifacts: Mapping[str, Artifact]) -> None:
-    artifact, given = artifacts["cortex-m4"], samples(60)
+    artifact, given = artifacts["cortex-m4"], samples(SENT)
     with (
         emulated(NETDUINO.machine) as behind,
-        between(behind, drop_after=40_000) as port,
-        pytest.raises(Interrupted, match=r"was lost .*, after \d+ of 60 samples") as caught,
+        between(behind, drop_after=DROPPED) as port,
+        pytest.raises(Interrupted, match=r"was lost .*, after \d+ of 30 samples") as caught,
     ):
         artifact.run(given, on(port))
-    assert 0 < len(caught.value.made) < 60
+    assert 0 < len(caught.value.made) < SENT
     expected = artifact.reference(given)[1]
     assert all(np.array_equal(made[0], wanted[0]) for made, wanted in zip(caught.value.made, expected, strict=False))
-    with emulated(NETDUINO.machine) as behind, between(behind, drop_after=40_000) as port:
-        found = evaluate(artifact, Dataset(given, np.zeros(60, np.int64), scores_of(artifact)), on=on(port))
-    (problem,) = found.problems()
-    assert "was lost" in problem
-    assert found.samples == 60
+
+
+@pytest.mark.parametrize("command", ["evaluate", "validate"])
+def test_a_probe_that_is_lost_is_no_wrong_result(
+    command: str, artifacts: Mapping[str, Artifact], run: Run, tmp_path: Path
+) -> None:
+    """What ran is right, and there is no more of it: exit code 2, with the result."""
+    data, labels = tmp_path / "x.npy", tmp_path / "y.npy"
+    np.save(data, np.concatenate([sample[0] for sample in samples(SENT)]))
+    np.save(labels, np.zeros(SENT, np.int64))
+    given = ("--data", data, "--labels", labels) if command == "evaluate" else ("--inputs", data)
+    with emulated(NETDUINO.machine) as behind, between(behind, drop_after=DROPPED) as port:
+        place = ("--on", f"gdb:localhost:{port}", "--flash", NETDUINO.flash, "--ram", NETDUINO.ram)
+        done = run(command, artifacts["cortex-m4"].folder, *given, *place)
+    assert done.code == 2
+    assert re.search(r"cortado: gdb:localhost:\d+: (\d+) of \1 bit-exact, then lost: ", done.err)
+    assert "then lost" in done.out
+    assert "NOT bit-exact" not in done.out
+
+
+@pytest.mark.parametrize("command", ["run", "evaluate", "validate", "profile"])
+def test_a_server_that_falls_silent_while_loading_is_given_up(
+    command: str, artifacts: Mapping[str, Artifact], run: Run, tmp_path: Path
+) -> None:
+    """After --timeout, which every command has that runs on a chip."""
+    np.save(tmp_path / "x.npy", samples(1)[0][0])
+    np.save(tmp_path / "y.npy", np.zeros(1, np.int64))
+    given = ("--data", tmp_path / "x.npy", "--labels", tmp_path / "y.npy") if command == "evaluate" else ()
+    begin = time.monotonic()
+    with emulated(NETDUINO.machine) as behind, between(behind, silent_at=LOADING) as port:
+        place = ("--on", f"gdb:localhost:{port}", "--flash", NETDUINO.flash, "--ram", NETDUINO.ram, "--timeout", "2")
+        done = run(command, artifacts["cortex-m4"].folder, *given, *place)
+    assert done.code == 2
+    assert "the GDB server did not answer in time (loading the firmware; --timeout says how long)" in done.err
+    assert time.monotonic() - begin < 90
 
 
 def test_a_slow_server_is_waited_for(artifacts: Mapping[str, Artifact]) -> None:

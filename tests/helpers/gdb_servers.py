@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cortado.run.toolchain import Tool, require
 
@@ -64,29 +64,53 @@ def _wait(port: int) -> None:
 
 
 @contextmanager
-def between(port: int, *, drop_after: int | None = None, delay: float = 0.0) -> Iterator[int]:
-    """A server in front of another: it hangs up after so many bytes of answers, or keeps each back for a while."""
+def between(
+    port: int, *, drop_after: int | None = None, silent_at: bytes | None = None, delay: float = 0.0
+) -> Iterator[int]:
+    """A server in front of another: it hangs up after so many bytes of answers, falls silent when it is asked this, or
+    keeps each answer back for a while."""
     with socket.create_server(("localhost", 0)) as server:
-        threading.Thread(target=_serve, args=(server, port, drop_after, delay), daemon=True).start()
+        passing = Passing(drop_after, delay)
+        threading.Thread(target=_serve, args=(server, port, passing, silent_at), daemon=True).start()
         yield server.getsockname()[1]
+        passing.over.set()
+        passing.silent.clear()
 
 
-def _serve(server: socket.socket, port: int, drop_after: int | None, delay: float) -> None:
+@dataclass(frozen=True)
+class Passing:
+    """How answers are passed on."""
+
+    drop_after: int | None = None
+    delay: float = 0.0
+    silent: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+def _serve(server: socket.socket, port: int, passing: Passing, silent_at: bytes | None) -> None:
     with suppress(OSError):
         client, _ = server.accept()
         behind = socket.create_connection(("localhost", port))
-        threading.Thread(target=_pass_on, args=(client, behind, None, 0.0), daemon=True).start()
-        _pass_on(behind, client, drop_after, delay)
+        for one in (client, behind):  # packets are small, and each waits for the one before
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        asked = Passing(silent=passing.silent)
+        threading.Thread(target=_pass_on, args=(client, behind, asked, silent_at), daemon=True).start()
+        _pass_on(behind, client, passing)
 
 
-def _pass_on(source: socket.socket, sink: socket.socket, drop_after: int | None, delay: float) -> None:
+def _pass_on(source: socket.socket, sink: socket.socket, passing: Passing, silent_at: bytes | None = None) -> None:
     passed = 0
     with suppress(OSError):
         while data := source.recv(65536):
-            time.sleep(delay)
+            time.sleep(passing.delay)
+            if silent_at is not None and silent_at in data:
+                passing.silent.set()
+            if passing.silent.is_set():
+                passing.over.wait()
+                break
             sink.sendall(data)
             passed += len(data)
-            if drop_after is not None and passed > drop_after:
+            if passing.drop_after is not None and passed > passing.drop_after:
                 break
     for one in (source, sink):
         with suppress(OSError):

@@ -21,6 +21,10 @@ class TellsWhatIsMissing(MissingTool):
     """The same of a command that has printed what is there and what is not."""
 
 
+class Unfinished(CortadoError):
+    """A result that was printed as far as it goes: the place where it was made is gone."""
+
+
 # Ends the reason why there is no .pte where --allow-float would not make one either.
 NO_FLOAT_KERNEL = "ExecuTorch has no kernel for it in float either"
 

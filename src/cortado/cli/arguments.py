@@ -49,13 +49,7 @@ def run_arguments(commands: Any) -> None:
     sequence_argument(parser, "the input")
     _saturation_argument(parser)
     _chip_argument(parser)
-    parser.add_argument(
-        "--timeout",
-        type=number,
-        metavar="SECONDS",
-        help="give up after this time, however busy this machine is (default: on a board never, on host two "
-        "minutes for each sample, on executorch ten)",
-    )
+    _timeout_argument(parser, "give up")
     parser.add_argument(
         "--max-instructions",
         type=int,
@@ -63,6 +57,16 @@ def run_arguments(commands: Any) -> None:
         help="give up a sample on an emulated board after this number of instructions (default: 20,000,000,000)",
     )
     _trust_argument(parser)
+
+
+def _timeout_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--timeout",
+        type=number,
+        metavar="SECONDS",
+        help=f"{what} after this time, however busy this machine is (default: on an emulated board never, on host two "
+        "minutes for each sample, on executorch ten, with --on gdb one, five to load, and one of silence)",
+    )
 
 
 def _saturation_argument(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +100,12 @@ def profile_arguments(commands: Any) -> None:
         help="with --on gdb: write what a maintainer needs to check the core's model of cycles: chip, memory, cycles "
         "by step; no weights and no names",
     )
-    parser.add_argument("--timeout", type=number, metavar="SECONDS", help="with --on gdb: of a run (default: 60)")
+    parser.add_argument(
+        "--timeout",
+        type=number,
+        metavar="SECONDS",
+        help="with --on gdb: give up loading, or a run, after this time (default: 300 and 60, and 60 of silence)",
+    )
     parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
     parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
     _save_argument(parser)
@@ -162,6 +171,7 @@ def validate_arguments(commands: Any) -> None:
     )
     parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
     probe_arguments(parser)
+    _timeout_argument(parser, "give up a place")
     _trust_argument(parser)
 
 
@@ -214,6 +224,7 @@ def evaluate_arguments(commands: Any) -> None:
     )
     parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
     probe_arguments(parser)
+    _timeout_argument(parser, "give up a place")
     _trust_argument(parser)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cortado import __version__, quiet_libraries
-from cortado.base.errors import CortadoError, TellsWhatIsMissing, WrongResult
+from cortado.base.errors import CortadoError, TellsWhatIsMissing, Unfinished, WrongResult
 from cortado.cli import interrupts
 from cortado.cli.arguments import (
     compare_arguments,
@@ -82,7 +82,8 @@ def _failed(error: BaseException, as_json: bool) -> int:
     """Tells what went wrong, on standard error and for programs as JSON; returns the exit code."""
     message, code = _told(error)
     print(f"cortado: {message}", file=sys.stderr)
-    if as_json and not isinstance(error, WrongResult | TellsWhatIsMissing):  # these have printed their result
+    has_result = isinstance(error, WrongResult | TellsWhatIsMissing | Unfinished)  # and has printed it
+    if as_json and not has_result:
         record = {"error": {"exit_code": int(code), "kind": type(error).__name__, "message": message}}
         with contextlib.suppress(OSError):
             print(json.dumps(record, indent=2), flush=True)

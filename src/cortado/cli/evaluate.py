@@ -7,19 +7,19 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.errors import CortadoError, WrongResult
+from cortado.base.errors import CortadoError
 from cortado.cli.events import check_together, evaluate_recording
 from cortado.cli.places import further_place
 from cortado.cli.run import folder_of, zoo_network
 from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
-from cortado.cli.scores import score_json, score_lines, thresholds_of
+from cortado.cli.scores import check_result, score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, in_columns
 from cortado.cli.validate import load_float_model
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.scoring.dataset import Dataset
-    from cortado.scoring.scores import Evaluation, OutputError, Score, Thresholds
+    from cortado.scoring.scores import CodeComparison, Evaluation, OutputError, Score, Thresholds
 
 SHOWN_CLASSES = 40
 SHOWN_MISTAKES = 3
@@ -66,8 +66,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
         print(json.dumps({**_evaluation_json(artifact, found, spec), **more, "problems": problems}))
     else:
         print("\n".join([*_evaluation_text(artifact, found, spec), *saturation_lines(saturated)]))
-    if problems:
-        raise WrongResult("\ncortado: ".join(problems))
+    check_result(problems, found.cut_short())
     if arguments.save:
         from cortado.artifact.figures import save_figures
         from cortado.scoring.scores import evaluation_report
@@ -78,6 +77,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
 def _evaluated(
     arguments: argparse.Namespace, artifact: "Artifact", data: "Dataset", spec: str | None, progress: ProgressBar
 ) -> tuple["Evaluation", "Thresholds"]:
+    from cortado.run.limited import RunLimits
     from cortado.scoring.scores import evaluate
 
     thresholds = thresholds_of(arguments, data, spec)
@@ -90,6 +90,7 @@ def _evaluated(
         on=further_place(arguments),
         sequence=arguments.sequence,
         progress=progress,
+        limits=RunLimits(seconds=arguments.timeout),
     )
     return found, thresholds
 
@@ -125,9 +126,20 @@ def _evaluation_json(artifact: "Artifact", found: "Evaluation", spec: str | None
         **score_json(found),
         "classes": _class_names(artifact, found.integers),
         **{f"{whose}confusion": _matrix(one) for whose, one in scores.items()},
-        "bit_exact": {one.place: {"samples": one.samples, "exact": one.problem is None} for one in found.compared},
+        "bit_exact": {one.place: _compared_json(one) for one in found.compared},
         "cpu_seconds": round(found.cpu_seconds, 3),
     }
+
+
+def _compared_json(one: "CodeComparison") -> dict[str, Any]:
+    return {"samples": one.samples, "exact": one.problem is None, "lost": one.lost}
+
+
+def _compared_text(one: "CodeComparison") -> str:
+    if one.lost is not None and one.problem is None:
+        return f"{one.samples} of {one.samples} bit-exact with {one.place}, then lost"
+    exact = "bit-exact" if one.problem is None else "NOT bit-exact"
+    return f"{exact} with {one.place}: {one.samples} sample{'s' if one.samples > 1 else ''}"
 
 
 def _matrix(score: "Score | None") -> list[list[int]] | None:
@@ -164,9 +176,7 @@ def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None
         lines += _class_lines(names, found.integers, found.floats)
     if spec is None:
         lines.append("float model not given (name it with --model): only the integers are scored")
-    for one in found.compared:
-        exact = "bit-exact" if one.problem is None else "NOT bit-exact"
-        lines.append(f"{exact} with {one.place}: {one.samples} sample{'s' if one.samples > 1 else ''}")
+    lines += map(_compared_text, found.compared)
     rate = found.samples / max(found.cpu_seconds, 0.01)
     lines.append(f"C on this machine: {rate:,.0f} samples per CPU second, {found.cpu_seconds:.1f} s in all")
     return lines

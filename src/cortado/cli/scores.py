@@ -1,8 +1,10 @@
 """What validate and evaluate say of accuracy, and the thresholds that both take."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cortado.base.errors import Unfinished, WrongResult
 from cortado.cli.tables import in_columns, json_decibels
 
 if TYPE_CHECKING:
@@ -61,3 +63,11 @@ def _rows(found: "Scored", integers: "Score") -> list[tuple[str, ...]]:
         for name, found, before, style in values
         if found is not None
     ]
+
+
+def check_result(problems: Sequence[str], cut_short: Sequence[str]) -> None:
+    """What is wrong is a wrong result; what is right as far as it goes, and goes no further, is not one."""
+    if problems:
+        raise WrongResult("\ncortado: ".join(problems))
+    if cut_short:
+        raise Unfinished("\ncortado: ".join(cut_short))

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.errors import CortadoError, WrongResult
+from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.cli.places import further_place
 from cortado.cli.run import folder_of
-from cortado.cli.scores import score_json, score_lines, thresholds_of
+from cortado.cli.scores import check_result, score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, json_decibels
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def _validate_artifact(
         print(json.dumps({**_validation_json(artifact, found, spec), "problems": problems}, indent=2))
     else:
         _print_validation(artifact, found, spec)
-    if problems:
-        raise WrongResult("\ncortado: ".join(problems))
+    check_result(problems, found.cut_short())
     if arguments.save:
         from cortado.artifact.figures import save_figures
         from cortado.scoring.validate import fidelity_report
@@ -82,6 +81,7 @@ def _validated(
     progress: ProgressBar,
 ) -> tuple["Validation", "Thresholds"]:
     progress("load")
+    from cortado.run.limited import RunLimits
     from cortado.scoring.dataset import Dataset, read_dataset, scores_of
     from cortado.scoring.validate import validate
 
@@ -99,6 +99,7 @@ def _validated(
         sequence=arguments.sequence,
         on=further_place(arguments),
         progress=progress,
+        limits=RunLimits(seconds=arguments.timeout),
     )
     return found, thresholds
 
@@ -133,6 +134,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
                 "agreement": None if fidelity is None else fidelity.agreement,
                 "instructions": place.instructions,
                 "fault": place.fault,
+                "lost": place.lost,
             }
         )
     return {
@@ -140,7 +142,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
         "target": artifact.report.target,
         "float_model": spec,
         "samples": found.samples,
-        "bit_exact": not found.problems(),
+        "bit_exact": not found.problems() and not found.cut_short(),
         "places": places,
         **score_json(found.scored),
         "layers": [{**asdict(layer), "sqnr": json_decibels(layer.sqnr)} for layer in found.layers],
@@ -201,10 +203,10 @@ def _place_cells(place: "PlaceResult", samples: int) -> list[Any]:
     elif place.exact is None:
         exact = Text("the measure")
     else:
+        ran = samples if place.ran is None else place.ran
         good = place.close or place.exact == samples
-        exact = Text(
-            "close, in float" if place.close else f"{place.exact} of {samples}", style="green" if good else "red"
-        )
+        counted = f"{place.exact} of {ran}{'' if place.lost is None else ', then lost'}"
+        exact = Text("close, in float" if place.close else counted, style="green" if good else "red")
     fidelity = place.fidelity
     top1 = None if fidelity is None else fidelity.same_top1
     return [

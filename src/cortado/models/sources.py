@@ -22,7 +22,7 @@ from cortado.base.arrays import in_order, read_arrays
 from cortado.base.errors import CortadoError
 from cortado.base.names import LONGEST_NAME, check_name
 from cortado.frontend.capture.incoming import as_module, comes_quantized, evaluating, single_inputs
-from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.capture.inputs import Inputs, ending
 from cortado.frontend.capture.numbers import with_numbers
 from cortado.models import zoo
 from cortado.onnx import load_onnx
@@ -320,7 +320,7 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
             f"{where} must give a list of inputs, each a tuple of tensors; found {type(batches).__name__}"
         )
     with _user_code(where):
-        found = [batch if isinstance(batch, tuple | list) else (batch,) for batch in batches]
+        found = [batch if isinstance(batch, tuple | list) else (batch,) for batch in ending(batches)]
     for number, batch in enumerate(found):
         for item in batch:
             if not isinstance(item, Tensor):

@@ -1,5 +1,6 @@
 """GDB as a child, spoken to in its machine interface: any debug probe with a GDB server, and the emulator's."""
 
+import math
 import queue
 import re
 import subprocess
@@ -32,9 +33,10 @@ def _unquoted(text: str) -> str:
 
 
 class Gdb:
-    """One debugger, connected to one server. Every wait has an end."""
+    """One debugger, connected to one server. Every wait has an end: `most` seconds, where that is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float | None = None) -> None:
+        self.most = math.inf if most is None else most
         command = [str(require(Tool.GDB)), "--nx", "--quiet", "--interpreter=mi3"]
         self.child = subprocess.Popen(
             command,
@@ -78,15 +80,15 @@ class Gdb:
         try:
             line = self.lines.get(timeout=max(until - time.monotonic(), 0.001))
         except queue.Empty:
-            raise ProbeLost(f"the GDB server did not answer in time ({doing})") from None
+            raise ProbeLost(f"the GDB server did not answer in time ({doing}; --timeout says how long)") from None
         if line is None or _LOST.search(line):
             raise ProbeLost(f"the connection to the GDB server was lost ({doing})")
         if line.startswith("*stopped"):
             self.stops.append(line)
         return line
 
-    def command(self, text: str, seconds: float = ANSWER_SECONDS, doing: str = "") -> str:
-        """What GDB answers, with what it says meanwhile."""
+    def command(self, text: str, seconds: float = ANSWER_SECONDS, doing: str = "", silence: float | None = None) -> str:
+        """What GDB answers, with what it says meanwhile. It may take so many `seconds`, and be silent for `silence`."""
         self.number += 1
         token, what = str(self.number), doing or text.split(" ")[0].lstrip("-")
         assert self.child.stdin is not None
@@ -95,9 +97,9 @@ class Gdb:
             self.child.stdin.flush()
         except OSError:
             raise ProbeLost(f"GDB ended ({what})") from None
-        said, until = [], time.monotonic() + seconds
+        said, until = [], time.monotonic() + min(seconds, self.most)
         while True:
-            line = self._line(until, what)
+            line = self._line(until if silence is None else min(until, time.monotonic() + silence), what)
             said.append(line)
             if line.startswith(f"{token}^error"):
                 found = _MESSAGE.search(line)
@@ -133,6 +135,9 @@ class Gdb:
         if len(data) != count:
             raise ProbeLost(f"{len(data)} bytes were read at {address:#010x}, expected {count}")
         return data
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self.read(address, 4), "little")
 
     def write(self, address: int, data: bytes) -> None:
         if data:

@@ -15,8 +15,9 @@ from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import Image, load_image
 from cortado.run.gdb import Gdb, GdbRefused, ProbeLost
+from cortado.run.probe_chip import check_core, check_features, check_ram
 from cortado.run.probe_firmware import PROFILE, build_probe
-from cortado.run.probe_place import ProbePlace, check_core, probe_place
+from cortado.run.probe_place import ProbePlace, probe_place
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import RunResult, split_outputs
 from cortado.run.silicon import CycleCounter, FlashWalk, Silicon, StepCycles, without_overhead
@@ -29,6 +30,7 @@ _WORDS = (
     *("fault", "pc", "lr", "sp", "cfsr", "hfsr", "mmfar", "bfar"),
 )
 STOP_SECONDS, LOAD_SECONDS = 60.0, 300.0
+SILENT_SECONDS = 60.0  # while GDB loads, which tells of every piece; erasing a large flash takes half of that
 LATER_RUNS = 3
 _SPINS = (100_000, 3_000_000)  # cycles, of which the difference is timed
 _EXCEPTIONS = {2: "NMI", 3: "HardFault", 4: "MemManage fault", 5: "BusFault", 6: "UsageFault", 7: "SecureFault"}
@@ -83,10 +85,8 @@ class _Session:
         """Loads the firmware, holds the memory to the file, and runs to the first stop."""
         gdb = self.gdb
         gdb.open(elf)
-        for address, value in self.place.writes:
-            gdb.write(address, value.to_bytes(4, "little"))
         try:
-            gdb.command("-target-download", LOAD_SECONDS, "loading the firmware")
+            gdb.command("-target-download", LOAD_SECONDS, "loading the firmware", SILENT_SECONDS)
         except GdbRefused as error:
             raise CortadoError(
                 f"the firmware could not be loaded to {self.place.name} ({error}); is there such memory at "
@@ -100,7 +100,7 @@ class _Session:
             if gdb.register(register) is not None:
                 gdb.console(f"set ${register} = {value:#x}")
         gdb.console(f"set $pc = {self.image.require('cortado_reset_handler').address:#x}")
-        mail = self._go(max(self.seconds, STOP_SECONDS))
+        mail = self._go(self.seconds)
         if mail.magic != _MAGIC:
             raise ProbeFault(f"the firmware on {self.place.name} did not start: {self._whereabouts()}")
 
@@ -230,14 +230,19 @@ class ProbeRun:
     @contextmanager
     def _connected(self, place: ProbePlace) -> Iterator[tuple[Gdb, CortexM, int]]:
         """The chip, halted; its core is the target's."""
-        with Gdb() as gdb:
+        with Gdb(self.seconds) as gdb:
             gdb.connect(place.host, place.port)
             for command in ("monitor reset halt", "monitor halt"):
                 with suppress(GdbRefused):  # a server without that word has halted the chip on its own
                     gdb.console(command)
             gdb.stops.clear()
-            cpuid = int.from_bytes(gdb.read(_CPUID, 4), "little")
-            yield gdb, check_core(cpuid, self.info.target, place.name), cpuid
+            cpuid = gdb.word(_CPUID)
+            core = check_core(cpuid, self.info.target, place.name)
+            check_features(gdb.word, self.info.target, core, place.name)
+            for address, value in place.writes:
+                gdb.write(address, value.to_bytes(4, "little"))
+            check_ram(gdb, place)
+            yield gdb, core, cpuid
 
     def _started(self, gdb: Gdb, place: ProbePlace, target: CortexMTargetConfig, flags: Sequence[str]) -> _Session:
         elf = build_probe(self.folder, self.info, target, place, flags)

@@ -9,27 +9,11 @@ from cortado.base.chip_memory import chip_memory
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.regions import parse_bytes
-from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.run.board import AddressRange
 
 GDB = "gdb"
 DEFAULT_HOST, DEFAULT_PORT = "localhost", 3333
 _FORM = "expected gdb, gdb:PORT or gdb:HOST:PORT"
-# The part number of CPUID, by the core.
-PARTS: Mapping[int, CortexM] = {
-    0xC20: CortexM.M0,
-    0xC60: CortexM.M0PLUS,
-    0xC23: CortexM.M3,
-    0xC24: CortexM.M4,
-    0xC27: CortexM.M7,
-    0xD20: CortexM.M23,
-    0xD21: CortexM.M33,
-    0xD31: CortexM.M35P,
-    0xD24: CortexM.M52,
-    0xD22: CortexM.M55,
-    0xD23: CortexM.M85,
-}
-_SAME_CODE = ({CortexM.M0, CortexM.M0PLUS}, {CortexM.M33, CortexM.M35P})
 
 
 def is_probe(on: str | None) -> bool:
@@ -120,20 +104,3 @@ def _region(name: str, text: str) -> AddressRange:
     if region.length < 1 or region.end > 1 << 32:
         raise CortadoError(f"--{name} {text}: no such bytes in an address space of 32 bits")
     return region
-
-
-def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
-    """The core that is there. Another than the target's is refused before anything is loaded."""
-    found = PARTS.get((cpuid >> 4) & 0xFFF)
-    if found is None or cpuid >> 24 not in (0x41, 0x63):
-        raise CortadoError(
-            f"what answers at {place} is no Cortex-M that is known here (CPUID {cpuid:#010x}); expected "
-            f"{target.target_string}"
-        )
-    same = {found}.union(*(group for group in _SAME_CODE if found in group))
-    if target.cpu is not CortexM.ANY and target.cpu not in same:
-        raise CortadoError(
-            f"the chip at {place} has a {found.value} (CPUID {cpuid:#010x}), and the model was compiled for "
-            f"{target.target_string}; compile it with --target {found.value}"
-        )
-    return found

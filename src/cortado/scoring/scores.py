@@ -19,7 +19,7 @@ from cortado.frontend.capture.torch_settings import one_thread
 from cortado.frontend.quantize.convert import FloatModel
 from cortado.run.probe import Interrupted
 from cortado.run.qemu import BoardFaultError
-from cortado.run.runner import HOST
+from cortado.run.runner import HOST, NO_LIMITS, RunLimits
 from cortado.scoring import metrics
 from cortado.scoring.dataset import Dataset, Scores
 from cortado.scoring.floats import float_inputs, float_outputs
@@ -54,13 +54,27 @@ class OutputError:
     agreement: float | None = None  # None for real numbers
 
 
+def then_lost(place: str, samples: int, why: str) -> str:
+    """A place that went away, with every code right until then."""
+    return f"{place}: {samples} of {samples} bit-exact, then lost: {why}"
+
+
 @dataclass(frozen=True)
 class CodeComparison:
-    """The samples whose codes were computed at another place too, and what is wrong with them."""
+    """The samples whose codes were computed at another place too, and what is wrong with them. `lost`: why there are no
+    more of them, where the place went away."""
 
     place: str
     samples: int
     problem: str | None = None
+    lost: str | None = None
+
+    @property
+    def cut_short(self) -> str | None:
+        """In words, where the place went away with every code right until then."""
+        if self.lost is None or self.problem is not None:
+            return None
+        return then_lost(self.place, self.samples, self.lost)
 
 
 @dataclass(frozen=True)
@@ -133,6 +147,10 @@ class Evaluation(Scored):
     def problems(self) -> list[str]:
         """A sentence for each place that gave other codes."""
         return [one.problem for one in self.compared if one.problem is not None]
+
+    def cut_short(self) -> list[str]:
+        """A sentence for each place that went away before all samples had run, with every code right until then."""
+        return [text for one in self.compared if (text := one.cut_short) is not None]
 
 
 def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationReport:
@@ -208,6 +226,7 @@ def evaluate(
     on: str | None = None,
     sequence: int | None = None,
     progress: Progress = silent,
+    limits: RunLimits = NO_LIMITS,
 ) -> Evaluation:
     """Runs all samples on this machine, a few of them also on the target's board (all on a chip behind a debug probe,
     `on`), and scores what they give.
@@ -222,14 +241,14 @@ def evaluate(
     feeds = _feeds(artifact, data.samples, progress)
     before = cpu_seconds()
     running = partial(progress, HOST, total=len(feeds))
-    codes = artifact.execute(feeds, HOST, sequence=sequence, progress=running).samples
+    codes = artifact.execute(feeds, HOST, sequence=sequence, progress=running, limits=limits).samples
     seconds = cpu_seconds() - before
     compared = [_compare_reference(artifact, data.samples, codes, sequence, progress)]
     if board_samples > 0:
         chosen = _chosen(artifact, board_samples, len(feeds))
-        compared.append(_compare_board(artifact, feeds, codes, chosen, None, sequence, progress))
+        compared.append(_compare_board(artifact, feeds, codes, chosen, None, sequence, progress, limits))
     if on is not None:
-        compared.append(_compare_board(artifact, feeds, codes, range(len(feeds)), on, sequence, progress))
+        compared.append(_compare_board(artifact, feeds, codes, range(len(feeds)), on, sequence, progress, limits))
     made = [artifact.real(sample) for sample in codes]
     inputs = [float_inputs(artifact, sample) for sample in data.samples]
     wanted = None if floats is None else float_outputs(artifact, floats, inputs, progress, sequence)
@@ -313,18 +332,20 @@ def _compare_board(
     on: str | None,
     sequence: int | None,
     progress: Progress,
+    limits: RunLimits,
 ) -> CodeComparison:
     name = artifact.info.target.machine.value if on is None else on.partition("?")[0]
     progress(name, 0, len(chosen))
     running = partial(progress, name, total=len(chosen))
     try:
-        made = artifact.execute([feeds[i] for i in chosen], on, sequence=sequence, progress=running).samples
+        given = [feeds[i] for i in chosen]
+        made = artifact.execute(given, on, sequence=sequence, progress=running, limits=limits).samples
     except BoardFaultError as fault:
         return CodeComparison(name, len(chosen), f"{name}: {fault}")
     except Interrupted as lost:
         done = chosen[: len(lost.made)]
         wrong = _difference(name, "this machine's", lost.made, [codes[i] for i in done], done)
-        return CodeComparison(name, len(done), f"{name}: {lost}{'' if wrong is None else f'; {wrong}'}")
+        return CodeComparison(name, len(done), wrong if wrong is None else f"{wrong}; then {lost}", str(lost))
     return CodeComparison(
         name, len(chosen), _difference(name, "this machine's", made, [codes[i] for i in chosen], chosen)
     )

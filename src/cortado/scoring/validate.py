@@ -20,11 +20,11 @@ from cortado.plan.lowered import LoweredGraph
 from cortado.run.probe import Interrupted
 from cortado.run.probe_place import is_probe
 from cortado.run.qemu import BoardFaultError
-from cortado.run.runner import EXECUTORCH, HOST, WASM
+from cortado.run.runner import EXECUTORCH, HOST, NO_LIMITS, WASM, RunLimits
 from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.floats import float_inputs, float_outputs
 from cortado.scoring.metrics import Agreement, Error
-from cortado.scoring.scores import UNSCORED, Scored, check_labels, score
+from cortado.scoring.scores import UNSCORED, Scored, check_labels, score, then_lost
 
 Tensor = torch.Tensor
 Sample = Sequence[ArrayType]
@@ -54,6 +54,8 @@ class PlaceResult:
     instructions: int | None = None
     fault: str | None = None
     close: bool = False  # not bit-exact, but as close as two float libraries are: a .pte with float operators
+    ran: int | None = None  # samples, where it went away before all of them had run
+    lost: str | None = None  # and why
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,22 @@ class Validation:
     def _problem(self, place: PlaceResult) -> str | None:
         if place.fault is not None:
             return f"{place.name}: {place.fault}"
-        wrong = 0 if place.exact is None or place.close else self.samples - place.exact
+        ran = self.samples if place.ran is None else place.ran
+        wrong = 0 if place.exact is None or place.close else ran - place.exact
         first = self.first_difference(place)
         if not wrong and first is None:
             return None
-        text = f"{place.name} differs from the reference in the outputs of {wrong} of {self.samples} samples"
+        text = f"{place.name} differs from the reference in the outputs of {wrong} of {ran} samples"
         if first is not None:
             where = f" in module '{first.module}'" if first.module else ""
             return f"{text}; the first layer that differs is {first.name} ({first.operator}){where}"
         traced = any(place.name in layer.differing for layer in self.layers)
         return f"{text}; every layer gave the reference's bits, something overwrote them later" if traced else text
+
+    def cut_short(self) -> list[str]:
+        """A sentence for each place that went away before all samples had run, with every bit right until then."""
+        lost = [place for place in self.places if place.lost is not None and place.exact == place.ran]
+        return [then_lost(place.name, place.ran or 0, place.lost or "") for place in lost]
 
 
 def fidelity_report(found: Validation, float_model: str | None) -> FidelityReport:
@@ -140,6 +148,7 @@ def validate(
     sequence: int | None = None,
     on: str | None = None,
     progress: Progress = silent,
+    limits: RunLimits = NO_LIMITS,
 ) -> Validation:
     """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own). `on`: also a chip behind a
     debug probe, or WebAssembly.
@@ -162,10 +171,10 @@ def validate(
     ]
     for run in runs:
         progress(run.name, 0, len(samples))
-        places.append(_place(run, samples, reference, compared, sequence, progress))
+        places.append(_place(run, samples, reference, compared, sequence, progress, limits))
     layers: list[LayerResult] = []
     if per_layer:
-        faulted = {place.name for place in places if place.fault is not None}
+        faulted = {place.name for place in places if place.fault is not None or place.lost is not None}
         traced = [run for run in runs if run.on != EXECUTORCH and not is_probe(run.on) and run.name not in faulted]
         length = sequence or len(samples)
         looked = [number for number in range(len(samples)) if not artifact.report.state or number % length == 0]
@@ -205,21 +214,22 @@ def _place(
     compared: "_Compared | None",
     sequence: int | None,
     progress: Progress,
+    limits: RunLimits,
 ) -> PlaceResult:
     """One place. A fault of the firmware is a finding like any other."""
     try:
         if run.on == EXECUTORCH:
-            checked = run.artifact.run_on_executorch(samples, reference, sequence=sequence)
+            checked = run.artifact.run_on_executorch(samples, reference, sequence=sequence, limits=limits)
         else:
             counted = partial(progress, run.name, total=len(samples))
-            made = run.artifact.execute(reference.feeds, run.on, sequence=sequence, progress=counted)
+            made = run.artifact.execute(reference.feeds, run.on, sequence=sequence, progress=counted, limits=limits)
             checked = run.artifact.checked(made, reference.expected)
     except BoardFaultError as fault:
         return PlaceResult(run.name, run.what, fault=str(fault), exact=0)
     except Interrupted as lost:
         pairs = zip(lost.made, reference.expected, strict=False)
         exact = sum(all(map(np.array_equal, made, wanted)) for made, wanted in pairs)
-        return PlaceResult(run.name, run.what, fault=f"{lost}, {exact} of them bit-exact", exact=exact)
+        return PlaceResult(run.name, run.what, exact=exact, ran=len(lost.made), lost=str(lost))
     return PlaceResult(
         name=run.name,
         what=run.what,

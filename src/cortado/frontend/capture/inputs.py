@@ -3,9 +3,11 @@
 Names of a classifier's classes: they must fit an output, or nothing would ever be called by them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import TypeVar
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx import GraphModule
 
 from cortado.base.errors import CortadoError
@@ -17,6 +19,8 @@ from cortado.ir.facts import VALUE
 # ---- inputs ----------------------------------------------------------------------------------------------
 
 Inputs = tuple[Tensor, ...]
+Batch = TypeVar("Batch")
+MOST_BATCHES, MOST_VALUES = 1 << 16, 1 << 29  # of calibration data without a length: 2 GB of float32
 
 
 def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
@@ -61,7 +65,7 @@ def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example
         )
     checked = [
         _plain(inputs)
-        for number, batch in enumerate(batches)
+        for number, batch in enumerate(ending(batches))
         for inputs in _checked_batch(f"calibration batch {number}", batch, example_inputs)
     ]
     if not checked:
@@ -70,6 +74,23 @@ def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example
             "give `calibration=` (or --calibration) some batches"
         )
     return checked
+
+
+def ending(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The batches. A generator that gives more than anybody calibrates with is taken for one that never ends."""
+    if isinstance(batches, Sized):
+        yield from batches
+        return
+    values = 0
+    for number, batch in enumerate(batches):
+        values += sum(leaf.numel() for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor))
+        if number >= MOST_BATCHES or values > MOST_VALUES:
+            raise CortadoError(
+                f"the calibration data have given {number:,} batches with {values:,} values, have no length, and do "
+                "not end: a generator that goes on for ever? A few hundred batches are enough: end it, or take some "
+                "with itertools.islice(batches, 200)"
+            )
+        yield batch
 
 
 def _checked_batch(where: str, batch: Tensor | Sequence[Tensor], example_inputs: Inputs) -> list[Inputs]:

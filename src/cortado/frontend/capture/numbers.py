@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
+from cortado.frontend.capture.inputs import ending
 from cortado.ir.graph import output_node
 
 Tensor = torch.Tensor
@@ -76,7 +77,7 @@ def without_numbers(batches: Any, inputs: Any) -> Any:
     """Calibration inputs as the tensors in them, without what the example has too: the model is compiled for that."""
     if not _has_others(inputs) or isinstance(batches, Tensor) or not isinstance(batches, Iterable):
         return batches
-    return [_tensors(number, batch, inputs) for number, batch in enumerate(batches)]
+    return [_tensors(number, batch, inputs) for number, batch in enumerate(ending(batches))]
 
 
 def _tensors(number: int, batch: Any, inputs: Sequence[Any]) -> Any:
