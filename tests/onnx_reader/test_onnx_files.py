@@ -80,10 +80,10 @@ def mismatched() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (custom, "node 'sum' is com.example.Add, expected operators of ONNX itself"),
+        (custom, "node 'sum' (Add) of model.onnx: it is com.example.Add, expected operators of ONNX itself"),
         (unknown, "node 'det' (Det) of model.onnx: Det is not among the"),
         (undefined, "'z' is read and nothing defines it"),
-        (too_large, "constant 'w' has shape [1099511627776], expected at most"),
+        (too_large, "constant 'w': it asks for a tensor of shape [1099511627776], expected at most"),
         (shorter, "constant 'w' is damaged"),
         (bomb, "node 'bomb' (Expand) of model.onnx: it asks for a tensor of shape [1048576, 1048576]"),
         (open_sizes, "input 'x' has the shape [batch,3,side,?], expected numbers; give them with --shape x=1,..."),

@@ -57,7 +57,10 @@ def identity(node: Node) -> Built:
     return of(lambda x: x)
 
 
-@onnx_operator("LeakyRelu", "Elu", "Celu", "ThresholdedRelu", "Selu", "HardSigmoid", "Gelu", "Shrink", "Swish")
+@onnx_operator(
+    *("LeakyRelu", "Elu", "Celu", "ThresholdedRelu", "Selu", "HardSigmoid", "Gelu", "Shrink", "Swish"),
+    among={"approximate": ("none", "tanh")},
+)
 def parametrized(node: Node) -> Built:
     number = node.number
     calls: Mapping[str, Callable[[], Callable[[Tensor], Tensor]]] = {
@@ -104,7 +107,7 @@ def prelu(node: Node) -> Built:
     return of(lambda x, slope: torch.where(x < 0, x * slope, x), 0, 1)
 
 
-@onnx_operator("Clip", limits="bounds are constants")
+@onnx_operator("Clip", limits="bounds are constants", infinite=("min", "max"))
 def clip(node: Node) -> Built:
     bounds = [
         node.number(name, 0.0) if name in node.attributes else node.scalar(position) if node.has(position) else None
@@ -198,6 +201,8 @@ TYPES: Mapping[int, torch.dtype] = {
     9: torch.bool,
     10: torch.float16,
     11: torch.float64,
+    4: torch.uint16,
+    16: torch.bfloat16,
 }
 """ONNX's numbers of element types."""
 
@@ -207,7 +212,7 @@ def real(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype.is_floating_point else dtype
 
 
-@onnx_operator("Cast", "CastLike", limits="float16 and float64 are float32")
+@onnx_operator("Cast", "CastLike", limits="floats of every width are float32")
 def cast(node: Node) -> Built:
     if node.kind == "CastLike":
         dtype = node.value(1).dtype

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from cortado.base.errors import CortadoError
+from cortado.onnx.bounds import Budget
 from cortado.onnx.elementwise import TYPES, real
-from cortado.onnx.node import MOST_ELEMENTS
+from cortado.onnx.node import ML
 
 Tensor = torch.Tensor
 OLDEST_OPSET = 9
@@ -23,13 +24,15 @@ _EXTERNAL = 1  # TensorProto.EXTERNAL
 
 @dataclass(frozen=True)
 class Raw:
-    """A node as the file has it."""
+    """A node as the file has it; `graphs` are those among its attributes."""
 
     kind: str
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    domain: str = ""
+    graphs: Mapping[str, "Graph"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,33 +45,63 @@ class Input:
 
 
 @dataclass(frozen=True)
-class OnnxFile:
-    """The graph of a file, with its constants."""
+class Graph:
+    """Nodes in their order, and constants."""
 
-    path: Path
-    opset: int
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Tensor]
     nodes: tuple[Raw, ...]
 
 
+@dataclass(frozen=True)
+class OnnxFile:
+    """The graph of a file, the opsets of its domains, and what is left of the bytes for constants."""
+
+    path: Path
+    opsets: Mapping[str, int]
+    graph: Graph
+    budget: Budget
+
+
 def read(path: Path) -> OnnxFile:
-    if not path.is_file():
+    if "\0" in str(path) or not path.is_file():
         raise CortadoError(f"there is no file {path}")
     if path.stat().st_size > MOST_BYTES:
         raise CortadoError(f"{path} has {path.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}")
     proto = _parsed(path)
-    opset = _opset(path, proto)
-    graph = proto.graph
-    if len(graph.node) > MOST_NODES or not graph.node:
-        raise CortadoError(f"{path} has {len(graph.node):,} nodes, expected 1 to {MOST_NODES:,}")
-    constants = {one.name: tensor(path, one) for one in graph.initializer}
-    if graph.sparse_initializer or proto.functions:
-        raise CortadoError(f"{path} has sparse constants or functions of its own, expected neither; simplify the model")
-    inputs = tuple(_input(path, one) for one in graph.input if one.name not in constants)
-    nodes = tuple(_node(path, number, node) for number, node in enumerate(graph.node))
-    return OnnxFile(path, opset, inputs, tuple(one.name for one in graph.output), constants, nodes)
+    count = sum(1 for _ in _all_nodes(proto.graph))
+    if not 0 < count <= MOST_NODES:
+        raise CortadoError(f"{path} has {count:,} nodes, expected 1 to {MOST_NODES:,}")
+    if proto.functions:
+        raise CortadoError(f"{path} has functions of its own, expected none; simplify the model")
+    opsets, budget = _opsets(path, proto), Budget(str(path))
+    graph = _graph(path, proto.graph, budget)
+    problem = next(_misnamed(graph, set()), None)
+    if problem is not None:
+        raise CortadoError(f"{path}: {problem}; export the model again")
+    return OnnxFile(path, opsets, graph, budget)
+
+
+def _graph(path: Path, proto: Any, budget: Budget) -> Graph:
+    if not all(isinstance(name, str) for name in _names(proto)):
+        raise CortadoError(f"{path} is not a readable ONNX model (a name is no text); export it again")
+    if proto.sparse_initializer:
+        raise CortadoError(f"{path} has sparse constants, expected none; simplify the model")
+    constants = {one.name: tensor(path, one, budget) for one in proto.initializer}
+    if len(constants) < len(proto.initializer):
+        raise CortadoError(f"{path} has two constants of one name, expected one; export the model again")
+    inputs = tuple(_input(path, one) for one in proto.input if one.name not in constants)
+    nodes = tuple(_node(path, number, node, budget) for number, node in enumerate(proto.node))
+    return Graph(inputs, tuple(one.name for one in proto.output), constants, nodes)
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    """Those of graphs inside of nodes too."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _all_nodes(attribute.g) if attribute.HasField("g") else ()
 
 
 def _parsed(path: Path) -> Any:
@@ -82,11 +115,7 @@ def _parsed(path: Path) -> Any:
         proto = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # what protobuf raises of damaged bytes has no common class
         raise CortadoError(f"{path} is not a readable ONNX model ({type(error).__name__}); export it again") from error
-    if (
-        not proto.opset_import
-        or not proto.graph.output
-        or not all(isinstance(name, str) for name in _names(proto.graph))
-    ):
+    if not proto.opset_import or not proto.graph.output:
         raise CortadoError(f"{path} is not a readable ONNX model (no graph in it); export it again")
     return proto
 
@@ -100,14 +129,18 @@ def _names(graph: Any) -> Iterator[Any]:
         yield from (attribute.name for attribute in node.attribute)
 
 
-def _opset(path: Path, proto: Any) -> int:
-    found = [int(one.version) for one in proto.opset_import if one.domain in _DOMAINS]
-    if not found or max(found) < OLDEST_OPSET:
+def _opsets(path: Path, proto: Any) -> dict[str, int]:
+    """By domain; that of ONNX itself is ''."""
+    found = {ML: 1, "com.microsoft": 1, "": 0}
+    for one in proto.opset_import:
+        domain = "" if one.domain in _DOMAINS else one.domain
+        found[domain] = max(found.get(domain, 0), int(one.version))
+    if found[""] < OLDEST_OPSET:
         raise CortadoError(
-            f"{path} is of opset {max(found, default=0)}, expected {OLDEST_OPSET} or newer; convert it with "
+            f"{path} is of opset {found['']}, expected {OLDEST_OPSET} or newer; convert it with "
             "onnx.version_converter, or export the model again"
         )
-    return max(found)
+    return found
 
 
 def _input(path: Path, proto: Any) -> Input:
@@ -121,24 +154,29 @@ def _input(path: Path, proto: Any) -> Input:
     return Input(proto.name, real(TYPES[kind.elem_type]), sizes)
 
 
-def _node(path: Path, number: int, proto: Any) -> Raw:
+def _node(path: Path, number: int, proto: Any, budget: Budget) -> Raw:
     name = proto.name or f"{proto.op_type}_{number}"
-    if proto.domain not in _DOMAINS:
-        raise CortadoError(
-            f"{path}: node '{name}' is {proto.domain}.{proto.op_type}, expected operators of ONNX itself; export the "
-            "model without operators of a runtime's own (no graph optimizations before saving)"
-        )
-    attributes = {one.name: _attribute(path, name, one) for one in proto.attribute}
-    return Raw(proto.op_type, name, tuple(proto.input), tuple(proto.output), attributes)
+    attributes = {one.name: _attribute(path, name, one, budget) for one in proto.attribute}
+    return Raw(
+        kind=proto.op_type,
+        name=name,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        attributes=attributes,
+        domain="" if proto.domain in _DOMAINS else proto.domain,
+        graphs={name: one for name, one in attributes.items() if isinstance(one, Graph)},
+    )
 
 
-def _attribute(path: Path, node: str, proto: Any) -> Any:
-    """A number, a text, a tensor, or a list of these; a graph as its class, which no builder takes."""
+def _attribute(path: Path, node: str, proto: Any, budget: Budget) -> Any:
+    """A number, a text, a tensor, a graph, or a list of the first two; else a class that no builder takes."""
     import onnx
 
     kinds = onnx.AttributeProto
     if proto.type == kinds.TENSOR:
-        return tensor(path, proto.t)
+        return tensor(path, proto.t, budget)
+    if proto.type == kinds.GRAPH:
+        return _graph(path, proto.g, budget)
     if proto.type in (kinds.FLOAT, kinds.INT, kinds.STRING, kinds.FLOATS, kinds.INTS, kinds.STRINGS):
         value = onnx.helper.get_attribute_value(proto)
         return list(value) if proto.type in (kinds.FLOATS, kinds.INTS, kinds.STRINGS) else value
@@ -155,18 +193,18 @@ class _Unknown:
 # ---- tensors -------------------------------------------------------------------------------------------------------
 
 
-def tensor(path: Path, proto: Any) -> Tensor:
+def tensor(path: Path, proto: Any, budget: Budget) -> Tensor:
     """A constant of the file; what it claims to be is compared with the bytes that there are."""
     import onnx
     from onnx import numpy_helper
 
     where = f"{path}: constant '{proto.name}'"
     sizes = tuple(int(size) for size in proto.dims)
-    if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
-        raise CortadoError(f"{where} has shape {list(sizes)}, expected at most {MOST_ELEMENTS:,} elements")
     if proto.data_type not in TYPES:
         kind = onnx.TensorProto.DataType.Name(proto.data_type) if proto.data_type in _known_types() else proto.data_type
         raise CortadoError(f"{where} is of type {kind}, expected a float, an integer or a boolean")
+    budget.where = where
+    budget.take(sizes, real(TYPES[proto.data_type]))
     if proto.data_location == _EXTERNAL:
         array = _external(path, proto, sizes, where)
     else:
@@ -191,9 +229,14 @@ def _external(path: Path, proto: Any, sizes: tuple[int, ...], where: str) -> np.
 
     entries = {one.key: one.value for one in proto.external_data}
     folder = path.parent.resolve()
-    place = (folder / entries.get("location", "")).resolve()
-    if not place.is_relative_to(folder) or not place.is_file():
-        raise CortadoError(f"{where} is in '{entries.get('location', '')}', expected a file in the model's folder")
+    location = entries.get("location", "")
+    try:
+        place = (folder / location).resolve()
+        inside = place.is_relative_to(folder) and place.is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        inside = False
+    if not inside:
+        raise CortadoError(f"{where} is in {location[:80]!r}, expected a file in the model's folder")
     kind = onnx.helper.tensor_dtype_to_np_dtype(proto.data_type)
     count = math.prod(sizes)
     try:
@@ -212,15 +255,33 @@ def _external(path: Path, proto: Any, sizes: tuple[int, ...], where: str) -> np.
 
 
 def _as_torch(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
-    if array.dtype.kind == "f":
+    if array.dtype.kind in "fV":  # V: bfloat16, which numpy does not have
         return torch.from_numpy(array.astype(np.float32))
     return torch.from_numpy(array.copy())
 
 
-def undefined(file: OnnxFile) -> Iterator[str]:
-    """Names that nodes read before anything defines them."""
-    known = {one.name for one in file.inputs} | set(file.constants) | {""}
-    for node in file.nodes:
-        yield from (name for name in node.inputs if name not in known)
-        known.update(node.outputs)
-    yield from (name for name in file.outputs if name not in known)
+def _misnamed(graph: Graph, known: set[str]) -> Iterator[str]:
+    """Names that are read before anything defines them, and those that are defined twice. `known` is as it was then."""
+    own: set[str] = set()
+    added: list[str] = []
+
+    def defined(name: str) -> Iterator[str]:
+        if name in own:
+            yield f"'{name}' is defined twice"
+        own.add(name)
+        if name not in known:
+            known.add(name)
+            added.append(name)
+
+    for name in ("", *graph.constants, *(one.name for one in graph.inputs)):
+        yield from defined(name)
+    for node in graph.nodes:
+        yield from (f"'{name}' is read and nothing defines it" for name in node.inputs if name not in known)
+        for inner in node.graphs.values():
+            yield from _misnamed(inner, known)
+        if not any(node.outputs):
+            yield f"node '{node.name[:80]}' ({node.kind}) has no outputs"
+        for name in filter(None, node.outputs):
+            yield from defined(name)
+    yield from (f"'{name}' is read and nothing defines it" for name in graph.outputs if name not in known)
+    known.difference_update(added)

@@ -11,6 +11,19 @@ from cortado.onnx.node import Built, Node, of, onnx_operator
 
 Tensor = torch.Tensor
 PadPairs = list[tuple[int, int]]
+AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+WINDOWS: Any = {  # of the attributes of a convolution or a pool
+    "least": {
+        "group": 1,
+        "kernel_shape": 1,
+        "strides": 1,
+        "dilations": 1,
+        "pads": 0,
+        "output_padding": 0,
+        "output_shape": 1,
+    },
+    "among": {"auto_pad": AUTO_PADS},
+}
 
 
 # ---- windows: what convolutions and pools share -------------------------------------------------------------------
@@ -21,8 +34,8 @@ def window(node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], Pad
     count = len(kernel)
     strides = node.integers("strides", [1] * count)
     dilations = node.integers("dilations", [1] * count)
-    if min((*strides, *dilations)) < 1 or len(strides) != count or len(dilations) != count:
-        node.refuse(f"strides {strides} and dilations {dilations}", f"{count} numbers from 1 on")
+    if len(strides) != count or len(dilations) != count:
+        node.refuse(f"strides {strides} and dilations {dilations}", f"{count} numbers each")
     return strides, dilations, _pads(node, kernel, strides, dilations)
 
 
@@ -30,13 +43,11 @@ def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: 
     kind, count = node.text("auto_pad", "NOTSET"), len(kernel)
     if kind == "NOTSET":
         found = node.integers("pads", [0] * (2 * count))
-        if len(found) != 2 * count or min(found, default=0) < 0:
-            node.refuse(f"pads {found}", f"{2 * count} numbers from 0 on")
+        if len(found) != 2 * count:
+            node.refuse(f"pads {found}", f"{2 * count} numbers")
         return list(zip(found[:count], found[count:], strict=True))
     if kind == "VALID":
         return [(0, 0)] * count
-    if kind not in ("SAME_UPPER", "SAME_LOWER"):
-        node.refuse(f"auto_pad '{kind}'", "NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     pads: PadPairs = []
     for size, width, stride, dilation in zip(node.shape()[2:], kernel, strides, dilations, strict=True):
         total = max((-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size, 0)
@@ -80,15 +91,17 @@ def _spatial(node: Node) -> int:
     return count
 
 
-@onnx_operator("Conv")
+@onnx_operator("Conv", **WINDOWS)
 def conv(node: Node) -> Built:
     count, sizes = _spatial(node), node.shape(1)
     strides, dilations, pads = window(node, sizes[2:])
     groups, even = node.integer("group", 1), symmetric(pads)
+    if node.shape()[1] != sizes[1] * groups or sizes[0] % groups:
+        node.refuse(f"weights of {list(sizes)} in {groups} groups", f"weights for {node.shape()[1]} channels")
     if node.value(1).data is None:
         return _computed_convolution(node, strides, dilations, pads, groups)
     layer = _CONVOLUTIONS[count](
-        sizes[1] * groups, sizes[0], sizes[2:], strides, even or 0, dilations, groups, bias=node.has(2)
+        sizes[1] * groups, sizes[0], sizes[2:], strides, even or 0, dilations, groups, bias=node.has(2), device="meta"
     )
     _fill(node, layer)
     return of(layer if even is not None else Padded(pads, layer))
@@ -106,13 +119,13 @@ def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: PadPai
 
 
 def _fill(node: Node, layer: nn.Module) -> None:
-    """A layer's own weights and bias."""
-    layer.weight.data = node.constant(1).to(torch.float32)
+    """A layer's own weights and bias: it is made without any."""
+    layer.weight = nn.Parameter(node.constant(1).to(torch.float32))
     if node.has(2):
-        layer.bias.data = node.constant(2).to(torch.float32).reshape(-1)
+        layer.bias = nn.Parameter(node.constant(2).to(torch.float32).reshape(-1))
 
 
-@onnx_operator("ConvTranspose", limits="constant weights")
+@onnx_operator("ConvTranspose", limits="constant weights", **WINDOWS)
 def conv_transpose(node: Node) -> Built:
     count, sizes = _spatial(node), node.shape(1)
     strides, dilations, pads = window(node, sizes[2:])
@@ -120,32 +133,34 @@ def conv_transpose(node: Node) -> Built:
     wanted = _output_sizes(node, strides)
     if wanted is not None:
         pads = _pads_for(node, wanted, strides, dilations, extra)
-    # More behind than before cuts the output's end; less makes it longer.
-    extra = [more + before - behind for more, (before, behind) in zip(extra, pads, strict=True)]
+    # Torch pads as much before as behind: what one has more is cut off the output. Less than nothing makes it longer.
+    extra = [more - min(behind, 0) for more, (_, behind) in zip(extra, pads, strict=True)]
+    cuts = [(before, max(behind, 0)) for before, behind in pads]
+    even = [min(pair) for pair in cuts]
     layer = _TRANSPOSED[count](
         sizes[0],
         sizes[1] * groups,
         sizes[2:],
         strides,
-        [before for before, _ in pads],
-        [max(more, 0) for more in extra],
+        even,
+        extra,
         groups,
         bias=node.has(2),
         dilation=dilations,
+        device="meta",
     )
     _fill(node, layer)
-    if min(extra) >= 0:
-        return of(layer)
-    return of(_Cut(layer, [max(-more, 0) for more in extra]))
+    less = [(before - both, behind - both) for (before, behind), both in zip(cuts, even, strict=True)]
+    return of(_Cut(layer, less) if any(map(any, less)) else layer)
 
 
 class _Cut(nn.Module):
-    """A layer without the last rows and columns of its output."""
+    """A layer without the first and last rows and columns of its output."""
 
-    def __init__(self, layer: nn.Module, less: Sequence[int]) -> None:
+    def __init__(self, layer: nn.Module, less: PadPairs) -> None:
         super().__init__()
         self.layer = layer
-        self.places = (slice(None), slice(None), *(slice(None, -rows or None) for rows in less))
+        self.places = (slice(None), slice(None), *(slice(before, -behind or None) for before, behind in less))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer.forward(x)[self.places]
@@ -177,10 +192,10 @@ def _pads_for(
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """weight as [outputs, inputs]"""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    layer.weight.data = weight.to(torch.float32).contiguous()
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    layer.weight = nn.Parameter(weight.to(torch.float32).contiguous())
     if bias is not None:
-        layer.bias.data = bias.to(torch.float32).expand(weight.shape[0]).contiguous()
+        layer.bias = nn.Parameter(bias.to(torch.float32).expand(weight.shape[0]).contiguous())
     return layer
 
 
@@ -188,6 +203,8 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 def gemm(node: Node) -> Built:
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     left, right = node.flag("transA"), node.flag("transB")
+    if node.rank() != 2 or node.rank(1) != 2:
+        node.refuse(f"matrices of shapes {list(node.shape())} and {list(node.shape(1))}", "two of rank 2")
     weight, bias = node.value(1).data, node.value(2).data if node.has(2) else None
     plain_bias = not node.has(2) or (bias is not None and bias.reshape(-1).shape[0] in (1, bias.shape[-1:].numel()))
     if weight is not None and plain_bias and not left:
@@ -259,7 +276,7 @@ def layer_norm(node: Node) -> Built:
     return of(call, 0, 1, *([2] if bias else []))
 
 
-@onnx_operator("GroupNormalization")
+@onnx_operator("GroupNormalization", least={"num_groups": 1})
 def group_norm(node: Node) -> Built:
     groups, eps, channels = node.integer("num_groups"), node.number("epsilon", 1e-5), node.shape()[1]
     each = channels // max(node.shape(1)[0], 1)  # opset 18 has a scale for each group, 21 one for each channel
@@ -270,7 +287,7 @@ def group_norm(node: Node) -> Built:
     return of(call, 0, 1, 2) if each > 1 else of(lambda x, s, b: F.group_norm(x, groups, s, b, eps), 0, 1, 2)
 
 
-@onnx_operator("LRN")
+@onnx_operator("LRN", least={"size": 1})
 def local_response_norm(node: Node) -> Built:
     size, alpha = node.integer("size"), node.number("alpha", 1e-4)
     return of(nn.LocalResponseNorm(size, alpha, node.number("beta", 0.75), node.number("bias", 1.0)))
@@ -279,6 +296,8 @@ def local_response_norm(node: Node) -> Built:
 @onnx_operator("LpNormalization")
 def lp_norm(node: Node) -> Built:
     axis, power = node.axis(node.integer("axis", -1)), node.integer("p", 2)
+    if power not in (1, 2):
+        node.refuse(f"p of {power}", "1 or 2")
     return of(lambda x: F.normalize(x, float(power), axis))
 
 

@@ -33,6 +33,8 @@ def reshape(node: Node) -> Built:
 @onnx_operator("Flatten")
 def flatten(node: Node) -> Built:
     axis = node.integer("axis", 1)
+    if not -node.rank() <= axis <= node.rank():
+        node.refuse(f"axis {axis} of a tensor of rank {node.rank()}", f"one from {-node.rank()} to {node.rank()}")
     split = axis + node.rank() if axis < 0 else axis
     sizes = (math.prod(node.shape()[:split]), math.prod(node.shape()[split:]))
     return of(lambda x: x.reshape(sizes))
@@ -61,14 +63,16 @@ def transpose(node: Node) -> Built:
 
 @onnx_operator("Expand", limits="a constant shape")
 def expand(node: Node) -> Built:
-    sizes = node.check_size(torch.broadcast_shapes(node.shape(), tuple(node.constants(1))))
+    given = node.constants(1)
+    sizes = torch.broadcast_shapes(node.shape(), tuple(given)) if min(given, default=0) >= 0 else given
     return of(lambda x: x.expand(sizes))
 
 
 @onnx_operator("Tile", limits="constant repeats")
 def tile(node: Node) -> Built:
     times = node.constants(1)
-    node.check_size([size * count for size, count in zip(node.shape(), times, strict=True)])
+    if len(times) != node.rank():
+        node.refuse(f"{len(times)} repeats", f"{node.rank()}")
     return of(lambda x: x.repeat(times))
 
 
@@ -81,7 +85,9 @@ def concat(node: Node) -> Built:
 @onnx_operator("Split", limits="constant sizes")
 def split(node: Node) -> Built:
     axis = node.axis(node.integer("axis", 0))
-    sizes, whole, parts = node.either("split", 1), node.shape()[axis], node.integer("num_outputs", node.outputs)
+    sizes, whole, parts = node.either("split", 1), node.shape()[axis], node.declared_outputs
+    if node.integer("num_outputs", parts) != parts:
+        node.refuse(f"num_outputs {node.integer('num_outputs')}", f"{parts}, as many as it has")
     if sizes is None:
         each = -(-whole // parts)
         sizes = [min(each, whole - each * part) for part in range(parts)]
@@ -99,14 +105,19 @@ def cut(node: Node) -> Built:
     steps = node.constants(4) if node.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(dims) == len(steps):
         node.refuse(f"{len(starts)} starts, {len(ends)} ends, {len(dims)} axes", "as many of each")
+    if len(set(dims)) < len(dims):
+        node.refuse(f"axes {dims}", "each of them once")
     slices, flips = [slice(None)] * node.rank(), []
     for dim, start, end, step in zip(dims, starts, ends, steps, strict=True):
         size = node.shape()[dim]
         if step == 0:
             node.refuse("a step of 0", "another number")
+        start = max(start + size if start < 0 else start, 0)  # backwards, Python's begins before the first
         numbers = range(*slice(start, end, step).indices(size))
-        if step > 0 or not numbers:
-            slices[dim] = slice(numbers.start, max(numbers.stop, numbers.start), abs(step))
+        if not numbers:
+            slices[dim] = slice(0, 0)
+        elif step > 0:
+            slices[dim] = slice(numbers.start, numbers.stop, step)
         else:
             slices[dim] = slice(numbers[-1], numbers[0] + 1, -step)
             flips.append(dim)
@@ -114,7 +125,12 @@ def cut(node: Node) -> Built:
     return of(lambda x: x[places].flip(flips) if flips else x[places])
 
 
-@onnx_operator("Pad", limits="constant widths; constant, reflect, edge or wrap")
+@onnx_operator(
+    "Pad",
+    limits="constant widths; constant, reflect, edge or wrap",
+    among={"mode": ("constant", "reflect", "edge", "wrap")},
+    infinite=("value",),
+)
 def pad(node: Node) -> Built:
     widths, mode = node.either("pads", 1), node.text("mode", "constant")
     dims = node.axes(node.constants(3)) if node.has(3) else list(range(node.rank()))
@@ -123,7 +139,8 @@ def pad(node: Node) -> Built:
     pairs = [(0, 0)] * node.rank()
     for position, dim in enumerate(dims):
         pairs[dim] = (widths[position], widths[len(dims) + position])
-    node.check_size([size + sum(pair) for size, pair in zip(node.shape(), pairs, strict=True)])
+    if any(size + sum(pair) < 0 for size, pair in zip(node.shape(), pairs, strict=True)):
+        node.refuse(f"widths {widths} around {list(node.shape())}", "as much as there is, cut off at most")
     value = node.number("value", 0.0) if "value" in node.attributes else node.scalar(2) if node.has(2) else 0.0
     flat = [width for pair in reversed(pairs) for width in pair]
     if mode == "constant":
@@ -134,13 +151,6 @@ def pad(node: Node) -> Built:
 
 def _padded_by_numbers(node: Node, pairs: list[tuple[int, int]], mode: str) -> Any:
     """Every row and column by its number in the input: torch's own pads take few ranks."""
-    rules: Any = {
-        "reflect": lambda i, n: (n - 1) - abs((n - 1) - i % (2 * (n - 1))) if n > 1 else 0,
-        "edge": lambda i, n: min(max(i, 0), n - 1),
-        "wrap": lambda i, n: i % n,
-    }
-    if mode not in rules:
-        node.refuse(f"mode '{mode}'", "constant, reflect, edge or wrap")
     sizes = node.shape()
     inner = [dim for dim, pair in enumerate(pairs) if any(pair)]
     last = inner and inner[0] >= 2 and node.rank() in (3, 4) and min(min(pair) for pair in pairs) >= 0
@@ -149,29 +159,45 @@ def _padded_by_numbers(node: Node, pairs: list[tuple[int, int]], mode: str) -> A
         flat = [width for pair in reversed(pairs[2:]) for width in pair]
         return lambda x: F.pad(x, flat, mode={"reflect": "reflect", "edge": "replicate"}[mode])
 
+    numbers = {dim: _numbers(mode, sizes[dim], *pairs[dim]) for dim in inner}
+
     def call(x: Tensor) -> Tensor:
         for dim in inner:
-            before, behind = pairs[dim]
-            numbers = [rules[mode](number, sizes[dim]) for number in range(-before, sizes[dim] + behind)]
-            x = x.index_select(dim, torch.tensor(numbers))
+            x = x.index_select(dim, numbers[dim])
         return x
 
     return call
 
 
+def _numbers(mode: str, size: int, before: int, behind: int) -> Tensor:
+    """The position in the input of each position around it."""
+    found = torch.arange(-before, size + behind)
+    if mode == "edge" or size < 2:
+        return found.clamp(0, size - 1)
+    if mode == "wrap":
+        return found % size
+    return (size - 1) - ((size - 1) - found % (2 * (size - 1))).abs()
+
+
 # ---- gathers -------------------------------------------------------------------------------------------------------
+
+
+def wrapped(positions: Tensor, size: int) -> Tensor:
+    """Positions counted from the front: negative ones count from the end."""
+    return torch.where(positions < 0, positions + size, positions)
 
 
 @onnx_operator("Gather")
 def gather(node: Node) -> Built:
     axis, positions = node.axis(node.integer("axis", 0)), node.value(1)
+    size = node.shape()[axis]
     if positions.data is not None:
         return of(_picked(node, axis, positions.data))
     if node.value(0).data is not None and axis == 0 and node.rank() == 2 and node.value(0).is_real:
-        table = node.constant(0)
-        return of(torch.nn.Embedding.from_pretrained(table), 1)
+        table = torch.nn.Embedding.from_pretrained(node.constant(0))
+        return of(lambda at: table(wrapped(at, size)), 1)
     sizes = (*node.shape()[:axis], *positions.shape, *node.shape()[axis + 1 :])
-    return of(lambda x, at: torch.index_select(x, axis, at.reshape(-1)).reshape(sizes), 0, 1)
+    return of(lambda x, at: torch.index_select(x, axis, wrapped(at, size).reshape(-1)).reshape(sizes), 0, 1)
 
 
 def _picked(node: Node, axis: int, data: Tensor) -> Any:
@@ -192,14 +218,28 @@ def _picked(node: Node, axis: int, data: Tensor) -> Any:
 @onnx_operator("GatherElements")
 def gather_elements(node: Node) -> Built:
     axis, at = node.axis(node.integer("axis", 0)), node.value(1).data
+    size = node.shape()[axis]
     if at is None:
-        return of(lambda x, positions: torch.gather(x, axis, positions.to(torch.int64)), 0, 1)
-    positions = at.to(torch.int64) % node.shape()[axis]
+        return of(lambda x, positions: torch.gather(x, axis, wrapped(positions.to(torch.int64), size)), 0, 1)
+    positions = at.to(torch.int64) % size
     return of(lambda x: torch.gather(x, axis, positions))
 
 
-@onnx_operator("DepthToSpace", "SpaceToDepth")
+@onnx_operator("ScatterElements", limits="constant positions; no reduction", among={"reduction": ("none",)})
+def scatter_elements(node: Node) -> Built:
+    axis = node.axis(node.integer("axis", 0))
+    positions = node.constant(1).to(torch.int64)
+    size = node.shape()[axis]
+    if positions.numel() and not (-size <= int(positions.min()) and int(positions.max()) < size):
+        node.refuse(f"positions up to {int(positions.max())} in a dimension of {size}", "positions inside of it")
+    positions = positions % size
+    return of(lambda x, source: torch.scatter(x, axis, positions, source), 0, 2)
+
+
+@onnx_operator("DepthToSpace", "SpaceToDepth", least={"blocksize": 1}, among={"mode": ("DCR", "CRD")})
 def depth_to_space(node: Node) -> Built:
+    if node.rank() != 4:
+        node.refuse(f"an input of shape {list(node.shape())}", "one of rank 4")
     block, (n, c, h, w), crd = node.integer("blocksize"), node.shape(), node.text("mode", "DCR") == "CRD"
     if node.kind == "SpaceToDepth":
         inner, after = (n, c, h // block, block, w // block, block), (n, c * block * block, h // block, w // block)
@@ -214,9 +254,10 @@ def depth_to_space(node: Node) -> Built:
 @onnx_operator("OneHot", limits="a constant depth")
 def one_hot(node: Node) -> Built:
     depth, rank = int(node.scalar(1)), node.rank() + 1
-    off, on = node.constant(2).reshape(-1).tolist()
+    if depth < 0 or node.shape(2) != (2,):
+        node.refuse(f"a depth of {depth}, values of shape {list(node.shape(2))}", "a depth from 0 on, two values")
+    off, on = node.constant(2).tolist()
     axis, dtype = node.axis(node.integer("axis", -1), rank), node.value(2).dtype
-    node.check_size([*node.shape(), depth])
     classes = torch.arange(depth).reshape([depth if dim == axis else 1 for dim in range(rank)])
 
     def call(x: Tensor) -> Tensor:
@@ -237,17 +278,30 @@ def triangle(node: Node) -> Built:
 # ---- constants -----------------------------------------------------------------------------------------------------
 
 
+@onnx_operator("Constant", limits="numbers", infinite=("value_float", "value_floats"))
+def constant(node: Node) -> Built:
+    for name, value in node.attributes.items():
+        if isinstance(value, Tensor):
+            return always(value)
+        if name in ("value_float", "value_floats"):
+            return always(torch.tensor(value, dtype=torch.float32))
+        if name in ("value_int", "value_ints"):
+            return always(torch.tensor(value, dtype=torch.int64))
+    node.refuse(f"attributes {sorted(node.attributes)}", "numbers")
+
+
 @onnx_operator("ConstantOfShape", limits="a constant shape")
 def constant_of_shape(node: Node) -> Built:
-    sizes = node.check_size(node.constants(0))
     value = node.attributes.get("value", torch.zeros(1))
-    return always(torch.full(sizes, value.reshape(-1)[0].item(), dtype=value.dtype))
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        node.refuse("a value that is no tensor of one element", "one")
+    return always(torch.full(node.constants(0), value.item(), dtype=value.dtype))
 
 
 @onnx_operator("Range", limits="constant bounds")
 def numbers(node: Node) -> Built:
-    start, limit, step = (node.constant(position).item() for position in range(3))
-    if step == 0:
-        node.refuse("a step of 0", "another number")
-    node.check_size([max(math.ceil((limit - start) / step), 0)])
-    return always(torch.arange(start, limit, step))
+    start, limit, step = (node.scalar(position) for position in range(3))
+    if step == 0 or not all(math.isfinite(one) for one in (start, limit, step)):
+        node.refuse(f"from {start} to {limit} by {step}", "finite numbers, and a step that is not 0")
+    count = max(math.ceil((limit - start) / step), 0)
+    return always((torch.arange(count) * node.constant(2) + node.constant(0)).to(node.value(0).dtype).reshape(-1))

@@ -5,7 +5,7 @@ A builder makes a torch module of one node: it knows the shapes of all inputs an
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -13,9 +13,7 @@ import torch
 from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
-MOST_ELEMENTS = 1 << 28
-"""Of one tensor: more fits no microcontroller, and a file must not make this machine try."""
-
+ML = "ai.onnx.ml"
 _SHOWN = 40
 
 
@@ -47,6 +45,9 @@ class Node:
     attributes: Mapping[str, Any]
     inputs: tuple[OnnxValue | None, ...]
     outputs: int
+    """Up to the last that is read."""
+    declared_outputs: int
+    domain: str = ""
 
     @property
     def where(self) -> str:
@@ -58,27 +59,31 @@ class Node:
     # ---- attributes
 
     def number(self, name: str, default: float) -> float:
-        return float(self._attribute(name, default, int | float))
+        return float(self._attribute(name, default))
+
+    def numbers(self, name: str, default: Sequence[float] | None = None) -> list[float]:
+        return [float(one) for one in self._attribute(name, default)]
 
     def integer(self, name: str, default: int | None = None) -> int:
-        return int(self._attribute(name, default, int))
+        return int(self._attribute(name, default))
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        return [int(one) for one in self._attribute(name, default, Sequence)]
+        return [int(one) for one in self._attribute(name, default)]
 
     def text(self, name: str, default: str) -> str:
-        found = self._attribute(name, default, str | bytes)
-        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+        return _decoded(self._attribute(name, default))
+
+    def texts(self, name: str) -> list[str]:
+        return [_decoded(one) for one in self.attributes.get(name, ())]
 
     def flag(self, name: str, default: bool = False) -> bool:
         return bool(self.integer(name, int(default)))
 
-    def _attribute(self, name: str, default: Any, kind: Any) -> Any:
+    def _attribute(self, name: str, default: Any) -> Any:
+        """`rules.check` has seen its type."""
         found = self.attributes.get(name, default)
         if found is None:
             self.refuse(f"it has no attribute '{name}'", "one")
-        if not isinstance(found, kind):
-            self.refuse(f"attribute '{name}' is {type(found).__name__}", "another type")
         return found
 
     # ---- inputs
@@ -114,6 +119,8 @@ class Node:
         data = self.constant(position)
         if data.numel() != 1:
             self.refuse(f"input {position} holds {data.numel()} numbers", "one")
+        if math.isnan(data.item()):
+            self.refuse(f"input {position} is not a number (NaN)", "a number")
         return float(data.item())
 
     def either(self, attribute: str, position: int, default: Sequence[int] | None = None) -> list[int] | None:
@@ -134,11 +141,9 @@ class Node:
     def axes(self, numbers: Sequence[int], rank: int | None = None) -> list[int]:
         return [self.axis(one, rank) for one in numbers]
 
-    def check_size(self, sizes: Sequence[int]) -> list[int]:
-        """A shape that a node asks for, if it can be had."""
-        if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
-            self.refuse(f"it asks for a tensor of shape {list(sizes)}", f"at most {MOST_ELEMENTS:,} elements")
-        return list(sizes)
+
+def _decoded(text: str | bytes) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
 class FunctionModule(torch.nn.Module):
@@ -180,23 +185,31 @@ Builder = Callable[[Node], Built]
 
 @dataclass(frozen=True)
 class Registered:
-    """The builder of an operator. `limits` is what a user reads in docs/onnx.md."""
+    """The builder of an operator, and what `rules.check` asks of its nodes.
+
+    `limits` is what a user reads in docs/onnx.md. `least` holds the smallest integers of attributes, `among` the texts
+    that an attribute may hold, `infinite` the attributes that may hold infinities.
+    """
 
     build: Builder
     limits: str = ""
+    domains: tuple[str, ...] = ("",)
+    least: Mapping[str, int] = field(default_factory=dict)
+    among: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    infinite: Sequence[str] = ()
 
 
-REGISTRY: dict[str, Registered] = {}  # filled where the builders stand: see catalog.registered
+REGISTRY: dict[str, Registered] = {}  # filled where the builders stand: see rules.registered
 
 
-def onnx_operator(*kinds: str, limits: str = "") -> Callable[[Builder], Builder]:
-    """Registers the builder of these operators of ONNX."""
+def onnx_operator(*kinds: str, **declared: Any) -> Callable[[Builder], Builder]:
+    """Registers the builder of these operators of ONNX, with the fields of `Registered`."""
 
     def register(build: Builder) -> Builder:
         for kind in kinds:
             if kind in REGISTRY:
                 raise AssertionError(f"two builders of {kind}")
-            REGISTRY[kind] = Registered(build, limits)
+            REGISTRY[kind] = Registered(build, **declared)
         return build
 
     return register

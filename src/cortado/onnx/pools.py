@@ -1,14 +1,15 @@
-"""Pools over windows and over whole images; resizing."""
+"""Pools over windows and over whole images; sums, means and extremes over dimensions; resizing."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from cortado.onnx.layers import PadPairs, padding, symmetric, window
+from cortado.onnx.layers import WINDOWS, PadPairs, padding, symmetric, window
 from cortado.onnx.node import Built, Node, of, onnx_operator
 
 Tensor = torch.Tensor
@@ -18,7 +19,7 @@ _AVERAGE: Any = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
 
 def _kernel(node: Node) -> list[int]:
     kernel = node.integers("kernel_shape")
-    if len(kernel) != node.rank() - 2 or len(kernel) not in _MAX or min(kernel) < 1:
+    if len(kernel) != node.rank() - 2 or len(kernel) not in _MAX:
         node.refuse(f"kernel_shape {kernel} over {list(node.shape())}", "a number for each of 1 to 3 dimensions")
     return kernel
 
@@ -29,34 +30,58 @@ def _fits(kernel: Sequence[int], pads: PadPairs) -> list[int] | None:
     return even if even is not None and all(2 * pad <= size for pad, size in zip(even, kernel, strict=True)) else None
 
 
-@onnx_operator("MaxPool", limits="positions are not read")
+def _whole(node: Node, kernel: Sequence[int]) -> tuple[PadPairs, PadPairs]:
+    """Padding as the node has it, and with what ceil_mode adds behind it to fill the last window.
+
+    A window that would begin behind the input and the padding before it is none.
+    """
+    strides, dilations, pads = window(node, kernel)
+    if not node.flag("ceil_mode"):
+        return pads, pads
+    whole: PadPairs = []
+    for size, width, stride, dilation, (before, behind) in zip(
+        node.shape()[2:], kernel, strides, dilations, pads, strict=True
+    ):
+        reach = (width - 1) * dilation + 1
+        count = -(-(size + before + behind - reach) // stride) + 1
+        count -= (count - 1) * stride >= size + before
+        whole.append((before, max((count - 1) * stride + reach - size - before, 0)))
+    return pads, whole
+
+
+@onnx_operator("MaxPool", limits="positions are not read", **WINDOWS)
 def max_pool(node: Node) -> Built:
     if node.outputs > 1:
         node.refuse("its positions are read", "the values alone")
     kernel = _kernel(node)
     strides, dilations, pads = window(node, kernel)
     ceil, even = node.flag("ceil_mode"), _fits(kernel, pads)
-    pool = _MAX[len(kernel)](kernel, strides, even or 0, dilations, ceil_mode=ceil)
     if even is not None:
-        return of(pool)
-    pad = padding(pads, value=-math.inf)
+        return of(_MAX[len(kernel)](kernel, strides, even, dilations, ceil_mode=ceil))
+    pool, pad = _MAX[len(kernel)](kernel, strides, 0, dilations), padding(_whole(node, kernel)[1], value=-math.inf)
     return of(lambda x: pool(pad(x)))
 
 
-@onnx_operator("AveragePool", limits="no dilation; padding that is counted, or as much before as behind")
+@onnx_operator("AveragePool", limits="no dilation", **WINDOWS)
 def average_pool(node: Node) -> Built:
     kernel = _kernel(node)
     strides, dilations, pads = window(node, kernel)
-    counts, ceil, even = node.flag("count_include_pad"), node.flag("ceil_mode"), _fits(kernel, pads)
+    counts, even = node.flag("count_include_pad"), _fits(kernel, pads)
     if max(dilations) > 1:
         node.refuse(f"dilations {dilations}", "1")
     if even is not None:
+        ceil = node.flag("ceil_mode")
         return of(_AVERAGE[len(kernel)](kernel, strides, even, ceil_mode=ceil, count_include_pad=counts))
-    pool, pad = _AVERAGE[len(kernel)](kernel, strides, 0, ceil_mode=ceil), padding(pads)
-    if counts:
-        return of(lambda x: pool(pad(x)))
-    share = pool(pad(torch.ones(1, 1, *node.shape()[2:])))  # of each window that lies in the image
-    return of(lambda x: pool(pad(x)) / share)
+    pads, whole = _whole(node, kernel)
+    pool, pad = _AVERAGE[len(kernel)](kernel, strides, 0), padding(whole)
+    counted = torch.ones(1, 1, *node.shape()[2:])
+    counted = padding(pads, value=1.0)(counted) if counts else counted
+    rest = [
+        (0 if counts else before, end - behind if counts else end)
+        for (_, behind), (before, end) in zip(pads, whole, strict=True)
+    ]
+    share = pool(padding(rest)(counted))  # of each window that counts
+    return of(lambda x: pool(pad(x))) if bool((share == 1).all()) else of(lambda x: pool(pad(x)) / share)
 
 
 @onnx_operator("GlobalAveragePool", "GlobalMaxPool")
@@ -67,17 +92,99 @@ def global_pool(node: Node) -> Built:
     return of(lambda x: x.amax(dims, keepdim=True))
 
 
+# ---- reductions -----------------------------------------------------------------------------------------------------
+
+_REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    "ReduceSum": torch.sum,
+    "ReduceMean": torch.mean,
+    "ReduceMax": torch.amax,
+    "ReduceMin": torch.amin,
+    "ReduceSumSquare": lambda x, dim, keepdim: torch.sum(x * x, dim, keepdim=keepdim),
+    "ReduceL1": lambda x, dim, keepdim: torch.sum(torch.abs(x), dim, keepdim=keepdim),
+    "ReduceL2": lambda x, dim, keepdim: torch.linalg.vector_norm(x, 2, dim, keepdim),
+    "ReduceLogSum": lambda x, dim, keepdim: torch.log(torch.sum(x, dim, keepdim=keepdim)),
+    "ReduceLogSumExp": lambda x, dim, keepdim: torch.logsumexp(x, dim, keepdim=keepdim),
+}
+
+
+_OF_ONE: Mapping[str, Callable[[Tensor], Tensor]] = {  # what they make of each value by itself
+    "ReduceSumSquare": torch.square,
+    "ReduceL1": torch.abs,
+    "ReduceL2": torch.abs,
+    "ReduceLogSum": torch.log,
+}
+
+
+@onnx_operator(*_REDUCTIONS)
+def reduction(node: Node) -> Built:
+    call, keep = _REDUCTIONS[node.kind], node.flag("keepdims", True)
+    given = node.either("axes", 1)
+    if not given and node.flag("noop_with_empty_axes"):
+        return of(_OF_ONE.get(node.kind, lambda x: x))
+    dims = tuple(node.axes(given or range(node.rank())))
+    return of(lambda x: call(x, dim=dims, keepdim=keep))
+
+
+@onnx_operator("ReduceProd")
+def product(node: Node) -> Built:
+    keep = node.flag("keepdims", True)
+    dims = node.axes(node.either("axes", 1) or range(node.rank()))
+
+    def call(x: Tensor) -> Tensor:
+        for dim in sorted(dims, reverse=True):
+            x = torch.prod(x, dim, keepdim=keep)
+        return x
+
+    return of(call)
+
+
+@onnx_operator("ArgMax", "ArgMin", limits="of equal values the first")
+def argmax(node: Node) -> Built:
+    if node.flag("select_last_index"):
+        node.refuse("select_last_index", "the first of equal values")
+    call: Any = torch.argmax if node.kind == "ArgMax" else torch.argmin
+    return of(partial(call, dim=node.axis(node.integer("axis", 0)), keepdim=node.flag("keepdims", True)))
+
+
+@onnx_operator("TopK", limits="a constant number; sorted, equal values in any order")
+def topk(node: Node) -> Built:
+    count = node.integer("k") if "k" in node.attributes else int(node.scalar(1))
+    axis, largest = node.axis(node.integer("axis", -1)), node.flag("largest", True)
+    return of(lambda x: tuple(torch.topk(x, count, axis, largest=largest, sorted=True)))
+
+
+@onnx_operator("CumSum", limits="a constant axis")
+def cumsum(node: Node) -> Built:
+    axis, reverse, exclusive = node.axis(int(node.scalar(1))), node.flag("reverse"), node.flag("exclusive")
+
+    def call(x: Tensor) -> Tensor:
+        total = torch.cumsum(x.flip(axis), axis).flip(axis) if reverse else torch.cumsum(x, axis)
+        return total - x if exclusive else total
+
+    return of(call)
+
+
 # ---- resizing ------------------------------------------------------------------------------------------------------
 
 
-@onnx_operator("Resize", "Upsample", limits="nearest (floor) and linear; constant sizes; no antialiasing, no crop")
+@onnx_operator(
+    "Resize",
+    "Upsample",
+    limits="nearest (floor) and linear; constant sizes; no antialiasing, no crop",
+    among={
+        "mode": ("nearest", "linear", "bilinear"),
+        "keep_aspect_ratio_policy": ("stretch",),
+        "nearest_mode": ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"),
+        "coordinate_transformation_mode": (
+            *("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "tf_half_pixel_for_nn"),
+        ),
+    },
+)
 def resize(node: Node) -> Built:
     mode, sizes = node.text("mode", "nearest"), _resized(node)
-    if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        node.refuse("a size that keeps the ratio of the sides", "the sizes themselves; simplify the model")
     if sizes[:2] != list(node.shape())[:2]:
         node.refuse(f"{list(node.shape())} to {sizes}", "a resize of the dimensions behind the channels")
-    target = node.check_size(sizes)[2:]
+    target = sizes[2:]
     if target == list(node.shape())[2:]:
         return of(lambda x: x)
     return of(_nearest(node, target) if mode == "nearest" else _linear(node, mode, target))
@@ -110,37 +217,37 @@ def _nearest(node: Node, target: list[int]) -> Any:
     """Rows and columns picked by their numbers, as ONNX's rules of rounding give them."""
     kind, old = _coordinates(node), node.kind == "Upsample" or node.opset < 11
     rounding, sizes = node.text("nearest_mode", "floor" if old else "round_prefer_floor"), node.shape()[2:]
-    places = [_places(node, kind, rounding, size, new) for size, new in zip(sizes, target, strict=True)]
-    plain = [[number * size // new for number in range(new)] for size, new in zip(sizes, target, strict=True)]
-    if places == plain:
+    places = [_places(kind, rounding, size, new) for size, new in zip(sizes, target, strict=True)]
+    plain = [torch.arange(new) * size // new for size, new in zip(sizes, target, strict=True)]
+    if all(torch.equal(one, other) for one, other in zip(places, plain, strict=True)):
         return lambda x: F.interpolate(x, size=target, mode="nearest")
 
     def pick(x: Tensor) -> Tensor:
         for dim, numbers in enumerate(places, start=2):
-            x = x.index_select(dim, torch.tensor(numbers))
+            x = x.index_select(dim, numbers)
         return x
 
     return pick
 
 
-def _places(node: Node, kind: str, rounding: str, size: int, new: int) -> list[int]:
-    scale = new / size
-    rules: Any = {
-        "asymmetric": lambda x: x / scale,
-        "half_pixel": lambda x: (x + 0.5) / scale - 0.5,
-        "pytorch_half_pixel": lambda x: (x + 0.5) / scale - 0.5 if new > 1 else 0.0,
-        "align_corners": lambda x: x * (size - 1) / (new - 1) if new > 1 else 0.0,
-        "tf_half_pixel_for_nn": lambda x: (x + 0.5) / scale,
-    }
-    rounds: Any = {
-        "floor": math.floor,
-        "ceil": math.ceil,
-        "round_prefer_floor": lambda x: math.ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: math.floor(x + 0.5),
-    }
-    if kind not in rules or rounding not in rounds:
-        node.refuse(f"coordinates '{kind}', rounding '{rounding}'", f"one of {sorted(rules)}, {sorted(rounds)}")
-    return [min(max(rounds[rounding](rules[kind](x)), 0), size - 1) for x in range(new)]
+_COORDINATES: Mapping[str, Callable[[Tensor, int, int], Tensor]] = {
+    "asymmetric": lambda x, size, new: x * size / new,
+    "half_pixel": lambda x, size, new: (x + 0.5) * size / new - 0.5,
+    "pytorch_half_pixel": lambda x, size, new: (x + 0.5) * size / new - 0.5 if new > 1 else x * 0,
+    "align_corners": lambda x, size, new: x * (size - 1) / (new - 1) if new > 1 else x * 0,
+    "tf_half_pixel_for_nn": lambda x, size, new: (x + 0.5) * size / new,
+}
+_ROUNDINGS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round_prefer_floor": lambda x: torch.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: torch.floor(x + 0.5),
+}
+
+
+def _places(kind: str, rounding: str, size: int, new: int) -> Tensor:
+    where = _COORDINATES[kind](torch.arange(new, dtype=torch.float64), size, new)
+    return _ROUNDINGS[rounding](where).clamp(0, size - 1).to(torch.int64)
 
 
 def _linear(node: Node, mode: str, target: list[int]) -> Any:

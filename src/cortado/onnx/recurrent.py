@@ -47,15 +47,21 @@ class Recurrent(nn.Module):
     "RNN",
     limits="constant weights, default activations, no clip, no peepholes, all sequences of full length; GRU with "
     "linear_before_reset=1, as PyTorch and Keras have it",
+    least={"hidden_size": 1},
+    among={"direction": ("forward", "reverse", "bidirectional")},
 )
 def recurrent(node: Node) -> Built:
     _check(node)
     units, direction = node.integer("hidden_size"), node.text("direction", "forward")
-    activation = node.attributes.get("activations")
-    options = {"nonlinearity": activation[0].decode().lower()} if node.kind == "RNN" and activation else {}
+    activation = node.texts("activations")
+    options = {"nonlinearity": activation[0].lower()} if node.kind == "RNN" and activation else {}
     both = direction == "bidirectional"
     biased = node.has(3)
-    layer = _LAYERS[node.kind](node.shape(1)[2], units, bidirectional=both, bias=biased, **options)
+    rows = len(_GATES[node.kind]) * units
+    for position, sizes in ((1, (rows, node.shape()[-1])), (2, (rows, units)), *([(3, (2 * rows,))] if biased else [])):
+        if node.shape(position) != (1 + both, *sizes):
+            node.refuse(f"input {position} of shape {list(node.shape(position))}", f"{[1 + both, *sizes]}")
+    layer = _LAYERS[node.kind](node.shape(1)[2], units, bidirectional=both, bias=biased, device="meta", **options)
     for number in range(2 if both else 1):
         _fill(node, layer, number, units)
     module = Recurrent(layer, node.kind, reverse=direction == "reverse", batch_first=node.flag("layout"))
@@ -74,19 +80,17 @@ def _states(node: Node) -> list[int]:
 def _fill(node: Node, layer: nn.Module, direction: int, units: int) -> None:
     end = "_l0" + ("_reverse" if direction else "")
     order = [gate * units + unit for gate in _GATES[node.kind] for unit in range(units)]
-    getattr(layer, f"weight_ih{end}").data = node.constant(1)[direction][order].to(torch.float32)
-    getattr(layer, f"weight_hh{end}").data = node.constant(2)[direction][order].to(torch.float32)
+    found = {"weight_ih": node.constant(1)[direction], "weight_hh": node.constant(2)[direction]}
     if node.has(3):
-        both = node.constant(3)[direction].to(torch.float32).reshape(2, -1)
-        getattr(layer, f"bias_ih{end}").data = both[0][order]
-        getattr(layer, f"bias_hh{end}").data = both[1][order]
+        found["bias_ih"], found["bias_hh"] = node.constant(3)[direction].reshape(2, -1)
+    for name, value in found.items():
+        setattr(layer, f"{name}{end}", nn.Parameter(value[order].to(torch.float32)))
 
 
 def _check(node: Node) -> None:
-    direction = node.text("direction", "forward")
-    if direction not in ("forward", "reverse", "bidirectional"):
-        node.refuse(f"direction '{direction}'", "forward, reverse or bidirectional")
-    names = [one.decode("utf-8", "replace").lower() for one in node.attributes.get("activations", ())]
+    if node.rank() != 3:
+        node.refuse(f"an input of shape {list(node.shape())}", "one of rank 3")
+    names = [one.lower() for one in node.texts("activations")]
     default = _ACTIVATIONS.get(node.kind)
     plain = (
         all(names[at : at + len(default)] == default for at in range(0, len(names), len(default)))

@@ -1,0 +1,194 @@
+"""The nodes of an ONNX graph in their order: what depends on no input is computed once, every other node is a step.
+
+Values of the model are tensors without data here (`bounds`): reading a file computes shapes and constants alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from cortado.base.errors import CortadoError
+from cortado.onnx.bounds import Bounded, without_data
+from cortado.onnx.files import Graph, OnnxFile, Raw
+from cortado.onnx.node import Node, OnnxValue, Quantizing, Registered
+from cortado.onnx.rules import check, registered
+from cortado.onnx.spellings import Codes, respelled
+
+Tensor = torch.Tensor
+
+
+class OnnxStep(nn.Module):
+    """One node: a module, with the constants among its operands."""
+
+    def __init__(self, module: nn.Module, operands: Sequence[str | Tensor], outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.module, self.outputs = module, tuple(outputs)
+        self.sources = [one if isinstance(one, str) else None for one in operands]
+        for number, one in enumerate(operands):
+            if not isinstance(one, str):
+                self.register_buffer(f"constant{number}", one)
+
+    def forward(self, *given: Tensor) -> Any:
+        left = iter(given)
+        operands = [
+            getattr(self, f"constant{number}") if source is None else next(left)
+            for number, source in enumerate(self.sources)
+        ]
+        return self.module.forward(*operands)  # not a call: the step has the node's name, its module none
+
+    def run(self, values: dict[str, Tensor]) -> None:
+        """Adds its outputs to the values by name."""
+        self._add(self(*self._given(values)), values)
+
+    def run_shapes(self, values: dict[str, Tensor]) -> None:
+        """The same without data: torch's recurrent layers ask that weights have as little as their input."""
+        weights = {name: without_data(one.detach()) for name, one in self.named_parameters()}
+        given = self._given(values)
+        self._add(functional_call(self, weights, given) if weights else self(*given), values)
+
+    def _given(self, values: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        return tuple(values[source] for source in self.sources if source is not None)
+
+    def _add(self, found: Any, values: dict[str, Tensor]) -> None:
+        results = found if isinstance(found, tuple) else (found,)
+        values.update((name, result) for name, result in zip(self.outputs, results, strict=False) if name)
+
+
+class Reader:
+    """Reads a graph: `known` are the values of constants, `steps` the nodes that are left, by their names."""
+
+    def __init__(self, file: OnnxFile, examples: Mapping[str, Tensor]) -> None:
+        self.file = file
+        self.known: dict[str, Tensor] = dict(file.graph.constants)
+        self.steps: list[tuple[str, OnnxStep]] = []
+        self.values = {name: without_data(example) for name, example in examples.items()}
+        self.codes: Codes = {}
+        self.reads = set(file.graph.outputs)
+        for node in _all_nodes(file.graph):
+            self._read(node.inputs)
+        with torch.no_grad(), Bounded(file.budget):
+            for raw in file.graph.nodes:
+                self._add(raw, {})
+
+    def _read(self, names: Iterable[str]) -> None:
+        self.reads.update(filter(None, names))
+
+    def _add(self, raw: Raw, names: Mapping[str, str]) -> None:
+        """`names` are those that values of an inner graph have in the outermost one."""
+        own = replace(
+            raw,
+            inputs=tuple(names.get(name, name) for name in raw.inputs),
+            outputs=tuple(names.get(name, name) for name in raw.outputs),
+        )
+        if not any(name in self.reads for name in own.outputs):
+            return
+        if own.kind == "If" and not own.domain:
+            self._add_branch(own, names)
+            return
+        for one in respelled(own, self.codes, self.file.path.name):
+            self._read(one.inputs)
+            self._add_one(one)
+
+    def _add_branch(self, raw: Raw, names: Mapping[str, str]) -> None:
+        """The nodes of the branch that an If takes, whose condition follows from shapes."""
+        condition = self.known.get(raw.inputs[0]) if raw.inputs else None
+        where = f"node '{raw.name[:80]}' (If) of {self.file.path.name}"
+        if condition is None or condition.numel() != 1:
+            raise CortadoError(
+                f"{where}: its condition is computed from the model's inputs, expected one that is constant once "
+                "shapes are; take the branch that is meant before exporting"
+            )
+        chosen = "then_branch" if bool(condition) else "else_branch"
+        branch = raw.graphs.get(chosen)
+        if branch is None or len(branch.outputs) != len(raw.outputs) or branch.inputs:
+            raise CortadoError(
+                f"{where}: it has no {chosen} with {len(raw.outputs)} outputs and no inputs, expected one"
+            )
+        own = {name: f"{raw.outputs[0]}/{name}" for name in _defined(branch)}
+        inner = {**names, **own}
+        self.known.update((inner[name], value) for name, value in branch.constants.items())
+        ends = [
+            Raw("Identity", f"{raw.name}/{name}", (name,), (output,), {})
+            for name, output in zip(branch.outputs, raw.outputs, strict=True)
+        ]
+        ends = [replace(end, inputs=(inner.get(end.inputs[0], end.inputs[0]),)) for end in ends]
+        self._read(end.inputs[0] for end in ends if end.outputs[0] in self.reads)
+        for one in _all_nodes(branch):
+            self._read(inner.get(name, name) for name in one.inputs)
+        for one in branch.nodes:
+            self._add(one, inner)
+        for end in ends:
+            self._add(end, {})
+
+    def _add_one(self, raw: Raw) -> None:
+        budget = self.file.budget
+        node = self._node(raw)
+        budget.where = node.where
+        declared = registered().get(raw.kind)
+        if declared is None:
+            raise CortadoError(
+                f"{node.where}: {raw.kind} is not among the {len(registered())} operators of ONNX that are read "
+                "(docs/onnx.md); express it in these, or write the model in PyTorch"
+            )
+        check(node, declared)
+        try:
+            self._run(node, raw, declared)
+        except CortadoError:
+            raise
+        except Exception as error:  # what torch raises of sizes and numbers that do not fit has no common class
+            shown = [list(value.shape) if value else None for value in node.inputs]
+            text = " ".join(str(error).split())[:200]
+            raise CortadoError(f"{node.where}: inputs of shapes {shown} do not fit it ({text})") from error
+
+    def _run(self, node: Node, raw: Raw, declared: Registered) -> None:
+        built = declared.build(node)
+        operands = [raw.inputs[position] for position in built.operands]
+        given: list[str | Tensor] = [self.known.get(name, name) for name in operands]
+        outputs = [name if name in self.reads else "" for name in raw.outputs]
+        step = OnnxStep(built.module, given, outputs).eval()
+        if all(isinstance(one, Tensor) for one in given) and not isinstance(built.module, Quantizing):
+            step.run(self.known)
+            return
+        step.run_shapes(self.values)
+        for name in filter(None, outputs):
+            self.file.budget.check(self.values[name].shape)
+        self.steps.append((raw.name, step))
+
+    def _node(self, raw: Raw) -> Node:
+        def value(name: str) -> OnnxValue | None:
+            if not name:
+                return None
+            found = self.known[name] if name in self.known else self.values[name]
+            return OnnxValue(tuple(found.shape), found.dtype, self.known.get(name))
+
+        return Node(
+            kind=raw.kind,
+            name=raw.name,
+            file=self.file.path.name,
+            opset=self.file.opsets.get(raw.domain, 1),
+            attributes=raw.attributes,
+            inputs=tuple(value(name) for name in raw.inputs),
+            outputs=max((number + 1 for number, name in enumerate(raw.outputs) if name in self.reads), default=0),
+            declared_outputs=len(raw.outputs),
+            domain=raw.domain,
+        )
+
+
+def _all_nodes(graph: Graph) -> Iterable[Raw]:
+    """Those of inner graphs too; what these give is read by nodes that give it to the outer one."""
+    for node in graph.nodes:
+        yield node
+        for inner in node.graphs.values():
+            yield from _all_nodes(inner)
+            yield Raw("", "", inner.outputs, (), {})
+
+
+def _defined(graph: Graph) -> Iterable[str]:
+    """The names of values that a graph defines."""
+    yield from graph.constants
+    for node in graph.nodes:
+        yield from filter(None, node.outputs)
