@@ -47,6 +47,7 @@ from cortado.options import (
     Activations,
     Artifacts,
     Options,
+    PackageKind,
     Precision,
     PteKind,
     StreamPadding,
@@ -62,6 +63,8 @@ from cortado.plan.pricing import as_read as as_read
 from cortado.plan.program import Program
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure
+from cortado.run.doctor import require
+from cortado.run.toolchain import Tool
 from cortado.scoring.accuracy import check_outputs
 from cortado.scoring.blame import Culprit, culprits
 
@@ -437,6 +440,8 @@ def _check_installed(options: Options) -> None:
     needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)
     if needed and not has_executorch():
         raise MissingTool(f"there can be no .pte: {NO_EXECUTORCH}")
+    if PackageKind.WEB in options.package:
+        require((Tool.CLANG, Tool.WASM_LD))
 
 
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:

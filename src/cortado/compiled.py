@@ -41,7 +41,7 @@ from cortado.emit.pte.program import Pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.capture.torch_settings import one_thread
-from cortado.options import Options
+from cortado.options import Options, PackageKind
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
@@ -50,6 +50,8 @@ from cortado.scoring import scores
 from cortado.scoring.dataset import make_dataset
 from cortado.scoring.floats import float_inputs, float_model
 from cortado.scoring.scores import Evaluation
+from cortado.web.facts import Example, Shown
+from cortado.web.package import web_files
 
 Tensor = torch.Tensor
 
@@ -94,6 +96,13 @@ class Compiled:
             }
         )
 
+    def _for_web(self, graph: LoweredGraph) -> dict[str, str | bytes]:
+        def values(tensors: Sequence[TensorReport]) -> tuple[ArrayType, ...]:
+            return tuple(self.first[tensor.node].numpy() for tensor in tensors)
+
+        shown = Shown.of(self.report, graph, Example(values(self.report.inputs), values(self.report.outputs)))
+        return {f"{PackageKind.WEB.value}/{name}": data for name, data in web_files(shown).items()}
+
     @one_thread()
     def save(self, folder: str | Path) -> Artifact:
         """Writes .pte, C bundle, report and reference; all or nothing."""
@@ -114,12 +123,11 @@ class Compiled:
             files[REFERENCE] = to_bytes(self.graph)
             files[EXPECTED] = self._recorded()
             files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
+            ids, version = (self.report.id,), self.options.model_version
+            arithmetic = self.report.arithmetic
+            content = Content.of((prefix,), self.target, self.bundle.files, ids, version, arithmetic=arithmetic)
             for kind in self.options.package:
-                ids, version = (self.report.id,), self.options.model_version
-                content = Content.of(
-                    (prefix,), self.target, self.bundle.files, ids, version, arithmetic=self.report.arithmetic
-                )
-                files |= package_files(kind, content)
+                files |= self._for_web(self.graph) if kind is PackageKind.WEB else package_files(kind, content)
         files[EXAMPLE] = _example_file(self.report.inputs, self.example)
         files[PAGE] = build_page(self.report)
         write_folder(path, files, self.report)

@@ -98,6 +98,7 @@ class PackageKind(Enum):
     PLATFORMIO = "platformio"
     PICO = "pico"
     CMAKE = "cmake"
+    WEB = "web"  # no build system: a page, and a module of JavaScript
 
 
 class Artifacts(Enum):
@@ -216,7 +217,8 @@ class Options:
             if not isinstance(getattr(self, name), bool):
                 raise CortadoError(f"{name}={getattr(self, name)!r}: expected True or False")
         self._set("package", _packages(self.package))
-        self._set("selftest", self.selftest or bool(self.package))  # what the packages' examples run
+        tested = any(kind is not PackageKind.WEB for kind in self.package)
+        self._set("selftest", self.selftest or tested)  # what the packages' examples run
         if self.stream is not None and not isinstance(self.stream, int):
             raise CortadoError(f"stream={self.stream!r} is no dimension; expected an int, or None for no stream")
         for name in ("ram_budget", "flash_budget"):

@@ -12,7 +12,7 @@ from cortado.emit.c.together_source import JoinedProgram as TogetherInC
 from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
-from cortado.options import Options
+from cortado.options import Options, PackageKind
 from cortado.plan.lowered import run_reference
 from cortado.run import measure
 from cortado.run.bundle_info import BundleInfo
@@ -49,6 +49,10 @@ def _check(compiled: Sequence[Compiled]) -> None:
             raise CortadoError(
                 f"{one.name} was compiled with {' and '.join(given)}: models that are together share one arena, and "
                 "sections. Compile it without, and place all with CORTADO_ARENA and CORTADO_WEIGHTS"
+            )
+        if PackageKind.WEB in one.options.package:
+            raise CortadoError(
+                f"{one.name} was compiled with --package web, and a page is one model's: give each a folder of its own"
             )
     targets = list(dict.fromkeys(one.target.target_string for one in compiled))
     if len(targets) > 1:

@@ -55,6 +55,20 @@ class Reference(NamedTuple):
     outputs: Samples  # the model's outputs, which a .pte made of the same graph must give
 
 
+def planned_again(
+    report: Report, graph: "LoweredGraph", target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None
+) -> "Planned":
+    """The same network, fed and optimized as it was, for another target, or with the kernels of these cores."""
+    from cortado.plan.pushed import Feeding, program_of
+    from cortado.plan.schedule import schedule
+
+    time = None if report.stream is None else report.stream.dim
+    camera = None if report.camera is None else report.camera.camera
+    feeding = Feeding(rows=report.input_rows is not None, stream=time, camera=camera)
+    program = program_of(report.model, graph, target, report.options.io, feeding, cores=cores)
+    return schedule(replace(program, decision=report.rule), report.options.optimize)
+
+
 def recorded_name(kind: str, position: int) -> str:
     """The name of an array in EXPECTED."""
     return f"{kind}{position}"
@@ -345,15 +359,7 @@ class Artifact:
     @cached_property
     def portable(self) -> "Planned":
         """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
-        from cortado.plan.pushed import Feeding, program_of
-        from cortado.plan.schedule import schedule
-
-        report, options = self.report, self.report.options
-        time = None if report.stream is None else report.stream.dim
-        camera = None if report.camera is None else report.camera.camera
-        feeding = Feeding(rows=report.input_rows is not None, stream=time, camera=camera)
-        program = program_of(report.model, self.graph, self.info.target, options.io, feeding, cores=(Core.PORTABLE,))
-        return schedule(replace(program, decision=report.rule), options.optimize)
+        return planned_again(self.report, self.graph, self.info.target, (Core.PORTABLE,))
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, TracedLayer]:
         """Every layer's outputs for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
@@ -436,6 +442,11 @@ class Artifact:
         example = self.example()
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
+        feeds, expected = self.recorded()
+        return [self._pushed(feeds)], [expected]
+
+    def recorded(self) -> tuple[list[ArrayType], list[ArrayType]]:
+        """What the bundle is fed for the example, and what it must give back."""
         kinds = {"input": self.report.inputs, "output": self.report.outputs}
         names = {kind: [recorded_name(kind, i) for i in range(len(tensors))] for kind, tensors in kinds.items()}
         headers = {
@@ -444,8 +455,7 @@ class Artifact:
             for name, tensor in zip(names[kind], tensors, strict=True)
         }
         arrays = read_expected(self.folder / EXPECTED, headers)
-        feed = self._pushed([arrays[name] for name in names["input"]])
-        return [feed], [[arrays[name] for name in names["output"]]]
+        return [arrays[name] for name in names["input"]], [arrays[name] for name in names["output"]]
 
     def reference(
         self,

@@ -1,4 +1,4 @@
-"""Where the package's data lie: the C kernels, the code of emulated boards, style and script of report.html."""
+"""Where the package's data lie: C kernels, the code of boards, style and script of report.html and of the web page."""
 
 from pathlib import Path
 
@@ -6,3 +6,4 @@ PACKAGE = Path(__file__).parents[1]
 KERNELS = PACKAGE / "kernels"
 DEVICE = PACKAGE / "device"
 WEB = PACKAGE / "artifact" / "web"
+WEB_PAGE = PACKAGE / "web" / "page"

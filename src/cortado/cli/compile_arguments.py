@@ -186,7 +186,8 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SYSTEM",
         default=(),
         help="also write the bundle as a package, with an example that runs the self-test: zephyr, arduino, "
-        "cmsis-pack, platformio, pico or cmake, several with commas between them (docs/packages.md)",
+        "cmsis-pack, platformio, pico or cmake; or as web: a page to try it, and a module for browsers and Node. "
+        "Several with commas between them (docs/packages.md)",
     )
     parser.add_argument(
         "--model-version",

@@ -1,0 +1,182 @@
+"""The web package: index.html, MODEL.wasm, MODEL.js with its types, package.json."""
+
+import base64
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from cortado import __version__
+from cortado.base.data import DEVICE, KERNELS, WEB_PAGE
+from cortado.base.names import html_text
+from cortado.base.target import WASM_FLAGS
+from cortado.emit.c.bundle import emit_c
+from cortado.run.harness_source import harness_source
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from cortado.run.toolchain import build_wasm
+from cortado.web.facts import Shown, bands_of, module_facts, page_facts
+
+_SCRIPTS = ("model.js", "sound.js", "draw.js", "pictures.js", "page.js")
+_WORKLET = ("sound.js", "worklet.js")
+_POLICY = (
+    "default-src 'none'; script-src '{script}' 'wasm-unsafe-eval' data:; style-src '{style}'; base-uri 'none'; "
+    "form-action 'none'"
+)
+INDEX = "index.html"
+
+
+def web_files(shown: Shown) -> dict[str, str | bytes]:
+    """The files of the package."""
+    prefix = shown.report.prefix
+    wasm = web_module(shown)
+    return {
+        INDEX: web_page(shown, wasm),
+        f"{prefix}.wasm": wasm,
+        f"{prefix}.js": _script(shown),
+        f"{prefix}.d.ts": _read("module.d.ts"),
+        "package.json": _manifest(shown),
+        "README.md": _readme(shown),
+        "LICENSE": (KERNELS / "LICENSE").read_text(),
+    }
+
+
+def _read(name: str) -> str:
+    return (WEB_PAGE / name).read_text()
+
+
+# ---- the module ----------------------------------------------------------------------------------------------------
+
+
+def web_module(shown: Shown) -> bytes:
+    """The portable C bundle as WebAssembly. It imports nothing."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        folder = Path(temporary) / "bundle"
+        write_files(folder, emit_c(shown.portable).files)
+        glue = Path(temporary) / "web_model.c"
+        glue.write_text(harness_source(shown.info))
+        sources = [*bundle_sources(folder, "c"), glue, DEVICE / "web.c"]
+        flags = [*WARNINGS, *WASM_FLAGS, *_watching(shown)]
+        return build_wasm(sources, [*bundle_includes(folder), DEVICE], flags, shown.report.prefix).read_bytes()
+
+
+def _watching(shown: Shown) -> list[str]:
+    """With a spectrum to draw, its step leaves the last frame behind."""
+    bands = bands_of(shown.report)
+    if bands is None:
+        return []
+    step = next(i for i, one in enumerate(shown.portable.program.steps) if one.name == bands["layer"])
+    return [
+        "-DCORTADO_TRACE",
+        "-DCORTADO_PROFILE",
+        f"-DCORTADO_WEB_STEP={step}u",
+        f"-DCORTADO_WEB_BYTES={bands['count']}u",
+        f"-DCORTADO_WEB_PROFILE={shown.report.prefix}_profile",
+    ]
+
+
+def _script(shown: Shown) -> str:
+    head = f"// {html_text(shown.report.model)}: written by Cortado {__version__}.\n"
+    facts = f"export const facts = {_json(module_facts(shown))};\n\n"
+    return head + facts + _read("model.js") + _read("module.js")
+
+
+def _manifest(shown: Shown) -> str:
+    prefix = shown.report.prefix
+    exports = {"types": f"./{prefix}.d.ts", "default": f"./{prefix}.js"}
+    manifest = {
+        "name": prefix.lower(),
+        "version": shown.report.model_version,
+        "description": f"{shown.report.model}, compiled ahead of time by Cortado, as WebAssembly",
+        "type": "module",
+        "main": f"./{prefix}.js",
+        "types": f"./{prefix}.d.ts",
+        "exports": {".": exports, f"./{prefix}.wasm": f"./{prefix}.wasm"},
+        "files": [INDEX, f"{prefix}.js", f"{prefix}.d.ts", f"{prefix}.wasm", "LICENSE"],
+        "license": "SEE LICENSE IN LICENSE",
+    }
+    return json.dumps(manifest, indent=2) + "\n"
+
+
+def _readme(shown: Shown) -> str:
+    prefix, report = shown.report.prefix, shown.report
+    call = (
+        "const outputs = model.push(row); // null until there are new ones"
+        if report.stream
+        else ("const outputs = model.run([input]); // real numbers in the order of the model, or codes")
+    )
+    return f"""# {prefix} for browsers and Node
+
+Open `index.html` to try the model: it is one file that loads nothing. The other files are an npm package:
+
+```js
+import {{ load }} from "{prefix.lower()}";
+
+const model = await load();
+{call}
+```
+
+`{prefix}.d.ts` has the types. The bits are those of the device: the model's portable C, compiled by clang.
+
+Code: Apache-2.0 (LICENSE). The numbers in `{prefix}.wasm` are the model's own.
+"""
+
+
+# ---- the page ------------------------------------------------------------------------------------------------------
+
+
+def web_page(shown: Shown, wasm: bytes) -> str:
+    """One file; its policy lets its own script and style run, and nothing be loaded."""
+    script, style = "\n".join(map(_read, _SCRIPTS)), _read("page.css")
+    parts = {
+        "@POLICY@": _POLICY.format(script=_sha256(script), style=_sha256(style)),
+        "@TITLE@": html_text(f"{shown.report.model}: try it"),
+        "@VERSION@": html_text(__version__),
+        "@STYLE@": style,
+        "@FACTS@": _json(page_facts(shown)),
+        "@ASSETS@": _json(_assets(shown, wasm)),
+        "@SCRIPT@": script,
+    }
+    pieces = [_read(INDEX)]
+    for mark, text in parts.items():  # what one holds is never looked at for another
+        pieces = [one for piece in pieces for one in _filled(piece, mark, text)]
+    return "".join(pieces)
+
+
+class _Filled(str):
+    """Text that has been put into the page."""
+
+    __slots__ = ()
+
+
+def _filled(piece: str, mark: str, text: str) -> list[str]:
+    if isinstance(piece, _Filled) or mark not in piece:
+        return [piece]
+    before, after = piece.split(mark)
+    return [before, _Filled(text), after]
+
+
+def _assets(shown: Shown, wasm: bytes) -> dict[str, Any]:
+    example = shown.example
+    return {
+        "wasm": _base64(wasm),
+        "worklet": "\n".join(map(_read, _WORKLET)),
+        "example": {
+            "inputs": [_base64(one.tobytes()) for one in example.inputs],
+            "outputs": [_base64(one.tobytes()) for one in example.outputs],
+        },
+        "recordings": [_base64(one.samples.astype("<i2").tobytes()) for one in shown.recordings],
+    }
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _sha256(text: str) -> str:
+    return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand in a script: nothing in it ends one, or begins a comment."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028")
