@@ -64,5 +64,5 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    """What a prompt completes."""
+    """Returns what a prompt completes."""
     return sorted({*__all__, *_MODULES})

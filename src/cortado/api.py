@@ -233,7 +233,8 @@ class Model:
     def _single_targets(
         self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
     ) -> dict[str, int] | None:
-        """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
+        """Returns what one artifact for any core costs: the arena of each kind of core by itself. None for a single
+        target."""
         if target.cpu is not CortexM.ANY:
             return None
         asked = [self._asked(one, options) for one in ONE_OF_EACH]
@@ -358,7 +359,7 @@ def _check_quantized(options: Options) -> None:
 
 
 def _measured(asked: Asked, inputs: Inputs) -> PrecisionGiven | None:
-    """What --precision auto goes by: for the target that the model is prepared for, or any core."""
+    """Returns what --precision auto goes by: for the target that the model is prepared for, or any core."""
     options = asked.options
     if options.precision is not Precision.AUTO:
         return None
@@ -417,7 +418,7 @@ def compile(
 
 
 def _check_kinds(example_inputs: object, name: object, options: object) -> None:
-    """What is given by mistake is told in words."""
+    """Refuses arguments of wrong kinds in words."""
     _check_options(options)
     if name is not None and not isinstance(name, str):
         raise CortadoError(f"name must be a text, found {name!r}")

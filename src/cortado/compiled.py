@@ -78,7 +78,7 @@ class Compiled:
         return f"<Compiled {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Returns what a notebook shows."""
         return html_summary(self.report)
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
@@ -87,7 +87,7 @@ class Compiled:
         return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
     def _recorded(self) -> bytes:
-        """What the bundle is fed for the example, and what it must give back."""
+        """Returns what the bundle is fed for the example, and what it must give back."""
         return npz_bytes(
             {
                 recorded_name(kind, position): self.first[tensor.node].numpy()

@@ -21,7 +21,7 @@ from cortado.plan.pricing import lowered
 
 @dataclass(frozen=True)
 class Programs:
-    """What the C bundle and the .pte are made of: the same program unless the .pte's has float calls."""
+    """Programs behind the C bundle and the .pte: the same one unless the .pte's has float calls."""
 
     c: ExportedProgram | None
     pte: ExportedProgram | None
@@ -46,7 +46,7 @@ class Graphs:
 
     @property
     def reported(self) -> LoweredGraph:
-        """What both artifacts were made of; that of the .pte where there is no C bundle."""
+        """Returns what both artifacts were made of; that of the .pte where there is no C bundle."""
         found = self.c or self.pte
         assert found is not None
         return found
@@ -62,8 +62,8 @@ def programs_of(
     intermediates: Path | None,
     passes: Sequence[type[CortexMPass]] = PIPELINE,
 ) -> Programs:
-    """What the artifacts that were asked for are made of. The .pte has a program of its own where something may stay in
-    float, and where the C bundle's is for a stream: ExecuTorch runs whole windows."""
+    """Returns what the artifacts that were asked for are made of. The .pte has a program of its own where something may
+    stay in float, and where the C bundle's is for a stream: ExecuTorch runs whole windows."""
     return _without_c(_programs(quantized, target, options, intermediates, passes), options)
 
 
@@ -105,7 +105,7 @@ def _programs(
 
 
 def _without_c(programs: Programs, options: Options) -> Programs:
-    """What is left where the .pte alone was asked for."""
+    """Returns what is left where the .pte alone was asked for."""
     if options.artifacts is not Artifacts.PTE or programs.c is None:
         return programs
     if programs.pte is None:
@@ -116,7 +116,7 @@ def _without_c(programs: Programs, options: Options) -> Programs:
 
 
 def _hint(lower: Callable[[], ExportedProgram]) -> str:
-    """What would help, only if it would."""
+    """Returns what would help, only if it would."""
     try:
         lower()
     except Exception:  # whatever it is, the message that this is a hint of matters more

@@ -1,4 +1,4 @@
-"""What a user may choose beside the target."""
+"""Options: the user's choices beside the target."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -23,7 +23,7 @@ from cortado.base.texts import check_version, expressions, flag, member, text_of
 
 
 class Optimize(Enum):
-    """What the schedule is good for."""
+    """Goals of the schedule."""
 
     RAM = "ram"  # the lowest peak
     BALANCED = "balanced"  # the lowest peak that costs at most 10% more instructions
@@ -31,21 +31,21 @@ class Optimize(Enum):
 
 
 class Border(Enum):
-    """What the bundle's inputs and outputs hold where the graph's border is a quantize or a dequantize."""
+    """Content of the bundle's inputs and outputs where the graph's border is a quantize or a dequantize."""
 
     INT8 = "int8"  # the codes themselves: the caller quantizes
     FLOAT = "float"  # real numbers: the bundle quantizes
 
 
 class Activations(Enum):
-    """What the network's real numbers are kept as: codes of 8 bits, or of 16 with room above what calibration saw."""
+    """Storage of the network's real numbers: codes of 8 bits, or of 16 with headroom above what calibration saw."""
 
     INT8 = "int8"
     INT16 = "int16"
 
 
 class Weights(Enum):
-    """What the weights of convolutions and linear layers are stored as in the C bundle."""
+    """Storage of the weights of convolutions and linear layers in the C bundle."""
 
     INT8 = "int8"
     INT4 = "int4"  # two in a byte, wherever a layer can have them
@@ -83,7 +83,7 @@ class InputLayout(Enum):
 
 
 class StreamPadding(Enum):
-    """What becomes of layers that pad in time, in a stream."""
+    """Treatment of layers that pad in time, in a stream."""
 
     KEEP = "keep"  # they stay: an error where the output depends on their zeros
     DROP = "drop"  # the network without that padding, over a longer window
@@ -102,7 +102,7 @@ class PackageKind(Enum):
 
 
 class Artifacts(Enum):
-    """What is made of a model. ExecuTorch's packages are only needed, and only imported, for a .pte."""
+    """Artifacts that are made of a model. ExecuTorch's packages are only needed, and only imported, for a .pte."""
 
     C = "c"  # the C bundle
     PTE = "pte"
@@ -110,7 +110,7 @@ class Artifacts(Enum):
 
 
 class PteKind(Enum):
-    """What a .pte calls."""
+    """Kinds of .pte."""
 
     OPERATORS = "operators"  # ExecuTorch's cortex_m operators: it runs on any runtime that has them
     DELEGATE = "delegate"  # Cortado's backend, with the whole network as an image
@@ -249,7 +249,7 @@ class Options:
         self._check_delegate()
 
     def __repr__(self) -> str:
-        """What is not the default, in the texts of the command line."""
+        """Returns what is not the default, in the texts of the command line."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         return f"Options({', '.join(f'{name}={text_of(value)!r}' for name, value in given.items())})"
@@ -353,7 +353,7 @@ class Options:
 
     @property
     def bars(self) -> dict[str, float]:
-        """What --precision auto is to reach, by the name of the option."""
+        """Returns what --precision auto is to reach, by the name of the option."""
         given = {"--min-sqnr": self.min_sqnr, "--min-accuracy": self.min_accuracy, "--max-drop": self.max_drop}
         return {name: value for name, value in given.items() if value is not None}
 

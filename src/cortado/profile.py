@@ -33,7 +33,7 @@ class ChipClock:
 
 @dataclass(frozen=True)
 class Timing:
-    """What one inference spends on a core, and the clock that the core has, if a chip was named."""
+    """Time of one inference on a core, and the clock that the core has, if a chip was named."""
 
     cpu: CortexM
     work: MeasuredWork
@@ -87,7 +87,8 @@ class Profile:
 
 
 def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
-    """Of the chip that is named now; or else when the model was compiled. One with another core is refused."""
+    """Returns the clock of the chip that is named now, or else of that for which the model was compiled. One with
+    another core is refused."""
     compiled = artifact.report.chip
     if name is None:
         return None if compiled is None else ChipClock(compiled.name, compiled.clock_hz)
@@ -99,7 +100,7 @@ def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
 
 
 def time_of(work: MeasuredWork, target: CortexMTargetConfig, on: str | None, clock: ChipClock | None) -> Timing:
-    """What a run on an emulated board spent, as the time of its core."""
+    """Returns what a run on an emulated board spent, as the time of its core."""
     board = choose_board(target, on)
     assert board is not None
     return Timing(core_of(target, board), work, clock)
@@ -143,7 +144,7 @@ def _emulated(
 
 
 def profile_report(found: Profile) -> ProfileReport:
-    """What a report says of it."""
+    """Returns what a report says of it."""
     timing = found.timing
     return ProfileReport(
         board=found.board,
@@ -180,7 +181,7 @@ def _measured(found: Profile) -> MeasuredReport | None:
 
 
 def contribution(artifact: Artifact, found: Profile) -> dict[str, Any]:
-    """What a model of a core is checked by: the chip, its memory and cycles by step; no weights, no names."""
+    """Returns what a model of a core is checked by: the chip, its memory and cycles by step; no weights, no names."""
     chip = found.silicon
     assert chip is not None
     return {

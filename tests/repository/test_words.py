@@ -1,5 +1,6 @@
 """Words of the field: what docs/style.md says not to write is not written, in code, documents or messages."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ FILES = [
 # Where a word has another meaning than the one that the table is about: by word and file, with that meaning.
 _WHERE = "the argument of torch.where that has this name"
 _C = "the condition of an if in C"
+_IF = "the condition of ONNX's If"
 _CHIP = "clock, caches and memory of a measurement, under a key of the report"
 _DEVIATION = "how far values lie apart"
 _MEMORIES = "buffers over several memories"
@@ -29,6 +31,8 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "src/cortado/emit/c/arena.py": _C,
         "src/cortado/emit/c/text.py": _C,
         "docs/misra.md": _C,
+        "src/cortado/onnx/reader.py": _IF,
+        "docs/onnx.md": _IF,
         "src/cortado/emit/packages/cmsis_pack.py": "an element of CMSIS-Pack's files",
         "src/cortado/timing/instructions.py": "condition codes of Arm's instructions",
         "src/cortado/artifact/page.py": _CHIP,
@@ -95,3 +99,20 @@ def test_a_phrase_is_found_however_it_is_written(text: str) -> None:
 def test_every_exception_is_needed() -> None:
     for phrase, files in ELSEWHERE.items():
         assert [name for name in files if not pattern_of(phrase).search((ROOT / name).read_text())] == [], phrase
+
+
+NO_BEGINNING = re.compile(r"(Of|That of|Those of|What|Where|As|Whose)\b")
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun_phrase() -> None:
+    """A fragment such as "Of the next row." has to be decoded by looking at what it stands under."""
+    found = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path in FILES
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module)
+        and (text := ast.get_docstring(node))
+        and NO_BEGINNING.match(text)
+    ]
+    assert found == []

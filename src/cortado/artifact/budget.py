@@ -55,7 +55,7 @@ def in_regions(schedules: Schedules, planned: Planned, options: Options) -> Plan
 
 
 def _limit(options: Options, budget: int | None, limit: int, what: str) -> str:
-    """Where a limit comes from."""
+    """Returns where a limit comes from."""
     if budget is None and options.chip is not None:
         return f"{options.chip.name} has {limit:,} bytes of {what}"
     return f"the budget is {limit:,}"

@@ -216,7 +216,7 @@ def _flash(c: InC) -> FlashReport:
 
 
 def _pte_notes(options: Options) -> list[str]:
-    """What does not hold for the .pte."""
+    """Returns what does not hold for the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
     alone = {
         "--decide: for the C bundle alone; the .pte gives scores": options.decide is not None,

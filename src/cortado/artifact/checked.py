@@ -1,4 +1,4 @@
-"""What a run gave: the bundle's codes, the real numbers they stand for, and what the reference says of them."""
+"""Results of a run: the bundle's codes, the real numbers they stand for, and the reference's values for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

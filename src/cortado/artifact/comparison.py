@@ -53,7 +53,7 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What there is to say of several models beside each other."""
+    """Comparison of several compiled models."""
 
     models: tuple[ComparedModel, ...]
     figures: tuple[ComparisonRow, ...]
@@ -208,7 +208,7 @@ def _options(reports: Sequence[Report]) -> Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def _chosen(report: Report) -> dict[str, Any]:
-    """What a user chose, options and what has keys of its own."""
+    """Returns what a user chose, options and what has keys of its own."""
     return {
         "model": report.model,
         "target": report.target,

@@ -28,7 +28,7 @@ class DecisionReport:
         return DecisionRule(self.smooth, self.thresholds, self.holdoffs, known)
 
     def contradictions(self, scores: ClassScores, lasts: bool) -> Iterator[str]:
-        """What can't be, of such an output. `lasts`: something does from output to output."""
+        """Returns what is impossible for such an output. `lasts`: something does from output to output."""
         try:
             classes = scores.classes
         except CortadoError:

@@ -110,7 +110,7 @@ def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
 
 
 def real_values(tensor: TensorReport, codes: ArrayType) -> ArrayType:
-    """What codes stand for; integers and truth values as they are."""
+    """Returns what codes stand for; integers and truth values as they are."""
     if tensor.scale is None or tensor.zero_point is None:
         return codes
     steps = codes.astype(np.float32) - np.float32(tensor.zero_point)

@@ -1,4 +1,4 @@
-"""What was found out of a compiled model after it was written, in its report.json and report.html."""
+"""Figures that are added to report.json and report.html after a model was written."""
 
 from collections.abc import Callable, Mapping
 

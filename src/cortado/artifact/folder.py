@@ -85,7 +85,7 @@ def _foreign_file(folder: Path) -> str | None:
 
 
 def _litter(beside: Path, final: Path) -> list[Path]:
-    """What processes that were killed while they wrote `final` left behind."""
+    """Returns what processes that were killed while they wrote `final` left behind."""
     try:
         return [path for path in beside.iterdir() if path.name.startswith(f".{final.name}{STAGING}")]
     except OSError:

@@ -38,7 +38,7 @@ def check_files(folder: Path, artifacts: Mapping[str, str], *, ours: bool) -> No
 
 
 def file_digest(path: Path) -> str:
-    """Of a plain file, piece by piece; one of a size that no model has is an error."""
+    """Returns the digest of a plain file, read piece by piece; one of a size that no model has is an error."""
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise CortadoError(f"{path} has {size:,} bytes, expected {MOST_BYTES:,} at most; compile the model again")
@@ -47,7 +47,8 @@ def file_digest(path: Path) -> str:
 
 
 def built_files(folder: Path) -> Iterator[Path]:
-    """What a build of the folder's bundle reads: its sources, and headers wherever an include could find them."""
+    """Returns what a build of the folder's bundle reads: its sources, and headers wherever an include could find
+    them."""
     yield from bundle_sources(folder)
     yield from sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
 

@@ -20,7 +20,7 @@ class Markup(str):
 
 @dataclass(frozen=True)
 class TableCell:
-    """What a cell of a table shows; `share` of 0 to 1 is drawn as a bar behind it."""
+    """Content of a table's cell; `share` of 0 to 1 is drawn as a bar behind it."""
 
     text: str
     value: float | None = None  # what it is sorted by, where that is not its text

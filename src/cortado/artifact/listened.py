@@ -18,7 +18,7 @@ FULL_SCALE = 32768.0
 
 @dataclass(frozen=True)
 class Recording:
-    """What a model is to hear: an array, time along its first dimension, and how many of its rows a second has."""
+    """A recording: an array, time along its first dimension, and its rows per second."""
 
     values: ArrayType
     rate: float

@@ -66,7 +66,7 @@ def read_report(path: Path) -> tuple[Report, str]:
 
 
 def _contradictions(report: Report) -> Iterator[str]:
-    """What can't be, though every value by itself could."""
+    """Returns what is impossible, though every value by itself is not."""
     c_only = (report.memory, report.schedule, report.flash, report.macs)
     if any((value is None) != bool(report.bundle_missing) for value in c_only):
         yield "a C bundle that is there and missing"

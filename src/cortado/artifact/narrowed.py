@@ -22,7 +22,7 @@ from cortado.run.bundle_info import BundleInfo
 
 @dataclass(frozen=True)
 class WeightsRequest:
-    """What a compile asks for, calibration inputs, and whether biases are corrected."""
+    """Request for int4 weights: what a compile asks for, calibration inputs, and whether biases are corrected."""
 
     asked: Asked
     samples: Sequence[Sequence[torch.Tensor]]
@@ -80,7 +80,7 @@ def _flash(asked: Asked) -> Callable[[LoweredGraph], int]:
 
 
 def bundle_info(planned: Planned) -> BundleInfo:
-    """What compiling it needs to know of a bundle."""
+    """Returns what compiling it needs to know of a bundle."""
     program = planned.program
     return BundleInfo(
         c_identifier(program.name),

@@ -48,7 +48,7 @@ Two float libraries round differently in the last bit, and a quantize behind the
 
 
 class Reference(NamedTuple):
-    """What the exact integers say of samples."""
+    """The exact integer reference's results for samples."""
 
     feeds: Samples  # what the bundle is fed
     expected: Samples  # what it must give back
@@ -87,7 +87,7 @@ class Artifact:
         return f"<Artifact {self.folder}: {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Returns what a notebook shows."""
         return html_summary(self.report)
 
     @staticmethod
@@ -194,7 +194,7 @@ class Artifact:
         return samples
 
     def store_rules(self) -> StoreRules:
-        """What every kernel call may write, as the compiler planned it."""
+        """Returns what every kernel call may write, as the compiler planned it."""
         path = self.folder / CHECKS
         try:
             return StoreRules.from_json(json.loads(path.read_text()))
@@ -247,7 +247,8 @@ class Artifact:
     def _referenced(
         self, samples: Sequence[Sequence[ArrayType]], on: str | None, sequence: int | None
     ) -> tuple[Samples, Samples | None]:
-        """What the bundle is fed and must give back. The reference is torch's: without torch a board still runs."""
+        """Returns what the bundle is fed and must give back. The reference is torch's: without torch a board still
+        runs."""
         try:
             return self.reference(samples, sequence=sequence)[:2]
         except ModuleNotFoundError as error:
@@ -419,14 +420,15 @@ class Artifact:
         return [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
 
     def feed(self, sample: Sequence[ArrayType]) -> list[ArrayType]:
-        """What the bundle is fed for a sample: the reference as far as the inputs."""
+        """Returns what the bundle is fed for a sample: the reference as far as the inputs."""
         from cortado.plan.lowered import run_reference
 
         values = run_reference(self._entry, self._tensors(sample))
         return self._pushed([values[tensor.node].numpy() for tensor in self.report.inputs])
 
     def _pushed(self, feed: list[ArrayType]) -> list[ArrayType]:
-        """What a run takes of one sample: the inputs, or in a stream the rows of the window that its output reads."""
+        """Returns what a run takes of one sample: the inputs, or in a stream the rows of the window that its output
+        reads."""
         stream = self.report.stream
         return feed if stream is None else [stream.windows.read(feed[0])]
 
@@ -438,7 +440,8 @@ class Artifact:
     def _recorded(
         self, samples: Sequence[Sequence[ArrayType]]
     ) -> tuple[list[list[ArrayType]], list[list[ArrayType]]] | None:
-        """What `reference` gives for the example alone, as it was found at compile time: torch need not be loaded."""
+        """Returns what `reference` gives for the example alone, as it was found at compile time: torch need not be
+        loaded."""
         example = self.example()
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
@@ -446,7 +449,7 @@ class Artifact:
         return [self._pushed(feeds)], [expected]
 
     def recorded(self) -> tuple[list[ArrayType], list[ArrayType]]:
-        """What the bundle is fed for the example, and what it must give back."""
+        """Returns what the bundle is fed for the example, and what it must give back."""
         kinds = {"input": self.report.inputs, "output": self.report.outputs}
         names = {kind: [recorded_name(kind, i) for i in range(len(tensors))] for kind, tensors in kinds.items()}
         headers = {

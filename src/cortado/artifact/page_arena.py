@@ -88,7 +88,7 @@ def _data(report: Report, memory: MemoryReport) -> dict[str, Any]:
 
 
 def _short(name: str, label: str, modules: dict[str, str]) -> str:
-    """What fits into a rectangle: of a layer's output the module alone."""
+    """Returns what fits into a rectangle: of a layer's output the module alone."""
     return modules[name] if label.startswith("output of") else label
 
 

@@ -62,7 +62,7 @@ def _cycles(cycles: int | None, most: int) -> TableCell:
 
 
 def _sums(report: Report, columns: int) -> Sequence[Any]:
-    """Of constants what the bundle holds: layers may share them."""
+    """Returns the sums of all columns; constants count once, as the bundle holds them, for layers may share them."""
     flash, profile = report.flash, report.profile
     row: list[Any] = ["all", None, "", "", None if flash is None else flash.weights_bytes, report.macs]
     if profile is not None:
@@ -103,7 +103,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def tensor_table(report: Report) -> Markup:
-    """What the C bundle reads and writes; of a .pte alone, what that does."""
+    """Returns what the C bundle reads and writes; of a .pte alone, what that does."""
     rows = [
         (
             f"{kind} {tensor.name}",

@@ -29,7 +29,7 @@ class FedSamples:
         return replace(info, inputs=(IO("picture", shape, "uint8"),), line_bytes=report.camera.line_bytes)
 
     def allowed(self, report: Report, rules: StoreRules | None) -> StoreRules | None:
-        """What may be written: an input that is taken whole is, before the first step."""
+        """Returns the allowed stores: an input that is taken whole is written before the first step."""
         if rules is None or self.lines is None or report.memory is None or report.input_rows is not None:
             return rules
         inputs = [one for one in report.memory.buffers or () if one.kind is BufferKind.INPUT]
@@ -68,5 +68,5 @@ def pictures_in(report: Report, array: ArrayType, name: str) -> list[ArrayType]:
 
 
 def example_picture(report: Report) -> list[ArrayType] | None:
-    """What is run where nothing is given; None without a camera."""
+    """Returns what is run where nothing is given; None without a camera."""
     return None if report.camera is None else [sample_picture(report.camera.camera)]

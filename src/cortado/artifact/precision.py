@@ -15,7 +15,7 @@ class TensorPrecisionReport:
 
 @json_class
 class PrecisionReport:
-    """What --precision auto has chosen."""
+    """The choice of --precision auto."""
 
     bar: str = key("what was to be reached, as the option was given")
     reached: str = key("what is reached, on the same data")

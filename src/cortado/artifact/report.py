@@ -61,7 +61,7 @@ class DType(StrEnum):
 
 
 class BufferKind(StrEnum):
-    """What a buffer of the arena holds."""
+    """Kinds of content of an arena's buffer."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -126,7 +126,7 @@ class PeakBufferReport:
 
 @json_class
 class AlternativeReport:
-    """What a way to optimize gives."""
+    """Result of another way to optimize."""
 
     arena_bytes: Count = key("the arena")
     row_calls: Count = key("kernel calls for one inference")
@@ -297,7 +297,7 @@ class TensorReport:
 
     @property
     def scores(self) -> ClassScores:
-        """As a decision sees it."""
+        """Returns the outputs as a decision sees them."""
         return ClassScores(self.name, self.shape, element_of(self.dtype.value), self.scale, self.zero_point)
 
 
@@ -367,7 +367,7 @@ class CandidateReport:
 
 @json_class
 class ChoiceReport:
-    """What --calibration-method auto chose."""
+    """The choice of --calibration-method auto."""
 
     method: CalibrationMethod = key("how ranges were chosen")
     corrected_layers: Count = key("layers whose biases make up for rounding")
@@ -390,7 +390,8 @@ class SpectrogramReport:
 
 @json_class
 class Report:
-    """What was compiled, and what it costs. `memory`, `schedule`, `flash` and `macs` are null without a C bundle."""
+    """The report of a compile: the model, its artifacts, and their cost. `memory`, `schedule`, `flash` and `macs` are
+    null without a C bundle."""
 
     schema_version: Count = key("the version of this list of keys", default=0)
     cortado_version: str = key("the Cortado that wrote the report")
@@ -457,7 +458,7 @@ class Report:
         return f"<Report of {self.model} for {self.target}: {len(self.layers)} layers; to_json() gives all of it>"
 
     def to_json(self) -> dict[str, Any]:
-        """What report.json holds."""
+        """Returns what report.json holds."""
         data: dict[str, Any] = codec.to_json(self)
         if self.decision is None:
             del data["decision"]
@@ -471,7 +472,7 @@ class Report:
 
     @property
     def rule(self) -> DecisionRule | None:
-        """That of its decision."""
+        """Returns the decision rule."""
         return None if self.decision is None else self.decision.rule(self.labels)
 
     @staticmethod

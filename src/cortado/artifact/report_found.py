@@ -1,4 +1,4 @@
-"""What later commands add to report.json: `profile`, `validate` and `evaluate` with --save."""
+"""Parts of report.json that later commands add: `profile`, `validate` and `evaluate` with --save."""
 
 from cortado.artifact.report_types import ChipName, Count, NodeName, Size
 from cortado.base.codec import json_class, key
@@ -15,7 +15,7 @@ class CyclesReport:
 
 @json_class
 class LayerProfileReport:
-    """What a layer spends, with the row loop's work for it."""
+    """Cost of a layer, with the row loop's work for it."""
 
     name: NodeName = key("the layer")
     instructions: Count = key("exactly")

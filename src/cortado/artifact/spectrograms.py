@@ -14,7 +14,8 @@ LAST_SHADE = 15
 
 
 def spectrogram_reports(graph: LoweredGraph, first: Mapping[str, Tensor]) -> tuple[SpectrogramReport, ...]:
-    """Of every spectrum, given the reference's values for the example; of several channels the first."""
+    """Returns the spectrogram of every spectrum, given the reference's values for the example; of several channels the
+    first."""
     names = [call.name for call in graph.calls if call.operator == SPECTRUM.name and call.name in first]
     return tuple(_report(graph, name, first[name]) for name in names)
 

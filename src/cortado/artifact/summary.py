@@ -9,7 +9,7 @@ from cortado.base.names import html_text
 
 
 def sizes(report: Report) -> list[tuple[str, str]]:
-    """What it takes of a chip: pairs of a name and a size."""
+    """Returns what it takes of a chip: pairs of a name and a size."""
     found = []
     if report.memory is not None:
         found.append(("RAM", f"{report.memory.arena_bytes:,} bytes"))
@@ -23,7 +23,7 @@ def sizes(report: Report) -> list[tuple[str, str]]:
 
 
 def chosen_ranges(chosen: ChoiceReport) -> str:
-    """What calibration chose for the outputs' sake, and what that is worth."""
+    """Returns what calibration chose for the outputs' sake, and what that is worth."""
     layers = chosen.corrected_layers
     biases = f", biases of {layers} layer{'s' if layers > 1 else ''} corrected" if layers else ""
     gain = f": {chosen.gain_db:+.1f} dB beside minmax alone" if layers or chosen.gain_db else ""
@@ -43,13 +43,13 @@ def html_summary(report: Report) -> str:
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """What a notebook shows: names and values below a title."""
+    """Returns what a notebook shows: names and values below a title."""
     cells = "".join(f"<tr><th>{html_text(what)}</th><td>{html_text(value)}</td></tr>" for what, value in rows)
     return f"<table><caption>{html_text(title)}</caption>{cells}</table>"
 
 
 def precision_text(found: PrecisionReport) -> str:
-    """What --precision auto has chosen, in a line."""
+    """Returns what --precision auto has chosen, in a line."""
     wide = sum(one.element == "int16" for one in found.tensors)
     more = found.arena_bytes - found.int8_arena_bytes
     return (

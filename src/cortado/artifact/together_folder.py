@@ -30,7 +30,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class TogetherFacts:
-    """What is known of the program that they make."""
+    """Facts about a program of several models."""
 
     target: str
     models: tuple[ModelFacts, ...]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedLayer:
-    """What the kernel calls of a layer left behind. Rows that nothing reads are never made."""
+    """Output rows of a layer's kernel calls, as a traced run showed them. Rows that nothing reads are never made."""
 
     data: bytes
     at: int = 0  # the byte of the layer's output that it begins with: in a stream, rows of padding are never made

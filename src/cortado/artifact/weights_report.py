@@ -1,4 +1,4 @@
-"""What report.json says of weights, where int4 was asked for."""
+"""The part of report.json on weights, where int4 was asked for."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""What every stage may know: errors, names, numbers, targets."""
+"""Foundations that every stage may use: errors, names, numbers, targets."""

@@ -33,7 +33,7 @@ def read_arrays(path: Path) -> dict[str, ArrayType]:
 
 @dataclass(frozen=True)
 class Header:
-    """What an array in a file says of itself."""
+    """Header of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: str = ""  # in what is expected: any numbers
@@ -46,8 +46,8 @@ class Header:
 
 
 def stored_headers(stream: BinaryIO) -> dict[str, Header]:
-    """Of every array of an .npz file as Cortado writes it: nothing in it is compressed, so that nothing is larger than
-    the file. Only headers are read; a ValueError tells what is wrong."""
+    """Returns the header of every array of an .npz file as Cortado writes it: nothing in it is compressed, so
+    that nothing is larger than the file. Only headers are read; a ValueError tells what is wrong."""
     size = stream.seek(0, 2)
     found = {}
     with zipfile.ZipFile(stream) as archive:

@@ -32,7 +32,7 @@ class PixelFormat(Enum):
 
     @property
     def bytes(self) -> int:
-        """Of a pixel."""
+        """Returns the bytes of a pixel."""
         return {PixelFormat.GREY8: 1, PixelFormat.RGB888: 3, PixelFormat.BGR888: 3}.get(self, 2)
 
     @property
@@ -73,7 +73,7 @@ class Crop:
 
 @dataclass(frozen=True)
 class Tap:
-    """Of an output pixel: the first of two neighbours, and the weight of the second, in 256ths."""
+    """Interpolation tap of an output pixel: the first of two neighbours, and the weight of the second, in 256ths."""
 
     at: int
     weight: int
@@ -99,17 +99,17 @@ class Camera:
 
     @property
     def line_bytes(self) -> int:
-        """Of the sensor's lines."""
+        """Returns the bytes of the sensor's lines."""
         return self.size.width * self.format.bytes
 
     @cached_property
     def columns(self) -> tuple[Tap, ...]:
-        """Of each pixel of a row, in pixels of the sensor's line."""
+        """Returns the taps of each pixel of a row, in pixels of the sensor's line."""
         return _taps(self.crop.x, self.crop.size.width, self.resize.width, self.filter)
 
     @cached_property
     def rows(self) -> tuple[Tap, ...]:
-        """Of each row, in lines of the sensor."""
+        """Returns the taps of each row, in lines of the sensor."""
         return _taps(self.crop.y, self.crop.size.height, self.resize.height, self.filter)
 
     @property
@@ -118,7 +118,8 @@ class Camera:
         return any(tap.weight for tap in (*self.columns, *self.rows))
 
     def held_bytes(self, channels: int) -> int:
-        """Of the line that is kept for the next: 16 bits for every value of a row; 0 where rows need one line each."""
+        """Returns the bytes of the line that is kept for the next: 16 bits for every value of a row; 0 where rows
+        need one line each."""
         return 2 * self.resize.width * channels if any(tap.weight for tap in self.rows) else 0
 
     @property
@@ -200,7 +201,8 @@ def camera_of(
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
 ) -> Camera:
-    """What is not given does nothing: the whole picture, in its size, with pixels from 0 to 1."""
+    """Returns the camera of these options; what is not given does nothing: the whole picture, in its size, with pixels
+    from 0 to 1."""
     part = crop or Crop(0, 0, size)
     right, low = part.x + part.size.width, part.y + part.size.height
     if part.x < 0 or part.y < 0 or right > size.width or low > size.height:

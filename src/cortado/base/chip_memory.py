@@ -1,4 +1,4 @@
-"""Where a chip's memories lie, and what keeps code from running in its flash: for those who load firmware into it."""
+"""Memory maps of chips, and what keeps code from running in their flash: for those who load firmware."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _MEMORIES: Mapping[str, ChipMemory] = {
 
 
 def chip_memory(chip: Chip) -> ChipMemory:
-    """Of a chip of the table; those whose addresses are not in it have to be told."""
+    """Returns the memories of a chip of the table; those whose addresses are not in it have to be told."""
     found = _MEMORIES.get(chip.name)
     if found is None:
         raise CortadoError(

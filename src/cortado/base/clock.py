@@ -11,18 +11,18 @@ IMPORT_EXECUTORCH = "import executorch"
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those that it started and that have ended."""
+    """Returns the CPU seconds of this process and of those that it started and that have ended."""
     return time.process_time() + children_seconds()
 
 
 def children_seconds() -> float:
-    """Of the processes that this one started and that have ended."""
+    """Returns the CPU seconds of the processes that this one started and that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    """As a report has them."""
+    """Rounds seconds for a report."""
     return {phase: round(value, 3) for phase, value in seconds.items()}
 
 

@@ -93,7 +93,8 @@ def _left_out(item: Any, value: Any) -> bool:
 
 
 def from_json(cls: type[T], data: Any, where: str = "") -> T:
-    """What json.loads gave, as a value of the class; raises CortadoError. `where` is the data's place in its file."""
+    """Converts what json.loads gave to a value of the class; raises CortadoError. `where` is the data's place in its
+    file."""
     hint: Any = cls
     value: T = _kind(hint).read(data, where)
     return value

@@ -1,4 +1,4 @@
-"""Where the package's data lie: C kernels, the code of boards, style and script of report.html and of the web page."""
+"""Paths of the package's data: C kernels, the code of boards, style and script of report.html and of the web page."""
 
 from pathlib import Path
 

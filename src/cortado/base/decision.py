@@ -41,7 +41,7 @@ class Decision:
             _check_count(_key("holdoff", name), holdoff, 0, MOST_HELD)
 
     def __str__(self) -> str:
-        """As the command line has it."""
+        """Returns the text of the command line."""
         parts = [f"smooth={self.smooth}", f"threshold={self.threshold}", f"holdoff={self.holdoff}"]
         parts += [f"ignore={':'.join(self.ignore)}"] if self.ignore else []
         parts += [f"threshold.{name}={value}" for name, value in self.thresholds]

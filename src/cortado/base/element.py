@@ -1,4 +1,4 @@
-"""What one value of a tensor is: how many bits, which numbers they hold, its type in C, NumPy and torch.
+"""Element types: how many bits one value of a tensor has, which numbers they hold, its type in C, NumPy and torch.
 
 Torch is asked for only where somebody wants its type: an artifact is read and fed without it.
 """
@@ -100,8 +100,8 @@ _KNOWN = {one.name: one for one in (INT8, INT16, INT32, INT64, UINT8, BOOL, FLOA
 
 
 def element_of(dtype: Any) -> Element:
-    """That of a type of NumPy's or torch's, or of its name; integers of 8 and 16 bits as codes (`unscaled`: not so).
-    One that nothing computes with, as complex numbers, has its bytes."""
+    """Returns the element of a type of NumPy's or torch's, or of its name; integers of 8 and 16 bits as codes
+    (`unscaled`: not so). One that nothing computes with, as complex numbers, has its bytes."""
     name = str(dtype).removeprefix("torch.")
     if name in _KNOWN:
         return _KNOWN[name]
@@ -113,7 +113,8 @@ INT4_BITS = 4  # of weights alone
 
 
 def arithmetic(elements: Iterable[str], *, int4_weights: bool = False) -> str:
-    """What a network computes in, by the names of its tensors' elements: `int8 and int16, with int4 weights`."""
+    """Returns what a network computes in, by the names of its tensors' elements: `int8 and int16, with int4
+    weights`."""
     names = sorted(set(elements), key=lambda name: element_of(name).bits)
     return " and ".join(names or [INT8.name]) + (", with int4 weights" if int4_weights else "")
 

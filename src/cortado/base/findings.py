@@ -1,4 +1,4 @@
-"""What a compile warns about: a kind, numbers, and a sentence with the remedy."""
+"""Findings of a compile: a kind, numbers, and a sentence with the remedy."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,7 +7,7 @@ from cortado.base.codec import Within, json_class, key
 
 
 class FindingKind(StrEnum):
-    """What there is to look at."""
+    """Kinds of findings."""
 
     FEW_SAMPLES = "few-samples"  # too little calibration data
     CONSTANT_INPUT = "constant-input"  # an input that is one number in all calibration data

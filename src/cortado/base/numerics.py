@@ -35,7 +35,7 @@ class QParams:
 
     @property
     def range(self) -> tuple[float, float]:
-        """What the smallest and the largest code stand for."""
+        """Returns what the smallest and the largest code stand for."""
         low, high = ((code - self.zero_point) * self.scale for code in self.element.codes)
         return low, high
 

@@ -1,4 +1,4 @@
-"""What long work tells of itself."""
+"""Progress of long work."""
 
 import inspect
 from collections.abc import Callable

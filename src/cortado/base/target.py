@@ -35,7 +35,7 @@ class CortexM(Enum):
 
 
 class Isa(IntEnum):
-    """What a kernel may use; each level contains the ones before it."""
+    """Instruction set levels that a kernel may use; each contains the ones before it."""
 
     SCALAR = 0
     DSP = 1
@@ -43,7 +43,8 @@ class Isa(IntEnum):
 
 
 class Core(IntEnum):
-    """What a kernel is written for: the instruction set, and within SCALAR whether there is a long multiply."""
+    """Kinds of core that kernels are written for: the instruction set, and within SCALAR whether there is a long
+    multiply."""
 
     SMALL = 0  # Armv6-M, Armv8-M Baseline
     LONG = 1  # Armv7-M, Armv8-M Mainline without DSP
@@ -72,7 +73,7 @@ class Machine(Enum):
 
 @dataclass(frozen=True)
 class _Core:
-    """What is known of one core. `march` maps each ISA level to the -march (and float ABI) flags for it."""
+    """Facts about one core. `march` maps each ISA level to the -march (and float ABI) flags for it."""
 
     machine: Machine
     march: Mapping[Isa, str]

@@ -1,4 +1,4 @@
-"""What a user chooses, as texts of the command line, and what such texts stand for."""
+"""Texts of the command line for a user's choices, and the values they stand for."""
 
 import re
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def check_version(value: object) -> None:
 
 
 def text_of(value: object) -> object:
-    """As the command line has it."""
+    """Returns the text of the command line for a value."""
     if isinstance(value, tuple):
         return ",".join(str(text_of(one)) for one in value)
     if isinstance(value, Decision):

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """What the shell calls, without arguments: they are the process's, which ends here. With them it returns."""
+    """Entry point of the shell, without arguments: they are the process's, which ends here. With them it returns."""
     if argv is None:
         interrupts.end_at_once()
     from cortado.cli.entry import main as enter

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def camera_arguments(parser: argparse.ArgumentParser) -> None:
-    """What becomes the Camera of the Options."""
+    """Adds the arguments that become the Camera of the Options."""
     parser.add_argument(
         "--input-format",
         "--input_format",

@@ -84,7 +84,7 @@ def _steps(arguments: argparse.Namespace, targets: Sequence["CortexMTargetConfig
 
 
 def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
-    """What --target names; without it the core of the chip, or any core."""
+    """Returns what --target names; without it the core of the chip, or any core."""
     from cortado.base.chips import find_chip
     from cortado.base.target import ANY, from_target_string
 
@@ -143,8 +143,8 @@ def _compile_all(
 
 
 def _import_compiler(clock: Clock) -> None:
-    """What a compile needs of Python. In a process of its own, all that was before it was for this command too, and
-    modules stay to the end: the garbage collector looks at them neither now nor later, which saves a fifth."""
+    """Imports what a compile needs. In a process of its own, all that was before it was for this command too,
+    and modules stay to the end: the garbage collector looks at them neither now nor later, which saves a fifth."""
     own = "torch" not in sys.modules
     before = 0.0 if own else cpu_seconds()
     clock.progress(IMPORT)
@@ -295,7 +295,7 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
 
 
 def _facts(report: "Report") -> list[tuple[str, str]]:
-    """What is no figure and has to be said."""
+    """Returns the facts that are no figures."""
     rows = [("no .pte", reason) for reason in report.pte_missing]
     tried = report.options.artifacts is Artifacts.BOTH and report.pte_missing != (NO_EXECUTORCH,)
     if report.pte_missing and tried and float_would_help(report):

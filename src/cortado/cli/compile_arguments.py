@@ -80,7 +80,7 @@ def compile_arguments(commands: Any) -> None:
 
 
 def _option_arguments(parser: argparse.ArgumentParser) -> None:
-    """What becomes the Options of a compile."""
+    """Adds the arguments that become the Options of a compile."""
     _schedule_arguments(parser)
     precision_arguments(parser)
     _calibration_arguments(parser)
@@ -91,7 +91,7 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is computed in which order, on which numbers."""
+    """Adds the arguments on order and number formats."""
     parser.add_argument(
         "--optimize",
         choices=names(Optimize),
@@ -150,7 +150,7 @@ def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is written."""
+    """Adds the arguments on what is written."""
     parser.add_argument(
         "--artifacts",
         choices=names(Artifacts),
@@ -237,7 +237,7 @@ def _flow_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _budget_arguments(parser: argparse.ArgumentParser) -> None:
-    """What it may take of a chip."""
+    """Adds the arguments on budgets."""
     parser.add_argument(
         "--ram-budget",
         metavar="BYTES",

@@ -42,7 +42,7 @@ MISTAKE = "this is a mistake in Cortado, not yours; please report it with the li
 
 
 class Exit(IntEnum):
-    """What the shell sees; a contract."""
+    """Exit codes; a contract."""
 
     FINE = 0
     WRONG_RESULT = 1

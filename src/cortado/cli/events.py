@@ -24,7 +24,7 @@ _OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_
 
 
 def decide_argument(parser: argparse.ArgumentParser) -> None:
-    """Of compile."""
+    """Adds --decide to compile."""
     parser.add_argument(
         "--decide",
         metavar="RULE",
@@ -36,7 +36,7 @@ def decide_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def stream_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of evaluate."""
+    """Adds the arguments of streams to evaluate."""
     parser.add_argument(
         "--stream",
         type=Path,

@@ -24,7 +24,7 @@ def shape_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """What --shape says, by the names of inputs."""
+    """Returns what --shape says, by the names of inputs."""
     found: dict[str, tuple[int, ...]] = {}
     for text in arguments.shape:
         name, equals, sizes = text.rpartition("=")

@@ -1,4 +1,4 @@
-"""What the parsers of all commands share: a command, the words of an enum, numbers as users write them, --sequence."""
+"""Parser parts that all commands share: a command, the words of an enum, numbers as users write them, --sequence."""
 
 import argparse
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def names(kind: type[Enum]) -> tuple[str, ...]:
-    """What a user writes for each member of an option's enum."""
+    """Returns what a user writes for each member of an option's enum."""
     return tuple(member.value for member in kind)
 
 

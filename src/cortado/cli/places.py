@@ -1,4 +1,4 @@
-"""Where a command runs a model: --on, and what it needs to know of a chip behind a debug probe."""
+"""Places where a command runs a model: --on, and the options of a chip behind a debug probe."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def further_place(arguments: argparse.Namespace) -> str | None:
 
 
 def silicon_lines(found: "Silicon") -> list[str]:
-    """What the chip said, for people."""
+    """Returns what the chip said, for people."""
     if found.first is None:
         return [f"no cycles: {found.core} has no counter that runs"]
     later = "" if not found.later else f", {min(found.later):,} in later runs"

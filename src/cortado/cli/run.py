@@ -119,7 +119,7 @@ def zoo_network(report: "Report") -> "Network | None":
 
 
 def folder_of(folder: Path, targets: list["CortexMTargetConfig"]) -> Path:
-    """Of a folder with one compiled model for each of several targets, that of the only target asked for."""
+    """Returns the model's folder; in a folder of several targets, that of the only target asked for."""
     from cortado.artifact.folder import compiled_inside
 
     inside = {path.name: path for path in compiled_inside(folder)}
@@ -249,7 +249,7 @@ def _run_text(
 
 
 def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
-    """What a row takes, of an input that comes row by row."""
+    """Returns what a row takes, of an input that comes row by row."""
     text = f"row by row: at most {max(pushes):,} instructions in one push"
     if report.stream is None:
         return text
@@ -257,7 +257,7 @@ def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
 
 
 def _meaning(report: "Report", recording: str | None) -> list[str]:
-    """What is to be thought of the result of a network of the zoo."""
+    """Returns the meaning of the result of a network of the zoo."""
     lines = [] if recording is None else [_spoken(recording)]
     network = zoo_network(report)
     if network is not None:

@@ -1,4 +1,4 @@
-"""What validate and evaluate say of accuracy, and the thresholds that both take."""
+"""Texts on accuracy for validate and evaluate, and the thresholds that both take."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def thresholds_of(arguments: argparse.Namespace, data: "Dataset", spec: str | None) -> "Thresholds":
-    """Those of the command line; `spec` names the float model."""
+    """Returns the thresholds of the command line; `spec` names the float model."""
     from cortado.scoring.scores import Thresholds
 
     thresholds = Thresholds(arguments.min_accuracy, arguments.max_drop, arguments.min_sqnr)
@@ -66,7 +66,7 @@ def _rows(found: "Scored", integers: "Score") -> list[tuple[str, ...]]:
 
 
 def check_result(problems: Sequence[str], cut_short: Sequence[str]) -> None:
-    """What is wrong is a wrong result; what is right as far as it goes, and goes no further, is not one."""
+    """Raises for a wrong result; what is right as far as it goes, and goes no further, is not one."""
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
     if cut_short:

@@ -37,7 +37,7 @@ class ProgressBar:
             self.bar.start()
 
     def __call__(self, phase: str, done: int = 0, total: int = 0) -> None:
-        """What is being done, and how many of how many samples are done where they are counted."""
+        """Shows what is being done, and how many of how many samples are done where they are counted."""
         count = f"{done:,} of {total:,}" if total else ""
         if phase != self.phase:
             self.step = self._number(phase)

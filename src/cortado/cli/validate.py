@@ -113,7 +113,8 @@ def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
 
 
 def _shapes_of_file(artifact: "Artifact", path: Path) -> dict[str, tuple[int, ...]]:
-    """Of an ONNX file's inputs, by their names there: the compiled model's may be others, as C and Python want them."""
+    """Returns the shapes of an ONNX file's inputs, by their names there: the compiled model's may be others, as C and
+    Python want them."""
     from cortado.onnx.model import input_names
 
     return {name: tensor.model_shape for name, tensor in zip(input_names(path), artifact.report.inputs, strict=False)}

@@ -149,7 +149,7 @@ class Part:
         return schedule(self.program(target))
 
     def program(self, target: str) -> Program:
-        """As kernels of the target, which tables can hold."""
+        """Returns the part as kernels of the target, which tables can hold."""
         self._check()
         ports, gives = [_Edge(node, self) for node in self.inputs], [_Edge(node, self) for node in self.outputs]
         module = _module(self, ports, gives)
@@ -168,7 +168,7 @@ class Part:
         return program
 
     def _check(self) -> None:
-        """What can be told without compiling it."""
+        """Checks what can be told without compiling it."""
         if not any(is_border(node) for node in self.calls):
             raise CortadoError(NOT_QUANTIZED)
         for node in self.outputs:
@@ -217,7 +217,7 @@ class CortadoBackend(BackendDetails):
 
 
 def _handles(handles: Mapping[str, set[int]], module: str) -> tuple[int, ...]:
-    """Of the calls that a step may stand for: those of its module, or all where it has none."""
+    """Returns the handles of the calls that a step may stand for: those of its module, or all where it has none."""
     return tuple(sorted(handles.get(module) or set().union(*handles.values())))
 
 

@@ -95,7 +95,8 @@ class CortadoPartitioner(Partitioner):
         """After partitioning: the nodes that stay outside, each with the reason."""
 
     def transform_for_pre_decomposition(self, program: ExportedProgram) -> ExportedProgram:
-        """What CortexMQuantizer has written in calls of Cortado's own, and Cortado does not take, is aten's again."""
+        """Writes back to aten what CortexMQuantizer has written in calls of Cortado's own, and Cortado does not
+        take."""
         while True:
             own = [node for node in program.graph.nodes if _is_own(node)]
             refused = _Trial(program, self.target).partitions()[1] if own else {}
@@ -105,7 +106,8 @@ class CortadoPartitioner(Partitioner):
             program = _written_back(program, names)
 
     def ops_to_not_decompose(self, program: ExportedProgram) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
-        """What is refused may be decomposed: the runtime's kernels, or other partitioners, know what it consists of."""
+        """Lists the calls to keep whole; what is refused may be decomposed: the runtime's kernels, or other
+        partitioners, know what it consists of."""
         called = dict.fromkeys(node.target for node in program.graph.nodes if node.op == "call_function")
         kept = [one for one in called if isinstance(one, OpOverload) and one.namespace == "aten"]
 

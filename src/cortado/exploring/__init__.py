@@ -1,1 +1,1 @@
-"""What a network would take, before there is data to calibrate it with."""
+"""Estimates of a network before there is data to calibrate it with."""

@@ -33,7 +33,7 @@ class LayerEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one inference takes on a core, and on a chip if one was named."""
+    """Estimated cost of one inference on a core, and on a chip if one was named."""
 
     target: str
     ram_bytes: int  # the arena
@@ -56,7 +56,7 @@ class Estimate:
         return f"<Estimate for {self.chip or self.target}: {facts}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Returns what a notebook shows."""
         heaviest = sorted(self.layers, key=lambda layer: -layer.cycles)[:HEAVIEST]
         rows = [*self._facts(), *((layer.module or layer.name, f"{layer.cycles:,} cycles") for layer in heaviest)]
         return html_table(f"estimate for {self.chip or self.target}", rows)

@@ -35,7 +35,7 @@ NAME = "estimated"
 
 @dataclass(frozen=True)
 class Sketch:
-    """What the C bundle of a network is made of."""
+    """The planned C bundle of a network that was sketched without calibration data."""
 
     graph: LoweredGraph
     planned: Planned
@@ -89,7 +89,7 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
 
 
 def board_work(found: Sketch) -> MeasuredWork:
-    """What one inference of the example spends on the emulated board."""
+    """Returns what one inference of the example spends on the emulated board."""
     return board_flow(found).work(found.planned.program.target.cpu)
 
 

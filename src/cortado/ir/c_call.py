@@ -8,7 +8,7 @@ from cortado.base.element import Element
 
 
 class Operand(Enum):
-    """What a step's kernel is called with: the parameters of cortado_call_t (cortado_run.h), in their order."""
+    """Parameters of a step's kernel call, those of cortado_call_t (cortado_run.h), in their order."""
 
     LAYER = "the layer's descriptor"
     ROWS = "pointers to the input rows"

@@ -1,4 +1,4 @@
-"""What the values of a node are: real numbers, integers within proven bounds, or truth values.
+"""Value domains of nodes: real numbers, integers within proven bounds, or truth values.
 
 A domain is inferred once for each node, from its operands' domains, by the `DomainRule` that stands with the operator.
 It does not follow from the type alone: `mask.float().sum(1)` is float32 and holds integers, `mask.long()` is int64 and
@@ -85,7 +85,7 @@ def interval_of(kind: torch.dtype) -> Interval | None:
 
 
 class Making(Protocol):
-    """What a rule may ask for: the operands of a call in the form in which it needs them. None: there is none."""
+    """Operands of a call in the form in which a domain rule needs them. None: there is none."""
 
     def interval(self, value: Any) -> Interval | None: ...
     def holds_truth(self, value: Any) -> bool: ...
@@ -102,7 +102,7 @@ Bounds = Callable[[Making, Bound], Interval | None]
 
 @dataclass(frozen=True)
 class DomainRule:
-    """What a call of aten gives where integers or truth values take part, and how that is computed.
+    """Transfer rule of an aten call on integers and truth values, and how the result is computed.
 
     `words`: its integers, in operators of 32 bits; `truth`: its truth values as 0 and 1; `real`: its real numbers.
     `bounds`: of its integers as they are without overflow; None where nothing is known. Without `real`, real numbers
@@ -121,7 +121,7 @@ class DomainRule:
 
 
 def hull(intervals: Sequence[Interval | None]) -> Interval | None:
-    """Of all of them; None where one is not known."""
+    """Returns the interval around all of them; None where one is not known."""
     found: Interval | None = None
     for one in intervals:
         if one is None:

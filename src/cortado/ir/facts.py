@@ -1,4 +1,4 @@
-"""What is known of a node: each fact has a type, and a key in `node.meta` that stands here alone."""
+"""Typed facts about nodes: each has a key in `node.meta` that stands here alone."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -34,7 +34,7 @@ class FactKey(Generic[T]):
         return value
 
     def must(self, node: Node) -> T:
-        """What an earlier stage has noted."""
+        """Returns what an earlier stage has noted."""
         value: T = node.meta[self.key]
         return value
 
@@ -82,7 +82,8 @@ INITIALIZED: FactKey[bool] = FactKey("et_init_buffer")  # ExecuTorch's: a buffer
 
 
 def qparams(node: Node) -> QParams | None:
-    """Of a tensor whose codes all have one scale; None for weights and for what is not quantized."""
+    """Returns the qparams of a tensor whose codes all have one scale; None for weights and for what is not
+    quantized."""
     found = QPARAMS.of(node)
     return found if isinstance(found, QParams) else None
 
@@ -111,12 +112,12 @@ def wanted_element(node: Node) -> Element:
 
 
 def element(node: Node) -> Element:
-    """Of the one tensor that a node gives; integers without a scale are no codes."""
+    """Returns the element of the one tensor that a node gives; integers without a scale are no codes."""
     found = element_of(dtype(node))
     return found if QPARAMS.known(node) else found.unscaled
 
 
 def dtype(node: Node) -> torch.dtype:
-    """Of the one tensor that a node gives."""
+    """Returns the dtype of the one tensor that a node gives."""
     found: torch.dtype = VALUE.must(node).dtype
     return found

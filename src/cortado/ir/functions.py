@@ -13,8 +13,8 @@ _portable: set[str] = set()  # those that ExecuTorch's portable kernels can comp
 
 
 class Functions(torch.library.Library):
-    """Where a file of `ops` defines such calls. What computes one is kept: its calls are aten's, so that ExecuTorch can
-    be told of it in these, unless its portable kernels can't compute them (`portable`)."""
+    """Definitions of such calls in a file of `ops`. What computes one is kept: its calls are aten's, so that ExecuTorch
+    can be told of it in these, unless its portable kernels can't compute them (`portable`)."""
 
     def __init__(self, *, portable: bool = True) -> None:
         super().__init__(NAMESPACE, "FRAGMENT")
@@ -29,8 +29,8 @@ class Functions(torch.library.Library):
 
 
 def in_aten(target: Any) -> Callable[..., Any] | None:
-    """What computes a call of Cortado's own by aten's, arguments by name; None for one that portable kernels can't
-    compute, and for any other call."""
+    """Returns what computes a call of Cortado's own by aten's, arguments by name; None for one that portable kernels
+    can't compute, and for any other call."""
     if not isinstance(target, OpOverload) or target.namespace != NAMESPACE or _name(target) not in _portable:
         return None
     compute = computed_by(target)
@@ -39,7 +39,7 @@ def in_aten(target: Any) -> Callable[..., Any] | None:
 
 
 def computed_by(target: OpOverload) -> Callable[..., Any]:
-    """What computes a call of Cortado's own by aten's, arguments by position."""
+    """Returns what computes a call of Cortado's own by aten's, arguments by position."""
     return _functions[_name(target)]
 
 

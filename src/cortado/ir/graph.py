@@ -184,7 +184,8 @@ _FAKES: WeakKeyDictionary[FakeTensorMode, dict[tuple[tuple[int, ...], torch.dtyp
 
 
 def shaped(mode: FakeTensorMode, sizes: Sequence[int], kind: torch.dtype) -> Tensor:
-    """What stands for a contiguous tensor; the same for all of one shape and type, as making one takes its time."""
+    """Returns what stands for a contiguous tensor; the same for all of one shape and type, as making one takes its
+    time."""
     known = _FAKES.setdefault(mode, {})
     key = (tuple(sizes), kind)
     if key not in known:
@@ -250,7 +251,7 @@ def output_node(graph: torch.fx.Graph) -> Node:
 
 
 def outputs(program: ExportedProgram) -> list[Node]:
-    """What the graph returns, in order; the same node may come twice."""
+    """Returns what the graph returns, in order; the same node may come twice."""
     returned: Any = output_node(program.graph_module.graph).args[0]
     return list(returned)
 

@@ -84,7 +84,7 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
 
 
 def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str | None:
-    """Where codes of another element are asked for than a pattern reads."""
+    """Rejects a pattern where codes of another element are asked for than it reads."""
     wanted, taken = wanted_element(bound.node), [one.name for one in pattern.elements]
     if wanted in pattern.elements or Activation(INT8) not in quantization.inputs.values():
         return None

@@ -37,7 +37,7 @@ Tensor = torch.Tensor
 
 
 class Lowering(Protocol):
-    """What `Pattern.lower` may use: the node's arguments by name, their quantization, and ways to add calls."""
+    """Context of `Pattern.lower`: the node's arguments by name, their quantization, and ways to add calls."""
 
     bound: Bound
     target: CortexMTargetConfig
@@ -107,8 +107,9 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What a call is in smaller ones, written in torch: `function` takes its arguments, and gives what it gives. The
-    calls that it makes may be decomposed and rewritten in turn; `takes` tells which ones of the graph it is for."""
+    """Decomposition of a call into smaller ones, written in torch: `function` takes its arguments, and gives its
+    result. The calls that it makes may be decomposed and rewritten in turn; `takes` tells which ones of the graph it is
+    for."""
 
     aten: tuple[OpOverload, ...]
     function: Callable[..., Any]
@@ -144,7 +145,7 @@ class Call:
         return _sizes(self.arguments[name])
 
     def shapes(self, name: str) -> list[tuple[int, ...]]:
-        """Of the tensors in a list."""
+        """Returns the shapes of the tensors in a list."""
         return [_sizes(value) for value in self.arguments[name]]
 
     def element_of(self, name: str) -> Element:
@@ -180,7 +181,7 @@ class ElementOf:
 
 @dataclass(frozen=True)
 class Result:
-    """What an operator gives beside its first result. One that nobody reads of a call is not made."""
+    """A secondary result of an operator. One that nobody reads of a call is not made."""
 
     name: str
     shape: Callable[[Call], tuple[int, ...]]
@@ -372,7 +373,7 @@ def _element(known: Element | ElementOf, arguments: Mapping[str, Any]) -> Elemen
 
 
 def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
-    """Of all results of a call, by its arguments: tensors, or the nodes that give them."""
+    """Returns the elements of all results of a call, by its arguments: tensors, or the nodes that give them."""
     return [_element(known, arguments) for known in (operator.element, *(result.element for result in operator.also))]
 
 

@@ -44,7 +44,7 @@ class PatchPoint:
 
     @property
     def owner(self) -> Any:
-        """What the name is an attribute of."""
+        """Returns what the name is an attribute of."""
         found: Any = import_module(self.module)
         for part in self.name.split(".")[:-1]:
             found = getattr(found, part, None)
@@ -55,7 +55,7 @@ class PatchPoint:
         return self.name.rpartition(".")[2]
 
     def function(self) -> Callable[..., Any]:
-        """What stands there now; an error if it is not what stand-ins are written for."""
+        """Returns what stands there now; an error if it is not what stand-ins are written for."""
         found: Callable[..., Any] | None = getattr(self.owner, self.attribute, None)
         parameters = None if found is None else tuple(inspect.signature(found).parameters)
         if found is None or parameters != self.parameters:

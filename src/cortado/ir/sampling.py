@@ -34,7 +34,7 @@ def codes(
 
 
 def values(draw: Any, shape: tuple[int, ...], *, element: Element | None = None) -> Tensor:
-    """Of any element that is moved; most often int8."""
+    """Draws values of any element that is moved; most often int8."""
     kind = element or draw(st.sampled_from([INT8, INT8, INT8, INT16, INT32, UINT8]))
     return codes(draw(SEEDS), shape, kind.low, kind.high, kind.torch_dtype)
 

@@ -37,7 +37,8 @@ def overload(operator: Operator) -> Any:
 
 
 def _meta(operator: Operator) -> Callable[..., Any]:
-    """What torch's fake tensors need to know of an operator: its outputs' shapes and dtypes, from the record."""
+    """Returns what torch's fake tensors need to know of an operator: its outputs' shapes and dtypes, from the
+    record."""
 
     def value(item: Any) -> Any:
         return tuple(item.shape) if isinstance(item, Tensor) else item

@@ -66,7 +66,7 @@ class Work:
 
 
 def loops(terms: str, lowest: int | None = None, mask: int | None = None, **sizes: float) -> Work:
-    """Of a kernel whose loops follow from its calls and a few sizes."""
+    """Returns the work of a kernel whose loops follow from its calls and a few sizes."""
     return Work(tuple(terms.split()), lambda calls: sizes, lowest, mask)
 
 

@@ -45,8 +45,8 @@ def _bottom(buffers: Iterable[Buffer]) -> dict[str, int]:
 
 
 def _with_bottom(buffers: Sequence[Buffer], above: int) -> int:
-    """What is needed for all, if what doesn't persist needs `above` bytes. Where alignments differ, gaps don't count:
-    in another order of the buffers there might be none."""
+    """Returns what is needed for all, if what doesn't persist needs `above` bytes. Where alignments differ, gaps don't
+    count: in another order of the buffers there might be none."""
     lasting = [buffer for buffer in buffers if buffer.persists]
     uniform = len({buffer.align for buffer in buffers if buffer.size}) == 1
     sizes = [_aligned(buffer.size, buffer.align) if uniform else buffer.size for buffer in lasting]
@@ -60,7 +60,7 @@ def _aligned(offset: int, align: int) -> int:
 
 
 def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
-    """Of a problem in which nothing persists."""
+    """Plans a problem in which nothing persists."""
     models = [BoundModel(part, problem.overlays) for part in _time_parts(problem.buffers)]
     bounds = [bound_of(model, effort is Effort.FULL) for model in models]
     proven = goal = max(bounds, default=0)

@@ -46,7 +46,7 @@ class Overlay:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What has to be placed. Checked on construction."""
+    """A memory planning problem: the buffers to place. Checked on construction."""
 
     buffers: tuple[Buffer, ...]
     overlays: tuple[Overlay, ...] = ()
@@ -73,7 +73,7 @@ class Problem:
 
 
 def fault_of(buffer: Buffer) -> tuple[str, str] | None:
-    """What makes a buffer impossible to plan: the field and a message."""
+    """Returns what makes a buffer impossible to plan: the field and a message."""
     if not buffer.name or buffer.name != buffer.name.strip():
         return "name", f"found a buffer called '{buffer.name}': expected a name without space around it"
     if buffer.size < 0:

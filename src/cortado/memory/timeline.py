@@ -27,7 +27,7 @@ def timeline(problem: Problem, plan: Plan) -> tuple[Moment, ...]:
 
 
 def _moment(problem: Problem, plan: Plan, start: Time, end: Time) -> Moment:
-    """What lives between two times with no birth or death in between."""
+    """Returns what lives between two times with no birth or death in between."""
     live = [b for b in problem.buffers if b.start <= start < b.end]
     used = top = 0
     for low, high in sorted((plan.offsets[b.name], plan.offsets[b.name] + b.size) for b in live):

@@ -65,7 +65,7 @@ def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> 
 
 
 def _validate_lasting(plan: Plan, one: Buffer, other: Buffer) -> None:
-    """What persists shares no byte with anything, at any time, and lies below what doesn't."""
+    """Checks that what persists shares no byte with anything, at any time, and lies below what doesn't."""
     low, high = sorted((one, other), key=lambda buffer: (plan.offsets[buffer.name], buffer.size))
     a, b = plan.offsets[low.name], plan.offsets[high.name]
     apart = a + low.size <= b or low.size == 0 or high.size == 0

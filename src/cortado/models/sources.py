@@ -78,7 +78,7 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def load_function(spec: str) -> Any:
-    """What the function of file.py:function gives."""
+    """Returns what the function of file.py:function gives."""
     place, function = _named_function(spec)
     return _call(_import_file(Path(place)), function, place)
 
@@ -312,7 +312,7 @@ def _check_data_file(path: Path) -> None:
 
 
 def _from_function(path: Path, function: str) -> list[Inputs]:
-    """What a user's function gives: an iterable of tensors, or of tuples of tensors."""
+    """Returns what a user's function gives: an iterable of tensors, or of tuples of tensors."""
     where = f"{path}:{function}()"
     batches = _call(_import_file(path), function, str(path))
     if isinstance(batches, Tensor) or not isinstance(batches, Iterable):

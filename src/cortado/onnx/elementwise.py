@@ -208,7 +208,7 @@ TYPES: Mapping[int, torch.dtype] = {
 
 
 def real(dtype: torch.dtype) -> torch.dtype:
-    """What a model computes in: every floating point type is float32."""
+    """Returns what a model computes in: every floating point type is float32."""
     return torch.float32 if dtype.is_floating_point else dtype
 
 

@@ -97,7 +97,7 @@ def _graph(path: Path, proto: Any, budget: Budget) -> Graph:
 
 
 def _all_nodes(graph: Any) -> Iterator[Any]:
-    """Those of graphs inside of nodes too."""
+    """Yields all nodes, those of graphs inside of nodes too."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

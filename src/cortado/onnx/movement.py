@@ -1,4 +1,4 @@
-"""What moves elements: shapes, cuts, joins, pads, gathers; and what makes constants."""
+"""Builders for data movement: shapes, cuts, joins, pads, gathers; and constants."""
 
 import math
 from typing import Any

@@ -179,7 +179,7 @@ class Reader:
 
 
 def _all_nodes(graph: Graph) -> Iterable[Raw]:
-    """Those of inner graphs too; what these give is read by nodes that give it to the outer one."""
+    """Yields all nodes, those of inner graphs too; what these give is read by nodes that give it to the outer one."""
     for node in graph.nodes:
         yield node
         for inner in node.graphs.values():

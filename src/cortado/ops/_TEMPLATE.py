@@ -56,7 +56,8 @@ def reference(
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
-    """Of the result. In `call`, activation tensors are shapes; constants are tensors (call.shape works on both)."""
+    """Returns the shape of the result. In `call`, activation tensors are shapes; constants are tensors
+    (call.shape works on both)."""
     return call.shape("self")
 
 

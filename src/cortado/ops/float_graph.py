@@ -1,4 +1,4 @@
-"""What the rewrites of convolutions, pools and reductions share: constants, views and windows in the float graph."""
+"""Helpers for rewriting the float graph: constants, views and windows."""
 
 import operator
 from collections.abc import Sequence

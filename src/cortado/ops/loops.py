@@ -40,7 +40,7 @@ COPIED = ("runs", "blocks", "words", "tails", "loose_runs", "loose_blocks", "loo
 
 @dataclass(frozen=True)
 class RunSteps:
-    """Where the first of several runs starts, and how far it is from one to the next."""
+    """Start of the first of several runs, and the distance from one to the next."""
 
     first: int
     step: int
@@ -68,7 +68,8 @@ def added(parts: Sequence[Quantities]) -> dict[str, float]:
 
 
 def runs_of(terms: str, length: int, step: int, **sizes: float) -> Work:
-    """Of a kernel that copies outputs in runs of `length` bytes, `step` bytes apart where they are read."""
+    """Returns the work of a kernel that copies outputs in runs of `length` bytes, `step` bytes apart where they are
+    read."""
 
     def quantities(calls: Calls) -> Quantities:
         return sizes | copies(calls.outputs / max(length, 1), length, RunSteps(0, step), RunSteps(0, length))
@@ -81,7 +82,7 @@ def runs_of(terms: str, length: int, step: int, **sizes: float) -> Work:
 
 @dataclass(frozen=True)
 class Window:
-    """What lies under the window of a convolution or a pool that makes one output row from the rows under it."""
+    """Geometry of a window of a convolution or a pool that makes one output row from the rows under it."""
 
     in_w: int
     in_c: int
@@ -162,7 +163,8 @@ _POOL = nested(
 
 
 def pool(window: Window, lowest: int, limited: bool = False) -> Work:
-    """Of a kernel that goes over the pixels, channels, rows and taps of a pool, and limits its outputs or not."""
+    """Returns the work of a kernel that goes over the pixels, channels, rows and taps of a pool, and limits its outputs
+    or not."""
 
     def quantities(calls: Calls) -> Quantities:
         return {**window.sizes, **window.columns(calls), "channels": float(window.in_c), "limited": float(limited)}
@@ -177,7 +179,8 @@ _SUMS = nested(
 
 
 def row_sums(channels: int, pixels: int, rows: int) -> Work:
-    """Of sums over the pixels of a row, `rows` of which make an image: channels by how many are added together."""
+    """Returns the work of sums over the pixels of a row, `rows` of which make an image: channels by how many are added
+    together."""
     eights, rest = divmod(channels, 8)
     sizes = {
         "channels": channels,

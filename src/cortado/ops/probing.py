@@ -1,4 +1,4 @@
-"""What calls of a graph compute, found by running them: how they are written doesn't matter.
+"""Probing: finds what calls of a graph compute by running them; how they are written doesn't matter.
 
 A region is what follows from one node and constants alone. Its calls are run in float64 on chosen values of that node,
 and from what comes out follows where each dimension went, by which matrix sums were made, which curve was applied.
@@ -38,7 +38,7 @@ class Followed:
     cuts: tuple[Node, ...]
 
     def to(self, end: Node) -> Function:
-        """What `end` is, as a function of `start`."""
+        """Returns what `end` is, as a function of `start`."""
         needed = self._needed(end)
 
         def run(value: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def chain_to(end: Node) -> list[Node]:
 
 
 def along(chain: Sequence[Node], start: Node) -> Function:
-    """What the first of a chain is, as a function of another of it."""
+    """Returns what the first of a chain is, as a function of another of it."""
     calls = tuple(reversed(chain[: chain.index(start)]))
     return Followed(start, calls, ()).to(chain[0])
 

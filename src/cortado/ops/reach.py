@@ -50,7 +50,7 @@ def hull(several: Iterable[QParams]) -> Span:
 
 
 def every_value(qparams: QParams) -> Tensor:
-    """What the codes of an 8-bit tensor stand for, from the smallest on."""
+    """Returns what the codes of an 8-bit tensor stand for, from the smallest on."""
     low, high = qparams.element.codes
     return (torch.arange(low, high + 1, dtype=torch.float32) - qparams.zero_point) * qparams.scale
 

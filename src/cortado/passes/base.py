@@ -15,7 +15,7 @@ from cortado.passes.verify import Level
 
 @dataclass(frozen=True)
 class PassContext:
-    """What a pass may know beside the graph: the program, what it is compiled for, and the user's choices."""
+    """Context of a pass beside the graph: the program, what it is compiled for, and the user's choices."""
 
     exported_program: ExportedProgram
     target_config: CortexMTargetConfig

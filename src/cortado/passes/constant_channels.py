@@ -72,7 +72,7 @@ def _write_constants(program: ExportedProgram, layer: Node) -> bool:
 
 @dataclass(frozen=True)
 class ChannelCodes:
-    """Of each channel the code that it holds everywhere, and whether it holds one."""
+    """The code that each channel holds everywhere, and whether it holds one."""
 
     fixed: Tensor
     code: Tensor

@@ -63,7 +63,7 @@ def _is_layer(node: Node) -> bool:
 
 
 class _Region:
-    """What becomes of a layer's channels up to the layers that mix them."""
+    """Channels of a layer up to the layers that mix them."""
 
     def __init__(self, program: ExportedProgram, maker: Node, mode: FakeTensorMode) -> None:
         self.program, self.maker, self.mode = program, maker, mode
@@ -116,7 +116,8 @@ class _Region:
     # ---- which channels hold one code ------------------------------------------------------------------------
 
     def _codes(self, between: Sequence[Node]) -> dict[Node, ChannelCodes]:
-        """Of layers by the largest and the smallest sum there can be; behind them by running the calls."""
+        """Returns the codes of channels: of layers by the largest and the smallest sum there can be; behind them by
+        running the calls."""
         found = {self.maker: constant_codes(self.program, self.maker)}
         for node in between:
             operator = operator_of(node.target)
@@ -131,7 +132,7 @@ class _Region:
         return found
 
     def _behind(self, node: Node, source: Node, before: ChannelCodes) -> ChannelCodes:
-        """Of one call, by running it on the codes before it; where no channel holds one, there is nothing to run."""
+        """Runs one call on the codes before it; where no channel holds one, there is nothing to run."""
         operator = operator_of(node.target)
         if operator is None or not before.fixed.any():
             return before

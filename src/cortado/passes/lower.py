@@ -205,7 +205,7 @@ def _read(arguments: dict[str, Any], reads: Sequence[bool]) -> Any:
 
 
 class LoweringContext:
-    """What a pattern's `lower` sees of its node; see op.Lowering."""
+    """View of a node for a pattern's `lower`; see op.Lowering."""
 
     def __init__(self, context: PassContext, node: Node, match: Match, mode: FakeTensorMode) -> None:
         self.program = context.exported_program

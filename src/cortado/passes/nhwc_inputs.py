@@ -16,9 +16,8 @@ aten = torch.ops.aten
 
 
 class NhwcInputs(ContextPass):
-    """Where the caller asks for it, every input of rank 4 is [N, H, W, C]; behind its quantize a permute restores the
-    model's NCHW.
-    """
+    """Makes every input of rank 4 [N, H, W, C] where the caller asks for it; behind its quantize a permute restores the
+    model's NCHW."""
 
     name: ClassVar[str] = "nhwc-inputs"
     level_before: ClassVar[Level] = Level.QUANTIZED

@@ -40,8 +40,8 @@ _DIMS = {3: (0, 1, 3), 4: (0, 2, 1, 3)}  # where dimensions go, by rank
 
 
 class SignalsAsRows(ContextPass):
-    """Of a stream whose input, or its frames, are [1, channels, time], all that was [1, 1, time, channels] is
-    [1, time, 1, channels].
+    """Turns [1, 1, time, channels] into [1, time, 1, channels] in a stream whose input, or its frames, are [1,
+    channels, time].
 
     No byte moves, kernels and bits stay; but time comes in rows. As it was where there is a call of which the column
     is not known.
@@ -170,7 +170,7 @@ def _turned(program: ExportedProgram, node: Node) -> _Turned:
 
 
 def _weight(data: torch.Tensor | None) -> torch.Tensor | None:
-    """As it gets; None where that is as it was."""
+    """Returns the weight in its new layout; None where that is as it was."""
     if data is None or data.dim() != 4 or data.shape[1] != 1:
         raise _Unknown
     return data.reshape(data.shape[0], data.shape[2], 1, data.shape[3]) if data.shape[2] > 1 else None

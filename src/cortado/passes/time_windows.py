@@ -15,7 +15,8 @@ from cortado.passes.verify import Level
 
 
 class TimeWindows(ContextPass):
-    """Of a stream: a convolution that reads one pixel, all values of an image with several rows, reads that image."""
+    """Lets a convolution that reads one pixel, all values of an image with several rows, read that image, in a
+    stream."""
 
     name: ClassVar[str] = "time-windows"
     level_before: ClassVar[Level] = Level.LOWERED

@@ -1,4 +1,4 @@
-"""What must hold at each level of the graph: a table of rules, run before and after every pass."""
+"""Verifier: a table of rules per level of the graph, run before and after every pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ class _Begin(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """Of equally good orders the one nearest to the network's own comes first."""
+        """Ranks orders; of equally good ones the one nearest to the network's own comes first."""
         return self.highest, self.total, self.place, self.last
 
     @property
@@ -180,13 +180,13 @@ _Cost = Callable[[_Forks, int, int, int, list[int]], int]
 
 
 def _working_set(forks: _Forks, index: int, before: int, after: int, dying: list[int]) -> int:
-    """What lives while the step runs layer by layer; an elementwise step writes over an operand that dies."""
+    """Returns what lives while the step runs layer by layer; an elementwise step writes over an operand that dies."""
     size, scratch, elementwise = forks.needs[index]
     return before + scratch if elementwise and size in dying else before + scratch + size
 
 
 def _standing(forks: _Forks, index: int, before: int, after: int, dying: list[int]) -> int:
-    """What lives between this step and the next: what a cascade can't take apart if it ends here."""
+    """Returns what lives between this step and the next: what a cascade can't take apart if it ends here."""
     return after
 
 
@@ -214,7 +214,7 @@ class CandidateOrders:
 
 
 def orders(program: Program) -> CandidateOrders:
-    """What is worth scheduling."""
+    """Returns the orders worth scheduling."""
     forks = _Forks(program)
     own = tuple(range(len(program.stages)))
     found, looked, hurried = [own], 0, False

@@ -1,4 +1,4 @@
-"""What a run may write: for every row call, in order, the bytes of its output row and of its scratch.
+"""Allowed stores of a run: for every row call, in order, the bytes of its output row and of its scratch.
 
 The emulated boards compare every store of the unmodified release build with this table.
 """
@@ -49,7 +49,8 @@ def _range(planned: Planned, buffer: str, size: int) -> ByteRange:
 
 
 def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[ByteRange]:
-    """What is noted in the arena during the first of two calls: that a row came; before the next, where steps stand."""
+    """Returns what is noted in the arena during the first of two calls: that a row came; before the next, where steps
+    stand."""
     program, noted = planned.program, []
     if program.stream is None and calls[0][0] == 0:
         noted.append(_range(planned, PUSHED_ROWS, program.buffers[PUSHED_ROWS].size))
@@ -61,14 +62,14 @@ def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) 
 
 
 def _kept_ranges(planned: Planned) -> list[ByteRange]:
-    """What is written when the last call is over: what lasts from run to run."""
+    """Returns what is written when the last call is over: what lasts from run to run."""
     places = [kept.tensor.buffer for kept in moved(planned)]
     ranges = [_range(planned, name, planned.program.buffers[name].size) for name in places]
     return ranges + _decision_range(planned)
 
 
 def _decision_range(planned: Planned) -> list[ByteRange]:
-    """What a decision keeps, where there is one: written when an output is there."""
+    """Returns what a decision keeps, where there is one: written when an output is there."""
     return [] if planned.program.decision is None else [_range(planned, DECISION, planned.program.decision_bytes)]
 
 
@@ -80,7 +81,7 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
 
 
 def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> ByteRange:
-    """Of a result behind the first."""
+    """Byte range of a secondary output."""
     name = str(port.source)
     at = planned.plan.offsets[name] + image * port.image_bytes
     at += (y % planned.ring_rows(name, port.height)) * port.row_bytes
@@ -100,7 +101,7 @@ def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
 
 
 def _camera(planned: Planned) -> list[ByteRange]:
-    """What a camera's front end notes and keeps, whatever step ran last."""
+    """Returns what a camera's front end notes and keeps, whatever step ran last."""
     sizes = planned.program.buffers
     return [_range(planned, name, sizes[name].size) for name in (CAMERA_PLACE, CAMERA_LINE) if name in sizes]
 

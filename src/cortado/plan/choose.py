@@ -93,7 +93,8 @@ def choose(search: Segments, optimize: Optimize, kernels: int, tally: Tally) -> 
 
 
 def _take_in_delays(search: Segments, stages: tuple[Segment, ...], tally: Tally) -> tuple[Segment, ...]:
-    """Where it costs no peak, a residual branch waits in a ring inside its stage, not as a whole tensor around it."""
+    """Lets a residual branch wait in a ring inside its stage, not as a whole tensor around it, where it costs no
+    peak."""
     limit = max((segment.peak for segment in stages), default=0)
     for index, step in enumerate(search.steps):
         sources = [search.uses.made.get(port.source, -1) for port in step.inputs if isinstance(port.source, str)]

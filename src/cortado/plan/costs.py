@@ -1,4 +1,4 @@
-"""What a schedule costs, in cycles of the target's kind of core: row calls, tiles that are not full, the kernels.
+"""Cost of a schedule, in cycles of the target's kind of core: row calls, tiles that are not full, the kernels.
 
 `balanced` weighs RAM against this. It is a model of a model: a few numbers that stand for what `cortado profile` says
 of whole networks. `benchmarks/schedules.py` prints both.
@@ -13,7 +13,7 @@ from cortado.plan.program import Program, Step, Walk
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one kind of core."""
+    """Costs on one kind of core."""
 
     row_call: (
         int  # cycles: the row loop for one call, and what a kernel spends before its first and after its last pixel
@@ -36,7 +36,7 @@ COSTS: Mapping[Core, Costs] = {
 
 
 def costs_of(program: Program) -> Costs:
-    """Of one for any core, those of the fastest."""
+    """Returns the costs of a core; for target `cortex-m` those of the fastest."""
     return COSTS[max(program.target.cores)]
 
 
@@ -46,12 +46,12 @@ def kernel_cycles(program: Program) -> int:
 
 
 def step_cycles(step: Step, costs: Costs) -> float:
-    """That of one kernel, over its whole output."""
+    """Returns the cycles of one kernel, over its whole output."""
     return step.macs * costs.product + step.images * step.image_bytes * costs.output
 
 
 def wasted_cycles(program: Program, step: Step) -> float:
-    """What a pixelwise kernel does in vain because its calls' pixels are no whole tiles."""
+    """Returns what a pixelwise kernel does in vain because its calls' pixels are no whole tiles."""
     costs = costs_of(program)
     return waste(step, costs) * step_cycles(step, costs) if step.macs else 0.0
 

@@ -15,7 +15,7 @@ from cortado.plan.pushed import NO_LINES, Feeding, program_of
 
 @dataclass(frozen=True)
 class Asked:
-    """What a compile asks for: a model by its name, for a target, with options and the names of its classes."""
+    """Request of a compile: a model by its name, for a target, with options and the names of its classes."""
 
     name: str
     target: CortexMTargetConfig

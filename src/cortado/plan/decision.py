@@ -39,7 +39,8 @@ class DecisionRule:
         return len(self.thresholds)
 
     def bytes(self, element: Element) -> int:
-        """Of what is kept: sums and the decision in 32 bits; place, count and hold-offs in 16; the codes."""
+        """Returns the bytes that are kept: sums and the decision in 32 bits; place, count and hold-offs in 16; the
+        codes."""
         return 4 * (self.classes + 1) + 2 * (2 + self.classes) + element.bytes * self.smooth * self.classes
 
     def decisions(self, scores: ArrayType) -> ArrayType:
@@ -93,7 +94,7 @@ def check_names(decision: Decision, classes: int, names: Sequence[str] | None) -
 
 
 def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
-    """Of a class by its label or its number."""
+    """Returns the number of a class, given its label or its number."""
     known = names if names is not None and len(names) == classes else ()
     if name in known:
         return known.index(name)
@@ -104,7 +105,7 @@ def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
 
 
 def rule_of(decision: Decision, scores: ClassScores, names: Sequence[str] | None) -> DecisionRule:
-    """What a user said, as integers."""
+    """Returns what a user said, as integers."""
     classes = scores.classes
     check_names(decision, classes, names)
     thresholds = _of_classes(decision.threshold, decision.thresholds, classes, names)

@@ -35,7 +35,7 @@ def ends_of(qparams: QParams | None) -> Ends | None:
 
 
 def chosen_ends(graph: LoweredGraph) -> dict[str, Ends]:
-    """Of tensors of codes whose range was chosen; what only moves values has been counted before."""
+    """Returns the ends of tensors of codes whose range was chosen; what only moves values has been counted before."""
     moved = {name for call in graph.calls if _moves(call.operator) for name in call.read}
     found = {name: ends_of(value.qparams) for name, value in graph.values.items() if name not in moved}
     return {name: ends for name, ends in found.items() if ends is not None}

@@ -64,7 +64,7 @@ def _argument(value: Any, graph: LoweredGraph, names: _Numbers) -> Any:
 
 
 def joined_id(ids: Sequence[str]) -> str:
-    """Of several models in one package; of one its own."""
+    """Returns the joined id of several models in one package; of one its own."""
     return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:DIGITS]
 
 

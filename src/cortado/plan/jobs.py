@@ -1,4 +1,4 @@
-"""What the kernels and the row loop have to do in one run of a planned network, as numbers: what cycles follow from."""
+"""Workload of the kernels and the row loop in one run of a planned network, as numbers from which cycles follow."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from cortado.plan.stages import StageRun
 
 @dataclass(frozen=True)
 class FunctionWork:
-    """What one C function has to do in one run: how often its loops run."""
+    """Workload of one C function in one run: how often its loops run."""
 
     function: str  # with the functions that it is given to call
     counts: Mapping[str, float]  # by term
@@ -24,7 +24,7 @@ class FunctionWork:
 
 @dataclass(frozen=True)
 class Job:
-    """What one step has to do in one run: the work of its kernel, and of those that it calls."""
+    """Workload of one step in one run: of its kernel, and of those that it calls."""
 
     parts: tuple[FunctionWork, ...]
     declared: bool = True  # all of its kernels say how often their loops run
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Loop:
-    """What the row loop does in one run."""
+    """Workload of the row loop in one run."""
 
     stages: int = 0
     images: int = 0  # of all stages

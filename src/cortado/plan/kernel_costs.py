@@ -25,7 +25,7 @@ Terms = Mapping[str, float]  # "calls*in_c": the cycles of each
 
 @dataclass(frozen=True)
 class CoreCosts:
-    """Of one core: its row loop, and its kernels by the name of their C function."""
+    """Costs on one core: its row loop, and its kernels by the name of their C function."""
 
     loop: Terms
     kernels: Mapping[str, Terms]
@@ -44,7 +44,8 @@ def costs_for(target: CortexMTargetConfig) -> CoreCosts | None:
 
 
 def estimated_cycles(planned: Planned, values: Mapping[str, torch.Tensor] | None = None) -> list[float | None]:
-    """Of each step; None where a kernel has no row. `values` are the reference's, where they are known."""
+    """Returns the estimated cycles of each step; None where a kernel has no row. `values` are the reference's, where
+    they are known."""
     program = planned.program
     costs = costs_for(program.target)
     if costs is None:

@@ -1,4 +1,4 @@
-"""What the tables and descriptors of a C bundle can hold: their fields are small, to be small."""
+"""Limits of the tables and descriptors of a C bundle: their fields are small, to be small."""
 
 from collections.abc import Mapping
 

@@ -36,7 +36,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of a tensor without its data."""
+    """Facts about a tensor without its data."""
 
     shape: tuple[int, ...]
     element: Element
@@ -107,7 +107,7 @@ class LoweredGraph:
 
     @cached_property
     def leaving(self) -> frozenset[str]:
-        """What is looked at when a run is over: outputs, and what state becomes."""
+        """Returns what is looked at when a run is over: outputs, and what state becomes."""
         return frozenset((*self.outputs, *(state.source for state in self.state)))
 
     @cached_property
@@ -259,7 +259,7 @@ def run_reference(
 
 
 def reference_of(call: LoweredCall, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What one call gives, by name."""
+    """Returns what one call gives, by name."""
     arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
     made = _made(call, arguments)
     return dict(zip(call.results, made, strict=True) if call.results else [(call.name, made)])
@@ -277,7 +277,7 @@ def _as_read(value: Tensor, element: Element) -> Tensor:
 
 
 def after(graph: LoweredGraph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What the next run reads of state, by the values of the last."""
+    """Returns what the next run reads of state, by the values of the last."""
     return {one.name: values[one.source] for one in graph.state}
 
 

@@ -99,7 +99,7 @@ class ObservedLayer:
         return found if found is not None and found.saved > 0 else None
 
     def _noise(self, layer: NarrowLayer) -> float:
-        """Of each output, its share of the output's own power; of them all the sum."""
+        """Returns the noise of each output, its share of the output's own power; of them all the sum."""
         graph, total = with_layers(self.graph, [layer]), 0.0
         for values in self.values:
             changed = _run_again(graph, values, layer.call)
@@ -221,7 +221,7 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
 
 
 def packed_bytes(sizes: tuple[int, ...], run: int) -> int:
-    """What weights of these sizes take: half a byte each, and half a byte for the factor of each run."""
+    """Returns what weights of these sizes take: half a byte each, and half a byte for the factor of each run."""
     products = sizes[1] * sizes[2] * sizes[3]
     factors = -(-products // run) if run else 0
     return sizes[0] * ((products + factors + 1) // 2)
@@ -250,7 +250,7 @@ def _codes(weight: Tensor, columns: Tensor, run: int) -> tuple[Tensor, Tensor]:
 
 
 def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """What other weights add to the sums of each output channel, on the mean."""
+    """Returns what other weights add to the sums of each output channel, on the mean."""
     given, weights = call.arguments, change.to(torch.float64).permute(TO_NCHW)
     sums = [
         torch.conv2d(x.permute(TO_NCHW), weights, None, given["stride"], given["padding"], given["dilation"])
@@ -353,7 +353,8 @@ def apply_layers(program: ExportedProgram, layers: Sequence[NarrowLayer], interm
 def chosen_layers(
     graph: LoweredGraph, layers: Sequence[NarrowLayer], flash: Callable[[LoweredGraph], int], limit: int
 ) -> list[NarrowLayer]:
-    """As many as it takes to fit `limit` bytes of flash, those first that cost the least noise for a byte."""
+    """Chooses as many layers as it takes to fit `limit` bytes of flash, those first that cost the least noise for a
+    byte."""
     left = sorted(layers, key=lambda layer: (layer.noise / layer.saved, layer.call))
     chosen: list[NarrowLayer] = []
     total = before = flash(graph)

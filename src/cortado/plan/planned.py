@@ -51,7 +51,7 @@ class Planned:
         return tuple(one.name for one in self.regions if one.device and (one.bytes or one.checked_bytes))
 
     def region_of(self, buffer: str) -> RegionPlan:
-        """Where a buffer lies, of an arena in regions."""
+        """Returns where a buffer lies, of an arena in regions."""
         name = self.in_place.get(buffer, buffer)
         return next(region for region in self.regions if name in region.buffers)
 
@@ -72,14 +72,15 @@ class Planned:
 
 @dataclass(frozen=True)
 class Alternative:
-    """What another way to optimize would give."""
+    """Result that another way to optimize would give."""
 
     arena_bytes: int
     row_calls: int
 
 
 def guarded(problem: Problem) -> Problem:
-    """That of the checks build: guards around every buffer, all of them alive for whole stages, no overlays."""
+    """Returns the plan of the checks build: guards around every buffer, all of them alive for whole stages, no
+    overlays."""
     wide = [
         replace(b, size=b.size + 2 * GUARD_BYTES, start=(b.start[0], 0), end=(b.end[0] + (b.end[1] > 0), 0))
         for b in problem.buffers
@@ -123,7 +124,7 @@ def with_state(plan: Plan, in_place: Mapping[str, str]) -> Plan:
 
 
 def decision_buffers(program: Program) -> list[Buffer]:
-    """What a decision keeps of the scores, if there is one. A stream has one stage, during which it lives."""
+    """Returns what a decision keeps of the scores, if there is one. A stream has one stage, during which it lives."""
     if program.decision is None:
         return []
     end, size = (len(program.stages), 0), program.decision_bytes

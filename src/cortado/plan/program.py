@@ -115,12 +115,12 @@ class Step:
 
     @property
     def ports(self) -> tuple[Port, ...]:
-        """What its kernel has pointers to rows of, in their order: all but the first output."""
+        """Returns what its kernel has pointers to rows of, in their order: all but the first output."""
         return (*self.inputs, *self.also)
 
     @property
     def one_row(self) -> bool:
-        """What it reads of an image are many rows, what it gives is one."""
+        """Tells whether it reads many rows of an image and gives one."""
         return self.kind in (Walk.ACCUMULATE, Walk.RUNNING)
 
     @property
@@ -172,7 +172,7 @@ class Tensor:
 
     @property
     def dtype(self) -> str:
-        """As NumPy calls it."""
+        """Returns NumPy's name of it."""
         return self.element.name
 
     @property
@@ -240,7 +240,7 @@ class Program:
 
     @property
     def decision_bytes(self) -> int:
-        """What is kept of the scores for a decision."""
+        """Returns what is kept of the scores for a decision."""
         return 0 if self.decision is None else self.decision.bytes(self.outputs[0].element)
 
     @property
@@ -465,12 +465,12 @@ def _only_codes(name: str, outputs: Sequence[str], codes: Codes) -> bool:
 
 
 def _row_elements(ports: tuple[Port, ...]) -> list[Element]:
-    """Of each of the rows that a kernel is called with."""
+    """Returns the row elements of each of the rows that a kernel is called with."""
     return [port.element for port in ports for _ in range(port.rule.taps)]
 
 
 def _in_order(state: list[StateTensor]) -> tuple[StateTensor, ...]:
-    """What is the source of another is overwritten behind it."""
+    """Orders copies: what is the source of another is overwritten behind it."""
     left, ordered = list(state), []
     while left:
         free = [one for one in left if all(one.tensor.buffer != other.source or one is other for other in left)]
@@ -513,7 +513,7 @@ def _geometry(sizes: tuple[int, ...], element: Element, by_row: bool) -> tuple[i
 
 
 def _span(sizes: tuple[int, ...], kind: Walk) -> int:
-    """What `n` counts in one row: elements, or pixels of the last dimension's channels."""
+    """Returns what `n` counts in one row: elements, or pixels of the last dimension's channels."""
     row = sizes[2:] if len(sizes) == 4 else sizes
     if kind is Walk.WHOLE:
         return math.prod(sizes)

@@ -45,7 +45,7 @@ class Feeding:
 
     @staticmethod
     def of(options: Options) -> "Feeding":
-        """What a user asked for."""
+        """Returns what a user asked for."""
         return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
 
     @property

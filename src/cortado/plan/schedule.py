@@ -69,7 +69,7 @@ class Schedules:
         return self.planned[optimize]
 
     def alternatives(self) -> dict[Optimize, Alternative]:
-        """What each way to optimize gives."""
+        """Returns what each way to optimize gives."""
         found = {optimize: self.best(optimize) for optimize in Optimize}
         return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 

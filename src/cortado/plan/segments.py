@@ -74,7 +74,7 @@ ProblemShape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, i
 
 
 class Known:
-    """What is the same for equal stages, of all orders of a program and of its lean form: runs and peaks."""
+    """Cache of equal stages, over all orders of a program and its lean form: runs and peaks."""
 
     def __init__(self) -> None:
         self.runs = StageRuns()
@@ -102,7 +102,7 @@ class Known:
 
 
 class _Form(NamedTuple):
-    """What of a step tells how a stage with it runs: the tensors it reads, its number without and with their makers."""
+    """Form of a step in a stage: the tensors it reads, its number without and with their makers."""
 
     makers: tuple[int, ...]
     bare: int
@@ -366,8 +366,8 @@ def scratch_name(step: Step) -> str:
 
 
 def counters_name(pushed: Step) -> str:
-    """Where the steps of a stage stand. The row loop has that on its stack; from one row that is pushed to the next, it
-    lies where scratch does, and rows that live only between."""
+    """Returns where the steps of a stage stand. The row loop has that on its stack; from one row that is pushed to the
+    next, it lies where scratch does, and rows that live only between."""
     return f"{pushed.name}.counters"
 
 

@@ -18,7 +18,7 @@ NEVER = 1 << 30  # a row that no image has
 
 @dataclass(frozen=True)
 class StageRun:
-    """What running a stage shows."""
+    """Trace of a stage's run."""
 
     rows: Sequence[int]  # rows each step makes
     rings: Mapping[str, int]  # buffer -> rows it must hold

@@ -105,7 +105,7 @@ class FlatBuffer:
         return int(struct.unpack_from(f"<{code}", self.data, at)[0])
 
     def target(self, at: int) -> int:
-        """Where the offset stored at `at` leads."""
+        """Returns where the offset stored at `at` leads."""
         offset = self.number(at, Width.U32)
         if offset == 0 or at + offset >= self.size:
             self.fail(f"an offset of {offset} leads outside the program's {self.size} bytes", at)
@@ -143,7 +143,7 @@ class FlatTable:
         self.slots = (length - 4) // 2
 
     def position(self, field: str, size: int) -> int | None:
-        """Where the field is stored, or None if it has its default value."""
+        """Returns where the field is stored, or None if it has its default value."""
         slot = self.fields[field]
         if slot >= self.slots:
             return None
@@ -195,7 +195,7 @@ class FlatTable:
         return numbers
 
     def byte_range(self, field: str) -> tuple[int, int]:
-        """Where its bytes begin, and how many there are."""
+        """Returns where its bytes begin, and how many there are."""
         at = self.reference(field)
         return (0, 0) if at is None else self.file.vector(at, 1)
 

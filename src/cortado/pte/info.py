@@ -1,4 +1,4 @@
-"""What a .pte says, as plain data."""
+"""Contents of a .pte, as plain data."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Dynamism(IntEnum):
 
 
 class ValueKind(IntEnum):
-    """What a method's value is, by its code in the file."""
+    """Kinds of a method's values, by their codes in the file."""
 
     ABSENT = 0
     NULL = 1
@@ -79,7 +79,7 @@ class ValueKind(IntEnum):
 
 
 class InstructionKind(IntEnum):
-    """What an instruction does, by its code in the file."""
+    """Kinds of instructions, by their codes in the file."""
 
     KERNEL = 1
     DELEGATE = 2
@@ -90,7 +90,7 @@ class InstructionKind(IntEnum):
 
 @dataclass(frozen=True)
 class PlannedAddress:
-    """Where a planned tensor lies: which memory, and at which byte of it."""
+    """Address of a planned tensor: which memory, and at which byte of it."""
 
     memory: int
     offset: int
@@ -184,7 +184,7 @@ class Method:
 
     @property
     def state_bytes(self) -> int:
-        """What of the planned RAM lasts from call to call."""
+        """Returns what of the planned RAM lasts from call to call."""
         return sum(tensor.nbytes for tensor in self.state)
 
     @property
@@ -242,7 +242,7 @@ class IoQParams:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What Cortado wrote into the file; None among inputs or outputs is one that is not quantized."""
+    """Cortado's metadata in the file; None among inputs or outputs is one that is not quantized."""
 
     target: str
     version: str

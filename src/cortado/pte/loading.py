@@ -1,4 +1,4 @@
-"""What ExecuTorch's runtime takes from its allocators while it loads a method: values, lists of arguments, kernels.
+"""Allocations of ExecuTorch's runtime while it loads a method: values, lists of arguments, kernels.
 
 The runtime asks for one piece after the other and gives none back: their sum, with the gaps that alignment leaves, is
 the least size of a method allocator. Piece by piece as ExecuTorch 1.5.1 asks for them; sizes are those of its types in

@@ -16,7 +16,7 @@ _EXTENDED_MAGIC = b"eh00"
 
 
 def read_pte(data: bytes, name: str = "the file") -> PteInfo:
-    """What the .pte in `data` says; `name` is what error messages call it."""
+    """Returns what the .pte in `data` says; `name` is what error messages call it."""
     file = FlatBuffer(data, name)
     segment_base = _read_header(file)
     program = FlatTable(file, file.target(0), "Program")
@@ -39,7 +39,7 @@ def read_pte(data: bytes, name: str = "the file") -> PteInfo:
 
 
 def read_pte_file(path: Path) -> PteInfo:
-    """What the .pte at `path` says."""
+    """Returns what the .pte at `path` says."""
     try:
         data = path.read_bytes()
     except OSError as error:

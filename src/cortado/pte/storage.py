@@ -1,4 +1,4 @@
-"""Where a .pte keeps the bytes of its values."""
+"""Storage of the bytes of a .pte's values."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class ConstantStorage:
 
 @dataclass(frozen=True)
 class Storage:
-    """What the program's methods refer to by index."""
+    """Storage that the program's methods refer to by index."""
 
     segments: tuple[DataSegment, ...]
     constants: tuple[ConstantStorage, ...]

@@ -1,4 +1,4 @@
-"""What a .pte says, for people and for programs."""
+"""Texts on a .pte, for people and for programs."""
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -129,7 +129,7 @@ def _constant_lines(info: PteInfo) -> list[str]:
 
 
 def _role(constant: PteConstant) -> str:
-    """What the constant's first reader calls it."""
+    """Returns what the constant's first reader calls it."""
     if not constant.uses:
         return "unused"
     use = constant.uses[0]

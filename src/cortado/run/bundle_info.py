@@ -1,4 +1,4 @@
-"""What running a bundle needs to know of it: its tensors, and what its kernel calls may write."""
+"""Facts that running a bundle needs: its tensors, and what its kernel calls may write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def rows_port(tensor: IO, row_bytes: int, windows: StreamWindows) -> IO:
 
 @dataclass(frozen=True)
 class BundleInfo:
-    """What running a bundle needs to know of it."""
+    """Facts that running a bundle needs."""
 
     name: str  # the prefix of its symbols
     target: CortexMTargetConfig
@@ -51,7 +51,7 @@ class BundleInfo:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a compiler for a core needs beside the flags of all bundles."""
+        """Returns what a compiler for a core needs beside the flags of all bundles."""
         return ALIGNED_ONLY if self.aligned_only else ()
 
     @property
@@ -89,7 +89,7 @@ class ArenaPiece:
 
 @dataclass(frozen=True)
 class StoreRules:
-    """What every kernel call of a run may write, and by which functions of the bundle they are made."""
+    """Allowed stores of every kernel call of a run, and the functions of the bundle that make them."""
 
     steps: tuple[StepName, ...]
     functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
@@ -111,7 +111,7 @@ class StoreRules:
         )
 
     def _table(self, image: Image) -> StoreTable:
-        """Of an arena in several memories, ranges of addresses."""
+        """Returns the table of an arena in several memories, ranges of addresses."""
         if not self.regions:
             return StoreTable(base="arena", calls=self.calls, always=self.always)
         moves = [(one, image.require(arena_symbol(one.name)).address - one.start) for one in self.regions if one.bytes]

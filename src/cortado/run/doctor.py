@@ -1,5 +1,4 @@
-"""What is installed in which version, which versions are tested, and what follows; the exact command that installs what
-is missing."""
+"""Installed tools and versions, those that are tested, and the exact command that installs what is missing."""
 
 import importlib.metadata
 import platform
@@ -136,7 +135,7 @@ def _newlib() -> Item:
 
 
 def _confinement() -> Item:
-    """What keeps the compilers of other people's C from the rest of this machine."""
+    """Returns what keeps the compilers of other people's C from the rest of this machine."""
     means = confined.confinement()
     needed = "compiling the C of folders from elsewhere"
     name, version = "confinement", None if means is None else means.value

@@ -24,7 +24,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Image:
-    """What an ELF file says about itself."""
+    """Sections and symbols of an ELF file."""
 
     path: Path
     symbols: tuple[Symbol, ...]

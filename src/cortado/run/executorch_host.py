@@ -171,7 +171,7 @@ def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class DelegateKernels:
-    """What CortadoBackend is linked with: cortado_kernels.c, and the files of kernels/src that it needs."""
+    """Sources that CortadoBackend is linked with: cortado_kernels.c, and the files of kernels/src that it needs."""
 
     table: str
     sources: tuple[str, ...]

@@ -88,7 +88,8 @@ class Gdb:
         return line
 
     def command(self, text: str, seconds: float = ANSWER_SECONDS, doing: str = "", silence: float | None = None) -> str:
-        """What GDB answers, with what it says meanwhile. It may take so many `seconds`, and be silent for `silence`."""
+        """Sends a command and returns GDB's answer, with what it says meanwhile. It may take so many `seconds`, and be
+        silent for `silence`."""
         self.number += 1
         token, what = str(self.number), doing or text.split(" ")[0].lstrip("-")
         assert self.child.stdin is not None

@@ -18,7 +18,7 @@ HOST_FILE_BYTES = 4 << 30  # of what a program on this machine says: a trace of 
 
 
 def _samples(inputs: bytes, count: int, sequence: int) -> bytes:
-    """What the harness takes."""
+    """Returns what the harness takes."""
     return count.to_bytes(4, "little") + sequence.to_bytes(4, "little") + inputs
 
 

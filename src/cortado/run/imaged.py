@@ -85,7 +85,8 @@ def run_image(
     *,
     sequence: int | None = None,
 ) -> RunResult:
-    """As `run_bundle`, of the files that open and run an image; `ram`: bytes of the arena, and of the tables."""
+    """Runs the files that open and run an image, as `run_bundle` does a bundle's; `ram`: bytes of the arena, and of the
+    tables."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)
         write_files(

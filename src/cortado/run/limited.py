@@ -24,7 +24,7 @@ MEGABYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may take; None: as much as it likes."""
+    """Limits of a program; None: no limit."""
 
     seconds: float | None = None  # of the clock on the wall
     cpu_seconds: int | None = None

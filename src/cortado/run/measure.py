@@ -1,4 +1,4 @@
-"""What the code of bundles takes: bytes and stack, as the compiler makes it, without running it."""
+"""Code size and stack of bundles, as the compiler makes them, without running them."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ PLAIN_NAMES = "-DCORTADO_PLAIN_NAMES"  # of functions and constants: without the
 
 @dataclass(frozen=True)
 class Measured:
-    """What the code of a bundle needs, as its compiler makes it with the default flags; None without a compiler, and of
-    the stack where the code does not say it. Of a bundle for any core, the most that one of them needs."""
+    """Code size and stack of a bundle with the default flags; None without a compiler, and for the stack where the code
+    does not say it. Of a bundle for any core, the most that one of them needs."""
 
     code_bytes: int | None = None  # .text and descriptors, weights not counted
     stack_bytes: int | None = None  # of a call of MODEL_run and its like, interrupts not counted
@@ -40,7 +40,7 @@ def measured(
     infos: Sequence[BundleInfo],
     compiler: Compiler = Compiler.GCC,
 ) -> Measured:
-    """Of bundles for one target whose files are together."""
+    """Measures bundles for one target whose files are together."""
     target = infos[0].target
     targets = ONE_OF_EACH if target.cpu is CortexM.ANY else (target,)
     elfs = [linked_code(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
@@ -56,7 +56,7 @@ def measured(
 
 
 def selftest_stack_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
-    """Of a bundle with its self-test, what a call of that takes."""
+    """Returns the stack that a call of a bundle's self-test takes."""
     targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
     entry = f"{info.name}_selftest"
     stacks = []
@@ -74,7 +74,7 @@ def _most(stacks: Sequence[int | None]) -> int | None:
 
 
 def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
-    """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
+    """Returns what the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
     elf = linked_code(bundle.files, [bundle], [info], Compiler.GCC)
     return None if elf is None else load_image(elf).sections.get(".data", 0)
 
@@ -87,8 +87,8 @@ def linked_code(
     also: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Path | None:
-    """What MODEL_run needs and nothing else, built with the bundle's default flags; and `also` other functions, with
-    `more` flags."""
+    """Returns what MODEL_run needs and nothing else, built with the bundle's default flags; and `also` other functions,
+    with `more` flags."""
     target = infos[0].target
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if any(toolchain.find(tool) is None for tool in tools):

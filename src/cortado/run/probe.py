@@ -181,7 +181,8 @@ class _Session:
         return time.monotonic() - start, counted
 
     def walk(self) -> FlashWalk | None:
-        """What instructions cost in flash beside RAM; the last that is asked of a chip, whose RAM may take no code."""
+        """Returns what instructions cost in flash beside RAM; the last that is asked of a chip, whose RAM may take no
+        code."""
         if self.place.in_ram:
             return None
         try:
@@ -200,7 +201,8 @@ class _Session:
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """What is to be run: a bundle and the names of its steps, where, and how much of the chip's counter is asked."""
+    """A run through a probe: a bundle and the names of its steps, where, and how much of the chip's counter is
+    asked."""
 
     folder: Path
     info: BundleInfo

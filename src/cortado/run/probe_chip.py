@@ -31,7 +31,7 @@ _NO_OPTIONS = (CortexM.M0, CortexM.M0PLUS, CortexM.M23, CortexM.M3)
 
 @dataclass(frozen=True)
 class Features:
-    """What an implementer of a core may leave out."""
+    """Features that an implementer of a core may leave out."""
 
     dsp: bool
     fpu: bool
@@ -63,7 +63,7 @@ def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
 
 
 def check_features(word: Callable[[int], int], target: CortexMTargetConfig, core: CortexM, place: str) -> None:
-    """What the target's code uses is there: the firmware would end in a fault without a reason otherwise."""
+    """Checks that the target's code finds what it uses: otherwise the firmware would end in a fault."""
     built = target if target.cpu is not CortexM.ANY else CortexMTargetConfig(core)
     if core in _NO_OPTIONS:
         return

@@ -40,7 +40,7 @@ class BoardFaultError(CortadoError):
 
 @dataclass(frozen=True)
 class BoardResult:
-    """What a program left behind: what it said, and what was watched."""
+    """Result of a program on a board: its output, and what was watched."""
 
     said: Said
     seconds: float
@@ -155,7 +155,7 @@ class _Run:
             file.truncate(self.board.kept.length)
 
     def said(self) -> bytes:
-        """What the program has said so far."""
+        """Returns what the program has said so far."""
         if self.board.kept is None:
             path = self.folder / _OUTPUT
             return path.read_bytes() if path.exists() else b""

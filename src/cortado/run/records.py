@@ -1,4 +1,4 @@
-"""What a program on a board or on this machine says to the one who runs it: records (device/port.h)."""
+"""Records by which a program on a board or on this machine speaks to the one who runs it (device/port.h)."""
 
 import struct
 from dataclasses import dataclass

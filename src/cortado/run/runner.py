@@ -89,7 +89,7 @@ class RunResult:
 
     @cached_property
     def work(self) -> MeasuredWork | None:
-        """Of the first sample: cycles, and where instructions and cycles went."""
+        """Returns the work of the first sample: cycles, and where instructions and cycles went."""
         return None if self.flown is None or self.cpu is None else self.flown.work(self.cpu)
 
 
@@ -249,7 +249,7 @@ def _boot(
 
 
 def _whole_sequences(most: int, length: int, board: Machine) -> int:
-    """Of the samples that a boot has room for, those of whole sequences: state is lost with the board's memory."""
+    """Limits the samples that a boot has room for to whole sequences: state is lost with the board's memory."""
     if most < length:
         raise CortadoError(
             f"a sequence of {length} steps does not fit {board.value}, which has room for the inputs and outputs of "

@@ -1,4 +1,4 @@
-"""What a chip's own counter said of a model: data, for whoever shows or keeps it."""
+"""Counts of a chip's own counter: data, for whoever shows or keeps them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class FlashWalk:
 
     @property
     def words(self) -> str:
-        """What flash costs, as far as it is to be seen."""
+        """Returns what flash costs, as far as it is to be seen."""
         more = (self.first - self.ram) * 2 / self.instructions  # a word is two of them
         seen = "no wait states to be seen" if more < 0.05 else f"flash takes {more:.1f} cycles more for four bytes"
         return (
@@ -73,6 +73,6 @@ class Silicon:
 
 
 def without_overhead(cycles: Sequence[int], calls: Sequence[int], overhead: int) -> tuple[StepCycles, ...]:
-    """Of what was counted around each kernel call, the kernels' own part."""
+    """Returns the kernels' own part of what was counted around each kernel call."""
     pairs = zip(cycles, calls, strict=True)
     return tuple(StepCycles(max(count - times * overhead, 0), times) for count, times in pairs)

@@ -81,7 +81,7 @@ def _loaded(one: Instruction, words: _Words) -> int | None:
 
 
 def _frame(body: Sequence[Instruction], words: _Words) -> int | None:
-    """What a function may have on the stack while it calls another."""
+    """Returns what a function may have on the stack while it calls another."""
     total, known = 0, dict[str, int]()
     for one in body:
         if (constant := _loaded(one, words)) is not None:
@@ -134,7 +134,8 @@ class _Calls:
         return {name: self._direct[name] | (given if name in self._by_pointer else set()) for name in reached}
 
     def of_loop(self, steps: Collection[str], watchers: Collection[str]) -> dict[str, set[str]]:
-        """Of everything else: the loop over rows calls steps and watchers, and a watcher calls steps."""
+        """Returns the stack of everything else: the loop over rows calls steps and watchers, and a watcher calls
+        steps."""
         in_turn = {*steps, *watchers} & set(self._direct)
         found = {}
         for name, direct in self._direct.items():
@@ -143,7 +144,7 @@ class _Calls:
         return found
 
     def _reached(self, step: str) -> set[str]:
-        """What a call of a step may run."""
+        """Returns what a call of a step may run."""
         found, left = set[str](), [step]
         while left:
             name = left.pop()
@@ -184,7 +185,7 @@ def _depth(
     start: str,
     known: Mapping[str, int | None],
 ) -> int | None:
-    """What a call of a function takes with all that it calls; None where that of one of them is not known."""
+    """Returns what a call of a function takes with all that it calls; None where that of one of them is not known."""
     found: dict[str, int | None] = dict(known)
     opened: set[str] = set()
 

@@ -82,7 +82,7 @@ WASM_TOOLS = (Tool.CLANG, Tool.WASM_LD, Tool.NODE)  # to build WebAssembly, and 
 
 @dataclass(frozen=True)
 class ToolStatus:
-    """What `cortado doctor` shows about one tool; path and version are None when it isn't installed."""
+    """Status of one tool, as `cortado doctor` shows it; path and version are None when it isn't installed."""
 
     tool: Tool
     path: Path | None
@@ -135,7 +135,7 @@ def status() -> tuple[ToolStatus, ...]:
 
 @lru_cache(maxsize=8)
 def newlib_include(gcc: Path) -> Path:
-    """Where newlib's headers are; gcc finds them by itself, clang has to be told."""
+    """Returns where newlib's headers are; gcc finds them by itself, clang has to be told."""
     result = subprocess.run([str(gcc), "-print-file-name=libc.a"], capture_output=True, text=True, check=True)
     library = Path(result.stdout.strip())
     include = library.parent.parent / "include"
@@ -201,7 +201,7 @@ def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
 
 @contextlib.contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Of processes and threads: the others wait. The file is there as long as somebody has the lock."""
+    """Lets one process and thread work; the others wait. The file is there as long as somebody has the lock."""
     while True:
         with path.open("wb") as file:
             with contextlib.suppress(OSError):  # a file system without locks: both build

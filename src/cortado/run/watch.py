@@ -26,7 +26,8 @@ KEYS = ("region", "segment", "pc", "block", "edge", "stores", "stray", "complete
 
 @dataclass(frozen=True)
 class AllowedWrites:
-    """What one execution of a step marker may write until the next: half-open ranges of offsets. `step` is reported."""
+    """Allowed writes from one execution of a step marker to the next: half-open ranges of offsets. `step` is
+    reported."""
 
     step: int
     ranges: tuple[ByteRange, ...]
@@ -51,7 +52,7 @@ class StoreTable:
 
 @dataclass(frozen=True)
 class Watch:
-    """What the plugin is to watch between the begin and end markers.
+    """Instructions to the plugin: what to watch between the begin and end markers.
 
     `steps` are the functions whose calls split a run: by default cortado_marker_step if the firmware has it. Naming the
     kernels themselves instead needs no marker in the firmware at all. `order` is the step of each of those calls: with
@@ -114,7 +115,7 @@ class StoreReport:
     base: int
 
     def problem(self, names: Sequence[str] = ()) -> str | None:
-        """What is wrong, for a person, or None. `names` are the steps' names."""
+        """Returns what is wrong, for a person, or None. `names` are the steps' names."""
         if self.first is not None:
             return self._stray_text(self.first, names)
         wrong = [made for made in self.calls if made != self.expected_calls]
@@ -185,7 +186,7 @@ def skipped_ranges(image: Image) -> list[ByteRange]:
 
 
 def watch_config(watch: Watch | None, image: Image, report: Path, instructions: int) -> str:
-    """What the plugin reads: without a watch, it holds the firmware to a number of instructions and no more."""
+    """Returns what the plugin reads: without a watch, it holds the firmware to a number of instructions and no more."""
     lines = [f"report {report.name}", f"limit {instructions}", f"idle {IDLE_SECONDS}"]
     if watch is None:
         return "\n".join(lines) + "\n"

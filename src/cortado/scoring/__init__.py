@@ -1,1 +1,1 @@
-"""What a compiled model is worth: scores on datasets, places side by side, what int8 keeps."""
+"""Scores of a compiled model: on datasets, in several places side by side, and against the float model."""

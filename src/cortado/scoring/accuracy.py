@@ -1,4 +1,4 @@
-"""What int8 keeps of a model's outputs on its own calibration data: outputs that lose their signal are told of."""
+"""Accuracy of a model's outputs on its own calibration data: outputs that lose their signal are reported."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -102,7 +102,7 @@ def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int, sequ
 def _outputs(
     model: Alone, runs: Sequence[FloatRun], sequence: int | None, output: int, rounded: Node | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """Of each sample or step, beside the float model's."""
+    """Returns the outputs of each sample or step, beside the float model's."""
     state, pairs = model.initial, []
     for number, run in enumerate(runs):
         state = model.initial if sequence is not None and number % sequence == 0 else state
@@ -138,7 +138,7 @@ def _name(place: Node) -> str:
 
 
 def remedy(place: Node, values: Tensor | None) -> str:
-    """Of a tensor that an output loses to, and what it held in float."""
+    """Suggests a remedy for a tensor that an output loses to, and what it held in float."""
     if is_call(place, QUANTIZE_CHANNEL):
         return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
     if values is None or not is_quantize(place):

@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Event:
-    """What happens in a recording, in seconds."""
+    """An event in a recording, in seconds."""
 
     start: float
     end: float
@@ -32,7 +32,7 @@ class Heard:
 
 @dataclass
 class ClassTally:
-    """Of one class."""
+    """Tally of one class."""
 
     events: int = 0
     hits: int = 0
@@ -47,7 +47,7 @@ class ClassTally:
 
 @dataclass(frozen=True)
 class EventScore:
-    """Of a recording, by class; those that are never decided for have no events."""
+    """Scores of a recording, by class; those that are never decided for have no events."""
 
     seconds: float  # of the recording
     classes: tuple[ClassTally, ...]

@@ -15,8 +15,8 @@ from cortado.scoring.events import Event, EventScore, Heard, heard, score_events
 
 @dataclass(frozen=True)
 class StreamEvaluation:
-    """What was decided, by the reference; `same_in_c`: the compiled C gave the same, None where it decides by another
-    rule or by none."""
+    """Decisions of the reference; `same_in_c`: the compiled C gave the same, None where it decides by another rule or
+    by none."""
 
     outputs: int
     decisions: tuple[Heard, ...]

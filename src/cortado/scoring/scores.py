@@ -97,18 +97,19 @@ class Scored:
 
     @property
     def drop(self) -> float | None:
-        """What int8 costs in accuracy; below zero where it is better than float."""
+        """Returns what int8 costs in accuracy; below zero where it is better than float."""
         found, before = self.accuracy, self.float_accuracy
         return None if found is None or before is None else before - found
 
     @property
     def sqnr_db(self) -> float | None:
-        """Of the worst output; None without a float model, or where none has a signal."""
+        """Returns the sqnr db of the worst output; None without a float model, or where none has a signal."""
         return min((output.sqnr_db for output in self.outputs if output.sqnr_db is not None), default=None)
 
     @property
     def agreement(self) -> float | None:
-        """Of the worst output of integers or truth values; None where there is none, or no float model."""
+        """Returns the agreement of the worst output of integers or truth values; None where there is none, or no float
+        model."""
         return min((output.agreement for output in self.outputs if output.agreement is not None), default=None)
 
 
@@ -118,7 +119,7 @@ UNSCORED = Scored(top_k=None, integers=None, floats=None, outputs=(), same_best=
 
 @dataclass(frozen=True)
 class Evaluation(Scored):
-    """What `evaluate` found."""
+    """Result of `evaluate`."""
 
     samples: int
     compared: tuple[CodeComparison, ...]  # the reference, and the board if one was asked for
@@ -129,7 +130,7 @@ class Evaluation(Scored):
         return f"<Evaluation of {self.samples:,} samples{': ' if facts else ''}{facts}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Returns what a notebook shows."""
         return html_table(f"{self.samples:,} samples", self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -154,7 +155,7 @@ class Evaluation(Scored):
 
 
 def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationReport:
-    """What a report says of it."""
+    """Returns what a report says of it."""
     exact = found.sqnr_db == math.inf
     return EvaluationReport(
         samples=found.samples,
@@ -170,7 +171,7 @@ def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationR
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a result must reach. Accuracies are parts of 1."""
+    """Thresholds that a result must reach. Accuracies are parts of 1."""
 
     min_accuracy: float | None = None
     max_drop: float | None = None

@@ -71,7 +71,7 @@ class LayerResult:
 
 @dataclass(frozen=True)
 class Validation:
-    """What `validate` found. `layers` is empty unless they were asked for."""
+    """Result of `validate`. `layers` is empty unless they were asked for."""
 
     samples: int
     places: tuple[PlaceResult, ...]
@@ -108,7 +108,7 @@ class Validation:
 
 
 def fidelity_report(found: Validation, float_model: str | None) -> FidelityReport:
-    """What a report says of its layers."""
+    """Returns what a report says of its layers."""
     return FidelityReport(
         samples=found.samples,
         float_model=float_model,
@@ -306,7 +306,8 @@ class _Compared:
                     error.add(twin.transpose(order).reshape(real.shape), real)
 
     def layers(self) -> dict[str, float | None]:
-        """Where two orders of a layer's dimensions give its shape, the one it lies in is the one that fits."""
+        """Compares layers; where two orders of a layer's dimensions give its shape, the one it lies in is the one that
+        fits."""
         found = {name: orders.values() for name, orders in self.errors.items() if orders}
         best = {name: min(errors, key=lambda error: error.noise) for name, errors in found.items()}
         return {name: error.decibels for name, error in best.items()}

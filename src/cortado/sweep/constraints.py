@@ -1,4 +1,4 @@
-"""What a row may cost at most: "ram <= 32K", "ms <= 20"."""
+"""Constraints of a sweep: "ram <= 32K", "ms <= 20"."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a candidate's figures depend on, as a hash: the model's objects and the code they can reach, inputs, options."""
+"""Content hash of a candidate: the model's objects and the code they can reach, inputs, options."""
 
 import ast
 import functools
@@ -30,13 +30,15 @@ DYNAMIC = frozenset({"import_module", "__import__", "exec", "run_path", "run_mod
 
 
 def content_key(task: Task, source: Source) -> str:
-    """Of everything that the figures depend on; nothing where objects are too deep in each other to tell."""
+    """Returns the key of everything that the figures depend on; nothing where objects are too deep in each other to
+    tell."""
     named = _named_file(task) if task.candidates is None else None
     return _key(source, (), named, [task.place.chip, task.place.target, sorted(task.options.items()), task.figures])
 
 
 def score_key(task: ScoreTask, source: Source, function: Callable[..., Any]) -> str:
-    """Of everything that a candidate's score depends on, but for files that the user's function reads."""
+    """Returns the key of everything that a candidate's score depends on, but for files that the user's function
+    reads."""
     return _key(source, (function,), None, ["score", task.score.rpartition(":")[2]])
 
 
@@ -312,5 +314,5 @@ def _is_installed(module: str) -> bool:
 
 @functools.lru_cache(maxsize=16384)
 def _is_installed_file(path: Path) -> bool:
-    """Of Python, of a package that is installed, or Cortado's."""
+    """Tells whether a file is Python's, an installed package's, or Cortado's."""
     return any(path.is_relative_to(place) for place in _INSTALLED)

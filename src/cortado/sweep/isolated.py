@@ -128,7 +128,7 @@ def asked(request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def run_task(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What an executor is given: a task as JSON, and its row."""
+    """Runs a task for an executor: a task as JSON in, its row out."""
     task = Task.from_json(data)
     try:
         return asked(data, task.seconds)

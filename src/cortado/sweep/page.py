@@ -41,7 +41,7 @@ NUMBERS = frozenset({3, 4, 5, 6, 7})
 
 @dataclass(frozen=True)
 class Axis:
-    """What a picture shows in one direction."""
+    """Axis of a picture."""
 
     label: str
     value: Callable[[SweepRow], float | None]

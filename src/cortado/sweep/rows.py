@@ -59,7 +59,7 @@ class ScoreTask:
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """What came of it: a number, or a status and a reason."""
+    """Score of a candidate: a number, or a status and a reason."""
 
     value: float | None
     status: Status = Status.FINE
@@ -77,7 +77,7 @@ class CandidateScore:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """What came of a task. Figures are None where there are none."""
+    """Result of a task. Figures are None where there are none."""
 
     model: str
     place: str
@@ -107,7 +107,7 @@ class SweepRow:
 
     @property
     def needed_flash(self) -> int:
-        """That of the weights alone where code is not known."""
+        """Returns the flash needed, that of the weights alone where code is not known."""
         return self.flash_bytes or self.weights_bytes or 0
 
     def to_json(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: 
 
 
 def tasks_of(spec: Spec, names: Sequence[str], cache: Path) -> Iterator[Task]:
-    """Of the models that the spec names, and of the candidates that its function gives."""
+    """Returns the tasks of the models that the spec names, and of the candidates that its function gives."""
     models = [*((model, None) for model in spec.models), *((name, spec.candidates) for name in names)]
     for model, candidates in models:
         for place in spec.places:

@@ -1,4 +1,4 @@
-"""What a sweep is asked for: a TOML file."""
+"""Specification of a sweep: a TOML file."""
 
 import itertools
 import tomllib
@@ -25,7 +25,7 @@ VARIED = ("optimize", "io", "linear", "input_rows")
 
 
 class Figures(Enum):
-    """Where cycles come from."""
+    """Sources of cycles."""
 
     ESTIMATE = "estimate"  # the table of costs
     BOARD = "board"  # a run on the emulated board
@@ -91,7 +91,7 @@ def read_spec(path: Path) -> Spec:
 
 
 def _function(path: Path, data: Mapping[str, Any], name: str) -> str | None:
-    """As file.py:function."""
+    """Parses file.py:function."""
     found = data.get(name)
     if found is not None and (not isinstance(found, str) or ".py:" not in found):
         raise CortadoError(f'{path}: {name} = {found!r}, expected a function as in "net.py:{name}"')

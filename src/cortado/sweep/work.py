@@ -115,7 +115,7 @@ def _figures(task: Task, found: Estimate, key: str) -> SweepRow:
 
 
 def score_of(task: ScoreTask) -> CandidateScore:
-    """Of a candidate that is built anew; whatever the user's code raises is the reason that there is none."""
+    """Scores a candidate that is built anew; whatever the user's code raises is the reason that there is none."""
     try:
         with _inside(task.folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -19,7 +19,7 @@ class Grade(Enum):
 
 @dataclass(frozen=True)
 class Cycles:
-    """What is unknown of a core (pipeline refills, early ends of multiplies, forwarding) makes a range."""
+    """Cycles as a range: unknown parts of a core (pipeline refills, early ends of multiplies, forwarding) widen it."""
 
     low: float
     typical: float
@@ -56,4 +56,4 @@ class CoreTiming(Protocol):
         """Each instruction's cycles, in a block that runs behind another one: by a jump, or because that one ended."""
 
     def jump(self, last: Instruction) -> Cycles:
-        """What a jump costs beside the instruction that makes it."""
+        """Returns what a jump costs beside the instruction that makes it."""

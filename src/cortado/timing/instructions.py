@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What the timing of an instruction depends on."""
+    """Kinds of instructions, by what their timing depends on."""
 
     ALU = auto()
     SHIFT = auto()  # shifts, bit fields, saturation and operands that are shifted
@@ -144,7 +144,7 @@ def _register(name: str) -> str:
 
 
 def parse(text: str) -> dict[int, Instruction]:
-    """What `objdump -d` prints, by address; data between the functions is left out."""
+    """Returns what `objdump -d` prints, by address; data between the functions is left out."""
     found: dict[int, Instruction] = {}
     function = ""
     for line in text.splitlines():
@@ -163,7 +163,7 @@ def parse(text: str) -> dict[int, Instruction]:
 
 @lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
 def _read(text: str) -> Instruction:
-    """What it says, wherever it stands."""
+    """Returns what it says, wherever it stands."""
     mnemonic, *rest = text.split(maxsplit=1)
     operands = re.split(r"\s*[;@]", "".join(rest))[0].strip()
     name = mnemonic.split(".")[0]

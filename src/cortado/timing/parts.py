@@ -1,4 +1,4 @@
-"""What a piece of code is for, by its instructions and the function that it stands in."""
+"""Purpose of a piece of code, by its instructions and the function that it stands in."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from cortado.timing.instructions import Instruction, Kind, by_function
 
 
 class Part(Enum):
-    """Where the work of a network goes."""
+    """Parts of a network's work."""
 
     PRODUCTS = "products"  # multiplying and summing, with the loads for it
     REQUANTIZE = "requantization"  # sums to int8, and storing them

@@ -17,7 +17,7 @@ from cortado.timing.instructions import VECTORS, Instruction, Kind
 
 
 class Unit(Enum):
-    """What an instruction needs for itself."""
+    """Functional units."""
 
     CORE = auto()
     MULTIPLY = auto()
@@ -99,8 +99,8 @@ _VARIANTS = (
 
 
 class _State:
-    """Where a program stands: the cycle, the instruction in it that may still get a second one beside it, and when
-    units and registers are free."""
+    """Pipeline state: the cycle, the instruction in it that may still get a second one beside it, and when units and
+    registers are free."""
 
     def __init__(self, core: Pipeline, variant: _Variant) -> None:
         self.core, self.variant = core, variant
@@ -111,7 +111,7 @@ class _State:
 
     @property
     def position(self) -> float:
-        """Of two that share a cycle, each takes half."""
+        """Returns the share of a cycle; two that share one take half each."""
         return self.now + (0.5 if self.first is not None else 0)
 
     def refill(self, cycles: float) -> None:
@@ -252,7 +252,7 @@ def _helium_use(one: Instruction, beats: int, words: int = 2) -> Use:
 
 
 def _lanes(one: Instruction) -> int:
-    """As many as elements of the memory's width fit a vector: a guess for those that widen."""
+    """Returns how many elements of the memory's width fit a vector: a guess for those that widen."""
     return {"b": 16, "h": 8, "w": 4, "d": 2}.get(one.name[4:5], 4)
 
 

@@ -13,7 +13,7 @@ from cortado.timing.instructions import Instruction, Kind
 
 @dataclass(frozen=True)
 class Cost:
-    """What an instruction takes, `each` for every register of its list on top; and who says so."""
+    """Cycles of an instruction, `each` for every register of its list on top; and who says so."""
 
     cycles: Cycles
     source: str

@@ -1,4 +1,4 @@
-"""Where instructions and cycles go: by step, and by what a piece of code is for."""
+"""Breakdown of instructions and cycles: by step, and by what a piece of code is for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class MeasuredWork:
-    """What each step spent on each part of its work; step -1 is what runs before the first."""
+    """Cost of each part of each step's work; step -1 is what runs before the first."""
 
     steps: Mapping[int, Mapping[Part, Spent]]
 
@@ -63,7 +63,7 @@ class _Sums:
 def account(
     flow: Flow, code: Mapping[int, Instruction], parts: Mapping[int, Part], model: CoreTiming, skipped: Ranges
 ) -> MeasuredWork:
-    """What a run spent. Instructions in `skipped` ranges, the harness around the model, don't count.
+    """Returns what a run spent. Instructions in `skipped` ranges, the harness around the model, don't count.
 
     A block's instructions are charged when it is entered, in the light of the block before; a jump is charged to the
     instruction that made it, when the next block is entered.

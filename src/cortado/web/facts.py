@@ -1,4 +1,4 @@
-"""What a page and a JavaScript module know of a model: its tensors, how it is fed, what it costs on each core."""
+"""Facts for a page and a JavaScript module: its tensors, how it is fed, what it costs on each core."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ LEAST_SIDE = 8  # of an image that is worth a camera
 
 
 class PageKind(Enum):
-    """What a page offers a model."""
+    """Kinds of pages, by what the model takes."""
 
     SOUND = "sound"  # a stream of samples
     MOTION = "motion"  # a stream of a few channels
@@ -50,7 +50,7 @@ class PageSound:
 
 @dataclass(frozen=True)
 class Example:
-    """What the bundle is fed, and what it must give back."""
+    """Inputs of the bundle, and the outputs it must give back."""
 
     inputs: tuple[ArrayType, ...]
     outputs: tuple[ArrayType, ...]
@@ -113,7 +113,7 @@ def _image(tensor: TensorReport) -> dict[str, int] | None:
 
 
 def module_facts(shown: Shown) -> dict[str, Any]:
-    """What MODEL.js needs to run the model."""
+    """Returns what MODEL.js needs to run the model."""
     report, info, example = shown.report, shown.info, shown.example
     return {
         "name": report.model,

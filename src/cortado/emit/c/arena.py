@@ -10,7 +10,7 @@ from cortado.plan.segments import ALIGNMENT
 
 
 def arena_parameter(planned: Planned, const: str = "") -> str:
-    """What the functions of MODEL.h take first; `const`: for those that only read the arena."""
+    """Returns what the functions of MODEL.h take first; `const`: for those that only read the arena."""
     return f"{'const ' if planned.regions else const}{_type(planned.program)} *arena"
 
 
@@ -37,7 +37,7 @@ def wrong_arena(planned: Planned) -> str:
 
 
 def wrong_function(planned: Planned) -> str:
-    """What `wrong_arena` calls."""
+    """Returns what `wrong_arena` calls."""
     if not planned.regions:
         return ""
     tests = [
@@ -216,7 +216,7 @@ def default_arena(planned: Planned) -> str:
 
 
 def placing_macros(planned: Planned, sections: tuple[str, ...]) -> str:
-    """Where the pieces of the default arena and the weights of some layers are placed, for MODEL_data.h."""
+    """Returns where the pieces of the default arena and the weights of some layers are placed, for MODEL_data.h."""
     names = [(f"CORTADO_ARENA_{one.name.upper()}", f".bss.cortado_{one.name}") for one in used_regions(planned)]
     names += [(f"CORTADO_WEIGHTS_{section.upper()}", f".cortado.{section}") for section in sections]
     return "".join(

@@ -36,7 +36,7 @@ _NAMES = {
 
 
 def parameters(indent: int) -> str:
-    """Those of cortado_call_t."""
+    """Returns the parameters of cortado_call_t."""
     return listed((_DECLARED[operand] for operand in Operand), indent=indent)
 
 

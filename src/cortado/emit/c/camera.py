@@ -39,7 +39,7 @@ def camera_kernel(sight: Sight) -> str:
 
 
 def table_bytes(sight: Sight) -> int:
-    """Of the constants: two taps' numbers for each column and row, and the codes."""
+    """Returns the bytes of the constants: two taps' numbers for each column and row, and the codes."""
     camera = sight.camera
     return 4 * (len(camera.columns) + len(camera.rows)) + 256 * sight.channels
 
@@ -97,7 +97,7 @@ int {name}_take_line({arena}, const uint8_t *line);
 """
 
     def _texts(self) -> tuple[str, str]:
-        """What the two functions do."""
+        """Returns the texts of the two functions."""
         name, upper = self.name, self.upper
         aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
         resets = f" It calls {name}_reset." if self.pushed else ""
@@ -203,7 +203,7 @@ int {name}_take_line({arena}, const uint8_t *line)
 """
 
     def _rows(self) -> str:
-        """What a line makes."""
+        """Returns the C for the rows that a line makes."""
         if not self.sight.held_bytes:
             how = ", NULL, 0, 0" if self.sight.camera.interpolates else ""
             return f"""    while (now->row < ROWS && lines[now->row].at == at) {{

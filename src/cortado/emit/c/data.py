@@ -111,7 +111,7 @@ class Arrays:
 
     @property
     def total_bytes(self) -> int:
-        """What one core's build holds; of several, the most."""
+        """Returns what one core's build holds; of several, the most."""
         return self._most(list(self.seen.values()))
 
     def _most(self, stored: Sequence[_Stored]) -> int:
@@ -208,7 +208,8 @@ def _lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
 
 
 def _byte_lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
-    """Those of weights, of which there are millions: texts of one width in an array, spaces taken out at the end."""
+    """Returns the lines of weights, of which there are millions: texts of one width in an array, spaces taken out at
+    the end."""
     count = _NUMBERS_A_LINE["int8"]
     texts = _BYTE_TEXTS[piece.view(np.uint8)]
     whole = texts[: texts.size // count * count].reshape(-1, count)

@@ -23,7 +23,7 @@ NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
 
 def pointer_type(tensors: Iterable[Tensor]) -> str:
-    """That of the tensors where all have one type, void * otherwise, and for real numbers, as it always was."""
+    """Returns the type of the tensors where all have one, void * otherwise, and for real numbers, as it always was."""
     kinds = {tensor.element.c_type for tensor in tensors}
     return "void *" if len(kinds) != 1 or kinds == {"float"} else f"{kinds.pop()} *"
 
@@ -58,7 +58,7 @@ def _meaning(program: Program) -> str:
 
 
 def scalar_suffix(element: Element) -> str:
-    """What the names of MODEL_quantize and MODEL_dequantize end with for an element: nothing for int8, _s16."""
+    """Returns what the names of MODEL_quantize and MODEL_dequantize end with for an element: nothing for int8, _s16."""
     return "" if element == INT8 else f"_s{element.bits}"
 
 

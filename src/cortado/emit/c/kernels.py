@@ -1,4 +1,4 @@
-"""Whose kernels a model in C calls: its own, or those of several models that were compiled together.
+"""Ownership of kernels: a model in C calls its own, or those of several models that were compiled together.
 
 A program has one set of kernels. Two would be two copies of most functions, of which a linker that is given archives
 takes some of one and some of the other. So it is an error, by whatever is looked at first: CMake's target, the headers,

@@ -1,4 +1,4 @@
-"""What the steps of a bundle call and with which descriptors, for every core."""
+"""Kernel calls and descriptors of a bundle's steps, for every core."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a bundle takes from the kernel library, and the CMake target around it."""
+"""Files that a bundle takes from the kernel library, and the CMake target around them."""
 
 import re
 from collections.abc import Iterable, Sequence

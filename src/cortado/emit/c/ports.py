@@ -34,7 +34,7 @@ class RowTable(Generic[Key]):
         self._append(keys)
 
     def place(self, keys: Sequence[Key]) -> int:
-        """Where they begin; those that are new come last. Of none, at the start."""
+        """Returns where they begin; those that are new come last. Of none, at the start."""
         for start in self._starts[keys[0]] if keys else (0,):
             if self.keys[start : start + len(keys)] == keys:
                 return start
@@ -48,7 +48,8 @@ class RowTable(Generic[Key]):
 
 
 def shared_ports(steps: Sequence[tuple[str, Sequence[PortRow]]]) -> Ports:
-    """Of steps with their labels. A build that checks has the rows of the release build, and behind them its own."""
+    """Returns the ports that steps share, with their labels. A build that checks has the rows of the release build, and
+    behind them its own."""
     release = RowTable[Hashable]()
     texts: list[str] = []
     firsts: list[int] = []

@@ -74,7 +74,7 @@ class _Readme(OfPlan):
         return "".join(f"| of them, in section .cortado.{name} | {size} |\n" for name, size in self.sections.items())
 
     def _placing(self) -> str:
-        """Of an arena in several memories, and of constants in several sections."""
+        """Describes an arena in several memories, and constants in several sections."""
         texts = []
         if self.planned.regions:
             members = ", ".join(
@@ -135,7 +135,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         )
 
     def _camera(self) -> str:
-        """Whose lines become the input."""
+        """Describes the camera whose lines become the input."""
         name, upper, camera = self.name, self.upper, self.program.camera
         if camera is None:
             return ""
@@ -149,7 +149,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return f"\n\n{text}"
 
     def _firmware(self) -> str:
-        """What docs/firmware.md says of every bundle."""
+        """Returns what docs/firmware.md says of every bundle."""
         upper = self.upper
         return _paragraph(
             "A call uses its arena, the stack and constants, and nothing else: the model may run in any number of "
@@ -231,7 +231,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
     @property
     def _arena(self) -> str:
-        """As the example names it to functions."""
+        """Returns the arena as the example names it to functions."""
         return "arena" if self.planned.regions else "&arena"
 
     def _example(self) -> str:

@@ -22,17 +22,17 @@ def pushed_step(program: Program) -> Step:
 
 
 def row_type(program: Program) -> str:
-    """What a row holds, in C."""
+    """Returns what a row holds, in C."""
     return pushed_step(program).element.c_type
 
 
 def samples_parameter(program: Program) -> str:
-    """Of a signal, what MODEL_push takes beside the arena."""
+    """Returns the parameter that MODEL_push takes beside the arena, for a signal."""
     return f", const {row_type(program)} *samples" if pushed_step(program).samples else ""
 
 
 def rows_text(planned: Planned, decision: DecisionInC) -> str:
-    """What MODEL_run is to other bundles."""
+    """Returns what MODEL_run is to other bundles."""
     return _Rows(planned, decision).text()
 
 
@@ -82,13 +82,13 @@ static int wrong(void *arena)
     const int8_t *rows[{widest}]; /* of the widest step */"""
 
     def _place(self) -> str:
-        """Of the next row."""
+        """Returns the C expression for the address of the next row."""
         offset = at(self.planned, pushed_step(self.program).output)
         place = f"(int8_t *)arena + {offset} + counters(arena)->out_slot * {self.upper}_ROW_BYTES"
         return place if row_type(self.program) == "int8_t" else f"({row_type(self.program)} *)(void *)({place})"
 
     def _taken(self) -> str:
-        """Of a signal: samples that lie elsewhere become the next row."""
+        """Returns the C that makes samples, which lie elsewhere, the next row of a signal."""
         if not pushed_step(self.program).samples:
             return ""
         kind, place = row_type(self.program), self._place()
@@ -99,7 +99,7 @@ static int wrong(void *arena)
 """
 
     def _noted(self) -> str:
-        """Where MODEL_reset leaves its mark, and where rows are counted."""
+        """Returns where MODEL_reset leaves its mark, and where rows are counted."""
         if self.program.stream is None:
             return f"""/* What {self.name}_reset leaves behind; then how many rows came. */
 static uint32_t *reset_mark(void *arena)
@@ -298,7 +298,7 @@ def _of_samples(name: str) -> str:
 
 
 def _texts(name: str) -> tuple[str, str, str]:
-    """What reset, row and push do."""
+    """Returns what reset, row and push do."""
     upper = name.upper()
     aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
     return (

@@ -81,7 +81,7 @@ class _Digest:
 
 
 def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[_Digest]:
-    """What every step must make."""
+    """Returns what every step must make."""
     return [
         _digest(planned, step, rows, values)
         for stage, run in zip(planned.program.stages, planned.runs, strict=True)
@@ -172,7 +172,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
 """
 
     def _regions(self) -> str:
-        """What MODEL.c has too, of an arena in several memories."""
+        """Returns the regions of an arena in several memories, as MODEL.c has them."""
         if not self.planned.regions:
             return ""
         return f"""
@@ -222,7 +222,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         return len(self.program.inputs)
 
     def _given(self) -> str:
-        """What is done before the first stage."""
+        """Returns what is done before the first stage."""
         if self.program.pushed is not None:
             return ""
         return self._fill("    ")

@@ -245,7 +245,7 @@ int {self.name}_run({arena_parameter(self.planned)})
         )
 
     def _quantize_input(self) -> str:
-        """Of real numbers, and of bytes."""
+        """Returns the C that quantizes an input of real numbers, or of bytes."""
         return "\n".join(
             (
                 self._float_helper(

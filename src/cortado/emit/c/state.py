@@ -1,5 +1,4 @@
-"""What lasts from run to run, in C: MODEL_reset, which gives it its initial values, and what takes its place at the end
-of a run."""
+"""State in C: MODEL_reset, which gives it its initial values, and the copies at the end of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -118,7 +117,7 @@ def _top(planned: Planned, guard: int) -> int:
 
 
 def state_place(planned: Planned) -> str:
-    """Where state lies, in words: all of it in one region."""
+    """Returns where state lies, in words: all of it in one region."""
     if not planned.regions:
         return "the arena"
     return f"the arena's piece {planned.region_of(planned.program.state[0].tensor.buffer).name}"

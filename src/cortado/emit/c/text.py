@@ -34,12 +34,12 @@ class OfPlan:
 
 
 def operation(step: Step) -> str:
-    """What a step computes, without what ExecuTorch's names say of every operator: conv2d."""
+    """Returns what a step computes, without what ExecuTorch's names say of every operator: conv2d."""
     return step.operator.rpartition("::")[2].removeprefix("quantized_").removesuffix("_nhwc")
 
 
 def label(step: Step) -> str:
-    """What a step is called in comments: the module it comes from, or what it computes."""
+    """Returns what a step is called in comments: the module it comes from, or what it computes."""
     return plain(step.module or operation(step))[:LONGEST_TITLE]
 
 
@@ -102,7 +102,7 @@ class Piece:
 
 
 def guarded(pieces: Iterable[Piece], every: frozenset[Core]) -> str:
-    """What all cores of the bundle compile, then between #if and #endif what only some of them do."""
+    """Returns what all cores of the bundle compile, then between #if and #endif what only some of them do."""
 
     def order(piece: Piece) -> tuple[bool, list[Core]]:
         return not piece.cores >= every, sorted(piece.cores)

@@ -19,7 +19,7 @@ class Descriptors:
         self.pieces: list[ImagePiece] = []
 
     def add(self, kernel: Kernel, numbers: Sequence[int]) -> ImagePiece | None:
-        """That of a kernel, with the numbers of its call behind it; None where it has neither."""
+        """Adds the descriptor of a kernel, with the numbers of its call behind it; None where it has neither."""
         piece = ImagePiece(bytearray(), self.pointer)
         if kernel.struct is not None:
             piece = self._of(NestedDescriptor(kernel.struct, kernel.fields))

@@ -1,4 +1,4 @@
-"""What firmware compiles to run images: the loader, a table of kernels, and the kernels in it."""
+"""Sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it."""
 
 from collections.abc import Iterable
 

@@ -37,7 +37,7 @@ class ImageKernel:
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """What an image says."""
+    """Contents of an image, as plain data."""
 
     name: str
     target: str
@@ -49,7 +49,7 @@ class ImageInfo:
 
     @property
     def delegate_bytes(self) -> int:
-        """What the delegate takes of a method allocator whose memory begins at a multiple of 8."""
+        """Returns what the delegate takes of a method allocator whose memory begins at a multiple of 8."""
         return HANDLE_BYTES[self.head.pointer_bytes] + 4 + self.head.ram_bytes
 
     @property

@@ -38,7 +38,7 @@ class Structure:
 
     @property
     def text(self) -> str:
-        """What tells it from one of the same name whose members are others."""
+        """Returns what tells it from one of the same name whose members are others."""
         parts = [f"{m.to if m.kind == POINTER else ''}{m.kind} {m.name}[{m.count}]" for m in self.members]
         return f"{self.name} {{{'; '.join(parts)}}}"
 
@@ -51,7 +51,7 @@ class Structure:
         return structures()[found.pop()] if found else None
 
     def offsets(self, pointer: int) -> dict[str, int]:
-        """Where each member lies, with pointers of `pointer` bytes."""
+        """Returns where each member lies, with pointers of `pointer` bytes."""
         return self._layout(pointer)[0]
 
     def bytes(self, pointer: int) -> int:

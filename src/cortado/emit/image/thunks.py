@@ -37,7 +37,7 @@ class Thunk:
 
     @cached_property
     def text(self) -> str:
-        """What its number is made of."""
+        """Returns what its number is made of."""
         inner = None if self.structure is None else self.structure.inner
         return "\n".join([self.call, *(part.text for part in (self.structure, inner) if part is not None)])
 
@@ -47,7 +47,7 @@ class Thunk:
 
     @property
     def name(self) -> str:
-        """Of its kernel, for people."""
+        """Returns the name of its kernel, for people."""
         return self.call.partition("(")[0].removeprefix("cortado_")
 
     @property

@@ -1,4 +1,4 @@
-"""What goes into a package, whatever the system: the bundle's files, and the example that runs the self-tests."""
+"""Content of a package, whatever the system: the bundle's files, and the example that runs the self-tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Content:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What the sources are compiled with, beside the core's flags."""
+        """Returns what the sources are compiled with, beside the core's flags."""
         return BUNDLE_FLAGS
 
     @property

@@ -155,7 +155,7 @@ endif
 
 
 def _set(symbol: str, one: _Setting) -> str:
-    """What a setting is to the build."""
+    """Sets a setting of the build."""
     value = f"CONFIG_{symbol}_{one.name}"
     scope = "zephyr_compile_definitions" if one.everywhere else "zephyr_library_compile_definitions"
     flags = f"    zephyr_library_compile_options({one.flags})\n" if one.flags else ""

@@ -82,7 +82,8 @@ def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, An
 
 
 def _ports(planned: Planned) -> tuple[list[DelegatePort], list[DelegatePort]]:
-    """What the call gets and gives. Of inputs that come row by row it gets one row, and tells if outputs are new."""
+    """Returns what the call gets and gives. Of inputs that come row by row it gets one row, and tells if outputs are
+    new."""
     program, offsets = planned.program, planned.plan.offsets
     outputs = [_port(tensor, offsets[tensor.buffer]) for tensor in program.outputs]
     pushed = program.pushed

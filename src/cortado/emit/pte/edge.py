@@ -56,7 +56,7 @@ UNEVEN_SCRATCH = (
 
 
 def import_executorch(target: CortexMTargetConfig) -> None:
-    """What a .pte is made with; it takes seconds, so nothing else imports it before its time."""
+    """Imports what a .pte is made with; it takes seconds, so nothing else imports it before its time."""
     importlib.import_module("executorch.exir")
     assert target.backends  # known to the binding of CMSIS-NN
 
@@ -84,7 +84,7 @@ class EdgeProgram:
 
 @dataclass(frozen=True)
 class _Writer:
-    """What stands in the .pte for one node; see op.PteWriter."""
+    """Writer of the calls that stand in the .pte for one node; see op.PteWriter."""
 
     builder: "_EdgeBuilder"
     like: Node

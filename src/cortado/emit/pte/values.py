@@ -46,7 +46,7 @@ def _arguments(method: Any) -> list[list[int]]:
 
 
 def _value_key(value: Any) -> Any:
-    """What makes two values the same; None for those that stay apart."""
+    """Returns what makes two values the same; None for those that stay apart."""
     from executorch.exir.schema import Bool, Double, Int, IntList, Null, Tensor
 
     match value:

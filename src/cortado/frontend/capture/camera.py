@@ -1,4 +1,4 @@
-"""What a camera's pictures become in front of a network, in integers: the exact reference of MODEL_take_line.
+"""Integer reference of a camera's front end, MODEL_take_line: from pictures to the network's input.
 
     pixels of 0 to 255    of the sensor's format; of a colour for a network of one channel, its luma
     across                h = 256 * p[at] + (p[at + 1] - p[at]) * weight, for each of the two lines

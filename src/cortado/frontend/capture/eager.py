@@ -111,8 +111,8 @@ class Eager:
     def check_codes(
         self, where: str, inputs: Sequence[Tensor], found: Any, steps: Sequence[float | None]
     ) -> list[Tensor]:
-        """What the module gives. Its outputs are codes: where a sum in another order rounds to the code nearby, what
-        follows moves by a few steps in single values; a graph that is wrong moves them all."""
+        """Checks the codes of the graph and returns the module's. Where a sum in another order rounds to the code
+        nearby, what follows moves by a few steps in single values; a graph that is wrong moves them all."""
         outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
         wanted = self._run(where, inputs)
         moves = [_moved(value, step) for value, step in zip(wanted, steps, strict=True)]
@@ -126,8 +126,8 @@ class Eager:
 
     @contextmanager
     def blamed(self, where: str, inputs: Sequence[Tensor]) -> Iterator[None]:
-        """Where a graph fails on inputs and the model itself does too, as for an id that is not in a table, the user
-        is told of the model."""
+        """Blames the model where a graph fails on inputs and the model itself does too, as for an id that is not in a
+        table."""
         try:
             yield
         except CortadoError:
@@ -229,7 +229,8 @@ def _shaken(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _moved(value: Tensor, step: float | None) -> Tensor:
-    """What a few steps of an output are; of one that is no codes, a few times what 127 steps to its largest are."""
+    """Returns what a few steps of an output are; of one that is no codes, a few times what 127 steps to its largest
+    are."""
     size = float(value.double().abs().max()) / INT8.high if step is None else step
     return torch.full(value.shape, STEPS * size / SLACK, dtype=torch.float64)
 

@@ -89,7 +89,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _failure(error: Exception, model: torch.nn.Module) -> str:
-    """What the model's own forward raised, in which module and at which of its lines."""
+    """Returns what the model's own forward raised, in which module and at which of its lines."""
     where = _module(error, model) + _user_line(error)
     if isinstance(error, GuardOnDataDependentSymNode):
         return (

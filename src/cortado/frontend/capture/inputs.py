@@ -134,7 +134,7 @@ def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
 
 
 def checked_labels(labels: Sequence[str] | None, module: GraphModule) -> tuple[str, ...] | None:
-    """As many names as an output of the captured model has classes, along some dimension."""
+    """Checks that an output of the captured model has as many classes, along some dimension, as there are names."""
     if labels is None:
         return None
     if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):

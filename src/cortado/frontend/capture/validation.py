@@ -1,4 +1,4 @@
-"""What a model may be and what torch.export may make of it: mistakes that nothing behind could name as well."""
+"""Validates the model and the exported program; later stages could not report these errors as well."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What --precision auto is to reach: decibels on calibration data, or accuracy on samples with labels.
+"""Accuracy targets of --precision auto: decibels on calibration data, or accuracy on samples with labels.
 
 How far numbers are from those of the float model.
 """
@@ -57,7 +57,7 @@ class Labelled:
     labels: Sequence[int]
 
     def some(self) -> "Labelled":
-        """As many as are run for one choice, far from one another."""
+        """Returns as many samples as are run for one choice, far from one another."""
         every = -(-len(self.labels) // MOST)
         return Labelled(self.samples[::every], self.labels[::every])
 

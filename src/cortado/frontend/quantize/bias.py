@@ -79,7 +79,8 @@ class Means(Interpreter):
 
 
 def mean_of(value: Tensor, axis: int) -> Tensor:
-    """Of each channel. torch adds up in parts, so that float32 is enough: what is corrected are quarters of a code."""
+    """Returns the mean of each channel. torch adds up in parts, so that float32 is enough: what is corrected are
+    quarters of a code."""
     others = [dim for dim in range(value.dim()) if dim != axis % value.dim()]
     return (value.mean(others) if others else value).double()
 

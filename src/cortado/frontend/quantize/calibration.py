@@ -35,7 +35,7 @@ ENOUGH = 32
 
 @dataclass(frozen=True)
 class Settled:
-    """What calibration has to tell."""
+    """Findings of calibration."""
 
     odd: frozenset[int]  # samples that some tensor's range leaves out
     findings: tuple[Finding, ...]
@@ -69,7 +69,7 @@ class _Passed:
 
 @dataclass(frozen=True)
 class _Notes:
-    """What is found on the way from tensor to tensor."""
+    """Notes that are taken from tensor to tensor."""
 
     odd: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))  # by sample
     lone: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))

@@ -50,7 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Judged:
-    """What each output keeps with a candidate: dB, or of integers the part that agrees as one."""
+    """Quality of each output with a candidate: dB, or for integers the fraction that agrees."""
 
     candidate: Candidate
     kept: tuple[float, ...]
@@ -66,7 +66,7 @@ class Choice:
 
     @property
     def gain(self) -> float:
-        """Of the outputs on average, in dB above min-max."""
+        """Returns the average gain of the outputs, in dB above min-max."""
         kept = next((one.kept for one in self.judged if one.candidate == self.winner), ())
         return _mean(_gains(kept, self.judged[0].kept)) if kept else 0.0
 
@@ -105,7 +105,7 @@ def observers_of(prepared: GraphModule) -> list[RangeObserver]:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What calibration went through."""
+    """Inputs and results of calibration."""
 
     batches: Sequence[Inputs]
     fed: Sequence[Inputs]  # the same with the state that each step read
@@ -172,7 +172,7 @@ class Judge:
         return Choice(winner.candidate, tuple(self._seen.values()), len(self._wanted))
 
     def _by_layer(self, method: CalibrationMethod, base: Judged) -> None:
-        """Where the correction of all layers is no gain, that of a part of them may be."""
+        """Tries the correction of a part of the layers where that of all is no gain."""
         layers = self._rounded.layers
         without, whole = (self._try(Candidate(method, names)) for names in ((), layers))
         best = without
@@ -195,8 +195,8 @@ class Judge:
 
     @cached_property
     def _doubts(self) -> list[float]:
-        """Of each output, by how many dB two candidates that are equally good may differ: the deviation of a ratio of
-        two sums of that many squares."""
+        """Returns for each output by how many dB two candidates that are equally good may differ: the
+        deviation of a ratio of two sums of that many squares."""
         samples = list(self._wanted.values())
         values = [sum(sample[place].numel() for sample in samples) for place in range(len(samples[0]))]
         return [20 / math.log(10) / math.sqrt(max(count, 1)) for count in values]
@@ -228,7 +228,7 @@ class Judge:
         return self._steps(scales, correction)
 
     def _steps(self, scales: Scales, correction: Correction) -> dict[int, list[Tensor]]:
-        """Of a model with state one after the other, as its own state leads to the next."""
+        """Runs a model with state step by step, as its own state leads to the next."""
         steps, outputs = StateSequence(self._data.state, self._sequence), {}
         for number in range(max(self._wanted) + 1):
             (found,) = self._rounded.run([steps.inputs(number, self._data.batches[number])], scales, correction)

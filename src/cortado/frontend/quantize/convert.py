@@ -224,7 +224,7 @@ def _settle(prepared: GraphModule, candidate: Candidate, batches: Sequence[Input
 
 
 def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options) -> Choice:
-    """As the user has chosen, or what is best for the outputs."""
+    """Chooses ranges by the user's method, or by what is best for the outputs."""
     if how.calibration_method is not CalibrationMethod.AUTO:
         return Choice(Candidate(how.calibration_method, tuple(means.layers), widened=False))
     judge = Judge(prepared, means, data, how.sequence, lambda candidate: _settle(prepared, candidate, ()))
@@ -320,7 +320,7 @@ def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
 
 
 def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
-    """As the model itself is run."""
+    """Uses the backend kernels of the eager run."""
     return RightKernels() if transposes(module) else contextlib.nullcontext()
 
 
@@ -351,7 +351,7 @@ def _prepare(module: GraphModule, how: Options = DEFAULTS, wide: Collection[str]
 
 
 class Priced(Protocol):
-    """What --precision auto asks of the stages behind this one."""
+    """Questions of --precision auto to later stages."""
 
     def price(self, quantized: Quantized) -> Price | None: ...
     def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None: ...
@@ -359,7 +359,7 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class PrecisionGiven:
-    """What --precision auto goes by beside the calibration data."""
+    """Inputs of --precision auto beside the calibration data."""
 
     pricing: Priced
     labelled: Labelled | None = None
@@ -414,7 +414,7 @@ class MixedWork:
         return prepared
 
     def _quantized(self, wide: Collection[str], *, corrected: bool = True) -> Quantized:
-        """As it would be; for its price biases don't count."""
+        """Quantizes a trial model; for its price biases don't count."""
         prepared = self.prepared(wide)
         settled = _settle(prepared, self._winner, ())
         winner = self._winner if corrected else replace(self._winner, corrected=())
@@ -422,7 +422,7 @@ class MixedWork:
         return Quantized(converted=converted, example_inputs=self._example, how=self._how)
 
     def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
-        """Of each tensor, on the first samples, or steps."""
+        """Returns the noise of each tensor, on the first samples, or steps."""
         rounded, no_shift = Rounded(narrow, {}), Correction({}, 0)
         count = len(self._samples) if self._data.state else samples_for(size_of(narrow), len(self._samples))
 
@@ -451,7 +451,7 @@ class FloatModel:
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """What the module itself gives for one sample, after all since the last `reset`."""
+        """Returns what the module itself gives for one sample, after all since the last `reset`."""
         return self._eager(inputs)
 
     def reset(self) -> None:

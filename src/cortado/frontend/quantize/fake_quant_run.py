@@ -24,7 +24,7 @@ Tensor = torch.Tensor
 
 @dataclass
 class Correction:
-    """What the channels of layers are moved by; of layers without an entry, found on the first samples of a run."""
+    """Bias corrections by layer; for layers without an entry, found on the first samples of a run."""
 
     wanted: Mapping[str, Tensor]  # by layer: the float model's means over these samples
     samples: int

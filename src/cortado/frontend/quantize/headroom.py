@@ -79,7 +79,7 @@ class _Excess:
 
 
 def _excess(seen: Sequence[Seen], end: float, samples: int) -> _Excess:
-    """Of the sample that reaches furthest, beyond the end that the range would have without it."""
+    """Returns the excess of the sample that reaches furthest, beyond the end that the range would have without it."""
     reached: dict[int, float] = {}
     for one in seen:
         reached[one.sample] = max(reached.get(one.sample, 0.0), one.high)

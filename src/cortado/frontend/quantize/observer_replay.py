@@ -15,7 +15,7 @@ from cortado.frontend.quantize.ranges import Seen
 
 @dataclass(frozen=True)
 class Seeing:
-    """What all samples had in one tensor."""
+    """Statistics of one tensor over all samples."""
 
     seen: tuple[Seen, ...]
     whole: bool
@@ -23,7 +23,7 @@ class Seeing:
 
 @dataclass(frozen=True)
 class Sightings:
-    """What the observers of a graph have seen, by the names of tensors."""
+    """Statistics of a graph's observers, by the names of tensors."""
 
     tensors: dict[str, Seeing]
 
@@ -50,7 +50,7 @@ class Sightings:
 
 
 def observed(prepared: GraphModule) -> Iterator[tuple[Node, RangeObserver, Node]]:
-    """Where a range is observed, by what, and whose tensor: that behind all observers on the way."""
+    """Returns where a range is observed, by what, and whose tensor: that behind all observers on the way."""
     origins: dict[Node, Node] = {}
     for node in prepared.graph.nodes:
         observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None

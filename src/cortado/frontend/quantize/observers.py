@@ -34,7 +34,7 @@ TensorSpec: TypeAlias = QuantizationSpecBase
 
 @dataclass(frozen=True)
 class Observed:
-    """What an observer knows when all data was seen, before anything is made of it."""
+    """Statistics of an observer after all data, before a range is chosen."""
 
     seen: tuple[Seen, ...]
     low: float
@@ -79,13 +79,13 @@ class RangeObserver(MinMaxObserver):
         return x_orig
 
     def usual_samples(self, method: CalibrationMethod) -> tuple[list[Seen], dict[int, float]]:
-        """What a range is chosen from, and the samples that are left out as unlike all others."""
+        """Returns what a range is chosen from, and the samples that are left out as unlike all others."""
         odd = left_out(self.seen, method, self.element)
         usual = [one for one in self.seen if one.sample not in odd]
         return [one for one in usual if one.sample not in self.without] or usual, odd
 
     def set_range(self, low: float, high: float) -> None:
-        """What calibration makes of all that was seen."""
+        """Sets the range that calibration makes of all that was seen."""
         self.set_ends(min(low, self.needed[0]), max(high, self.needed[1]))
 
     def set_ends(self, low: float, high: float) -> None:
@@ -96,7 +96,7 @@ class RangeObserver(MinMaxObserver):
         return Observed(tuple(self.seen), float(self.min_val), float(self.max_val), self.needed)
 
     def recall(self, observed: Observed, without: Collection[int] = ()) -> None:
-        """As it was; the range is to be chosen `without` some samples."""
+        """Restores the statistics; the range is to be chosen `without` some samples."""
         kept = [one for one in observed.seen if one.sample not in without] or observed.seen
         self.seen, self.needed, self.exact, self._leader = list(observed.seen), observed.needed, False, []
         self.without = frozenset(without)
@@ -161,8 +161,8 @@ def _ends(x: torch.Tensor) -> tuple[float, float]:
 
 
 class EdgeObserver(RangeObserver):
-    """Where a tensor enters a join, which has the parameters of the join's output: an operand that others read too, or
-    one of a fixed range, may have few codes there only."""
+    """Observer of a tensor that enters a join, which has the parameters of the join's output: an operand that others
+    read too, or one of a fixed range, may have few codes there only."""
 
 
 def scheme_of(element: Element) -> torch.qscheme:
@@ -198,7 +198,7 @@ def usual_spec(qparams: QParams) -> QuantizationSpec:
 
 @functools.cache
 def weight_spec(axis: int, bits: int) -> QuantizationSpec:
-    """As int8, whatever their bits: they are packed with the layer."""
+    """Returns the specification of weights: int8, whatever their bits, for they are packed with the layer."""
     return QuantizationSpec(
         dtype=INT8.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),

@@ -37,7 +37,8 @@ Elements = Mapping[Node, Element]
 
 
 def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
-    """Of Cortado's own calibration. `measured` are calls that have 16 bits because they need them (`mixed`)."""
+    """Returns the scheme of Cortado's own calibration. `measured` are calls that have 16 bits because they need them
+    (`mixed`)."""
     feedback = _nothing if how.state is Activations.INT8 else _of_feedback
 
     def elements(graph: Graph) -> Elements:

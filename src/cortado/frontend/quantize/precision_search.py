@@ -46,7 +46,7 @@ STEP = 1.0  # dB that are aimed for next, where the bar is none of decibels
 
 @dataclass(frozen=True)
 class Price:
-    """What a network takes on a device."""
+    """Cost of a network on a device."""
 
     ram: int
     cycles: float
@@ -54,7 +54,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Bar:
-    """What is to be reached."""
+    """Accuracy target."""
 
     option: str  # as the user gave it
     least: float
@@ -83,7 +83,7 @@ class TensorPrecision:
 
 @dataclass(frozen=True)
 class Mixed:
-    """What measurement has chosen."""
+    """Result of the precision search."""
 
     calls: Chosen
     tensors: tuple[TensorPrecision, ...]
@@ -98,7 +98,7 @@ class Mixed:
 
 @dataclass
 class Tensors:
-    """Of a prepared graph: each tensor by the node that it comes from, whoever only moves it; its readers."""
+    """Tensors of a prepared graph, each by the node that computes it, whoever only moves it; and their readers."""
 
     roots: dict[Node, Node] = field(default_factory=dict)
     reads: dict[Node, list[Node]] = field(default_factory=dict)  # by call
@@ -150,7 +150,7 @@ class Tensors:
         return max(around, default=0) + sum(around) / 8
 
     def _around(self, call: Node, chosen: Chosen) -> int:
-        """What a call reads and gives, and operands that it brings to its own element."""
+        """Returns what a call reads and gives, and operands that it brings to its own element."""
         wide = call.name in chosen
         total = _size(call) * (2 if wide else 1)
         for one in self.reads[call]:
@@ -160,7 +160,7 @@ class Tensors:
 
 
 def _moved(node: Node, match: object) -> Node | None:
-    """What a node holds the values of: an observer, a clamp that its kernel carries, data movement, a part."""
+    """Returns what a node holds the values of: an observer, a clamp that its kernel carries, data movement, a part."""
     if isinstance(match, Match):
         output = match.quantization.output
         return bind(node)[output.argument] if isinstance(output, SharedWith) else None
@@ -191,7 +191,7 @@ class Noise:
         return replace(self, rest=tuple(power / 10 ** (max(0.0, more) / 10) for power in self.rest))
 
     def decibels(self, wide: Collection[Node]) -> float:
-        """Of the output that keeps least, where these tensors are int16."""
+        """Returns the decibels of the output that keeps least, where these tensors are int16."""
         kept = []
         for place, signal in enumerate(self.signal):
             noise = self.rest[place] + sum(one[place] for tensor, one in self.tensors.items() if tensor not in wide)
@@ -223,7 +223,7 @@ def measure_noise(
 
 
 def _power(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]]) -> tuple[float, ...]:
-    """Of the difference, summed up over samples, at each real output."""
+    """Returns the power of the difference, summed up over samples, at each real output."""
     total = [0.0 for one in wanted[0] if one.is_floating_point()]
     for sample, other in zip(wanted, found, strict=True):
         pairs = [(one, two) for one, two in zip(sample, other, strict=True) if one.is_floating_point()]
@@ -260,8 +260,8 @@ class MixedSearch:
         return self._result(self._given_back(found))
 
     def _cheapest(self, every: Chosen) -> Chosen:
-        """Of few calls all subsets are looked at. Those are planned that are enough by their noise and cheapest by
-        their sizes, or all where they are few; the cheapest of these that holds is taken."""
+        """Returns the cheapest choice; with few calls, among all subsets. Those are planned that are enough by their
+        noise and cheapest by their sizes, or all where they are few; the cheapest of these that holds is taken."""
         names = sorted(every)
         subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
         kept = {one: self._decibels(one) for one in subsets}
@@ -301,7 +301,7 @@ class MixedSearch:
         return None
 
     def _in_order(self, every: Chosen) -> Chosen:
-        """Of many calls, tensor after tensor."""
+        """Chooses tensor after tensor, where there are many calls."""
         chosen: Chosen = frozenset()
         aim = self._bar.least if self._bar.decibels else self._decibels(chosen) + STEP
         found = chosen

@@ -71,7 +71,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class _Parameters:
-    """Of one call that quantizes a tensor or dequantizes it."""
+    """Parameters of one quantize or dequantize call."""
 
     scale: float
     zero_point: int
@@ -192,7 +192,7 @@ def _tensor(value: Any) -> Tensor:
 
 
 def _run(node: Node, data: Tensor) -> Tensor:
-    """What a quantize or dequantize makes of constant data."""
+    """Returns what a quantize or dequantize makes of constant data."""
     rest = {name: value for name, value in bind(node).values.items() if name != "input"}
     target: Any = node.target
     result: Tensor = target(data, **{n: _tensor(v) if isinstance(v, Node) else v for n, v in rest.items()})
@@ -268,7 +268,7 @@ def is_dequantize(node: Node) -> bool:
 
 
 def qparams_of(node: Node) -> QParams:
-    """Of a quantize or dequantize in the form that `read` leaves."""
+    """Returns the qparams of a quantize or dequantize in the form that `read` leaves."""
     return parameters_of(bind(node))
 
 

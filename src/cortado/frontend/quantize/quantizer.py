@@ -218,7 +218,7 @@ class _Annotator:
             self.outputs.add(operand)
 
     def _group_of(self, operand: Node, element: Element | None = None) -> _Group:
-        """Of a tensor that no call makes, with the element that its first reader wants."""
+        """Returns the group of a tensor that no call makes, with the element that its first reader wants."""
         if operand in self.groups:
             return self.groups[operand]
         return self.sources.setdefault(operand, _Group(element=element or wanted_element(operand)))

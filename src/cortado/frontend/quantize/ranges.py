@@ -27,7 +27,7 @@ SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
 
 @dataclass(frozen=True)
 class Seen:
-    """What one sample had in a tensor: its smallest and largest value, and how the values between are spread."""
+    """Statistics of one sample in a tensor: its smallest and largest value, and the distribution between them."""
 
     sample: int
     place: str  # the tensor, where several have one range

@@ -144,7 +144,7 @@ class _Scales:
         _check_one(last)
 
     def _derived(self, node: Node, last: Node, operands: Mapping[Node, QParams]) -> QParams:
-        """Of a tensor that the quantizer left alone: the range that it can have, where that is known."""
+        """Derives the range of a tensor that the quantizer left alone, where that is known."""
         span = reach(node, operands)
         bounds = None if last is node else is_clamp(last)
         if span is not None and bounds is not None:
@@ -157,7 +157,8 @@ class _Scales:
         return _of_range(torch.tensor(span), wanted_element(node))
 
     def _join(self, node: Node, last: Node, operands: Sequence[Node]) -> None:
-        """Of several tensors: the parameters behind, those that all of them have, or the range of all together."""
+        """Joins the parameters of several tensors: those behind, those that all of them have, or the range of all
+        together."""
         own, given = [qparams_of(operand) for operand in operands], _behind(last)
         wanted = given[0] if given else own[0]
         if not given and any(one != wanted for one in own):

@@ -68,7 +68,7 @@ def tied_inputs(converted: GraphModule, batches: Sequence[Inputs]) -> tuple[Tied
 
 
 def ties_finding(tied: Tied) -> Finding:
-    """As a warning, for a .pte whose core may have MVE."""
+    """Returns the finding about ties, for a .pte whose core may have MVE."""
     return Finding(
         kind=FindingKind.TIED_INPUT,
         text=f"{tied.ties} of {tied.values} different values of input {tied.position} ('{tied.name}') lie half-way "

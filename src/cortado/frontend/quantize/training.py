@@ -1,4 +1,4 @@
-"""What quantization-aware training does to a graph: fake quantization instead of observers, and trainable parameters.
+"""Graph changes for quantization-aware training: fake quantization instead of observers, and trainable parameters.
 
 Batch norms are folded into their layers before training, with the statistics they have: what is trained is what runs on
 the device.

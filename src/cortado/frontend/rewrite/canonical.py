@@ -123,7 +123,7 @@ def _canonicalize(node: Node) -> None:
 
 
 def _simplify(graph: Graph) -> None:
-    """What says nothing goes, and constants are computed; no call is written in another way yet."""
+    """Removes calls that do nothing and computes constants; no call is written in another way yet."""
     for node in list(graph.nodes):
         if node.op == "call_function":
             _simplified(node)
@@ -217,7 +217,7 @@ def _shaped(node: Node) -> torch.Tensor:
 
 
 def _copied(bound: Bound) -> Node | None:
-    """What was written over all of a tensor."""
+    """Returns what was written over all of a tensor."""
     written: Node = bound["src"] if "src" in bound.values else bound["value"]
     if dtype(written) != dtype(bound.node):
         return None

@@ -45,7 +45,7 @@ def _is_known(target: Any, plain: frozenset[Any]) -> bool:
 
 
 def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
-    """What computes the same in other calls; None where nothing is known to, or where it needs none."""
+    """Returns what computes the same in other calls; None where nothing is known to, or where it needs none."""
     target: Any = node.target
     ours = registry().decompositions.get(target)
     if ours is not None and (ours.takes is None or ours.takes(bind(node))):

@@ -1,4 +1,4 @@
-"""What every value of a graph is, and the operators that compute it: real numbers, integers, truth values.
+"""Value domains of a graph, and the operators that compute in them: real numbers, integers, truth values.
 
 A domain is inferred for each node in the order of the graph. Then what gives real numbers, and what the model returns,
 asks for its operands in the form in which it reads them: integers as int32, truth values as 0 and 1, either as real
@@ -69,7 +69,7 @@ def infer(graph: Graph) -> None:
 
 
 def domain_of(node: Node) -> Domain:
-    """What a node's values are; inferred the first time, and then kept as a fact of the node."""
+    """Returns what a node's values are; inferred the first time, and then kept as a fact of the node."""
     if not DOMAIN.known(node):
         DOMAIN.note(node, _inferred(node))
     return DOMAIN.must(node)
@@ -135,7 +135,7 @@ def fits(found: Interval, kind: torch.dtype) -> bool:
 
 
 class _Bounds:
-    """What rules may ask for while domains are inferred: no more than that."""
+    """Queries that rules may make while domains are inferred."""
 
     interval = staticmethod(interval)
 
@@ -161,7 +161,7 @@ class Meeting:
         self.graph.eliminate_dead_code()
 
     def _read(self, node: Node) -> None:
-        """What gives real numbers reads its operands in the form that it needs."""
+        """Lets a call that gives real numbers read its operands in the form that it needs."""
         if is_dequantize(node):  # of codes, which are real numbers already
             return
         rule = rule_of(node)
@@ -266,7 +266,7 @@ class Meeting:
         return self._within_type(node, made) if made is not None and rule.wraps else made
 
     def _within_type(self, node: Node, made: Node) -> Node:
-        """As torch's types wrap around; what leaves 32 bits in int64 is refused."""
+        """Wraps around as torch's types do; what leaves 32 bits in int64 is refused."""
         found, kind = rule_of(node).bounds(self, bind(node)), dtype(node)
         if kind == torch.int64:
             if found is not None and not fits(found, kind):

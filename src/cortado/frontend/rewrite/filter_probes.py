@@ -28,7 +28,7 @@ _LOUD = 2.0**13  # samples of 16 bits as they are in a sound: quieter ones may n
 
 
 class Probed(Protocol):
-    """What is to be run."""
+    """A piece of a graph that is to be run."""
 
     @property
     def signal(self) -> Node: ...
@@ -42,7 +42,8 @@ class Probed(Protocol):
 
 @dataclass(frozen=True)
 class TimeLayout:
-    """Where time lies in a signal and in what comes of it; `last_only`: only the last sample of a block is given."""
+    """Position of the time axis in a signal and in its result; `last_only`: only the last sample of a block is
+    given."""
 
     time: int
     out_time: int
@@ -126,7 +127,7 @@ class SampleBlock:
     onward: ArrayType  # [states, states]
 
     def impulse(self) -> ArrayType:
-        """What comes of a single sample of 1, for as long as can be seen."""
+        """Returns what comes of a single sample of 1, for as long as can be seen."""
         samples = self.layout.samples
         if self.layout.last_only:
             parts, states = [self.by_signal[0, ::-1]], self.into_state
@@ -141,8 +142,8 @@ class SampleBlock:
         return np.concatenate(parts)
 
     def responses(self) -> ArrayType:
-        """What comes of each state; of a filter without, or of which not all can be seen, what comes later of earlier
-        samples."""
+        """Returns what comes of each state; of a filter without, or of which not all can be seen, what comes later of
+        earlier samples."""
         if self.layout.last_only or not self.onward.size:
             impulse = self.impulse()
             columns = min(len(impulse) // 3, 64)
@@ -226,7 +227,7 @@ def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
 
 
 def block_of(matrix: ArrayType, between: Probed, layout: TimeLayout) -> SampleBlock:
-    """Of the first channel of the signal and of the output."""
+    """Returns a block of the first channel of the signal and of the output."""
     sizes, end = shape(between.signal), shape(between.end)
     samples = math.prod(sizes)
     taken = np.moveaxis(np.arange(samples).reshape(sizes), layout.time, -1).reshape(layout.channels, -1)[0]

@@ -150,7 +150,7 @@ def _root(node: Node) -> Node:
 
 
 def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
-    """What a function of `root` gives for these values of it."""
+    """Returns what a function of `root` gives for these values of it."""
 
     def made(one: Node) -> Any:
         if one is root:
@@ -179,7 +179,7 @@ def _is_monotone(node: Node, root: Node) -> bool:
 
 
 def _bisected(node: Node, side: Node, root: Node) -> Node | None:
-    """Where a function that never turns around reaches a number, and where it leaves it."""
+    """Returns where a function that never turns around reaches a number, and where it leaves it."""
     number = float(torch.tensor(float(known_number(bind(node)["other"])), dtype=torch.float32))  # as torch compares
 
     def value(at: int) -> float:

@@ -35,7 +35,7 @@ aten = torch.ops.aten
 
 
 def _further(chosen: Sequence[Term], own: Sequence[Term]) -> float:
-    """Of what the terms of each side add up to, what is further from 0."""
+    """Returns the sum of terms, of either side, that is further from 0."""
     first = [term.fill for term in chosen if any(term is one for one in own)]
     second = [term.fill for term in chosen if not any(term is one for one in own)]
     return max((total(*fills) for fills in (first, second)), key=abs)
@@ -130,7 +130,7 @@ class Choices:
         return replace(hiding[0], terms=tuple(terms), visible=visible, biased=True)
 
     def _larger(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Fact | Node | None:
-        """What is hidden of one side is the other; what is hidden of both stays hidden."""
+        """Takes the other side where one is hidden; what is hidden of both stays hidden."""
         like: Node = bound.node
         result = add_call(like, bound.node.target, *(real(like, one) for one in visibles))
         wheres = []
@@ -181,7 +181,7 @@ class Choices:
         return Hidden(tuple(terms), visible, like, certain, known is not None and known.biased)
 
     def _outside(self, like: Node, known: Hidden, within: Places) -> list[Term]:
-        """What of it is hidden where something else holds too."""
+        """Returns the part of it that is hidden where something else holds too."""
         rank = len(shape(like))
         found = [replace(term, where=both(like, ranked(like, term.where, rank), within)) for term in known.terms]
         return [term for term in found if not term.where.nowhere]

@@ -1,4 +1,4 @@
-"""What is known of a tensor in which some places stand for infinity, and which numbers may stand for it."""
+"""Mask facts: which places of a tensor stand for infinity, and which numbers may stand for it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _MOST_TOGETHER = 4  # masks that may hide a place together
 
 @dataclass(frozen=True)
 class Term:
-    """Where it holds, the tensor has `fill` instead of its visible value, or `fill` is added to it."""
+    """A masked term: where it holds, the tensor has `fill` instead of its visible value, or `fill` is added to it."""
 
     where: Places
     fill: float
@@ -106,7 +106,8 @@ def hides(number: float) -> bool:
 
 
 def hiding(data: Tensor) -> Tensor | None:
-    """Where a tensor hides what it is added to: it has 0 and large negative numbers, or some that leave no doubt."""
+    """Returns where a tensor hides what it is added to: it has 0 and large negative numbers, or some that leave no
+    doubt."""
     mask = data != 0
     if not bool((data <= LEAST).any()) or data.isnan().any():
         return None
@@ -127,7 +128,8 @@ def total(*fills: float) -> float:
 
 
 def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None:
-    """What a constant hides that is added to others, or that is put beside them: then all of it may be hidden."""
+    """Returns what a constant hides that is added to others, or that is put beside them: then all of it may be
+    hidden."""
     mask = hiding(data) if data.is_floating_point() else None
     if mask is None or (bool(mask.all()) and not whole):
         return None
@@ -149,7 +151,7 @@ def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None
 
 
 def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
-    """What at least one of the terms hides, of a tensor with `rank` dimensions."""
+    """Returns what at least one of the terms hides, of a tensor with `rank` dimensions."""
     first, *others = (ranked(like, term.where, rank) for term in terms)
     for other in others:
         first = either(like, first, other)

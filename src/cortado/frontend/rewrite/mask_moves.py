@@ -90,7 +90,7 @@ def moved_visible(move: Movement, visible: dict[Node, Node | None]) -> Node:
 
 
 def moved_places(move: Movement, operand: Node, places: Places) -> tuple[Places, ...]:
-    """Where something holds after the movement that holds for these places of one operand."""
+    """Returns where something holds after the movement that holds for these places of one operand."""
     if places.constant is not None:
         return tuple(compact(Places(one)) for one in _carried(move, {operand: places.constant}, False))
     node, small = move.node, _moved_small(move, operand, ranked(move.node, places, len(shape(operand))))
@@ -138,7 +138,7 @@ def _moved_small(move: Movement, operand: Node, places: Places) -> tuple[Places,
 
 
 class Unmoved:
-    """Of tensors whose elements were moved: which tensor they come from, and from where in it; -1: nobody asks."""
+    """Sources of tensors whose elements were moved: which tensor they come from, and from where in it; -1: unused."""
 
     def __init__(self) -> None:
         self._known: dict[Node, tuple[Node, Tensor]] = {}

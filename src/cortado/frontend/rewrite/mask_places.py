@@ -34,7 +34,7 @@ class Places:
 
 
 def places_of(node: Node) -> Places:
-    """What a boolean node of the graph holds for."""
+    """Returns what a boolean node of the graph holds for."""
     return Places(constant_data(node) if is_constant(node) else node)
 
 

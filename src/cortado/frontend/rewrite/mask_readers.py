@@ -70,7 +70,7 @@ class Readers:
     # ---- its logarithm
 
     def _log_softmax(self, bound: Bound) -> Fact | None:
-        """Where a score is hidden, so is its logarithm."""
+        """Hides the logarithm where the score is hidden."""
         source, like = bound["self"], bound.node
         known = self.hidden(source) if shape(source) else None
         if known is None or not known.negative or known.weakest > SENTINEL:
@@ -116,7 +116,7 @@ class Readers:
         return known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(sizes))
 
     def _logsumexp(self, bound: Bound) -> Node | None:
-        """Of what is not hidden: the largest score less the logarithm of its part."""
+        """Returns the logsumexp of what is not hidden: the largest score less the logarithm of its part."""
         like, source, dims = bound.node, bound["self"], bound["dim"]
         known = self.hidden(source)
         if known is None or not known.negative or known.weakest > SENTINEL or len(dims) != 1:
@@ -130,7 +130,7 @@ class Readers:
     # ---- maxima
 
     def _lowest(self, like: Node, source: Node, known: Hidden) -> tuple[Node, Places]:
-        """What is visible, and below all of it what is not; and where that is."""
+        """Returns the scores, with masked positions below every visible value; and the masked positions."""
         sizes = shape(source)
         where = broadcast(like, hidden_anywhere(like, known.terms, len(sizes)), sizes)
         visible = self._visible(like, known, sizes)
@@ -204,8 +204,9 @@ class Readers:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What counts in a softmax; what is left of a row of which nothing does (`weaker`, if not all or nothing of it);
-    the weakest number in hidden places, whether scores are added to it, and whether a row of nothing is 0."""
+    """Masks of a softmax: the values that count; what is left of a row of which nothing does (`weaker`, if not all or
+    nothing of it); the weakest number in hidden places, whether scores are added to it, and whether a row of nothing is
+    0."""
 
     kept: Places
     weaker: Places | None
@@ -248,7 +249,7 @@ def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
 
 
 def _least_hidden(like: Node, levels: Sequence[Places], dim: int) -> Places | None:
-    """What is hidden least in a row that is hidden whole."""
+    """Returns what is hidden least in a row that is hidden whole."""
     if not levels:
         return None
     first, *others = levels
@@ -259,7 +260,7 @@ def _least_hidden(like: Node, levels: Sequence[Places], dim: int) -> Places | No
 
 
 def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
-    """Where a place is hidden by no more than a sum of finite fills, from the weakest sum on."""
+    """Returns where a place is hidden by no more than a sum of finite fills, from the weakest sum on."""
     finite = [term for term in terms if math.isfinite(term.fill)]
     sums: dict[float, list[tuple[Term, ...]]] = {}
     for count in range(1, len(finite) + 1):

@@ -94,7 +94,7 @@ class _Rules:
         return None if isinstance(found, tuple) else found
 
     def hidden(self, value: Any, factor: float = 1.0) -> Hidden | None:
-        """What is hidden of a tensor times a factor."""
+        """Returns what is hidden of a tensor times a factor."""
         if is_constant(value):
             data = constant_data(value)
             return hidden_in(value, data * factor) if data.is_floating_point() else None
@@ -108,7 +108,7 @@ class _Rules:
         return scaled(known, times(value, known.visible, factor), (factor, factor))
 
     def _two(self, like: Node, known: TwoValued) -> Hidden | None:
-        """Of two numbers one hides: it is far below the other."""
+        """Reads two numbers as a mask where one is far below the other."""
         low, high = sorted((known.on, known.off))
         if not low <= LEAST < high or high > -LEAST:
             return None
@@ -219,7 +219,7 @@ class _Rules:
         return self._added(bound, sides, factors)
 
     def _linear(self, side: Any, slope: float, offset: float) -> Fact | None:
-        """Of two numbers, or a mask that comes as numbers, times one number and with another added."""
+        """Follows two numbers, or a mask that comes as numbers, through a factor and a sum."""
         known = self.fact(side)
         if isinstance(known, TwoValued):
             return replace(known, on=known.on * slope + offset, off=known.off * slope + offset)
@@ -430,7 +430,7 @@ class _Rules:
         return known is not None and (not isinstance(known, Affine) or min(known.offset, known.slope) <= CERTAIN)
 
     def _beside(self, value: Node) -> Hidden | None:
-        """What is hidden of a tensor that others are put beside: all of it, too."""
+        """Returns what is hidden of a tensor that others are put beside: all of it, too."""
         if is_constant(value):
             return hidden_in(value, constant_data(value), whole=True)
         found, known = self.hidden(value), self.fact(value)

@@ -18,7 +18,8 @@ DIMENSIONS = ("dim", "dims", "axis", "axes")  # what torch's schemas call them
 
 
 def give_scalars_a_dimension(graph: Graph) -> None:
-    """Of calls that name a dimension of a tensor of rank 0: they take it as [1], and their results are as before."""
+    """Gives tensors of rank 0 a dimension in calls that name one: they take it as [1],
+    and their results are as before."""
     for node in list(graph.nodes):
         if _names_a_dimension_of_none(node):
             with graph.inserting_before(node):

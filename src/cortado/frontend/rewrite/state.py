@@ -130,8 +130,8 @@ def _lift(module: GraphModule, state: Sequence[StateBuffer]) -> None:
 
 
 def _assigned(holder: Node) -> Node | None:
-    """What `self.buffer = value` puts in the buffer's place. torch.export writes it as a copy into the buffer, behind
-    all else; but other names of the old value still mean that."""
+    """Returns what `self.buffer = value` puts in the buffer's place. torch.export writes it as a copy into the buffer,
+    behind all else; but other names of the old value still mean that."""
     for node in reversed(holder.graph.nodes):
         if _assigns(node) and node.args[0] is holder:
             value = node.args[1]
@@ -172,7 +172,7 @@ def becomes(graph: Graph) -> dict[Node, Node]:
 
 
 def user_outputs(graph: Graph) -> list[Any]:
-    """What the model returns, without the new values of its state."""
+    """Returns what the model returns, without the new values of its state."""
     found = returned_nodes(graph)
     return found[: len(found) - len(holders(graph))]
 
@@ -239,7 +239,7 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
 
 
 def _sort(kind: torch.dtype) -> str:
-    """What a value is kept as."""
+    """Returns what a value is kept as."""
     return "codes" if kind.is_floating_point else "truth" if kind == torch.bool else "numbers"
 
 
@@ -247,7 +247,7 @@ def _sort(kind: torch.dtype) -> str:
 
 
 class StateSequence:
-    """What a graph reads of state: the initial values where a sequence begins, else what it last gave."""
+    """Values of state for a sequence: the initial values where it begins, else the last results."""
 
     def __init__(self, state: Sequence[StateBuffer], sequence: int | None) -> None:
         self.state, self.sequence = tuple(state), sequence
@@ -337,7 +337,7 @@ def as_codes(converted: GraphModule) -> None:
 
 
 def _taken(holder: Node) -> QParams | None:
-    """What the codes of a buffer mean; None for counters and positions, of 32 bits, and truth values."""
+    """Returns what the codes of a buffer mean; None for counters and positions, of 32 bits, and truth values."""
     lasting = STATE.must(holder)
     if not holds_integers(holder):
         return _take_codes(holder)

@@ -68,7 +68,7 @@ def _move_items(graph: Graph) -> None:
 
 @dataclass(frozen=True)
 class MemoryView:
-    """Where a tensor lies in which memory. The weak reference keeps the storage's address from being given again."""
+    """Position of a tensor in memory. The weak reference keeps the storage's address from being given again."""
 
     storage: StorageWeakRef
     dtype: torch.dtype
@@ -163,7 +163,7 @@ class _Names:
         return self.order[other] <= now and other is not node and any(self.order[user] > now for user in other.users)
 
     def _afterwards(self, other: Node, node: Node) -> Node | None:
-        """What `other` holds after the write `node`; None where that is what it held before."""
+        """Returns what `other` holds after the write `node`; None where that is what it held before."""
         assert isinstance(node.target, OpOverload)
         if torch.Tag.inplace_view in node.target.tags:  # transpose_ changes the tensor, not its memory
             return node if self.first[other] is self.first[node] else None

@@ -26,7 +26,8 @@ __all__ = ["Description", "Network", "get", "names"]
 
 @dataclass(frozen=True)
 class Description:
-    """What `cortado zoo` prints of one network. A MAC is one multiply-accumulate of a convolution or linear layer."""
+    """Description of one network, as `cortado zoo` prints it. A MAC is one multiply-accumulate of a convolution or
+    linear layer."""
 
     name: str
     summary: str
@@ -80,7 +81,8 @@ class Network:
         return [(sample,) for sample in shuffled[:count].split(1)]
 
     def own_calibration(self) -> list[tuple[Tensor, ...]]:
-        """What `cortado compile` calibrates with: all that comes with a trained network, else a few drawn inputs."""
+        """Returns what `cortado compile` calibrates with: all that comes with a trained network, else a few drawn
+        inputs."""
         return self.calibration(len(self._samples().calibration) if self.trained else RANDOM_CALIBRATION)
 
     def test_set(self) -> tuple[Tensor, Tensor]:
@@ -130,7 +132,7 @@ class Network:
         )
 
     def accuracy(self) -> Accuracy | None:
-        """What was measured on the shipped test set; None where the weights are random."""
+        """Returns what was measured on the shipped test set; None where the weights are random."""
         from cortado.models.zoo import _trained
 
         return _trained.load_accuracy(self.name) if self.trained else None

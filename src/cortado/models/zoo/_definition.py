@@ -1,4 +1,4 @@
-"""What a network file declares, how its trained weights are put in, or a trained-looking network made without any."""
+"""Definitions of zoo networks, the loading of trained weights, and trained-looking weights where there are none."""
 
 from __future__ import annotations
 

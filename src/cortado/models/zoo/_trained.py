@@ -1,4 +1,4 @@
-"""What training left behind in `trained/`: weights in 16 bits, samples in 8, recordings, and accuracies.
+"""Trained data in `trained/`: weights in 16 bits, samples in 8, recordings, and accuracies.
 
 `training/` in the repository made it; its README says how, and with what data. Torch is imported where there are
 tensors: `cortado run` asks for figures alone.
@@ -50,7 +50,7 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What was measured on the shipped test set."""
+    """Accuracy measured on the shipped test set."""
 
     metric: Metric
     float_accuracy: float
@@ -89,7 +89,7 @@ def load_samples(name: str) -> ZooSamples:
 
 
 def load_accuracy(name: str) -> Accuracy:
-    """What training and, for int8, `benchmarks/accuracy.py` wrote down."""
+    """Returns what training and, for int8, `benchmarks/accuracy.py` wrote down."""
     figures = json.loads((FOLDER / "accuracy.json").read_text())[name]
     return Accuracy(Metric(figures["metric"]), figures["float_accuracy"], figures["accuracy"], figures["samples"])
 

@@ -1,4 +1,4 @@
-"""What a person does, from two seconds of a wrist's acceleration and rotation: an LSTM over 64 frames of six values.
+"""Activity recognition from two seconds of a wrist's acceleration and rotation: an LSTM over 64 frames of six values.
 
 The motions are made up (`motions`): gravity from any side, a swing of each activity's own pace and size, its harmonics,
 turns and noise. The figures say how well a network learned that, and nothing about people.

@@ -1,4 +1,4 @@
-"""What ds_cnn hears: one second of sound at 16 kHz as 49 frames of 10 mel-frequency cepstral coefficients."""
+"""MFCC front end of ds_cnn: one second of sound at 16 kHz as 49 frames of 10 mel-frequency cepstral coefficients."""
 
 import math
 

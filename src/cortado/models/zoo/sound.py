@@ -13,7 +13,7 @@ from cortado.models.zoo.mfcc import RATE
 
 
 def words() -> tuple[str, ...]:
-    """What is said in the recordings that come with Cortado."""
+    """Returns what is said in the recordings that come with Cortado."""
     return tuple(load_clips())
 
 

@@ -1,4 +1,4 @@
-"""What ordinary, grouped, depthwise and transposed convolutions and linear layers share.
+"""Shared parts of ordinary, grouped, depthwise and transposed convolutions and linear layers.
 
 Sums over taps, one multiplier and shift per output channel, windows, the descriptor of a layer and the variants of its
 kernel.
@@ -60,7 +60,7 @@ def spatial_shape(call: Call, kernel: tuple[int, int], channels: int) -> tuple[i
 
 
 def macs(call: Call) -> int:
-    """Of ordinary, grouped and depthwise convolutions: every output takes its share of the weights."""
+    """Counts the multiply-accumulates of convolutions of any grouping: every output takes its share of the weights."""
     return math.prod(call.out_shape) * (math.prod(call.shape("weight")) // call.out_shape[-1])
 
 
@@ -250,7 +250,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class ChannelParameters:
-    """What a variant's packing reads: weights, and bias, multiplier and shift per output channel."""
+    """Inputs of a variant's packing: weights, and bias, multiplier and shift per output channel."""
 
     weights: Numbers
     bias: Numbers

@@ -204,7 +204,7 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Codes:
-    """What a kernel does with a sum, as far as its time depends on that."""
+    """Epilogue of a kernel, as far as its time depends on it."""
 
     lowest: int  # the smallest code that it gives
     out_offset: int
@@ -223,7 +223,8 @@ class Codes:
 
 
 def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0) -> Work:
-    """Of a 1x1 convolution or a linear layer, over spans of pixels. `runs` of weights have factors of their own."""
+    """Returns the work of a 1x1 convolution or a linear layer, over spans of pixels. `runs` of weights have
+    factors of their own."""
 
     def quantities(calls: Calls) -> Quantities:
         sizes = {"in_c": in_c, "out_c": out_c, "depth": in_c, "groups": 1, "taps": 1, "kernel_h": 1, "strided": 0}
@@ -234,7 +235,7 @@ def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0)
 
 
 def window_work(symbol: str, window: Window, codes: Codes) -> Work:
-    """Of a convolution that makes one row from the rows under its window."""
+    """Returns the work of a convolution that makes one row from the rows under its window."""
 
     def quantities(calls: Calls) -> Quantities:
         columns = window.columns(calls)
@@ -249,7 +250,8 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
 
 
 def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float]:
-    """Of the products for one output: whether they are whole fours, vectors and pairs; their blocks of vectors."""
+    """Describes the products for one output: whether they are whole fours, vectors and pairs; their
+    blocks of vectors."""
     window, blocks = taps * depth, taps * depth // VECTOR
     return {
         "window": window,
@@ -332,8 +334,9 @@ def _vector_windows(window: Window, calls: Calls) -> dict[str, float]:
 
 
 def _few(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
-    """Of depthwise layers with fewer channels than a vector has bytes: pixels side by side whose windows are inside of
-    the image are one piece, every other pixel is one of its own; a vector takes as many pixels as it has room for."""
+    """Returns the work of depthwise layers with fewer channels than a vector has bytes: pixels side by side whose
+    windows are inside of the image are one piece, every other pixel is one of its own; a vector takes as many pixels as
+    it has room for."""
     several = max(calls.calls, 1)
     inside, border = columns["inside"] / several, columns["border"] / several
     joined = calls.calls - calls.edges if window.stride_w == 1 and inside else 0.0

@@ -76,7 +76,7 @@ def _pads(padding: Any, reach: list[int]) -> Pads:
 
 
 def zero_padding(node: Node) -> Pads | None:
-    """What a node adds around height and width, if it pads with zeros there and nowhere else."""
+    """Returns what a node adds around height and width, if it pads with zeros there and nowhere else."""
     if not is_call(node, aten.pad.default, aten.constant_pad_nd.default):
         return None
     bound = bind(node)
@@ -205,7 +205,7 @@ def avg_pool(
 
 
 def _pool_window(kernel_size: Any, stride: Any, *others: Any) -> tuple[list[list[int]] | None, list[list[int]]]:
-    """What goes along rows alone, if it has to, and the rest, turned."""
+    """Splits off what goes along rows alone, if it has to, and turns the rest."""
     kernel = pair(kernel_size)
     numbers = [kernel, pair(stride) if stride else kernel, *(pair(one) for one in others)]
     if kernel[1] <= MOST_ROWS:

@@ -1,4 +1,4 @@
-"""What the kernels for int16 codes can take, and their weights in the order they read them (as packing.py for int8).
+"""Kernels for int16 codes: what they can take, and their weights in the order they read them (as packing.py for int8).
 
 The C kernels of layers of int16 codes and int8 weights, by core.
 """

@@ -304,7 +304,7 @@ def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """What is stored of a call's weights: q as [channels, products], and the factors of runs as [channels, runs]."""
+    """Stored form of a call's weights: q as [channels, products], and the factors of runs as [channels, runs]."""
 
     codes: ArrayType
     factors: ArrayType | None
@@ -373,7 +373,7 @@ class _Layer:
         return self.stored.factors is None and math.prod(self.sizes) > most
 
     def stream(self, narrow: Callable[..., Numbers], runs: Callable[..., Numbers]) -> Numbers:
-        """As one of two functions packs it, the second with factors."""
+        """Returns the stream as one of two functions packs it, the second with factors."""
         factors = self.stored.factors
         if factors is None:
             return narrow(self.stored.codes, *self.tables)
@@ -534,7 +534,7 @@ _FORMS = [
 
 
 def samples() -> Any:
-    """As conv2d's, with one group, runs or none, and layers deep enough for several runs."""
+    """Draws calls as conv2d's, with one group, runs or none, and layers deep enough for several runs."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling

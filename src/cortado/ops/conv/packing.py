@@ -1,4 +1,4 @@
-"""What each kernel variant can take, its constants in the order it reads them, and the scratch it needs.
+"""Kernel variants: what each can take, its constants in the order it reads them, and the scratch it needs.
 
 All of it is known at compile time. The portable kernels take weights as they are, need no scratch, and are what remains
 where a `fits_` function here says no. Biases already hold the folded input offset. Shifts are between -31 and 30, and
@@ -16,7 +16,7 @@ Int32 = NDArray[np.int32]
 
 
 def _largest_sums(weights: Int8, bias: Int32, channel_axis: int) -> NDArray[np.int64]:
-    """What no sum of each channel exceeds, whatever the input."""
+    """Returns what no sum of each channel exceeds, whatever the input."""
     axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
     return 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
 

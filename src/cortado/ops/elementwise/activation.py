@@ -77,7 +77,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def refuse(bound: Bound) -> Reject:
-    """What is left of comparisons and selections once every function of one tensor has become a table."""
+    """Refuses what is left of comparisons and selections once every function of one tensor has become a table."""
     if dtype(bound.node) == torch.bool:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
     if not dtype(bound.node).is_floating_point:
@@ -194,7 +194,7 @@ _BITWISE = {
 
 
 def to_bitwise(bound: Bound) -> Node:
-    """What Python's operators give."""
+    """Rewrites Python's operators."""
     return add_call(bound.node, _BITWISE[bound.node.target], bound["self"], bound["other"])  # type: ignore[index]
 
 

@@ -194,7 +194,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 
 def _wide_kernel(call: Call, channels: int | None) -> Kernel:
-    """Of int16: one for every core, which rounds with the multiply that the core has."""
+    """Returns the kernel for int16: one for every core, which rounds with the multiply that the core has."""
     operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
     whole = CCall("cortado_add_s16", operands)
     fields = _fields(call, "self", "other")

@@ -1,4 +1,4 @@
-"""What the operators of two tensors share: how shapes that differ are brought together, and rescaling that fits.
+"""Shared parts of binary operators: how shapes that differ are brought together, and rescaling that fits.
 
 Kernels take equal shapes; add and mul also take an operand that holds one value for each of the last dimension's
 channels, which the runtime wants to see as [pixels, channels, 1, 1] and [1, channels, 1, 1]. Everything else is
@@ -245,7 +245,7 @@ def in_pte(operator: Operator, arguments: Mapping[str, Any], add: PteWriter) -> 
 
 
 def pte_limit(call: Call) -> str | None:
-    """What remains of broadcasting in the runtime's kernels."""
+    """Returns what remains of broadcasting in the runtime's kernels."""
     mine, other = call.shape("self"), call.shape("other")
     one, every = sorted((mine, other), key=math.prod)
     per_channel = len(mine) == len(other) == 4 and one[1] == every[1] == math.prod(one) and looks_channels_last(every)
@@ -281,7 +281,8 @@ def work(channels: int | None, lowest: int) -> Work:
 
 
 def wide_work(channels: int | None) -> Work:
-    """Of 16-bit codes: one element after the other, in a loop over the channels of each pixel where one has few."""
+    """Returns the work on 16-bit codes: one element after the other, in a loop over the channels of each pixel
+    where one has few."""
     if channels is None:
         return ONE_BY_ONE
     return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})

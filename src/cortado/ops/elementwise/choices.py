@@ -94,7 +94,7 @@ def truth(making: Making, bound: Bound) -> Node | None:
 
 
 def _where(making: Making, bound: Bound, holds: Node, side: Any) -> Node | None:
-    """What of a truth value counts: that where a condition holds."""
+    """Returns the truth value where the mask holds."""
     if is_number(side):
         return add_call(bound.node, aten.mul.Tensor, holds, float(known_number(side)))
     found = making.truth(side)

@@ -47,7 +47,7 @@ ACCEPTED = {
 
 
 def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
-    """Where a is below, equal to or above b, as the bits of `accepts` ask."""
+    """Returns where a is below, equal to or above b, as the bits of `accepts` ask."""
     wanted = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
     return wanted
 
@@ -200,7 +200,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 
 def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
-    """What an operand's codes stand for: those that stand for the same are compared as they are."""
+    """Returns what an operand's codes stand for: those that stand for the same are compared as they are."""
     zero_point, multiplier, shift = (call[f"{operand}_{name}"] for name in ("zero_point", "multiplier", "shift"))
     return zero_point, multiplier, shift
 

@@ -119,7 +119,7 @@ def entries_of(values: Tensor) -> Tensor:
 
 
 def distances(table: Tensor, values: Tensor) -> Tensor:
-    """Of each part of 128 codes, how far its line is off these values, in codes."""
+    """Returns for each part of 128 codes how far its line is off these values, in codes."""
     wanted = values.to(torch.float64).clamp(*INT16.codes)
     found = reference(input=all_codes().to(torch.int16), table=table).to(torch.float64)
     return (found - wanted).abs().reshape(-1, STEP).amax(1)

@@ -142,7 +142,7 @@ def calls_of(node: Node) -> tuple[OpOverload, ...]:
 
 
 def function_of(node: Node) -> Callable[[Tensor], Tensor]:
-    """What a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
+    """Returns what a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
     target: Any = node.target
     others = {name: value for name, value in bind(node).values.items() if not isinstance(value, Node)}
     name = operand_name(node)

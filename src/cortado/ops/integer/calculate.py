@@ -26,7 +26,7 @@ from cortado.ops.io.widen import as_words
 
 
 class How(IntEnum):
-    """As cortado.h has them."""
+    """Arithmetic operations, numbered as in cortado.h."""
 
     SUM = 0
     DIFFERENCE = 1

@@ -269,7 +269,7 @@ CLAMPED_RULE = DomainRule(
 
 
 def operands(bound: Bound) -> list[Node]:
-    """What is moved: the first argument, a tensor or several."""
+    """Returns what is moved: the first argument, a tensor or several."""
     return bound.nodes(next(iter(bound.values)))
 
 
@@ -299,7 +299,7 @@ MOVED = DomainRule(aten=(), bounds=bounds, words=words, closed=True, keeps_truth
 
 
 def _filling(bound: Bound) -> int | None:
-    """What stands in a border of constant numbers."""
+    """Returns what stands in a border of constant numbers."""
     return integer_in(bound.get("value") or 0) if bound.get("mode", "constant") == "constant" else None
 
 

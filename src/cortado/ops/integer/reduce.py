@@ -95,7 +95,7 @@ def _sum(making: Making, bound: Bound, *, running: bool = False) -> Node | None:
 
 
 def _sum_bounds(making: Making, bound: Bound) -> Interval | None:
-    """Of as many numbers as come together, or fewer."""
+    """Returns the bounds of sums of as many numbers as come together, or fewer."""
     found, sizes = making.interval(bound["self"]), shape(bound["self"])
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What the rules of integers share: numbers among operands, shapes brought together, calls on 32 bits.
+"""Shared parts of integer rules: numbers among operands, shapes brought together, calls on 32 bits.
 
 out = x modulo 2^bits, between the bounds of a type: what int8, int16, uint8 and int32 keep of a result too large.
 
@@ -36,7 +36,7 @@ def is_number(value: Any) -> bool:
 
 
 def known_number(value: Any) -> float:
-    """That of an operand which `is_number`."""
+    """Returns the number of an operand which `is_number`."""
     found = uniform_value(value) if isinstance(value, Node) else value
     assert found is not None
     return found

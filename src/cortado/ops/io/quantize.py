@@ -58,7 +58,7 @@ def arguments(qparams: QParams) -> dict[str, object]:
 
 
 def qparams_of(bound: Bound) -> QParams:
-    """Of a quantize or dequantize with numbers for parameters: the other way."""
+    """Returns the qparams of a quantize or dequantize with numbers for parameters: the other way."""
     return QParams(float(bound["scale"]), int(bound["zero_point"]), element_of(bound["dtype"]))
 
 

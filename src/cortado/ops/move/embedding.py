@@ -121,7 +121,7 @@ def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: 
 
 
 def _origin(source: Node) -> Node:
-    """What a view is of."""
+    """Returns what a view is of."""
     while is_call(source, aten.view.default, aten.reshape.default) and len(source.users) == 1:
         source = source.all_input_nodes[0]
     return source

@@ -112,7 +112,7 @@ def _made(bound: Bound, start: int, end: int, size: int, padding: int) -> Node:
 
 
 def _ends(bound: Bound) -> list[int] | None:
-    """Where each bag ends; None where that is not known, and where the other results are read."""
+    """Returns where each bag ends; None where that is not known, and where the other results are read."""
     others = [part for position in (1, 2, 3) for part in parts_of(bound.node, position) if part.users]
     if not is_constant(bound["offsets"]) or others:
         return None
@@ -121,7 +121,7 @@ def _ends(bound: Bound) -> list[int] | None:
 
 
 def refuse(bound: Bound) -> Reject:
-    """What `to_bags` left alone."""
+    """Refuses the calls that `to_bags` left alone."""
     if bound["per_sample_weights"] is not None:
         return Reject("weighs its ids (per_sample_weights); use an embedding, a product and a sum")
     if int(bound["mode"]) == _MAX:

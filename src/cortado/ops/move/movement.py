@@ -1,4 +1,4 @@
-"""What the operators that only move data share: quantization, strided loops in C, dimensions in another order.
+"""Shared parts of operators that only move data: quantization, strided loops in C, dimensions in another order.
 
 pixel_shuffle, pixel_unshuffle and channel_shuffle: a reshape, a transpose and a reshape.
 

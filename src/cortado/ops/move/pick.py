@@ -56,7 +56,7 @@ POSITIONS, VALUES = "out", "values"  # the results of what looks for the best
 
 
 def written(call: Call) -> tuple[Argument, Argument]:
-    """Where a kernel writes both: the first that is read where outputs go, a second one behind the operand."""
+    """Returns where a kernel writes both: the first that is read where outputs go, a second one behind the operand."""
     positions, values = call.gives(POSITIONS), call.gives(VALUES)
     behind: Argument = Written(Row(1)) if positions else Operand.OUT
     return Operand.OUT if positions else Absent(), behind if values else Absent()

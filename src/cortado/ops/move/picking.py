@@ -1,4 +1,4 @@
-"""What puts values of a tensor into other places, but for gather each a constant: gather, unfold, x[i, j], diagonal.
+"""Calls that pick values at constant positions, or by gather at computed ones: gather, unfold, x[i, j], diagonal.
 
 Every such call is made once on the positions themselves, 0, 1, 2, ...; what comes out says which value goes where. The
 positions become an index_select along one dimension of a view, as short as the pattern allows: what is alike for every

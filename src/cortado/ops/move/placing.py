@@ -1,4 +1,5 @@
-"""What writes values into places of a tensor: scatter, index_put, index_copy, index_fill, index_add, fold, diag_embed.
+"""Calls that write values into places of a tensor: scatter, index_put, index_copy, index_fill, index_add, fold,
+diag_embed.
 
 Where the places are constant, the call is made once on positions, of the tensor's own values and behind them of those
 that are written; what comes out says which value stands where, and is picked from both. Where they are computed, a
@@ -114,7 +115,7 @@ def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def _read(src: Tensor, index: Tensor) -> Tensor:
-    """What a scatter reads of a larger tensor: as much as there are places."""
+    """Returns what a scatter reads of a larger tensor: as much as there are places."""
     return src[tuple(slice(0, size) for size in index.shape)]
 
 

@@ -123,7 +123,7 @@ def argsort_to_best(bound: Bound) -> Node | None:
 
 
 def refuse(bound: Bound) -> Reject:
-    """What the rewrites left alone."""
+    """Refuses the calls that the rewrites left alone."""
     value = VALUE.must(bound["self"])
     if value.dim() and not bound.get("sorted", True):
         return Reject("leaves the order of its results open (sorted=False); supported is sorted=True")

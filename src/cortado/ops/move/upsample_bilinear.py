@@ -73,7 +73,7 @@ _FACTORS = {1: ("scales",), 2: ("scales_h", "scales_w")}  # of a signal, of an i
 
 
 def positions(bound: Bound) -> list[Tensor]:
-    """Where the outputs lie along each spatial dimension: what PyTorch itself makes of a ramp."""
+    """Returns where the outputs lie along each spatial dimension: what PyTorch itself makes of a ramp."""
     sizes, out_sizes = shape(bound[_source(bound)])[2:], shape(bound.node)[2:]
     factors = bound.get("scale_factors") or [bound.get(name) for name in _FACTORS[len(sizes)]]
     found = []

@@ -232,7 +232,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 
 def pool_window(call: Call, dilation: int = 1) -> Window:
-    """Of a pool, for the work of its kernel."""
+    """Returns the window of a pool, for the work of its kernel."""
     return Window(
         in_w=call.shape("input")[2],
         in_c=call.shape("input")[3],

@@ -64,7 +64,8 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def _factor(ratio: float, room: int) -> tuple[int, int]:
-    """Where the output is much finer than its input all but the smallest sums saturate: then they may do so earlier."""
+    """Returns the factor; where the output is much finer than its input all but the smallest sums saturate, and may do
+    so earlier."""
     fixed = Fixed.of(min(ratio, INT8.steps) / 2**room)
     return fixed.multiplier, fixed.shift
 

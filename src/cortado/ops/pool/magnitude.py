@@ -77,7 +77,7 @@ def _side_by_side(like: Node, first: Node, second: Node, eps: float = 0.0) -> No
 
 
 def _of_rows(like: Node, source: Node, dims: Sequence[int], eps: float = 0.0) -> Node:
-    """Of one tensor, over some of its dimensions."""
+    """Computes the norms of one tensor, over some of its dimensions."""
     rows = measures.as_rows(like, source, dims)
     return add_view(like, add_call(like, MAGNITUDE_IN_FLOAT, rows, None, True, False, 0.0, eps), shape(like))
 
@@ -129,7 +129,7 @@ def _of_other_order(like: Node, source: Node, order: float, dims: frozenset[int]
 
 
 def vector_norm(bound: Bound) -> Node | None:
-    """Of order 2, 1 or infinity."""
+    """Takes vector norms of order 2, 1 or infinity."""
     like, source, order = bound.node, bound["self"], float(bound["ord"])
     dims = dims_of(bound, len(shape(source)))
     if dtype(like) != torch.float32:

@@ -1,4 +1,4 @@
-"""What the operators share that make one number of a row: variances, distances, similarities.
+"""Shared parts of operators that make one number of a row: variances, distances, similarities.
 
 Sums of squares of codes are exact, of up to 62 bits. One is brought to 61 or 62 bits by an even shift, and its root or
 its upper half has 30 or more, whatever its size: groups of small values lose nothing.

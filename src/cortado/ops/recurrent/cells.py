@@ -21,7 +21,7 @@ _PARAMETERS = ("w_ih", "w_hh", "b_ih", "b_hh")
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in a sequence a value is from: at `index` of its dimension `dim`."""
+    """Position of a value in a sequence: at `index` of its dimension `dim`."""
 
     sequence: Node
     dim: int
@@ -138,7 +138,7 @@ def _whole(node: Node) -> Node:
 
 
 def _steps(loop: _Loop) -> Node:
-    """What a loop reads, as [batch, steps, channels]."""
+    """Returns what a loop reads, as [batch, steps, channels]."""
     like, place = loop.cells[0], loop.places[0]
     sequence, dim, count = place.sequence, place.dim, len(loop.cells)
     if count < shape(sequence)[dim]:

@@ -108,7 +108,7 @@ LSTM_CELLS: OpOverload = torch.ops.cortado.lstm_cells.default
 
 @dataclass(frozen=True)
 class RecurrentLayer:
-    """What one layer in one direction is made of, and what it gives."""
+    """Parameters and results of one layer in one direction."""
 
     output: Node  # [batch, steps, units]
     cells: Node | None
@@ -231,7 +231,7 @@ def unsupported(bound: Bound) -> Reject | None:
 
 
 def match(bound: Bound) -> Reject:
-    """What is left of these calls when the rewrite has passed over them."""
+    """Refuses the calls that the rewrite left alone."""
     return unsupported(bound) or Reject("is read as something else than its results")
 
 

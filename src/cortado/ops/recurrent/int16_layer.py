@@ -60,7 +60,7 @@ def seen(q: QParams) -> float:
 
 
 def unread(lowering: Lowering) -> QParams:
-    """Of states that nobody reads: all there are, from -1 to 1."""
+    """Returns the range of states that nobody reads: all there are, from -1 to 1."""
     return QParams(2.0**-15, 0, INT16) if reach.is_wide(lowering.q("input").element) else QParams(2.0**-7, 0)
 
 

@@ -1,4 +1,4 @@
-"""What LSTM, GRU and RNN layers share: gates, their two functions, states and the descriptor of a layer.
+"""Shared parts of LSTM, GRU and RNN layers: gates, their two functions, states and the descriptor of a layer.
 
 A gate's row j sums two paths, each in its own scale: X[j] = requant(bias_x[j] + sum(x * Wx[j])) of the input and H[j]
 likewise of the state before, in steps of 2^-11 in front of a sigmoid and of 2^-12 in front of a tanh. Their sum is
@@ -255,7 +255,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def match_with_cells(bound: Bound) -> Quantization | Reject:
-    """Of an LSTM, which is also given its own cells: their range says how they are kept."""
+    """Matches an LSTM, which is also given its own cells: their range says how they are kept."""
     found = match(bound)
     if isinstance(found, Reject):
         return found
@@ -268,7 +268,7 @@ def match_cells(bound: Bound) -> Quantization | Reject:
 
 
 def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
-    """Of the input's path and of the state's, zeros where there are none."""
+    """Returns the biases of the input's path and of the state's, zeros where there are none."""
     rows = shape_of(lowering)[0]
     given = (lowering.data(name) if lowering.bound[name] is not None else None for name in ("bias_ih", "bias_hh"))
     of_input, of_state = (torch.zeros(rows) if bias is None else bias for bias in given)
@@ -471,7 +471,7 @@ def kernel(
 
 
 def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
-    """What all three take. Sums that saturate gates, and sums that don't."""
+    """Draws the arguments that all three take. Sums that saturate gates, and sums that don't."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
@@ -502,7 +502,7 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
 
 
 def samples_of(draw_case: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
-    """Of int8 codes as they are drawn, or of int16 that are like them."""
+    """Draws samples of int8 codes, or of int16 that are like them."""
 
     def samples() -> Any:
         from hypothesis import strategies as st

@@ -116,7 +116,7 @@ def _integers(lowering: Lowering, scale: float) -> Integers:
 
 
 def _packed(bands: Tensor) -> dict[str, Tensor]:
-    """Of each band the bins from the first weight to the last; of one without, bin 0."""
+    """Packs the bins of each band, from the first weight to the last; of one without, bin 0."""
     starts, counts, weights = [], [], []
     for row in bands:
         used = row.nonzero().flatten().tolist() or [0]

@@ -62,7 +62,8 @@ class Fft:
 
     @property
     def bits(self) -> int:
-        """Of the spectrum of integers times a window: X * 2^bits; mulw takes 16 bits off the window's."""
+        """Returns the bits of the spectrum of integers times a window: X * 2^bits; mulw takes 16 bits off the
+        window's."""
         return WINDOW_BITS - 16 - len(self.stages)
 
 
@@ -217,7 +218,7 @@ def scratch_bytes(fft: Fft, window: int, layout: SpectrumLayout) -> int:
 def spectrum_tables(
     fft: Fft, window: ArrayType, weights: ArrayType, counts: ArrayType, layout: SpectrumLayout
 ) -> dict[str, Field]:
-    """Of all stages the radix, and their twiddles one after the other; window and weights."""
+    """Returns the radix of all stages, and their twiddles one after the other; window and weights."""
     radices = [fft.first, *(stage.radix for stage in fft.stages)]
     whole = np.pad(window, (0, len(window) % 2)).astype(np.int32)
     fields: dict[str, Field] = {"stages": len(radices), "radix": tuple(radices + [0] * (8 - len(radices)))}
@@ -248,7 +249,7 @@ def _words(cosines: ArrayType, sines: ArrayType) -> ArrayType:
 
 
 def _stream(fft: Fft, window: ArrayType) -> ArrayType:
-    """Of each butterfly the window of the legs that hold samples, and the byte at which its results begin."""
+    """Returns the window of the legs that hold samples for each butterfly, and the byte at which its results begin."""
     quarter, found = fft.pairs // FOUR, []
     for number in range(quarter):
         pairs = [number + leg * quarter for leg in LEGS]
@@ -287,7 +288,7 @@ def _side_by_side(fft: Fft, window: ArrayType, numbers: range, legs: int) -> lis
 
 
 def _twiddles(cosines: ArrayType, sines: ArrayType) -> ArrayType:
-    """Of [k][leg]: four k at a time, the cosines and the sines of each leg."""
+    """Returns the twiddles [k][leg]: four k at a time, the cosines and the sines of each leg."""
     found = []
     for k in range(0, len(cosines), FOUR):
         for leg in range(cosines.shape[1]):

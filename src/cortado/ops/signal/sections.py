@@ -208,5 +208,5 @@ def in_integers(found: Sequence[Section]) -> SectionIntegers | None:
 
 
 def _sum(through: ArrayType, points: int) -> float:
-    """Of the magnitudes of an impulse response."""
+    """Returns the sum of the magnitudes of an impulse response."""
     return float(np.abs(np.fft.irfft(through, points)).sum())

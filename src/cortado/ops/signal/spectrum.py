@@ -57,7 +57,7 @@ class Power(IntEnum):
 
 
 class Curve(IntEnum):
-    """What becomes of the sum of a band."""
+    """Functions of a band's sum."""
 
     LOGARITHM = 0
     LINEAR = 1
@@ -68,7 +68,7 @@ class Curve(IntEnum):
 
 
 def bit_length(value: ArrayType) -> ArrayType:
-    """Of numbers that are not negative and below 2^62."""
+    """Returns the bit length of numbers that are not negative and below 2^62."""
     length = np.zeros(value.shape, np.int64)
     for step in (32, 16, 8, 4, 2, 1):
         long = value >= 1 << step
@@ -89,7 +89,7 @@ def magnitude(real: ArrayType, imaginary: ArrayType) -> ArrayType:
 
 
 def log2(value: ArrayType) -> ArrayType:
-    """Of numbers from 1, with 16 fractional bits."""
+    """Returns the log2 of numbers from 1, with 16 fractional bits."""
     length = bit_length(value)
     mantissa = np.where(length >= 32, value >> np.maximum(length - 32, 0), value << np.maximum(32 - length, 0))
     place, rest = (mantissa >> 24) & 127, (mantissa >> 8) & 0xFFFF

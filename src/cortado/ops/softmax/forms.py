@@ -38,7 +38,7 @@ aten = torch.ops.aten
 
 
 def refusal(bound: Bound) -> str | None:
-    """What can't be taken of a call of scaled_dot_product_attention."""
+    """Returns what can't be taken of a call of scaled_dot_product_attention."""
     if bound["dropout_p"]:
         return f"drops attention weights out (dropout_p={bound['dropout_p']:g}); give dropout_p=0.0 in evaluation mode"
     return None

@@ -216,7 +216,7 @@ def kept_log_softmax_lower(lowering: Lowering) -> Node:
 
 
 def kept_log_softmax_kernel(call: Call, core: Core) -> Kernel:
-    """What is kept of a row is brought together, goes through log_softmax, and back to its places."""
+    """Gathers the kept values of a row, takes log_softmax, and puts them back to their places."""
     rows, length = call.shape("input")
     return Kernel(
         call=CCall("cortado_kept_log_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),

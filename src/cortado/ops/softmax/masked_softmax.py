@@ -179,7 +179,7 @@ def mask_codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
 
 
 def _check_hidden(bound: Bound, q: QParams) -> None:
-    """What is not kept must not count beside the smallest score that may be all that is kept."""
+    """Checks that hidden values do not count beside the smallest score that may be all that is kept."""
     least, most = _reach(bound, q)
     hidden = bound["fill"] + (most if bound["added"] else 0.0)
     if hidden > least - NEGLIGIBLE[q.element]:
@@ -196,7 +196,7 @@ def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
 
 
 def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
-    """What a row of which nothing is kept is: softmax(scores + fill) in float32, or of `fill` alone."""
+    """Returns what a row of which nothing is kept is: softmax(scores + fill) in float32, or of `fill` alone."""
     fill = float(bound["fill"])
     if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
         return {"nothing": INT8.low, "rounded": []}
@@ -243,12 +243,12 @@ def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
 
 
 def kept_work(rows: int) -> Work:
-    """Of passes over every row, and over what a computed mask, the second operand, keeps of it."""
+    """Returns the work of passes over every row, and over what a computed mask, the second operand, keeps of it."""
     return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
+    """Gathers the kept values of a row, takes the core's own softmax, and puts them back to their places."""
     rows, own = softmax.by_table(core)
     count, length = call.shape("input")
     common = {

@@ -100,7 +100,7 @@ def sum_of_exponentials(
 
 
 def leading_zeros(value: Tensor) -> Tensor:
-    """Of a positive number as 32 bits: exact, float64 holds it."""
+    """Returns the leading zeros of a positive number as 32 bits: exact, float64 holds it."""
     return 32 - torch.frexp(value.to(torch.float64)).exponent.to(torch.int64)
 
 
@@ -222,7 +222,7 @@ def by_table(core: Core) -> tuple[str, tuple[str, ...]]:
 
 
 def row_work(call: Call) -> Work:
-    """Of passes over every row, of its values one by one or as vectors."""
+    """Returns the work of passes over every row, of its values one by one or as vectors."""
     return loops("calls outputs spans spans*length/4 spans*length/16", length=call.shape("input")[-1])
 
 
