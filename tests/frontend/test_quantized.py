@@ -136,14 +136,6 @@ def test_other_quantizers_scales_are_kept(name: str, fold: bool) -> None:
     assert found.off(batches)[0] < 2.5
 
 
-@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
-def test_weights_that_lie_with_their_channels_last_are_what_they_are() -> None:
-    batches = images(3)
-    layer = seeded(nn.Conv2d(3, 4, 3)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    model = converted(layer, QUANTIZERS["per channel"](), batches, fold=True)
-    assert keep(model, *batches[0]).off(batches)[0] < 1.001
-
-
 class Sequences(nn.Module):
     """A recurrent layer of one kind, and a linear one on its last step."""
 

@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.api import prepare
-from cortado.base.element import BOOL, INT8, INT16, INT32, UINT8, Element
+from cortado.base.element import INT32, Element
 from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import Core, from_target_string
 from cortado.emit.image.writer import emit_image
@@ -31,7 +31,7 @@ from cortado.plan.limits import check_limits
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
 from cortado.plan.pricing import lowered
-from cortado.plan.program import Codes, Program, Tensor, build_program
+from cortado.plan.program import CodedBorders, Program, Tensor, build_program
 from cortado.plan.schedule import schedule
 
 HOST = "host"
@@ -42,7 +42,6 @@ _OPTIONS = Options(artifacts=Artifacts.C, io=Border.FLOAT)
 _QUANTIZED = "quantized_decomposed"
 _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
-_NARROWED = (INT32, INT16, INT8, UINT8, BOOL)  # what the delegate makes of int64, and int64 of
 _WIDE = torch.int64
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -98,7 +97,7 @@ def _real(data: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Part:
+class Partition:
     """Calls of a graph in its order. `inputs` and `outputs`: the nodes at its border, in the order of the delegate's
     arguments."""
 
@@ -108,12 +107,12 @@ class Part:
     outputs: tuple[Node, ...]
 
     @staticmethod
-    def of(nodes: Sequence[Node], program: ExportedProgram, constants: Mapping[Node, torch.Tensor]) -> "Part":
+    def of(nodes: Sequence[Node], program: ExportedProgram, constants: Mapping[Node, torch.Tensor]) -> "Partition":
         """Some calls of a program."""
         chosen = set(nodes)
         calls = tuple(node for node in program.graph.nodes if node in chosen)
         read = dict.fromkeys(one for node in calls for one in node.all_input_nodes if one not in chosen)
-        return Part(
+        return Partition(
             calls=calls,
             constants={node: constants[node] for node in read if node in constants},
             inputs=tuple(node for node in read if node not in constants),
@@ -121,11 +120,11 @@ class Part:
         )
 
     @staticmethod
-    def whole(program: ExportedProgram) -> "Part":
+    def whole(program: ExportedProgram) -> "Partition":
         """All of a program, as ExecuTorch gives it to a backend."""
         constants = constants_of(program)
         returned = next(node for node in program.graph.nodes if node.op == "output").args[0]
-        return Part(
+        return Partition(
             calls=tuple(node for node in program.graph.nodes if node.op == "call_function"),
             constants=constants,
             inputs=tuple(node for node in program.graph.nodes if node.op == "placeholder" and node not in constants),
@@ -157,7 +156,7 @@ class Part:
         config = from_target_string(_PLANNED_FOR if target == HOST else target)
         cores = (Core.PORTABLE,) if target == HOST else config.cores
         graph = lowered_graph(lowered(prepare(module, example, name="partition").quantized, config, _OPTIONS))
-        codes = Codes(
+        codes = CodedBorders(
             inputs=frozenset(i for i, port in enumerate(ports) if port.codes is not None),
             outputs=frozenset(i for i, port in enumerate(gives) if port.codes is not None),
         )
@@ -211,7 +210,7 @@ class CortadoBackend(BackendDetails):
             known = DEBUG_HANDLE.of(node)
             if node.op == "call_function" and known is not None:
                 handles.setdefault(module_path(node) or "", set()).add(known)
-        planned = Part.whole(program).planned(target)
+        planned = Partition.whole(program).planned(target)
         steps = {number: _handles(handles, step.module) for number, step in enumerate(planned.program.steps, start=1)}
         return PreprocessResult(processed_bytes=emit_image(planned).data, debug_handle_map=steps)
 
@@ -227,7 +226,7 @@ def _handles(handles: Mapping[str, set[int]], module: str) -> tuple[int, ...]:
 class _Edge:
     """A tensor at the border of a part: how it lies in memory, and as what the part is compiled with it."""
 
-    def __init__(self, node: Node, part: Part) -> None:
+    def __init__(self, node: Node, part: Partition) -> None:
         value = VALUE.of(node)
         if not isinstance(value, torch.Tensor):
             raise CortadoError(f"{node.name} at its border is no tensor, expected one; compute it inside of the model")
@@ -247,7 +246,7 @@ class _Edge:
         return self.order != tuple(range(len(self.order)))
 
 
-def _codes(node: Node, part: Part) -> dict[str, Any] | None:
+def _codes(node: Node, part: Partition) -> dict[str, Any] | None:
     """The parameters of codes that are quantized on one side of the border and dequantized on the other."""
     if node in part.calls:
         return _parameters(node) if aten_of(node) is _QUANTIZE else None
@@ -279,7 +278,7 @@ def _check_ports(edges: Sequence[_Edge], found: Sequence[Tensor]) -> None:
 
 def _converts(dtype: torch.dtype, element: Element) -> bool:
     named = _named(dtype)
-    return named == element.name or (dtype is _WIDE and element.name in {one.name for one in _NARROWED})
+    return named == element.name or (dtype is _WIDE and not element.floating and element.bits <= INT32.bits)
 
 
 def _named(dtype: torch.dtype) -> str:
@@ -289,7 +288,7 @@ def _named(dtype: torch.dtype) -> str:
 # ---- as a module of its own --------------------------------------------------------------------------------------
 
 
-def _module(part: Part, inputs: Sequence[_Edge], outputs: Sequence[_Edge]) -> GraphModule:
+def _module(part: Partition, inputs: Sequence[_Edge], outputs: Sequence[_Edge]) -> GraphModule:
     """In aten's operators, constants its own. Tensors come and go as they lie in memory; codes as the real numbers that
     they stand for, with a quantize or dequantize that is left out when it is compiled."""
     root, graph = torch.nn.Module(), Graph()

@@ -25,7 +25,7 @@ from cortado.executorch.part import (
     HOST,
     TARGET,
     CortadoBackend,
-    Part,
+    Partition,
     aten_of,
     constants_of,
     dynamic_size,
@@ -217,7 +217,7 @@ class _Trial:
         """Why these calls don't compile; None if they do."""
         if all(is_border(node) for node in part):
             return _ONLY_BORDERS
-        return Part.of(part, self.program, self.constants).refusal(self.target)
+        return Partition.of(part, self.program, self.constants).refusal(self.target)
 
 
 def _between_borders(part: Sequence[Node]) -> list[list[Node]]:

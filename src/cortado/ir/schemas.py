@@ -1,6 +1,14 @@
-"""Operators as torch knows them: their schemas, registered from the records on first use."""
+"""Operators as torch knows them: their schemas, registered from the records on first use.
 
-from collections.abc import Callable
+ExecuTorch's own package registers operators of the same names when it is imported. Where it came first its operators
+are taken, if they mean the same; where it comes later ours make room for them.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -10,8 +18,10 @@ from cortado.ir.op import Call, Operator, result_elements
 
 Tensor = torch.Tensor
 
+THEIRS = ".cortex_m.ops.operators"  # the module of ExecuTorch's that registers its own
+_DIALECTS = "executorch.exir.dialects._ops"  # where ExecuTorch keeps its edge operators of torch's
 _REGISTERED: dict[str, Any] = {}
-_FRAGMENTS: list[Any] = []
+_FRAGMENTS: list[torch.library.Library] = []
 
 
 def overload(operator: Operator) -> Any:
@@ -26,7 +36,7 @@ def overload(operator: Operator) -> Any:
         if existing is None:
             library.define(schema)
             library.impl(name, _meta(operator), "Meta")
-        elif str(existing) != str(wanted):
+        elif _meaning(existing) != _meaning(wanted):
             raise CortadoError(
                 f"{operator.namespace}::{name} is registered with another schema: found {existing}, expected {wanted}; "
                 "import Cortado in a process of its own, or use executorch 1.5.1"
@@ -34,6 +44,33 @@ def overload(operator: Operator) -> Any:
     packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
     _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
     return _REGISTERED[operator.name]
+
+
+def _meaning(schema: Any) -> tuple[Any, ...]:
+    """What a call must hold to: all of a schema but for the names of its results."""
+    arguments = [(one.name, str(one.type), one.default_value, one.kwarg_only) for one in schema.arguments]
+    written = [one.alias_info is not None and one.alias_info.is_write for one in schema.arguments]
+    return (schema.name, schema.overload_name, arguments, written, [str(one.type) for one in schema.returns])
+
+
+class _MakeRoom(MetaPathFinder):
+    """Takes our operators out of torch when ExecuTorch's are about to be imported; those are reused from then on."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.startswith("executorch.") and fullname.endswith(THEIRS):
+            _REGISTERED.clear()
+            dialects: Any = sys.modules.get(_DIALECTS)
+            while _FRAGMENTS:
+                library = _FRAGMENTS.pop()
+                library._destroy()
+                if dialects is not None:
+                    vars(dialects.ops.edge).pop(library.ns, None)
+        return None
+
+
+sys.meta_path.insert(0, _MakeRoom())
 
 
 def _meta(operator: Operator) -> Callable[..., Any]:

@@ -254,14 +254,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Codes:
+class CodedBorders:
     """The inputs and outputs, by their positions, that are codes at a float border; images lie as they came."""
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
 
 
-NO_CODES = Codes()
+NO_CODES = CodedBorders()
 
 
 def build_program(
@@ -272,7 +272,7 @@ def build_program(
     cores: tuple[Core, ...] | None = None,
     *,
     running: bool = False,
-    codes: Codes = NO_CODES,
+    codes: CodedBorders = NO_CODES,
 ) -> Program:
     """One stage per kernel; `running`: with kernels for an endless stream of rows, where an operator has them."""
     return _Builder(name, graph, target, border, cores or target.cores, running, codes).build()
@@ -287,7 +287,7 @@ class _Builder:
         border: Border,
         cores: tuple[Core, ...],
         running: bool,
-        codes: Codes,
+        codes: CodedBorders,
     ) -> None:
         self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
         self.running = running
@@ -460,7 +460,7 @@ class _Builder:
         return Port(self._source(name), height, row_bytes, rule or ONE_ROW, element)
 
 
-def _only_codes(name: str, outputs: Sequence[str], codes: Codes) -> bool:
+def _only_codes(name: str, outputs: Sequence[str], codes: CodedBorders) -> bool:
     return all(i in codes.outputs for i, other in enumerate(outputs) if other == name)
 
 

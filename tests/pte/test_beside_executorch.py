@@ -1,0 +1,68 @@
+"""Cortado in one process with ExecuTorch's own `cortex_m` package, whose operators have the same names."""
+
+import ast
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from cortado.ir import schemas
+
+THEIRS = "executorch.backends" + schemas.THEIRS
+
+PROGRAM = """
+import importlib, sys
+import torch
+import cortado
+from cortado.emit.pte.tools import register_operators
+
+def compiled():
+    data = [(torch.linspace(-1, 1, 8).reshape(1, 8) * scale,) for scale in (0.3, 1.0)]
+    made = cortado.compile(torch.nn.Linear(8, 4).eval(), data[0], "cortex-m4", data, name="line")
+    assert made.pte is not None
+    return made.pte.data
+
+torch.manual_seed(0)
+layer = compiled()
+register_operators()
+package = importlib.import_module({package!r})
+package.__path__ = [sys.argv[1]]
+importlib.import_module({theirs!r})
+torch.manual_seed(0)
+assert compiled() == layer
+register_operators()
+print("both")
+"""
+
+
+def _stand_in() -> str:
+    """A module that registers what ExecuTorch's does, as it does: it needs packages that are not here for the rest."""
+    spec = find_spec("executorch")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    path = Path(spec.submodule_search_locations[0]) / "backends" / "cortex_m" / "ops" / "operators.py"
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    defined = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "define"]
+    schemas = [ast.literal_eval(call.args[0]) for call in defined]
+    assert any("quantized_conv2d_nhwc" in schema for schema in schemas)
+    lines = "".join(f"lib.define({schema!r})\n" for schema in schemas)
+    return f'from torch.library import Library\nlib = Library("cortex_m", "DEF")\n{lines}'
+
+
+def test_executorchs_operators_are_imported_after_ours_and_taken_from_then_on(tmp_path: Path) -> None:
+    (tmp_path / "operators.py").write_text(_stand_in())
+    program = PROGRAM.format(package=THEIRS.rpartition(".")[0], theirs=THEIRS)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("both\n"), done.stderr
+
+
+def test_a_schema_is_compared_by_what_it_means() -> None:
+    base, end = "cortex_m::scale(Tensor input, int zero_point=0)", " -> Tensor"
+    known = schemas._meaning(torch._C.parse_schema(base + end))
+    assert schemas._meaning(torch._C.parse_schema(f"{base} -> Tensor Z")) == known
+    for other in (f"{base} -> Tensor[]", base.replace("=0", "=1") + end, base.replace("int ", "float ") + end):
+        assert schemas._meaning(torch._C.parse_schema(other)) != known
