@@ -9,9 +9,7 @@ next one.
 """
 
 import contextlib
-import ctypes
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -24,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from cortado.artifact.manifest import REPORT, digest, read_report, remember
 from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError
+from cortado.base.system import LOCKS_FOLDERS, exchange, lock
 
 STAGING = ".cortado-new-"  # how the folders begin in which new models are staged, behind the name of their own
 
@@ -144,12 +143,12 @@ def _bring_back(final: Path) -> None:
 def _lock(final: Path) -> tuple[int | None, Path | None]:
     """A locked file beside the folder, or the locked folder itself; no handle if somebody else has the lock."""
     beside = not _is_fixed(final)
+    if not beside and not LOCKS_FOLDERS:
+        return os.open(os.devnull, os.O_RDONLY), None
     path = final.parent / f".{final.name}.cortado-lock" if beside else final
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT if beside else os.O_RDONLY, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(handle, wait=False):
             os.close(handle)
             return None, None
         if not beside:
@@ -201,25 +200,6 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report,
                 shutil.rmtree(path, ignore_errors=True)
 
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-
-
-def exchange(new: Path, final: Path) -> None:
-    """Both folders at once, where the system can; else one after the other."""
-    library = ctypes.CDLL(None, use_errno=True)
-    rename = getattr(library, "renameat2", None)
-    if rename is not None:
-        done = rename(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(final), _RENAME_EXCHANGE)
-        if done == 0:
-            return
-        code = ctypes.get_errno()
-        if code not in (errno.ENOSYS, errno.EINVAL):  # an older kernel, a file system that can't
-            raise OSError(code, os.strerror(code))
-    old = new.with_name("old")
-    os.rename(final, old)
-    os.rename(new, final)
-
-
 def write_each(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, str]:
     """Files by their paths in a new folder, and the SHA-256 of each."""
     digests = {}
@@ -240,7 +220,7 @@ def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report, o
             remember(digests[name])  # it may be taken out of the folder
     whole = replace(report, artifacts=dict(sorted(digests.items())))
     text = json.dumps(whole.to_json(), indent=2) + "\n"
-    (folder / REPORT).write_text(text)
+    (folder / REPORT).write_bytes(text.encode())  # its hash is that of these bytes on every system
     if ours:
         remember(digest(text.encode()))
 

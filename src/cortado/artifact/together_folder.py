@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cortado import __version__
-from cortado.artifact.folder import STAGING, check_writable, exchange, locked, write_each
+from cortado.artifact.folder import STAGING, check_writable, locked, write_each
 from cortado.base.errors import CortadoError
+from cortado.base.system import exchange
 
 TOGETHER = "together.json"
 

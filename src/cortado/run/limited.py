@@ -16,10 +16,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from cortado.base.errors import CortadoError
 
 MEGABYTE = 1 << 20
+_HAS_GROUPS = hasattr(os, "posix_spawn") and hasattr(os, "killpg")
 
 
 @dataclass(frozen=True)
@@ -82,16 +84,7 @@ def run(
         paths = [Path(own) / name for name in ("in", "out", "err")]
         paths[0].write_bytes(given)
         stdout, stderr = (stack.enter_context(path.open("wb")) for path in paths[1:])
-        process = subprocess.Popen(
-            _limited(command, limits, paths[0]),
-            stdin=subprocess.PIPE,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=folder,
-            process_group=0,
-        )
-        with _kept(process):
-            _begin(process)
+        with _started(command, limits, paths[0], stdout, stderr, folder) as process:
             try:
                 code = _wait(process, limits.seconds)
             except subprocess.TimeoutExpired:
@@ -99,6 +92,34 @@ def run(
         done = Done(code, *(path.read_bytes() for path in paths[1:]))
     _check(done, limits, doing)
     return done
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str | Path],
+    limits: Limits,
+    given: Path,
+    stdout: BinaryIO,
+    stderr: BinaryIO,
+    folder: Path | None,
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program with its limits and in its group. A system without a shell and groups has neither: there it ends when
+    its time is up, and with this block."""
+    if not _HAS_GROUPS:
+        with given.open("rb") as stdin:
+            words = list(map(str, command))
+            process = subprocess.Popen(words, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder)
+            try:
+                yield process
+            finally:
+                process.kill()
+                process.wait()
+        return
+    words = _limited(command, limits, given)
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, cwd=folder, process_group=0)
+    with _kept(process):
+        _begin(process)
+        yield process
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float | None) -> int:
@@ -139,11 +160,11 @@ def _limited(command: Sequence[str | Path], limits: Limits, given: Path) -> list
 
 def _check(done: Done, limits: Limits, doing: str) -> None:
     """A compiler's driver tells of a part that was ended, in words, and ends as if all were well."""
-    by_signal = signal.Signals(-done.code) if done.code < 0 else None
+    by_signal = signal.Signals(-done.code).name if done.code < 0 else ""
     text = done.stderr[-20_000:].decode(errors="replace")
-    if by_signal is signal.SIGXFSZ or "File size limit exceeded" in text or _is_full(done, limits):
+    if by_signal == "SIGXFSZ" or "File size limit exceeded" in text or _is_full(done, limits):
         raise TooMuch("file_bytes", f"{doing} wrote more than {_amount(limits.file_bytes)}, and was ended")
-    if by_signal is signal.SIGXCPU or "CPU time limit exceeded" in text:
+    if by_signal == "SIGXCPU" or "CPU time limit exceeded" in text:
         seconds = limits.cpu_seconds
         raise TooMuch("cpu_seconds", f"{doing} took more than {seconds} seconds of computing time, and was ended")
     words = ("out of memory", "Cannot allocate memory", "virtual memory exhausted", "memory exhausted", "bad_alloc")

@@ -1,6 +1,5 @@
 """Runs a compiled model: on this machine, on an emulated board; the same bundle, the same inputs, the same bits."""
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from cortado.base.arrays import ArrayType
 from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
+from cortado.base.system import processors
 from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run.board import Board, find_board
 from cortado.run.bundle_info import BundleInfo, StoreRules
@@ -284,7 +284,7 @@ def _run_on_cores(
     by: Sequence[Path],
 ) -> RunResult:
     """One process after the other on each core of this machine, with a group of samples for each."""
-    cores = len(os.sched_getaffinity(0))
+    cores = processors()
     size = max(min(GROUP, -(-len(samples) // cores)), 1)
     if info.state:  # whole sequences
         length = sequence or max(len(samples), 1)

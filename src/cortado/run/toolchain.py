@@ -7,7 +7,6 @@ one builds the others wait for.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import os
@@ -25,6 +24,7 @@ from typing import BinaryIO
 
 from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError, MissingTool
+from cortado.base.system import lock
 from cortado.run import limited
 from cortado.run.confined import confined
 
@@ -204,14 +204,14 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     """Lets one process and thread work; the others wait. The file is there as long as somebody has the lock."""
     while True:
         with path.open("wb") as file:
-            with contextlib.suppress(OSError):  # a file system without locks: both build
-                fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file.fileno(), wait=True)  # without locks both build
             if not _is_at(path, file):  # who had it has removed it
                 continue
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # a system that keeps open files: the next one takes it
+                    path.unlink(missing_ok=True)
             return
 
 

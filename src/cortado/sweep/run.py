@@ -12,6 +12,7 @@ from typing import Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
+from cortado.base.system import processors
 from cortado.sweep.isolated import close_all, run_names, run_score, run_task
 from cortado.sweep.page import build_page
 from cortado.sweep.rows import CandidateScore, ScoreTask, Status, SweepRow, Task, as_csv, ended, held_to, pareto
@@ -84,7 +85,7 @@ def _workers(given: Executor | None) -> Iterator[Executor]:
     if given is not None:
         yield given
         return
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    pool = ThreadPoolExecutor(processors())
     try:
         yield pool
     finally:

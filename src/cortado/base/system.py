@@ -1,0 +1,58 @@
+"""What differs between systems, each with something that stands in where a system does not have it: locks of files, two
+folders exchanged at once, the processors of this process. Everything else that only Linux or POSIX has is for programs
+that Cortado runs (`run/limited`, `run/confined`)."""
+
+import ctypes
+import errno
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_fcntl, _msvcrt = _module("fcntl"), _module("msvcrt")
+LOCKS_FOLDERS = _fcntl is not None  # elsewhere a folder can't be opened at all
+
+
+def lock(handle: int, *, wait: bool) -> bool:
+    """Locks an open file until it is closed; whether it could be. Where there are no locks, as on some network folders,
+    everybody has it."""
+    try:
+        if _fcntl is not None:
+            _fcntl.flock(handle, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
+        elif _msvcrt is not None:
+            _msvcrt.locking(handle, _msvcrt.LK_LOCK if wait else _msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        return wait or error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+    return True
+
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def exchange(new: Path, final: Path) -> None:
+    """Both folders at once, where the system can; else one after the other, by way of `old` beside the new one."""
+    rename = None if sys.platform == "win32" else getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is not None:
+        done = rename(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(final), _RENAME_EXCHANGE)
+        if done == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.ENOSYS, errno.EINVAL):  # an older kernel, a file system that can't
+            raise OSError(code, os.strerror(code))
+    old = new.with_name("old")
+    os.rename(final, old)
+    os.rename(new, final)
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
