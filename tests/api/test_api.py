@@ -71,6 +71,7 @@ def test_a_numpy_array_may_be_run(compiled: Compiled) -> None:
     assert tensor.result.samples[0][0].tobytes() == array.result.samples[0][0].tobytes()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("value", "message"),
     [

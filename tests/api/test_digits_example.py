@@ -19,6 +19,7 @@ def test_it_is_short() -> None:
     assert len((EXAMPLE / "digits.py").read_text().splitlines()) < MOST_LINES
 
 
+@pytest.mark.slow
 @pytest.mark.qemu
 def test_the_commands_of_its_readme(tmp_path: Path) -> None:
     (script,) = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)

@@ -84,6 +84,7 @@ def test_cycles_are_near_those_of_the_board(name: str) -> None:
         assert abs(estimated / measured - 1) < FAR, (core, estimated, measured)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize("name", ["small", pytest.param("recurrent", marks=pytest.mark.slow)])
 def test_cycles_of_every_core_are_near_those_of_the_board(name: str) -> None:

@@ -38,6 +38,7 @@ def pairs(count: int) -> list[tuple[Tensor, ...]]:
     return [(torch.randn(1, 3, 8, 8), torch.randn(1, 5)) for _ in range(count)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("io", ["int8", "float"])
 @pytest.mark.parametrize("kind", [Pair, Words])
 def test_it_is_what_the_reference_says(kind: type[nn.Module], io: str, tmp_path: Path) -> None:

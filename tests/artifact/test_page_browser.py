@@ -76,6 +76,7 @@ def rectangle(browser: Browser, name: str) -> dict[str, float]:
 # ---- the picture ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 400])
 def test_every_buffer_is_drawn_where_it_lies(
@@ -250,6 +251,7 @@ def test_names_stay_text(browser: Browser, tiny_artifact: Artifact, tmp_path: Pa
     assert found == browser.run(scripts)  # no script but the page's own
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("width", [1200, 400])
 def test_models_side_by_side(browser: Browser, tiny_artifact: Artifact, tmp_path: Path, width: int) -> None:
     first = tiny_artifact.report

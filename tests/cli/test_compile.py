@@ -193,6 +193,7 @@ def test_default_output_and_old_spellings(run: Run, folder: Path) -> None:
     assert artifact.report.prefix.isidentifier()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("options", [["--optimize", "ram"], ["--optimize", "time"], ["--io", "float"]], ids=" ".join)
 def test_options_change_the_bundle_and_not_the_result(

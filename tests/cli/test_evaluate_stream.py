@@ -182,6 +182,7 @@ def data():
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("net", "rule", "message"),
     [

@@ -46,6 +46,7 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("module", ["argparse", "cortado.options", "numpy.linalg", "torch", "torch.fx", "torchao"])
 def test_ctrl_c_while_a_compile_loads(tmp_path: Path, module: str) -> None:
     tiny = str(MODELS / "tiny.py")
@@ -53,6 +54,7 @@ def test_ctrl_c_while_a_compile_loads(tmp_path: Path, module: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("module", ["numpy.linalg", "torch.fx"])
 def test_ctrl_c_while_another_command_loads(tiny_artifact: Artifact, module: str) -> None:
     check(pressed(module, "run", str(tiny_artifact.folder), "--on", "host"))

@@ -109,6 +109,7 @@ def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
     assert (tmp_path / "build" / "model" / "report.json").is_file()
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["api.prepare", "prepare", "compile", "options.Options", "options.Optimize.RAM"])
 def test_a_fresh_interpreter_finds_it(name: str) -> None:
     code = f"import sys, cortado; assert 'torch' not in sys.modules; assert cortado.{name}"
@@ -202,6 +203,7 @@ def test_commands_that_need_torch_say_how_to_install_it(tiny_artifact: Artifact,
 # ---- Ctrl-C --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("phase", ["import", "export", "plan"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
     command = ["compile", TINY, "--calibration", TINY, "-t", "cortex-m4", "-o", tmp_path / "out"]

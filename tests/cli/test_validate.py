@@ -111,6 +111,7 @@ def test_a_zoo_network_is_its_own_float_model(run: Run, tmp_path: Path) -> None:
     assert done.json["layers"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.qemu
 def test_one_artifact_for_any_core_runs_on_a_board_of_each_kind(tmp_path: Path) -> None:
     """M0+ and M3 share a board, and differ in the kernels that are built for it."""
@@ -153,6 +154,7 @@ class Images(nn.Module):
         return self.third(x).mean((2, 3), keepdim=True)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize(
     ("images", "optimize", "border"),
@@ -197,6 +199,7 @@ def test_a_trace_of_another_length_is_refused(tiny_artifact: Artifact) -> None:
 CALL = r"(cortado_depthwise\w*_s8\w*\([^;]*;)"  # where tiny.c calls the pool
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("file", "pattern", "replacement", "wrong"),
@@ -290,6 +293,7 @@ PARTS: list[tuple[str, Function, list[list[int]]]] = [
 ]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(("model", "shapes"), [part[1:] for part in PARTS], ids=[part[0] for part in PARTS])
 def test_every_layer_has_a_twin_in_the_float_graph(model: Function, shapes: list[list[int]]) -> None:
     """The twin holds the numbers that the layer's codes stand for, in the order in which they lie."""

@@ -20,6 +20,7 @@ def compiled(run: Run, name: str, folder: Path) -> Path:
     return folder / name
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TRAINED]

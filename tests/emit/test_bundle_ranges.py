@@ -116,6 +116,7 @@ def said(text: str) -> Counter[str]:
     return Counter({name: int(number) for name, number in (line.rsplit(" ", 1) for line in text.splitlines())})
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("by_row", [False, True])
 def test_every_saturated_value_is_counted_here(net: Compiled, by_row: bool, tmp_path: Path) -> None:

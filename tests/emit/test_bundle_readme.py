@@ -73,6 +73,7 @@ def example_of(artifact: Artifact) -> str:
     return found.group(1)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize(
     ("name", "border", "head"),
@@ -165,6 +166,7 @@ def test_the_readme_names_the_cores_flags(tmp_path: Path) -> None:
 # ---- no dimensions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("border", list(Border))
 def test_a_number_runs_bit_exact(border: Border, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def run(project: str, bundle: Path, build: Path) -> str:
     return done.stdout.partition("firmware.elf\n")[2]
 
 
+@pytest.mark.cases(1)
 @of_ds_cnn
 @pytest.mark.parametrize(("project", "target"), [("stm32f405", "cortex-m4"), ("microbit", "cortex-m0")])
 def test_a_keyword_spotter_on_a_small_chip(project: str, target: str, tmp_path: Path) -> None:
@@ -41,6 +42,7 @@ def test_a_keyword_spotter_on_a_small_chip(project: str, target: str, tmp_path: 
     assert run(project, tmp_path / "bundle", tmp_path / "build") == promised(project)
 
 
+@pytest.mark.slow
 @of_ds_cnn
 def test_two_models_and_a_timer_interrupt(tmp_path: Path) -> None:
     both = [prepared(name).compile("cortex-m55", SELFTEST) for name in ("ds_cnn", "deep_autoencoder")]
@@ -48,6 +50,7 @@ def test_two_models_and_a_timer_interrupt(tmp_path: Path) -> None:
     assert run("mps3", tmp_path / "bundle", tmp_path / "build") == promised("mps3")
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group(GROUP)
 def test_words_in_a_recording_that_lies_in_flash(spotted: Spotted, tmp_path: Path) -> None:
     """The samples, the front end, the network and the decision, all on the chip. When a word counts as heard depends on

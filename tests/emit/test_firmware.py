@@ -74,6 +74,7 @@ def test_the_stack_of_a_call_is_what_a_run_takes(mixed: Model, target: str, tmp_
     assert measured <= said <= measured + 64
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize("level", ["-Os", "-O3"])
 def test_other_levels_of_optimization_take_at_most_the_margin_more(mixed: Model, level: str, tmp_path: Path) -> None:

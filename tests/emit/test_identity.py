@@ -136,6 +136,7 @@ def compiles(graph: LoweredGraph, tmp_path_factory: pytest.TempPathFactory) -> P
     return root
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("odd", ["main.o", "tiny.o", "tiny_data.o", None])
 def test_objects_of_different_compiles_do_not_link(compiles: Path, odd: str | None) -> None:
     objects = [compiles / ("old" if path.name == odd else "new") / path.name for path in (compiles / "new").glob("*.o")]
@@ -228,6 +229,7 @@ def never_reset(kind: str, graph: LoweredGraph) -> Program:
     return program_of("net", found, M4, Border.INT8, Feeding(stream=options.stream), cores=(Core.PORTABLE,))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["state", "rows", "stream"])
 def test_what_was_never_reset_is_answered_with_an_error(kind: str, graph: LoweredGraph, tmp_path: Path) -> None:
     call = "net_run(&arena) == 2" if kind == "state" else "net_row(&arena) == NULL && net_push(&arena) == -2"

@@ -153,6 +153,7 @@ def test_every_layer_is_right_on_boards(net: Model, tmp_path: Path, target: str)
     assert run_there(tmp_path, bundle.files, target) == 0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize("kind", [Net, Running])
 def test_the_self_test_and_state_access_nothing_unaligned(kind: type[nn.Module], net: Model, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def main_text(model: Model, *, shared: bool) -> str:
 # ---- one program -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("shared", [True, False])
 def test_both_are_right_here(tiny: Model, tmp_path: Path, shared: bool) -> None:
@@ -222,6 +223,7 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
     assert f"undefined reference to `{LOOP}'" in done.stderr
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize(
     ("defined", "of", "missing"),

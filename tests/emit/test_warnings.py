@@ -21,6 +21,7 @@ def compiler_of(kind: Compiler) -> toolchain.CompilerCommand:
     return toolchain.arm_gcc() if kind is Compiler.GCC else toolchain.arm_clang()
 
 
+@pytest.mark.cases(3)
 @pytest.mark.host
 @pytest.mark.parametrize("kind", [Compiler.GCC, pytest.param(Compiler.CLANG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", TARGETS)

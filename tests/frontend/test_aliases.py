@@ -31,6 +31,7 @@ def test_a_written_tensor_is_what_eager_torch_makes_of_it(name: str) -> None:
 QUANTIZED = ["dropout", "chunk", "unbind", "type_as", "input", "chain of views", "assignments", "filled"]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_in_integers_too(name: str) -> None:
     """Through the whole compiler, beside the model itself."""

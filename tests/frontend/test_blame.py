@@ -39,6 +39,7 @@ BLAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[int], Tensor], str
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", BLAMED)
 def test_a_lost_output_names_the_tensor_and_what_to_do(name: str) -> None:
     function, draw, tensor, remedy = BLAMED[name]

@@ -40,6 +40,7 @@ def chain(*between: nn.Module) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), *between, nn.Conv2d(8, 4, 1))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "between",
     [(), (nn.ReLU(),), (nn.ReLU6(), nn.MaxPool2d(2)), (nn.MaxPool2d(2), nn.Flatten(2), nn.Unflatten(2, (5, 5)))],

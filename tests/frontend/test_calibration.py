@@ -171,6 +171,7 @@ def test_an_odd_sample_is_named_and_costs_little() -> None:
     assert compiled.report.warnings == guarded.quantized.findings
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("bias", [True, False])
 def test_corrected_biases_bring_the_mean_back(bias: bool) -> None:
     """All weights but one are rounded to zero, and the inputs are positive: the outputs lose a tenth of their mean."""
@@ -232,6 +233,7 @@ def test_few_samples_are_told_of_and_enough_are_not() -> None:
     assert kinds(prepared(net(), images(32), MSE, bias=True)) == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("make", "expected", "different"),
     [
@@ -322,6 +324,7 @@ def findings_of(function: Callable[[torch.Tensor], Any]) -> tuple[Finding, ...]:
     return prepared(Expression(function), batches, MINMAX, bias=False).quantized.findings
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", JOINED)
 def test_codes_are_counted_where_a_tensor_enters_a_join(name: str) -> None:
     (finding,) = findings_of(JOINED[name])

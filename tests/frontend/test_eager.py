@@ -42,6 +42,7 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- the net -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["dropout", "chunk", "unbind", "type_as", "input", "einsum", "assignments"])
 def test_a_graph_that_computes_something_else_is_refused(name: str, blind: None) -> None:
     with pytest.raises(
@@ -291,6 +292,7 @@ def test_stubs_are_no_quantized_modules() -> None:
 # ---- exported programs -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("training", [False, True])
 def test_the_module_of_an_exported_program_is_taken(training: bool) -> None:
     torch.manual_seed(0)

@@ -189,6 +189,7 @@ def hooked(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", WRAPPED)
 def test_wrapped_modules_are_what_they_wrap(name: str) -> None:
     layer = nn.Linear(6, 4)
@@ -214,6 +215,7 @@ def test_a_mask_of_booleans_may_pass_through() -> None:
 # ---- in-place changes of shape ---------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "change",
     [
@@ -259,6 +261,7 @@ class Named(nn.Module):
         return x
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("key", ["class", "a\nb", 'a"b', "a'b", "a\\b", "\0", "größe", "a b", "1", "%s", "x]"])
 def test_any_key_of_a_module_dict_will_do(key: str) -> None:
     model = Named(key).eval()
@@ -301,6 +304,7 @@ def line_of(part: Callable[..., Any], after: int) -> str:
     return f"{__file__}:{inspect.getsourcelines(part)[1] + after} ("
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("model", "line"),
     [

@@ -53,6 +53,7 @@ def auto(model: nn.Module) -> Model:
     return prepared(model, precision="auto", min_sqnr=33)
 
 
+@pytest.mark.slow
 def test_the_tensors_that_cost_most_are_int16_and_the_others_are_not(auto: Model) -> None:
     mixed = auto.quantized.mixed
     assert mixed is not None
@@ -66,6 +67,7 @@ def test_the_tensors_that_cost_most_are_int16_and_the_others_are_not(auto: Model
     assert mixed.ram[0] <= mixed.ram[1]
 
 
+@pytest.mark.slow
 def test_the_same_model_gives_the_same_choice(auto: Model, model: nn.Module) -> None:
     assert prepared(model, precision="auto", min_sqnr=33).quantized.mixed == auto.quantized.mixed
 

@@ -45,6 +45,7 @@ def test_what_is_compiled_gives_what_was_trained(qat: QatModel) -> None:
     assert float((apart < 0.5).double().mean()) > 0.9
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize(
     ("kind", "expected", "least"), [({"weights": "int4"}, "int4", 0.002), ({"activations": "int16"}, "int16", 0.001)]

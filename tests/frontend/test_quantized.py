@@ -147,6 +147,7 @@ class Sequences(nn.Module):
         return self.last(self.layer(x)[0][:, -1])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
 def test_recurrent_layers_by_cortados_quantizer_in_pt2es_hands(kind: Callable[..., nn.Module]) -> None:
@@ -155,6 +156,7 @@ def test_recurrent_layers_by_cortados_quantizer_in_pt2es_hands(kind: Callable[..
     assert keep(model, *batches[0]).off(batches)[0] < 2.5
 
 
+@pytest.mark.cases(1)
 @pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
 @pytest.mark.parametrize("name", ["cortado", "per channel", "per tensor"])
 def test_linear_layers_that_were_decomposed_after_they_were_quantized(name: str) -> None:
@@ -178,6 +180,7 @@ def test_joins_of_small_values_by_cortados_quantizer_in_pt2es_hands() -> None:
     assert keep(found, *batches[0]).off(batches)[0] < 1.001
 
 
+@pytest.mark.slow
 def test_an_exported_program_and_its_module_are_taken_wherever_a_module_is() -> None:
     batches = images()
     model = seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()))
@@ -317,6 +320,7 @@ REFUSED: dict[str, tuple[Callable[[], Quantizer], str]] = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_quantizers_of_other_machines_are_refused_by_what_they_leave_open(name: str) -> None:
     quantizer, message = REFUSED[name]

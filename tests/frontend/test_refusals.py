@@ -295,6 +295,7 @@ def test_what_forward_itself_prints_is_kept(capfd: pytest.CaptureFixture[str]) -
 HINT = "ExecuTorch has float kernels for this"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("function", "operator", "hinted"),
     [

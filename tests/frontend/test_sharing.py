@@ -98,6 +98,7 @@ def two_readers(factor: float) -> Single:
     return lower_on(model, [(x, factor * x)])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("factor", "shared"), [(1.0, True), (1.1, True), (1.2, False), (0.5, True), (20.0, False)])
 def test_an_operand_that_others_read_shares_up_to_one_decibel(factor: float, shared: bool) -> None:
     found = two_readers(factor)

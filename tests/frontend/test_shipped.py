@@ -48,6 +48,7 @@ def right(name: str) -> float:
     return (errors[labels == 1][:, None] > errors[labels == 0]).double().mean().item()
 
 
+@pytest.mark.cases(2)
 @trained_network
 def test_the_float_network_is_as_accurate_as_is_said(name: str) -> None:
     figures = load_accuracy(name)
@@ -73,6 +74,7 @@ def test_weights_are_16_bits(name: str) -> None:
         assert [key for key in stored.files if not np.array_equal(stored[key], state[key].numpy())] == []
 
 
+@pytest.mark.cases(2)
 @trained_network
 def test_the_test_set_has_all_classes_and_fits_the_network(name: str) -> None:
     network = zoo.get(name)

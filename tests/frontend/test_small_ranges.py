@@ -33,6 +33,7 @@ def tiny_network(size: float) -> nn.Module:
     return nn.Sequential(first, nn.ReLU(), second, nn.Hardswish(), nn.Flatten(), last).eval()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("size", [1e-5, 1e-8, 1e-12])
 def test_activations_of_tiny_values_keep_their_signal(size: float, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def keep(self: Any, x: Tensor) -> Tensor:
     return self.h * 2.0
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", STATEFUL)
 def test_state_goes_in_and_comes_out_in_one_scale(name: str) -> None:
     one = STATEFUL[name]
@@ -72,6 +73,7 @@ def test_state_goes_in_and_comes_out_in_one_scale(name: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(run_steps(again, steps), run_steps(graph, steps), strict=True))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "name", [lambda y: y.chunk(2, 1)[1], lambda y: y.type_as(y), lambda y: functional.dropout(y, 0.5, False)]
 )
@@ -270,6 +272,7 @@ class Inside(nn.Module):
         return x
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("calls", [1, 2])
 def test_state_that_is_assigned_deep_inside(calls: int) -> None:
     steps, model = torch.randn(80, 4, generator=torch.Generator().manual_seed(0)), Inside(calls)

@@ -64,6 +64,7 @@ def test_a_channels_first_input_stays_in_integers() -> None:
     assert operators[0] == operators[-1] == "cortex_m::transpose"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("model_too", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
@@ -154,6 +155,7 @@ def test_dropout_leaves_no_node() -> None:
         assert torch.equal(reference_outputs(with_dropout.graph, batch)[0], wanted)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("layer", "plain"),
     [
@@ -202,12 +204,14 @@ LAYERS: dict[str, tuple[nn.Module, Sequence[int]]] = {
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_runs_in_integers(name: str) -> None:
     layer, shape = LAYERS[name]
     is_integer(lower(seeded(layer), [shape]))
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_runs_in_integers_between_layers(name: str) -> None:
     """Behind a layer there is no border that could hide a float operator."""
@@ -242,6 +246,7 @@ NORMS: dict[str, tuple[nn.Module, Sequence[int]]] = {
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_run_in_integers(name: str) -> None:
     """Several roundings, of the squares, of their sum and of its root, are a few steps of the output."""
@@ -267,6 +272,7 @@ IN_PLACE: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, 
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_in_place_forms_are_their_plain_forms(name: str) -> None:
     def model(function: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
@@ -296,6 +302,7 @@ def test_a_tensor_read_after_an_in_place_write_has_its_new_value() -> None:
 # ---- numbers -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("tiny", [0.0, 1e-12, 1e-7])
 @pytest.mark.parametrize("kind", [nn.Conv2d, nn.Linear])
 def test_a_channel_of_almost_no_weights_keeps_its_bias(kind: type[nn.Module], tiny: float) -> None:

@@ -78,6 +78,7 @@ def test_names() -> None:
     assert tuple(name for name in NAMES if not zoo.get(name).trained) == RANDOM
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", BASELINES)
 def test_counts_equal_the_baselines(name: str) -> None:
     facts, described = BASELINES[name], zoo.get(name).describe()
@@ -86,6 +87,7 @@ def test_counts_equal_the_baselines(name: str) -> None:
     assert described.input_shapes == (tuple(facts["input"]),)
 
 
+@pytest.mark.cases(3)
 @every_network
 def test_description_fits_the_built_network(name: str, built: dict[str, nn.Module]) -> None:
     network, model = zoo.get(name), built[name]
@@ -100,6 +102,7 @@ def test_description_fits_the_built_network(name: str, built: dict[str, nn.Modul
     assert (described.name, described.summary) == (name, network.summary)
 
 
+@pytest.mark.cases(3)
 @every_network
 def test_builds_are_identical_whatever_the_seed_and_threads(name: str, built: dict[str, nn.Module]) -> None:
     expected, threads = built[name].state_dict(), torch.get_num_threads()
@@ -113,6 +116,7 @@ def test_builds_are_identical_whatever_the_seed_and_threads(name: str, built: di
     assert [key for key in again if not torch.equal(again[key], expected[key])] == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["ds_cnn", "deep_autoencoder", "ecg_conv1d", "unet_small"])
 def test_random_state_is_untouched(name: str) -> None:
     network = zoo.get(name)
@@ -138,6 +142,7 @@ def test_built_network_is_float32_in_eval_mode(name: str, built: dict[str, nn.Mo
     assert {norm.momentum for norm in norms} <= {0.1}
 
 
+@pytest.mark.cases(3)
 @every_network
 def test_activations_neither_vanish_nor_explode(name: str, built: dict[str, nn.Module]) -> None:
     inputs = torch.cat([x for (x,) in zoo.get(name).calibration(4)])
@@ -152,6 +157,7 @@ def test_activations_neither_vanish_nor_explode(name: str, built: dict[str, nn.M
     assert scores.std(dim=0).mean() > 1e-2, "the output doesn't depend on the input"
 
 
+@pytest.mark.cases(1)
 @every_random_network
 def test_batch_norms_normalise_fresh_inputs(name: str, built: dict[str, nn.Module]) -> None:
     inputs = torch.cat([x for (x,) in zoo.get(name).calibration(8, seed=5)])
@@ -163,6 +169,7 @@ def test_batch_norms_normalise_fresh_inputs(name: str, built: dict[str, nn.Modul
         assert 0.7 < standard.std(dim=1).mean() < 1.4, path
 
 
+@pytest.mark.cases(1)
 @every_random_network
 def test_calibration_is_deterministic_and_extends(name: str) -> None:
     network = zoo.get(name)

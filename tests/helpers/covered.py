@@ -55,7 +55,7 @@ def table() -> list[str]:
         "## Lines of `src` that `make test` runs",
         "",
         "Statements, as `make coverage` counts them: before and after cases whose lines others run too were left to "
-        "`make test-all` (`tests/later.json`).",
+        "`make test-all` (`pytest.mark.cases`).",
         "",
         f"| package | {' | '.join(kept)} |",
         "|---|" + "---|" * len(kept),

@@ -1,33 +1,26 @@
-"""Which tests `make test` leaves to `make test-all`, beside those that are marked slow themselves: tests/later.json.
+"""Tests that `make test` leaves to `make test-all`: the cases of a test behind its first ones, by its own marker.
 
-By file and function: how many of its cases run in `make test`, the first ones. Chosen by what they cost, among those
-whose lines of src others run too (`make coverage`).
+`@pytest.mark.cases(2)` above a parametrized test says that its first two cases run in `make test`. Chosen by what they
+cost, among those whose lines of src others run too (`make coverage`); at least one case of every test runs.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 
 import pytest
 
-from helpers.paths import TESTS
-
-KEPT = TESTS / "later.json"
-
-
-def table() -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = json.loads(KEPT.read_text())
-    return found
-
 
 def put_off(items: Iterable[pytest.Item]) -> None:
     """Marks as slow what is beyond the first cases of a function."""
-    first, seen = table(), Counter[tuple[str, str]]()
+    seen = Counter[tuple[str, str]]()
     for item in items:
-        if not isinstance(item, pytest.Function) or item.get_closest_marker("slow") is not None:
+        marker = item.get_closest_marker("cases")
+        if not isinstance(item, pytest.Function) or marker is None or item.get_closest_marker("slow") is not None:
             continue
-        file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-        name = (file, item.originalname)
+        (first,) = marker.args
+        if first < 1:
+            raise pytest.UsageError(f"{item.nodeid}: cases({first}), expected at least one")
+        name = (str(item.path), item.originalname)
         seen[name] += 1
-        if seen[name] > first.get(file, {}).get(item.originalname, seen[name]):
+        if seen[name] > first:
             item.add_marker(pytest.mark.slow)

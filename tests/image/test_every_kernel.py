@@ -63,6 +63,7 @@ def test_no_two_calls_have_one_number() -> None:
     assert len({ListedThunk.parse(line).thunk.id for line in lines}) == len(lines)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("core", [Core.SMALL, Core.LONG, Core.DSP, Core.MVE])
 def test_all_of_them_compile_for_their_core(core: Core, tmp_path: Path) -> None:
     names = {Core.SMALL: "cortex-m0plus", Core.LONG: "cortex-m3", Core.DSP: "cortex-m4", Core.MVE: "cortex-m55"}

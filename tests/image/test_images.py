@@ -84,6 +84,7 @@ def imaged(kind: str) -> Imaged:
     return on_host(graph, FEEDING.get(kind, Feeding()), kind)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["cascade", "rows", "state", "stream"])
 def test_image_and_bundle_give_the_same_bits_on_this_machine(kind: str, tmp_path: Path) -> None:
     imaged(kind).beside_bundle(tmp_path, "host")
@@ -201,6 +202,7 @@ def _mutate(folder: Path, kind: str, seed: int, count: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["cascade", "rows", "state", "stream"])
 def test_changed_tables_are_refused_or_run_inside_of_image_and_arena(kind: str, tmp_path: Path) -> None:
     ran = _mutate(tmp_path, kind, 1, 2000)

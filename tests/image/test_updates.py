@@ -134,6 +134,7 @@ def _bad(image: bytes) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_what_it_cannot_run_is_refused_and_the_old_model_runs(
     networks: tuple[Path, Network, Network],
 ) -> None:

@@ -52,6 +52,7 @@ def folded(bias: Array | None, weights: Array, zero: int, axes: tuple[int, ...])
     return (0 if bias is None else bias) - zero * weights.sum(axis=axes, dtype=np.int64)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_conv1x1_and_linear(machine: Machine) -> None:
     draw, calls, outputs = Draw(1), Calls(), []
@@ -129,6 +130,7 @@ def test_which_layers_have_two_channels_in_a_halfword() -> None:
     assert not packing.fits_conv_lanes(weights, np.array([0, 0, 0, -(1 << 23)], np.int32), shift)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_weights_of_minus_128(machine: Machine) -> None:
     """The largest products there are, in both pixels of a word and beside the least: no lane may run over."""
@@ -164,6 +166,7 @@ def test_rounding_of_every_factor(machine: Machine) -> None:
     check(machine, calls, outputs)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_conv2d(machine: Machine) -> None:
     draw, calls, outputs = Draw(3), Calls(), []
@@ -205,6 +208,7 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
         yield name, Variant("__mve", partial(packing.pack_conv_tile_mve, groups=groups), scratch)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_depthwise(machine: Machine) -> None:
     draw, calls, outputs = Draw(4), Calls(), []

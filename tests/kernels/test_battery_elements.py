@@ -27,6 +27,7 @@ def pool_case(draw: Draw, dilated: bool) -> tuple[Array, Window, tuple[int, int]
     return draw.bytes(draw.one(1, 2), *size, draw.one(1, 3, 4, 5, 15, 16, 17, 35)), window, draw.clamp()
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_pool2d(machine: Machine, kind: str) -> None:

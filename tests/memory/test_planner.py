@@ -46,8 +46,9 @@ def check_random_problems(seeds: range) -> None:
     assert proven >= 0.95 * small, f"{proven} of {small} proven optimal within 2 s"
 
 
-def test_random_problems() -> None:
-    check_random_problems(range(300))
+@pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
+def test_random_problems(count: int) -> None:
+    check_random_problems(range(count))
 
 
 def test_what_persists_lies_at_the_bottom_and_costs_its_own_bytes_only() -> None:
@@ -80,6 +81,7 @@ def test_five_thousand_random_problems(part: int) -> None:
     check_random_problems(range(500 * part, 500 * (part + 1)))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("stages", [1, 3, 6, 12, 30])
 def test_cascades_of_networks_are_planned_optimally(stages: int) -> None:
     for seed in range(8):

@@ -20,9 +20,10 @@ def check(problem: Problem, rooms: list[Room], found: Spread) -> None:
         assert own.peak <= room.bytes
 
 
-def test_random_problems_over_two_and_three_memories() -> None:
+@pytest.mark.parametrize("count", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_random_problems_over_two_and_three_memories(count: int) -> None:
     short = 0
-    for seed in range(20):
+    for seed in range(count):
         problem = random_problem(seed)
         rng = random.Random(seed)
         heat = {buffer.name: rng.choice([1.0, 3.0, rng.random()]) for buffer in problem.buffers}
@@ -36,7 +37,7 @@ def test_random_problems_over_two_and_three_memories() -> None:
             assert missing > 0
             grown = [Room(one.name, one.bytes + missing * (one is room)) for one in rooms]
             assert not spread(problem, grown, heat).missing, seed
-    assert 3 < short < 17
+    assert short >= count // 4
 
 
 def buffer(name: str, size: int, start: int = 0, end: int = 9, *, persists: bool = False) -> Buffer:

@@ -172,6 +172,7 @@ def test_no_picture_lies_in_memory() -> None:
 # ---- accuracy ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("how", ["rgb888", "rgb565"])
 def test_near_the_eager_pipeline(how: str, tmp_path: Path) -> None:

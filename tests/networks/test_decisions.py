@@ -57,6 +57,7 @@ def check(artifact: Artifact, net: nn.Module, count: int, on: str | None, naive:
     return decisions
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.qemu
 @pytest.mark.parametrize("net", [Newest(), Remembering()], ids=["stream", "state"])
@@ -85,6 +86,7 @@ def test_scores_that_are_no_probabilities(net: nn.Module, activations: Activatio
     check(found, net, 500, None, SCORES_IN_FLOAT)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.qemu
 @pytest.mark.parametrize("net", [Newest(), Remembering()], ids=["stream", "state"])

@@ -104,6 +104,7 @@ def test_sums_of_int16_codes_are_far_closer_to_the_model() -> None:
     assert any("of int16 codes exists in the C bundle only" in reason for reason in compiled.report.pte_missing)
 
 
+@pytest.mark.slow
 def test_layers_keep_what_int8_loses_on_new_and_on_larger_data(layers: Layers, wide: Model) -> None:
     graph, narrow = wide.compile("cortex-m4").graph, prepared(layers, images(33, 1), "int8").compile("cortex-m4").graph
     fresh, larger = images(16, 2), images(16, 2, 2.5)

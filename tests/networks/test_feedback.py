@@ -54,6 +54,7 @@ def noise(name: str, graph: LoweredGraph | None, sequences: int) -> float:
     return decibels(wanted, np.concatenate([reference_steps(graph, sequence) for sequence in fresh]))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.qemu
 @pytest.mark.parametrize(
@@ -84,6 +85,7 @@ def test_int8_state_is_there_for_who_asks() -> None:
     assert noise("biquads", made.graph, 1) < 35  # what 16 bits are for
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["ring", "cache", "delay", "rolling", "streaming"])
 def test_what_only_delays_or_has_no_int16_kernel_stays_int8(name: str) -> None:
     one = STATEFUL[name]

@@ -115,6 +115,7 @@ def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.usefixtures("_inside")
 @pytest.mark.parametrize("seed", range(4))

@@ -34,6 +34,7 @@ MOST_BYTES = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", networks(list(MOST_BYTES)))
 def test_a_ring_of_rows_takes_the_place_of_the_input(name: str) -> None:
     peak = planned(name, "cortex-m55", Optimize.RAM, input_rows=True).plan.peak
@@ -47,6 +48,7 @@ def test_a_ring_of_rows_takes_the_place_of_the_input(name: str) -> None:
         assert 0 < other.program.buffers[step.output].rows < step.rows / 4
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("optimize", [Optimize.RAM, Optimize.TIME])
 @pytest.mark.parametrize("name", networks(["ds_cnn", "resnet8", "mobilenet_v1_025"], slow=["mobilenet_v1_025"]))

@@ -119,6 +119,7 @@ def _header_types(text: str) -> tuple[str, ...]:
     return tuple(line.split()[-1] for line in text.splitlines() if line.startswith("#define") and "_TYPE" in line)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize("name", CASES)
 def test_networks_of_whole_numbers(name: str, tmp_path: Path) -> None:

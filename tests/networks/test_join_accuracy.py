@@ -163,6 +163,7 @@ def gains(seed: int) -> list[float]:
 QUICK = (1, 26, 28, 29)  # with one range for all sigmoids two of them lost more
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("seed", QUICK)
 def test_no_tensor_pays_for_another(seed: int) -> None:
     assert min(gains(seed)) > -LOST

@@ -77,6 +77,7 @@ def test_the_bar_holds_and_all_places_have_the_same_bits(target: str, tmp_path: 
     assert artifact.run(fresh).bit_exact
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_a_bar_is_out_of_reach(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from cortado.cli import main
 

@@ -87,6 +87,7 @@ def test_half_the_flash_and_close_to_the_module() -> None:
     assert kept(groups) > 22
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("target", "group"),
@@ -200,6 +201,7 @@ def words(kind: str) -> tuple[Words, Model]:
     return module, prepare(module, (ids[:1],), ids, name="words")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("group", [None, 32])
 @pytest.mark.parametrize("kind", KINDS)

@@ -60,6 +60,7 @@ def input_transposes(graph: LoweredGraph) -> int:
     return len(quantized.intersection(readers))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", networks(list(NODES)))
 def test_no_more_kernels_than_the_peer(name: str) -> None:
     graph = graph_of(name)
@@ -73,6 +74,7 @@ def sees_float(graph: LoweredGraph, call: LoweredCall) -> bool:
     return any(tensor.dtype.is_floating_point for tensor in [*tensors, graph.values[call.name]])
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", networks(zoo.names()))
 def test_only_the_borders_see_floats(name: str) -> None:
     graph = graph_of(name)
@@ -92,6 +94,7 @@ def run_all(model: Callable[..., Any], samples: Sequence[Sequence[Tensor]]) -> T
         return torch.cat([model(*sample) for sample in samples])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", networks(zoo.names(), slow=(*LARGE, "ecg_conv1d", "mobilenet_v1_025")))
 def test_integers_are_as_accurate_as_the_quantized_float_graph(name: str) -> None:
     """Integer arithmetic costs at most half a decibel on top of what quantization costs."""
@@ -107,6 +110,7 @@ def test_integers_are_as_accurate_as_the_quantized_float_graph(name: str) -> Non
 # ---- every target --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", networks(zoo.names(), slow=[name for name in zoo.names() if name != "ds_cnn"]))
 def test_compiles_for(name: str, target: str) -> None:
@@ -141,6 +145,7 @@ def board_runs() -> list[Any]:
     ]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize(("name", "target", "inputs"), board_runs())
 def test_boards_equal_the_reference(name: str, target: str, inputs: int, tmp_path: Path) -> None:
@@ -164,6 +169,7 @@ def test_ds_cnn_on_a_microbit(tmp_path: Path) -> None:
 # ---- sizes ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("target", ["cortex-m55", "cortex-m0plus"])
 @pytest.mark.parametrize("name", networks(list(MOST_PTE_BYTES)))
 def test_size_of_the_pte(name: str, target: str) -> None:
@@ -172,6 +178,7 @@ def test_size_of_the_pte(name: str, target: str) -> None:
     assert len(emit_pte(program, from_target_string(target), {"model": name}).data) <= MOST_PTE_BYTES[name]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("target", PLANNED)
 @pytest.mark.parametrize("name", networks(list(MOST_ARENA_BYTES)))
 def test_ram_of_the_bundle(name: str, target: str) -> None:

@@ -68,6 +68,7 @@ def test_a_seed_is_a_network() -> None:
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.slow
 def test_every_operator_that_is_claimed_is_drawn() -> None:
     """Every aten overload that a pattern or a rewrite names stands in a graph that can be drawn."""
     recipe = draw_all(6)  # with which each block happens to draw all its spellings

@@ -11,11 +11,13 @@ STEPS = 24
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", [0, 1, 3, 6, 8, 10])  # every kind of memory
 def test_networks_with_state(seed: int, tmp_path: Path) -> None:
     check_state(seed, tmp_path, HOST, STEPS)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_networks_over_rows_without_end(seed: int, tmp_path: Path) -> None:
     check_stream(seed, tmp_path, board=False)

@@ -56,6 +56,7 @@ def mean_heat(found: Planned, buffers: Iterable[str]) -> float:
     return sum(used[one.name] * one.size for one in own) / sum(one.size for one in own)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("target", BOARDS)
 @pytest.mark.parametrize("name", networks(list(MEMORIES)))
 def test_each_memory_is_within_its_size_and_the_first_has_what_is_used_most(name: str, target: str) -> None:
@@ -73,6 +74,7 @@ def test_each_memory_is_within_its_size_and_the_first_has_what_is_used_most(name
         assert at + buffer.size <= region.start + region.bytes
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize("target", each_core(*BOARDS, here="cortex-m7"))
 @pytest.mark.parametrize("name", networks(list(MEMORIES)))
@@ -100,6 +102,7 @@ def lies(address: int, size: int, memory: AddressRange) -> bool:
     return memory.origin <= address and address + size <= memory.end
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("network resnet8")
 def test_the_message_of_the_documents_example_is_what_a_user_reads() -> None:
     config = from_target_string("cortex-m7")
@@ -127,6 +130,7 @@ def run_spoiled(folder: Path, found: Planned) -> None:
     run_bundle(folder, spoiled, 1, flags=(RUNTIME_CHECKS,))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.qemu
 @pytest.mark.xdist_group("state")

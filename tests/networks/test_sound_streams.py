@@ -190,6 +190,7 @@ class Recurrent(nn.Module):
         return scores
 
 
+@pytest.mark.slow
 @pytest.mark.host
 @pytest.mark.qemu
 def test_a_front_end_before_a_gru_with_state(tmp_path: Path) -> None:

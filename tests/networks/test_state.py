@@ -44,6 +44,7 @@ def samples(name: str) -> list[list[np.ndarray]]:
     return [[step[None].numpy()] for step in STATEFUL[name].steps()]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", STATEFUL)
 def test_this_machine_gives_the_references_bits_and_keeps_the_modules_signal(
     name: str, artifacts: dict[str, Artifact]
@@ -58,6 +59,7 @@ def test_this_machine_gives_the_references_bits_and_keeps_the_modules_signal(
         assert decibels(wanted[-50:], values.reshape(wanted.shape)[-50:]) > one.decibels - 3  # it does not run away
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize("name", STATEFUL)
 def test_a_board_gives_the_references_bits(name: str, artifacts: dict[str, Artifact]) -> None:
@@ -76,6 +78,7 @@ def test_every_board_gives_the_references_bits(name: str, tmp_path: Path) -> Non
         assert artifact.for_target(from_target_string(target)).run(samples(name)).bit_exact
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", [name for name, one in STATEFUL.items() if one.pte])
 def test_executorch_gives_the_references_bits(name: str, artifacts: dict[str, Artifact]) -> None:
     method = read_pte_file(artifacts[name].folder / f"{name}.pte").method("forward")

@@ -111,6 +111,7 @@ def made(model: nn.Module, shape: tuple[int, ...]) -> Model:
     return prepare(model.eval(), batches[0], batches, name="net")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.qemu
 @pytest.mark.parametrize("name", list(CASES))
@@ -188,6 +189,7 @@ class PerFrame(nn.Module):
         return scores
 
 
+@pytest.mark.slow
 @pytest.mark.qemu
 def test_a_recurrent_keyword_spotter_runs_frame_by_frame_with_state(tmp_path: Path) -> None:
     """A frame takes a twentieth of a window's instructions, as many as the document says; the outputs are those of the
@@ -265,6 +267,7 @@ def test_outputs_that_come_with_different_rows_are_refused() -> None:
         made(Apart(), (1, 1, 22, 5)).compile("cortex-m4", Options(stream=2))
 
 
+@pytest.mark.slow
 @pytest.mark.host
 def test_counters_go_round(tmp_path: Path) -> None:
     """They start again after 0x8000 rows, first after 0xC000 of them."""
@@ -297,6 +300,7 @@ def test_windows_one_by_one(tmp_path: Path) -> None:
     assert {name for name, rows in traced.items() if rows.data} == {layer.name for layer in artifact.report.layers}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize(("target", "bytes_"), [("cortex-m4", 7_600), ("cortex-m55", 7_300)])
 def test_a_keyword_spotter_of_the_size_of_ds_cnn(target: str, bytes_: int, tmp_path: Path) -> None:

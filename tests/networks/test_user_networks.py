@@ -269,6 +269,7 @@ def prepared(name: str) -> tuple[Model, nn.Module, list[tuple[Tensor, ...]]]:
     return prepare(model, inputs[0], inputs, name="net"), model, inputs
 
 
+@pytest.mark.cases(3)
 @pytest.mark.host
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_same_bits_here_and_close_to_the_model_itself(name: str, tmp_path: Path) -> None:
@@ -279,6 +280,7 @@ def test_the_same_bits_here_and_close_to_the_model_itself(name: str, tmp_path: P
     assert min(beside_pt2e(model, ready.quantized, artifact, more)) > NETWORKS[name][2]
 
 
+@pytest.mark.slow
 @pytest.mark.host
 @pytest.mark.qemu
 def test_frame_by_frame_is_the_whole_sequence(tmp_path: Path) -> None:
@@ -299,6 +301,7 @@ def test_frame_by_frame_is_the_whole_sequence(tmp_path: Path) -> None:
         assert decibels(one, torch.cat(found, 1)) > 30
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("name", "target"),
@@ -313,6 +316,7 @@ def test_the_same_bits_on_boards(name: str, target: str, tmp_path: Path) -> None
     assert artifact.run(as_arrays(inputs[:1]), check_stores=True).bit_exact
 
 
+@pytest.mark.slow
 def test_the_spelling_of_a_mask_makes_no_difference() -> None:
     """The same codes, not only nearly the same numbers."""
     found = []

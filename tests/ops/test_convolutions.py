@@ -77,6 +77,7 @@ def test_convolutions_long(case: tuple[nn.Module, tuple[int, ...]]) -> None:
     assert_close(lower(model, [shape]))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("multiplier", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
@@ -144,6 +145,7 @@ SIGNALS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("kind", SIGNALS)
 @pytest.mark.parametrize("with_relu", [False, True])
 def test_signals_are_images_of_height_one(kind: str, with_relu: bool) -> None:
@@ -258,6 +260,7 @@ def test_a_product_beyond_32_bits_is_refused() -> None:
         lower(Function(lambda self, x, y: x @ y), [(1, 140_000), (140_000, 1)], batches=1)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize(("depth", "kernel"), [(64, "conv1x1_lanes_s8__dsp"), (1100, "conv1x1_s8__dsp")])
 def test_sums_beyond_24_bits_have_a_kernel_of_their_own(depth: int, kernel: str, tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ def test_integers_are_those_of_the_model_on_fresh_data(name: str) -> None:
             assert torch.equal(found.to(torch.int64), wanted.to(torch.int64))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("target", ["host", pytest.param("cortex-m0plus", marks=pytest.mark.qemu),
                                     pytest.param("cortex-m4", marks=pytest.mark.qemu),
                                     pytest.param("cortex-m55", marks=pytest.mark.qemu)])  # fmt: skip

@@ -48,6 +48,7 @@ def wide() -> list[cases.Case]:
     return found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", each_core(*CORES, here=CortexM.M0PLUS))
 def test_wide_elements_on_boards(core: CortexM, tmp_path: Path) -> None:
@@ -73,6 +74,7 @@ MOVES = {
 }
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", sorted(MOVES))
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32])
 def test_integers_move_as_they_are(name: str, kind: torch.dtype) -> None:

@@ -132,6 +132,7 @@ CHANNELS: dict[str, tuple[Callable[..., Tensor], dict[str, Tensor], list[Tensor]
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", sorted(CHANNELS))
 def test_a_channel_operand_is_not_copied_out(name: str) -> None:
     function, constants, inputs = CHANNELS[name]
@@ -204,7 +205,7 @@ EXACT: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=5)
 @given(
     program=st.lists(
         st.tuples(st.integers(0, len(EXACT) - 1), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9
@@ -255,6 +256,7 @@ def test_a_float_call_keeps_its_borders() -> None:
 SMALL_CORE = ("-DCORTADO_SMALL_CORE=1",)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("operator", [ADD, MUL, SOFTMAX, LOG_SOFTMAX], ids=lambda op: op.base)
 def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_path: Path) -> None:
@@ -273,6 +275,7 @@ def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_pa
         assert np.array_equal(got, want.numpy()), arguments
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize("name", sorted(CHANNELS))
 def test_the_runtime_takes_a_channel_operand(name: str) -> None:

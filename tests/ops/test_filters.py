@@ -71,6 +71,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_filter_keeps_its_signal_over_fresh_samples(name: str) -> None:
     model, shape = WRITTEN[name]
@@ -104,6 +105,7 @@ def test_samples_of_a_converter_go_in_as_they_are() -> None:
 # ---- stable for ever -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("section", [lowpass(0.001), lowpass(0.2, 30.0), highpass(0.002)])
 def test_nothing_is_left_of_a_loud_sound_when_it_is_silent(section: Section) -> None:
     """A limit cycle would go on for ever: no output is a step away from 0."""
@@ -152,6 +154,7 @@ def test_poles_and_zeros_follow_from_responses() -> None:
 # ---- the same bits -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.qemu
 @pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
@@ -193,6 +196,7 @@ def _sum(self: Any, x: Tensor) -> Tensor:
     return self.h * 2.0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("function", [_kept, _bent, _sum])
 def test_what_is_no_filter_or_forgets_quickly_stays_as_it_was(function: Callable[..., Tensor]) -> None:
     graph = lowered(Signal(function, h=torch.zeros(1, 4)), sound(40, (4,), seed=1))
@@ -255,6 +259,7 @@ def test_other_signals_keep_forty_decibels_in_16_bits(name: str) -> None:
     assert decibels(eager(OTHERS[name], steps), run_steps(graph, steps)) > 45
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_signals_of_samples_keep_forty_decibels_without_being_asked(name: str) -> None:
     model = OfSamples(OTHERS[name])

@@ -46,6 +46,7 @@ def prepared(function: Function) -> Model:
     return prepare(Applied(function), (line,), [(line,)], name="jumps", options=options)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_jump_stays_a_jump(name: str) -> None:
     """Numbers around every jump, as the codes have them: a line there is thousands of codes off."""

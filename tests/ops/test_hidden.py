@@ -114,6 +114,7 @@ def test_other_readers_of_what_is_hidden(name: str, computed: bool) -> None:
     assert decibels(wanted, got) > 30
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("computed", [False, True])
 def test_the_position_of_the_largest_is_never_hidden(computed: bool, tmp_path: Path) -> None:
     """Not even where all that is kept has the lowest code."""
@@ -137,6 +138,7 @@ def whole(seed: int) -> Tensor:
     return hidden
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("fill", [-1e4, -1e9, LOWEST])
 @pytest.mark.parametrize("kind", ["added", "constant", "filled", "two"])
 def test_a_row_that_is_hidden_whole_is_what_float32_makes_of_it(kind: str, fill: float) -> None:

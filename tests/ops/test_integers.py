@@ -151,6 +151,7 @@ BOTH: dict[str, tuple[Callable[..., Any], tuple[int, ...], str]] = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", BOTH)
 def test_values_and_positions_are_of_one_call(name: str) -> None:
     function, sizes, operator = BOTH[name]
@@ -275,6 +276,7 @@ def all_bytes(kind: torch.dtype) -> Tensor:
     return byte_values(kind).reshape(2, 128)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", sorted(STRAIGHT))
 def test_a_straight_line_through_bytes_is_exact(name: str) -> None:
     """For all 256, though calibration saw few of them."""
@@ -424,6 +426,7 @@ IN_FLOAT: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int16])
 @pytest.mark.parametrize("name", IN_FLOAT)
 def test_what_is_computed_of_narrow_integers_in_float_does_not_wrap_around(name: str, kind: torch.dtype) -> None:

@@ -16,6 +16,7 @@ from helpers.single import Function, assert_close, lower
 # ---- linear layers and matrix products -----------------------------------------------------------------------
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3), (1, 2, 3), (1, 2, 1, 3)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear_of_any_rank(leading: tuple[int, ...], bias: bool) -> None:

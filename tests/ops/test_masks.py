@@ -205,6 +205,7 @@ def padded(seed: int) -> tuple[Tensor, Tensor]:
     return randn(1, 2, LENGTH, 8, seed=seed), torch.arange(LENGTH)[None] >= length
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("spelling", COMPUTED)
 def test_a_computed_mask_is_part_of_the_softmax_too(spelling: str) -> None:
     model, inputs = Padded(COMPUTED[spelling]), [padded(seed) for seed in range(6)]

@@ -127,6 +127,7 @@ SPELLINGS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("stack", [torch.hstack, torch.vstack, torch.dstack, torch.column_stack, torch.stack])
 def test_numbers_are_stacked(stack: Callable[[list[Tensor]], Tensor]) -> None:
     """Tensors of no dimensions become rows, columns or depths of one."""
@@ -303,6 +304,7 @@ def _many(self: Any, x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("target", "on"),
     [

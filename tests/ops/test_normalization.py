@@ -65,6 +65,7 @@ def model_of(name: str) -> tuple[nn.Module, list[tuple[Tensor]]]:
     return model.eval(), [(torch.randn(shape),) for _ in range(8)]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize("name", MODELS)
 def test_in_integers_and_close(name: str, tmp_path: Path) -> None:
@@ -133,6 +134,7 @@ def rounded(values: Tensor, qparams: QParams) -> Tensor:
     return qparams.dequantize(codes.clamp(-128, 127))
 
 
+@pytest.mark.cases(3)
 @pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # what is small is worth few decibels here
 @pytest.mark.parametrize("name", SPREAD_MODELS)
 def test_groups_of_small_spread_are_kept(name: str) -> None:
@@ -166,6 +168,7 @@ def exact(codes: Tensor, zero: int | None, epsilon: float, steps: AffineSteps) -
     return values / (values.square().mean(1, keepdim=True) + epsilon / count**2).sqrt() * steps.weight + steps.bias
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("centered", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 1000, 2**16, LARGEST_GROUP])
 def test_any_spread_and_any_eps_is_exact(count: int, centered: bool) -> None:
@@ -229,6 +232,7 @@ def large_group() -> dict[str, Any]:
     return {**shape, **numbers, "activation_min": -128, "activation_max": 127}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_kernel_equals_the_reference(machine: Machine) -> None:
     """Also in place, which its comment allows."""

@@ -34,6 +34,7 @@ def _parameters(operators: list[Operator]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("operator", operators, ids=lambda op: op.base)
 
 
+@pytest.mark.cases(18)
 @_parameters(OPERATORS)
 def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
     assert operator.samples is not None

@@ -149,6 +149,7 @@ def test_size_of_pools_is_pytorchs() -> None:
 # ---- the mean over a whole image -----------------------------------------------------------------------------
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("sizes", "operator"),
     [
@@ -248,6 +249,7 @@ def reductions(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
     return shape, tuple(draw(st.permutations(sorted(dims)))), draw(st.booleans())
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", REDUCTIONS)
 def test_reductions_over_any_dimensions(kind: str) -> None:
     reduce = REDUCTIONS[kind]
@@ -274,6 +276,7 @@ WHOLE: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("kind", WHOLE)
 def test_reductions_by_other_names(kind: str) -> None:
     assert_close(lower(Function(WHOLE[kind]), [(2, 5, 4, 6)]))

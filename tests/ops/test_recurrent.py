@@ -127,6 +127,7 @@ def worst_decibels(model: nn.Module, compiled: api.Compiled, batches: Sequence[t
     )
 
 
+@pytest.mark.cases(4)
 @pytest.mark.host
 @pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
 @pytest.mark.parametrize("name", MODELS)
@@ -139,6 +140,7 @@ def test_in_integers_and_close(name: str, tmp_path: Path) -> None:
     assert compiled.save(tmp_path / "model").run(samples, "host").bit_exact
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 @pytest.mark.parametrize(
@@ -157,6 +159,7 @@ def test_on_boards(name: str, target: str, tmp_path: Path) -> None:
     assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 @pytest.mark.parametrize(

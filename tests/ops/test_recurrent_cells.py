@@ -97,6 +97,7 @@ def test_two_layers_in_one_loop() -> None:
     assert decibels(*both(model, found, inputs)) > 30
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "order", [(0, 2, 4, 6), (0, 1, 2, 1, 0), (3, 3, 3)], ids=["every other", "there and back", "the same"]
 )
@@ -119,6 +120,7 @@ READS: dict[str, tuple[tuple[int, ...], Callable[[nn.Module, Tensor], Tensor]]] 
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("read", READS)
 def test_a_layer_of_which_the_last_step_is_read_gives_no_other(read: str) -> None:
     torch.manual_seed(0)

@@ -179,6 +179,7 @@ def log_bands(x: Tensor, window: Tensor, bands: Tensor, power: int, floor: float
     return torch.log(torch.fft.rfft(frames, 2 * len(bands) - 2).abs() ** power @ bands + floor)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("points", "power", "least"), [(512, 2, 75), (512, 1, 62), (400, 2, 75), (750, 2, 75)])
 def test_in_front_of_the_last_rounding(points: int, power: int, least: float) -> None:
     """From full scale down to -60 dB of it, and silence, beside the same in float64. Beside a loud tone alone, bands
@@ -343,6 +344,7 @@ def test_what_follows_may_be_zero_for_a_louder_signal() -> None:
     assert decibels(wanted, torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data])) > 25
 
 
+@pytest.mark.cases(1)
 @pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
 @pytest.mark.parametrize("kind", ["recurrent", "parts", "largest", "pooled"])
 def test_what_follows_may_give_several_tensors(kind: str) -> None:

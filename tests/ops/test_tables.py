@@ -151,6 +151,7 @@ def test_an_observer_that_never_saw_a_finite_value_keeps_its_start() -> None:
     assert (float(observer.min_val), float(observer.max_val)) == (-3.0, 2.0)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("behind", "operators"),
     [

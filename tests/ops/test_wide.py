@@ -173,6 +173,7 @@ def test_the_bits_are_the_same_everywhere(target: str) -> None:
         assert compiled(name, target).run(batch[0] * 3).bit_exact, name  # some of it saturates
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_bits_are_the_same_on_this_machine(name: str) -> None:
     (batch,) = MODELS[name][1](1, 3)[0]
@@ -215,6 +216,7 @@ AVERAGED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", AVERAGED)
 def test_averages_of_bytes_are_no_bytes(name: str) -> None:
     """Their input is of 8 bits as it comes."""

@@ -89,6 +89,7 @@ CASES = [
 ]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("change", "padding", "dropped"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_the_bits_are_the_same_without_them(change: Callable[[Net], None], padding: int, dropped: int) -> None:
     model, data = made(change, padding), batches(4, 1)

@@ -149,6 +149,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
 }
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_transposes_left(name: str) -> None:
     make, sizes, allowed = NETWORKS[name]
@@ -157,6 +158,7 @@ def test_transposes_left(name: str) -> None:
     assert found.worst() < (2.001 if "softmax" in name else 1.001)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("linear_weights", LinearWeights)
 @pytest.mark.parametrize("name", ["residual", "batch", "linear_in_front", "signals"])
 def test_linear_layers_take_the_order_that_is_there(name: str, linear_weights: LinearWeights) -> None:
@@ -200,6 +202,7 @@ ZOO = {
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if "_v" in name else name for name in ZOO])
 def test_the_zoo_has_transposes_at_its_borders_only(name: str) -> None:
     network = zoo.get(name)

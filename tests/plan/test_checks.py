@@ -132,6 +132,7 @@ def test_functions_and_constants_are_those_of_the_program(compiled: api.Compiled
     assert sum(sizes.values()) == compiled.bundle.weights_bytes > 0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"steps": ["conv (op)"], "calls": []}'])
 def test_a_table_of_another_version_is_refused(artifact: Artifact, text: str) -> None:
     (artifact.folder / CHECKS_FILE).write_text(text)

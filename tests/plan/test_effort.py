@@ -158,6 +158,7 @@ def test_stages_of_a_concat_chain_differ_by_their_length_only() -> None:
     assert len(long.known) <= 2 * math.log(16) / math.log(8) * len(short.known)  # n log n; without widths apart, n * n
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("optimize", [Optimize.RAM, Optimize.BALANCED])
 def test_steps_of_a_single_row_are_not_tried_together(optimize: Optimize, monkeypatch: pytest.MonkeyPatch) -> None:
     """Together they need no less memory, and there are as many ways to choose them as in any network."""
@@ -170,6 +171,7 @@ def test_steps_of_a_single_row_are_not_tried_together(optimize: Optimize, monkey
     assert tried.plan.peak == found.plan.peak
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("program", [heads(40), many_inputs(60)], ids=["heads", "inputs"])
 def test_many_branches_cost_a_fixed_amount_of_work(program: Program) -> None:
     found = branches.orders(program)

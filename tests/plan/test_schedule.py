@@ -178,6 +178,7 @@ def test_rows_nobody_reads_are_not_made(program: Program) -> None:
     assert run.calls == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("optimize", list(Optimize))
 def test_every_schedule_gives_the_same_bits(model: api.Model, optimize: Optimize, tmp_path: Path) -> None:
@@ -210,6 +211,7 @@ def test_rows_below_an_image_are_not_the_last_ones_of_a_ring(tmp_path: Path) -> 
     assert artifact.run([[value.numpy() for value in batch] for batch in batches], "host").bit_exact
 
 
+@pytest.mark.cases(1)
 @pytest.mark.qemu
 @pytest.mark.parametrize("optimize", list(Optimize))
 def test_narrow_rows_are_made_several_at_a_time(optimize: Optimize, tmp_path: Path) -> None:

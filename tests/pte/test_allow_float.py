@@ -149,6 +149,7 @@ def listed(compiled: Compiled) -> list[str]:
 # ---- in C only -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", IN_C)
 def test_without_the_flag_there_is_no_pte_and_no_float(kind: type[nn.Module]) -> None:
     compiled = quantized(kind).compile(TARGET)
@@ -157,6 +158,7 @@ def test_without_the_flag_there_is_no_pte_and_no_float(kind: type[nn.Module]) ->
     assert "C bundle only" in compiled.report.pte_missing[0]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize(
     ("kind", "operators", "exact"),
@@ -225,6 +227,7 @@ def test_a_module_that_is_not_there_can_not_stay_float() -> None:
 # ---- no integer operator -------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize(
     ("kind", "operators"),
@@ -257,6 +260,7 @@ def test_what_has_no_integer_operator_stays_float(kind: type[nn.Module], operato
         artifact.run([[fresh(kind).numpy()]], "host")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", NOT_IN_C)
 def test_without_the_flag_it_is_one_error_that_names_the_flag(kind: type[nn.Module]) -> None:
     with pytest.raises(CortadoError) as caught:

@@ -161,6 +161,7 @@ SIGNALS = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize("name", SIGNALS)
 def test_layers_that_arms_mve_kernel_gets_wrong_are_refused_where_it_may_run(name: str, tmp_path: Path) -> None:
@@ -185,6 +186,7 @@ def takes_wrong_kernel(operator: Operator, arguments: Arguments) -> bool:
 WITH_SCRATCH = (CONV, DEPTHWISE, TRANSPOSED, AVG_POOL, by_name("cortex_m::quantized_batch_matmul"))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize("operator", WITH_SCRATCH, ids=lambda operator: operator.base)
 def test_scratch_has_exactly_the_targets_size(operator: Operator, tmp_path: Path) -> None:
@@ -340,6 +342,7 @@ def test_models_that_arms_kernels_got_wrong(name: str) -> None:
         check_model(prepared(name), samples, target)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("target", [MVE, ANY])
 def test_the_heartbeat_network_runs_on_mve(target: str) -> None:
@@ -361,6 +364,7 @@ def random_layer(rng: random.Random) -> tuple[nn.Module, tuple[int, ...]]:
     return layer, (1, channels, rng.choice([1, 1, 2]), length)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_random_pads_and_convolutions(seed: int) -> None:

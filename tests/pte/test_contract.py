@@ -59,6 +59,7 @@ def experimental() -> set[str]:
     return found
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_is_what_executorch_has(name: str) -> None:
     functional, out = of_cortado(OPERATORS[name])

@@ -304,6 +304,7 @@ os._exit(0)  # what the libraries do at the end of a process is not waited for
 """
 
 
+@pytest.mark.slow
 @pytest.mark.host
 def test_executorchs_tools_read_etrecord_and_bundle(tmp_path: Path) -> None:
     """Inspector maps every operator to the module of the model it came from; the bundle's outputs are checked."""

@@ -112,6 +112,7 @@ def test_every_call_of_its_own_is_here() -> None:
     assert {target for target in own if functions.in_aten(target)} == {_overload(name) for name in SAMPLES}
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_call_is_written_in_portable_kernels(name: str) -> None:
     arguments = SAMPLES[name]
@@ -230,6 +231,7 @@ MODELS: dict[type[nn.Module], list[str]] = {
 LONG = (Gru, Lstm)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.host
 @pytest.mark.parametrize("kind", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in MODELS])
 def test_a_model_runs_on_the_runtime_as_the_users_own(kind: type[nn.Module], tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ static_assert(sizeof(Tensor::DimOrderType) == 1 && executorch::runtime::kTensorD
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("compiler", "pointer"),
     [

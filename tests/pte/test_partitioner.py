@@ -134,6 +134,7 @@ def test_a_call_that_is_refused_for_its_arguments_stays_outside_for_others() -> 
         assert "leaves the order of its results open (sorted=False); supported is sorted=True" in reason
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
 def test_what_another_quantizer_has_quantized_is_one_delegate() -> None:
     torch.manual_seed(0)

@@ -116,6 +116,7 @@ def test_firmware_wants_exactly_one_text(driver: Path) -> None:
     assert codes == [OK, DAMAGED, DAMAGED, DAMAGED, DAMAGED, DAMAGED, NO_TARGET]
 
 
+@pytest.mark.slow
 @pytest.mark.host
 def test_firmware_agrees_with_the_reader_on_5000_damaged_files(driver: Path) -> None:
     files = [*damaged(), *systematic()]

@@ -81,6 +81,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_images_get_a_scale_without_ties(spelling: str) -> None:
     pixels = SPELLINGS[spelling]
@@ -95,6 +96,7 @@ def test_images_get_a_scale_without_ties(spelling: str) -> None:
     assert model.quantized.tied == ()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.host
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55", "cortex-m"])
 def test_images_have_the_same_bits_on_every_core(target: str) -> None:

@@ -16,7 +16,6 @@ import pytest
 import cortado
 from cortado.ir.op import registry
 from cortado.passes import PIPELINE
-from helpers import later
 from helpers.golden import Golden
 from helpers.paths import ROOT, TESTS
 from helpers.tests_page import folders, page
@@ -298,12 +297,6 @@ def test_nothing_is_skipped_or_left_for_later() -> None:
     texts = {path.name: path.read_text() for path in files}
     pattern = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in words))
     assert {name: pattern.findall(text) for name, text in texts.items() if pattern.search(text)} == {}
-
-
-def test_what_is_left_to_the_long_tests_is_there() -> None:
-    for file, functions in later.table().items():
-        text = (TESTS / file).read_text()
-        assert [name for name in functions if f"def {name}(" not in text] == [], file
 
 
 @pytest.mark.xdist_group("together")

@@ -25,6 +25,7 @@ def test_every_board_has_a_core_to_test_it_with() -> None:
 # ---- Running --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(3)
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", CORES)
 def test_every_core_runs_several_samples_in_one_boot(tmp_path: Path, core: str) -> None:
@@ -69,6 +70,7 @@ int main(void) {
 """
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_start_up_sets_memory_fpu_input_and_exit_code(tmp_path: Path, core: str) -> None:
@@ -129,6 +131,7 @@ def test_a_core_that_sleeps_for_ever_is_told_of(tmp_path: Path, monkeypatch: pyt
         run_harness(elf, board, INPUTS, 3)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_an_input_takes_what_room_there_is_and_no_more(tmp_path: Path, core: str) -> None:
@@ -225,6 +228,7 @@ void exactly(int n) {
 COUNTED = "cortado_marker_step(); exactly(100 + in[0]); cortado_marker_step(); exactly(7); out[0] = 1; return 0;"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_instructions_are_counted_exactly(tmp_path: Path, core: str) -> None:

@@ -91,6 +91,7 @@ def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
         file.unlink()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_program_ends_with_the_process_that_started_it(tmp_path: Path, how: signal.Signals) -> None:
     file = tmp_path / "pid"

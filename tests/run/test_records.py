@@ -60,6 +60,7 @@ static int semihost(unsigned operation, const void *arguments) {
 """
 
 
+@pytest.mark.cases(3)
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
 @pytest.mark.parametrize(

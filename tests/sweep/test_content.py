@@ -52,6 +52,7 @@ def key(model: nn.Module) -> str:
     return content_key(TASK, Source("net", model, (torch.ones(1, 4),)))
 
 
+@pytest.mark.slow
 def test_a_change_of_any_file_that_the_model_reaches_makes_its_rows_new(tmp_path: Path) -> None:
     """Named by its file or in a list; a change of the list itself leaves rows as they are."""
     files = {"nets.py": NET, "list.py": LIST, "late.py": "def times(): return 1\n", "sweep.toml": SPEC}

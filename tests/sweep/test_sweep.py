@@ -119,6 +119,7 @@ def test_a_process_that_is_killed_is_told_of() -> None:
         child.ask({"names": "nothing.py:names", "folder": "/"}, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # what Dask warns of is its own
 def test_a_dask_cluster_gives_the_same_rows(folder: Path) -> None:
     """A scheduler and two workers, each a process of its own."""

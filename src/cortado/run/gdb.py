@@ -88,7 +88,7 @@ class Gdb:
         return line
 
     def command(self, text: str, seconds: float = ANSWER_SECONDS, doing: str = "", silence: float | None = None) -> str:
-        """Sends a command and returns GDB's answer, with what it says meanwhile. It may take so many `seconds`, and be
+        """Sends a command and returns GDB's answer, with what it says meanwhile. It may take `seconds`, and be
         silent for `silence`."""
         self.number += 1
         token, what = str(self.number), doing or text.split(" ")[0].lstrip("-")
