@@ -80,17 +80,17 @@ def example_of(artifact: Artifact) -> str:
     [
         ("tiny", Border.INT8, "int classify(const int8_t *input0)"),
         ("tiny", Border.FLOAT, "int classify(const float *input0)"),
-        ("image", Border.FLOAT, "void infer(const float *input0, float *output0)"),
-        ("gain", Border.INT8, "void infer(const int8_t *input0, int8_t *output0)"),
+        ("image", Border.FLOAT, "int infer(const float *input0, float *output0)"),
+        ("gain", Border.INT8, "int infer(const int8_t *input0, int8_t *output0)"),
         (
             "passing",
             Border.INT8,
-            "void infer(const int8_t *input0, const int32_t *input1, int8_t *output0, int32_t *output1)",
+            "int infer(const int8_t *input0, const int32_t *input1, int8_t *output0, int32_t *output1)",
         ),
         (
             "two",
             Border.INT8,
-            "void infer(const int8_t *input0, const int8_t *input1, int8_t *output0, int8_t *output1)",
+            "int infer(const int8_t *input0, const int8_t *input1, int8_t *output0, int8_t *output1)",
         ),
     ],
 )

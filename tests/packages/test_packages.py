@@ -353,7 +353,8 @@ def test_several_models_in_one_package(tmp_path: Path) -> None:
 
 def content(target: str, *models: str) -> Content:
     ids = ["0123456789abcdef"] * len(models)
-    return Content.of(models, from_target_string(target), {"LICENSE": ""}, ids, None, arithmetic="int8")
+    files = {"LICENSE": "", **{f"{one}.h": f"int {one}_run({one}_arena_t *arena);\n" for one in models}}
+    return Content.of(models, from_target_string(target), files, ids, None, arithmetic="int8")
 
 
 def test_many_models_have_a_name_that_fits() -> None:

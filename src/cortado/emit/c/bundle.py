@@ -12,6 +12,7 @@ from cortado.emit.c.camera import camera_files, camera_sources
 from cortado.emit.c.data import DataArray
 from cortado.emit.c.decision import SOURCE as DECISION_SOURCE
 from cortado.emit.c.decision import decision_in_c
+from cortado.emit.c.example import Interface
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
 from cortado.emit.c.kernels import Kernels
@@ -99,7 +100,7 @@ def emit_c(
             sources,
             ALIGNED_ONLY if planned.aligned_only else (),
         ),
-        "README.md": readme_text(planned, arrays.total_bytes, sections),
+        "README.md": readme_text(planned, Interface.of(own, name), arrays.total_bytes, sections),
         LICENSE: license_text(),
         **kernel_files(sources),
     }

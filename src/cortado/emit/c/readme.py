@@ -8,23 +8,19 @@ from cortado.base.element import INT8
 from cortado.base.names import plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.arena import region_macro
+from cortado.emit.c.example import Interface, example_text
 from cortado.emit.c.header import coded_elements, order, scalar_suffix, tensor_name
-from cortado.emit.c.rows import pushed_step, row_type
+from cortado.emit.c.rows import pushed_step
 from cortado.emit.c.state import state_place
-from cortado.emit.c.text import WIDTH, OfPlan, listed
+from cortado.emit.c.text import WIDTH, OfPlan
 from cortado.plan.planned import Planned
-from cortado.plan.program import Stream, Tensor
+from cortado.plan.program import Stream
 
 
 def _core_flags(target: CortexMTargetConfig) -> str:
     if target.cpu is CortexM.ANY:
         return "such as `-mcpu=cortex-m4 -mthumb`"
     return f"`{' '.join(target.compiler_flags(Compiler.GCC))}`"
-
-
-def _is_scores(tensor: Tensor) -> bool:
-    """Whether an output looks like one number for each of several classes."""
-    return tensor.element.computed and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
 
 
 def stack_row(stack_bytes: int | None) -> str:
@@ -37,6 +33,7 @@ def _paragraph(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Readme(OfPlan):
+    interface: Interface
     constants: int  # bytes of them
     sections: Mapping[str, int]  # of them, in sections of their own
 
@@ -49,7 +46,9 @@ class _Readme(OfPlan):
 {self._regions()}| constants (flash) | {self.constants} |
 {self._sections()}{stack_row(None)}
 
-{self._example()}
+```c
+{example_text(self.interface)}```
+
 {self._building()}
 
 {self._placing()}{self._running()}
@@ -229,70 +228,6 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"network alike. The numbers in `{self.name}_data.c` are the model's own: Cortado claims nothing of them."
         )
 
-    @property
-    def _arena(self) -> str:
-        """Returns the arena as the example names it to functions."""
-        return "arena" if self.planned.regions else "&arena"
-
-    def _example(self) -> str:
-        """A function around the network: the best class of a classifier, all outputs of anything else."""
-        name, upper, outputs = self.name, self.upper, self.program.outputs
-        parameters, work = self._inputs()
-        if len(outputs) == 1 and _is_scores(outputs[0]):
-            head, rest = "int classify", self._best_class(outputs[0])
-        else:
-            head = "void infer"
-            parameters += [f"{t.element.c_type} *output{i}" for i, t in enumerate(outputs)]
-            rest = [
-                f"memcpy(output{i}, {name}_output({self._arena}, {i}), {upper}_OUTPUT{i}_BYTES);"
-                for i, _ in enumerate(outputs)
-            ]
-        static = f"static {name}_arena_t arena;\n\n"
-        own: list[str] = []
-        if self.planned.regions:
-            static, own = "", [f"const {name}_arena_t *arena = {name}_default_arena();"]
-        body = "\n".join(f"    {line}" for line in [*own, *work, *rest])
-        return f"""```c
-#include <stdint.h>
-#include <string.h>
-
-#include "{name}.h"
-
-{static}{head}({listed(parameters, indent=len(head) + 1)})
-{{
-{body}
-}}
-```
-"""
-
-    def _inputs(self) -> tuple[list[str], list[str]]:
-        """The parameters of the example for its inputs, and the lines that run the network on them."""
-        name, upper = self.name, self.upper
-        if self.program.pushed is not None:
-            given = ", NULL" if pushed_step(self.program).samples else ""
-            push = f"{name}_push({self._arena}{given})"
-            loop = ["do {", f"    read_row({name}_row({self._arena}));", f"}} while ({push} == 0);"]
-            first = [f"{name}_reset({self._arena});"] if self.program.stream is None else []
-            return [f"void (*read_row)({row_type(self.program)} *row)"], [*first, *loop]
-        fill = [
-            f"memcpy({name}_input({self._arena}, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
-            for i, _ in enumerate(self.program.inputs)
-        ]
-        parameters = [f"const {t.element.c_type} *input{i}" for i, t in enumerate(self.program.inputs)]
-        return parameters, [*fill, f"{name}_run({self._arena});"]
-
-    def _best_class(self, scores: Tensor) -> list[str]:
-        size = scores.element.bytes
-        count = f"{self.upper}_OUTPUT0_BYTES" + (f" / {size}" if size > 1 else "")
-        return [
-            f"const {scores.element.c_type} *scores = {self.name}_output({self._arena}, 0);",
-            "int best = 0;",
-            f"for (int i = 1; i < {count}; i++) {{",
-            "    if (scores[i] > scores[best]) { best = i; }",
-            "}",
-            "return best;",
-        ]
-
     def _tensor_table(self) -> str:
         """Type, order and meaning of every input and output, as the header's macros say them."""
         groups = (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
@@ -318,6 +253,6 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return f"{text}\n\n{meaning}"
 
 
-def readme_text(planned: Planned, constants: int, sections: Mapping[str, int]) -> str:
+def readme_text(planned: Planned, interface: Interface, constants: int, sections: Mapping[str, int]) -> str:
     """README.md of a bundle: memory, an example that compiles, the order of the data."""
-    return _Readme(planned, constants, sections).text()
+    return _Readme(planned, interface, constants, sections).text()

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from cortado import __version__
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa
+from cortado.emit.c.example import Interface
 from cortado.emit.c.library import SETTINGS_FILE as SETTINGS_FILE
 from cortado.plan.identity import joined_id, version_of
 
@@ -183,7 +184,7 @@ def _core(content: Content) -> str:
 
 def readme(content: Content, title: str, use: str) -> str:
     """README.md of a package."""
-    functions = ", ".join(f"`{model}_run`" for model in content.models)
+    functions = ", ".join(f"`{model}_{Interface.of(content.bundle, model).work}`" for model in content.models)
     return f"""# {content.name} for {title}
 
 {content.about[0].upper() + content.about[1:]} {__version__}.
