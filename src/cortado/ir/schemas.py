@@ -47,7 +47,7 @@ def overload(operator: Operator) -> Any:
 
 
 def _meaning(schema: Any) -> tuple[Any, ...]:
-    """What a call must hold to: all of a schema but for the names of its results."""
+    """The part of a schema that a call must agree with: all but the names of its results."""
     arguments = [(one.name, str(one.type), one.default_value, one.kwarg_only) for one in schema.arguments]
     written = [one.alias_info is not None and one.alias_info.is_write for one in schema.arguments]
     return (schema.name, schema.overload_name, arguments, written, [str(one.type) for one in schema.returns])
