@@ -125,7 +125,7 @@ def _fill(node: Node, layer: nn.Module) -> None:
         layer.bias = nn.Parameter(node.constant(2).to(torch.float32).reshape(-1))
 
 
-@onnx_operator("ConvTranspose", limits="constant weights", **WINDOWS)
+@onnx_operator("ConvTranspose", **WINDOWS)
 def conv_transpose(node: Node) -> Built:
     count, sizes = _spatial(node), node.shape(1)
     strides, dilations, pads = window(node, sizes[2:])
@@ -137,6 +137,10 @@ def conv_transpose(node: Node) -> Built:
     extra = [more - min(behind, 0) for more, (_, behind) in zip(extra, pads, strict=True)]
     cuts = [(before, max(behind, 0)) for before, behind in pads]
     even = [min(pair) for pair in cuts]
+    less = [(before - both, behind - both) for (before, behind), both in zip(cuts, even, strict=True)]
+    if node.value(1).data is None:
+        layer: nn.Module = _Transposed(strides, even, extra, groups, dilations)
+        return of(_Cut(layer, less), 0, 1, *([2] if node.has(2) else []))
     layer = _TRANSPOSED[count](
         sizes[0],
         sizes[1] * groups,
@@ -150,8 +154,20 @@ def conv_transpose(node: Node) -> Built:
         device="meta",
     )
     _fill(node, layer)
-    less = [(before - both, behind - both) for (before, behind), both in zip(cuts, even, strict=True)]
     return of(_Cut(layer, less) if any(map(any, less)) else layer)
+
+
+class _Transposed(nn.Module):
+    """A transposed convolution with weights that are dequantized (QDQ), or computed."""
+
+    def __init__(self, *options: Any) -> None:
+        super().__init__()
+        self.options = options  # strides, padding, output padding, groups, dilations
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        call: Any = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}[x.dim()]
+        found: Tensor = call(x, weight, bias, *self.options)
+        return found
 
 
 class _Cut(nn.Module):
@@ -162,8 +178,8 @@ class _Cut(nn.Module):
         self.layer = layer
         self.places = (slice(None), slice(None), *(slice(before, -behind or None) for before, behind in less))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer.forward(x)[self.places]
+    def forward(self, *given: Tensor) -> Tensor:
+        return self.layer.forward(*given)[self.places]
 
 
 def _output_sizes(node: Node, strides: Sequence[int]) -> list[int] | None:

@@ -3,6 +3,7 @@
 Unsigned codes become signed ones with a zero point lower by 128 or 32768, which stand for the same numbers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,16 +17,17 @@ _calls = torch.ops.quantized_decomposed
 
 @dataclass(frozen=True)
 class _Grid:
-    """Scales and zero points of signed codes."""
+    """Scales and zero points of signed codes, and the codes in use where these are not all of their type."""
 
     scales: Tensor
     points: Tensor
     dtype: torch.dtype
+    used: tuple[int, int] | None = None
 
     @property
     def codes(self) -> tuple[int, int]:
         limits = torch.iinfo(self.dtype)
-        return limits.min, limits.max
+        return self.used or (limits.min, limits.max)
 
 
 _SIGNED = {torch.uint8: (torch.int8, 128), torch.uint16: (torch.int16, 32768)}
@@ -47,6 +49,17 @@ def _grid(node: Node, codes: torch.dtype) -> _Grid:
     return _Grid(scales, points - lower, dtype)
 
 
+def _even(grid: _Grid) -> _Grid:
+    """A grid of int16 without zero point that reaches as far: kernels have none. On one side codes end sooner, as those
+    with a zero point do: at 0 they stand for a relu."""
+    if grid.dtype != torch.int16 or grid.points.numel() != 1 or not int(grid.points):
+        return grid
+    (low, high), point = grid.codes, int(grid.points)
+    reach = max(point - low, high - point)
+    used = -((point - low) * high // reach), (high - point) * high // reach
+    return _Grid((grid.scales.double() * reach / high).float(), torch.zeros_like(grid.points), grid.dtype, used)
+
+
 def _codes(node: Node) -> torch.dtype:
     """The type of a QuantizeLinear's output."""
     return node.value(2).dtype if node.has(2) else torch.uint8
@@ -56,7 +69,7 @@ def _codes(node: Node) -> torch.dtype:
     "QuantizeLinear", limits="int8, uint8, int16 or uint16; constant scales; per tensor", domains=("", "com.microsoft")
 )
 def quantize(node: Node) -> Built:
-    grid = _grid(node, _codes(node))
+    grid = _even(_grid(node, _codes(node)))
     limits, dtype = grid.codes, grid.dtype
     if grid.scales.numel() != 1:
         if node.value(0).data is None:
@@ -79,13 +92,39 @@ def dequantize(node: Node) -> Built:
     if given.data is None and not node.has(2):
         node.refuse("no zero point", "one, whose type says whether codes are signed")
     grid = _grid(node, node.value(2).dtype if node.has(2) else given.dtype)
+    axis = None if grid.scales.numel() == 1 else node.axis(node.integer("axis", 1))
+    if given.data is None:
+        return of(Quantizing(_dequantizing(_even(grid), axis)))
+    codes, grid = _constant_codes(_signed(given.data), grid, axis)
+    call = _dequantizing(grid, axis)
+    return Built(Quantizing(lambda: call(codes)), ())
+
+
+def _dequantizing(grid: _Grid, axis: int | None) -> Callable[[Tensor], Tensor]:
     limits, dtype = grid.codes, grid.dtype
-    if grid.scales.numel() == 1:
+    if axis is None:
         scale, point = float(grid.scales), int(grid.points)
-        return of(Quantizing(lambda x: _calls.dequantize_per_tensor(_signed(x), scale, point, *limits, dtype)))
-    axis = node.axis(node.integer("axis", 1))
+        return lambda x: _calls.dequantize_per_tensor(x, scale, point, *limits, dtype)
     scales, points = grid.scales, grid.points
-    return of(Quantizing(lambda x: _calls.dequantize_per_channel(_signed(x), scales, points, axis, *limits, dtype)))
+    return lambda x: _calls.dequantize_per_channel(x, scales, points, axis, *limits, dtype)
+
+
+def _constant_codes(codes: Tensor, grid: _Grid, axis: int | None) -> tuple[Tensor, _Grid]:
+    """Codes of a constant without zero points, as kernels have weights: the same numbers where they fit int8, else
+    rounded to int8 of the same reach."""
+    if not bool(grid.points.any()) and grid.dtype != torch.int16:
+        return codes, grid
+    sizes = [-1 if dim == axis else 1 for dim in range(codes.dim())]
+    offsets = codes.to(torch.int64) - (grid.points.reshape(sizes) if axis is not None else grid.points.reshape(()))
+    least, most = (-(2**31), 2**31 - 1) if grid.dtype == torch.int32 else (-127, 127)
+    dtype, zeros = torch.int32 if grid.dtype == torch.int32 else torch.int8, torch.zeros_like(grid.points)
+    if not codes.numel() or (least <= int(offsets.min()) and int(offsets.max()) <= most):
+        return offsets.to(dtype), _Grid(grid.scales, zeros, dtype)
+    others = [dim for dim in range(codes.dim()) if dim != axis]
+    reach = offsets.abs().amax(others).reshape(-1) if others else offsets.abs()
+    factor = (reach.double() / most).clamp(min=1.0)
+    rounded = torch.round(offsets / (factor.reshape(sizes) if axis is not None else factor.reshape(())))
+    return rounded.to(dtype), _Grid((grid.scales * factor).float(), zeros, dtype)
 
 
 def _signed(codes: Tensor) -> Tensor:

@@ -89,8 +89,10 @@ class Reader:
         if own.kind == "If" and not own.domain:
             self._add_branch(own, names)
             return
-        for one in respelled(own, self.codes, self.file.path.name):
+        nodes = list(respelled(own, self.codes, self.file.path.name))
+        for one in nodes:
             self._read(one.inputs)
+        for one in nodes:
             self._add_one(one)
 
     def _add_branch(self, raw: Raw, names: Mapping[str, str]) -> None:
