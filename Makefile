@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
-SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LINTED := src tests benchmarks tools training examples
 UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py passes/test_golden.py plan/test_schedule.py plan/test_branches.py \
            artifact/test_page.py artifact/test_report.py repository)
@@ -92,43 +90,22 @@ clean:
 
 # ---- set-up ---------------------------------------------------------------------------------------------------------
 
-# $(call apt,WHAT IS MISSING,PACKAGES)
-apt = echo "not found: $(1); installing $(2)"; \
-  command -v apt-get >/dev/null 2>&1 || { echo "there is no apt-get here: install these by hand, then run make again" >&2; exit 1; }; \
-  $(SUDO) apt-get update -qq && \
-  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null
-
-# $(call tool,PROGRAM,PACKAGES)
-tool = @command -v $(1) >/dev/null 2>&1 || { $(call apt,$(1),$(2)); }
+# PROGRAM:PACKAGES; what is missing is installed at once.
+PACKAGES := PYTHON=$(PYTHON) tools/packages.sh
 
 python:
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call apt,Python with venv,python3 python3-venv); }
+	@$(PACKAGES) python-venv:python3,python3-venv
 
 tools:
-	$(call tool,cc,build-essential)
-	$(call tool,cmake,cmake)
-	$(call tool,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
-	@test "$$(arm-none-eabi-gcc -print-file-name=libc.a)" != libc.a || { $(call apt,newlib,libnewlib-arm-none-eabi); }
-	$(call tool,qemu-system-arm,qemu-system-arm)
+	@$(PACKAGES) cc:build-essential cmake:cmake arm-none-eabi-gcc:gcc-arm-none-eabi,libnewlib-arm-none-eabi \
+	  newlib:libnewlib-arm-none-eabi qemu-system-arm:qemu-system-arm
 
 # The tests build with clang as well and in bubblewrap, run WebAssembly in Node, load firmware with GDB, the ExecuTorch adapter
 # for a core, and look at pages in Chromium.
 test-tools:
-	$(call tool,clang-19,clang-19 lld-19)
-	$(call tool,wasm-ld-19,lld-19)
-	$(call tool,node,nodejs)
-	$(call tool,gdb-multiarch,gdb-multiarch)
-	$(call tool,cppcheck,cppcheck)
-	$(call tool,bwrap,bubblewrap)
-	$(call tool,chromium,chromium chromium-driver)
-	$(call tool,chromedriver,chromium chromium-driver)
-	@test "$$(arm-none-eabi-g++ -print-file-name=libstdc++.a)" != libstdc++.a || \
-	  { $(call apt,the C++ library of arm-none-eabi,libstdc++-arm-none-eabi-newlib); }
+	@$(PACKAGES) clang-19:clang-19,lld-19 wasm-ld-19:lld-19 node:nodejs gdb-multiarch:gdb-multiarch cppcheck:cppcheck \
+	  bwrap:bubblewrap chromium:chromium,chromium-driver chromedriver:chromium,chromium-driver \
+	  arm-libstdc++:libstdc++-arm-none-eabi-newlib
 
 $(STAMP): requirements.txt requirements-dev.txt pyproject.toml | python
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] >= (3, 11) else "Cortado needs Python 3.11 or newer, found %d.%d" % sys.version_info[:2])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the Python packages of requirements-dev.txt into $(VENV)"
-	@$(PIP) -r requirements-dev.txt
-	@$(PIP) --no-deps -e .
-	@touch $(STAMP)
+	@tools/environment.sh $(PYTHON) $(VENV) $(STAMP)

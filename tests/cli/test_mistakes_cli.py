@@ -164,7 +164,7 @@ def test_an_input_runs_on_the_board_without_torch_and_is_not_said_to_be_compared
     assert "bit-exact" in run(*given, tmp_path / "with.npy").out
     done = without_torch(*given, tmp_path / "without.npy")
     assert done.returncode == 0, done.stderr
-    assert "not compared with the reference, which needs torch (pip install torch)" in done.stdout
+    assert "not compared with the reference, which needs torch (pip install 'cortado[compile]')" in done.stdout
     assert "bit-exact" not in done.stdout
     assert (tmp_path / "with.npy").read_bytes() == (tmp_path / "without.npy").read_bytes()
     assert json.loads(without_torch(*given[:-1], "--json").stdout)["bit_exact"] is None
@@ -194,7 +194,7 @@ def test_commands_that_need_torch_say_how_to_install_it(tiny_artifact: Artifact,
         done = without_torch(*arguments)
         assert done.returncode == 2, done.stderr
         assert done.stderr.splitlines()[-1] == (
-            "cortado: torch is not installed (needed for exporting models): pip install torch==2.13.0"
+            "cortado: torch is not installed (needed for compiling models): pip install 'cortado[compile]'"
         )
         assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

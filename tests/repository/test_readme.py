@@ -55,7 +55,7 @@ def test_the_commands_work_as_they_stand(run: Run, tmp_path: Path, monkeypatch: 
 def test_the_packages_to_install_are_those_of_the_makefile() -> None:
     """Those of `make setup`; the Dockerfile, which nothing builds, has GDB for probes too."""
     setup = MAKEFILE.partition("\ntools:\n")[2].partition("\n\n")[0]
-    needed = {name for _, names in re.findall(r"call tool,([\w-]+),([\w -]+)\)", setup) for name in names.split()}
+    needed = {name for names in re.findall(r"[\w-]+:([\w,-]+)", setup) for name in names.split(",")}
     (line,) = [one for one in commands((ROOT / "docs" / "install.md").read_text()) if "apt-get install" in one]
     assert set(line.partition("install ")[2].split()) == needed
     dockerfile = (ROOT / "Dockerfile").read_text()

@@ -47,7 +47,7 @@ def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
     if found.shape != tensor.shape:
         raise CortadoError(
             f"input '{tensor.name}' lies in the bundle as {list(tensor.shape)}, made of {list(value.shape)} in a way "
-            "that only the reference knows, which needs torch: pip install torch"
+            "that only the reference knows, which needs torch: pip install 'cortado[compile]'"
         )
     return np.ascontiguousarray(found)
 

@@ -286,7 +286,7 @@ def _sizes_text(memory: "MemoryReport", flash: "FlashReport", stack_bytes: int |
 def _verdict(checked: "Checked") -> str:
     count = len(checked.result.samples)
     if not checked.compared:
-        return "not compared with the reference, which needs torch (pip install torch)"
+        return "not compared with the reference, which needs torch (pip install 'cortado[compile]')"
     if checked.bit_exact:
         return "bit-exact with the reference" + (f", all {count} samples" if count > 1 else "")
     if checked.tolerance == 0:
