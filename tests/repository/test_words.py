@@ -32,6 +32,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "src/cortado/emit/c/text.py": _C,
         "docs/misra.md": _C,
         "src/cortado/onnx/reader.py": _IF,
+        "docs/onnx.md": _IF,
         "src/cortado/emit/packages/cmsis_pack.py": "an element of CMSIS-Pack's files",
         "src/cortado/timing/instructions.py": "condition codes of Arm's instructions",
         "src/cortado/artifact/page.py": _CHIP,

@@ -1,5 +1,5 @@
-"""What differs between systems, each with something that stands in where a system does not have it: locks of files, two
-folders exchanged at once, the processors of this process. Everything else that only Linux or POSIX has is for programs
+"""Stand-ins for what differs between systems: locks of files, two folders exchanged at once, the processors of this
+process. Everything else that only Linux or POSIX has is for programs
 that Cortado runs (`run/limited`, `run/confined`)."""
 
 import ctypes

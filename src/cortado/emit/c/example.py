@@ -13,7 +13,7 @@ from cortado.emit.c.text import listed
 
 @dataclass(frozen=True)
 class Interface:
-    """What MODEL.h and MODEL_camera.h declare."""
+    """The declarations of MODEL.h and MODEL_camera.h."""
 
     name: str
     functions: Mapping[str, str]  # by verb, as in MODEL_push: the type of what it takes beside the arena, or nothing
