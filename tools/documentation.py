@@ -72,6 +72,29 @@ def _row(line: str) -> str:
     return _CODE.sub(marked, line)
 
 
+# The pages of docs/try.md: what compiles each model, and what its page is shown with beside it.
+LIVE: dict[str, tuple[list[str], list[str]]] = {
+    "keyword": (["examples/keyword/spot.py", "{}", "yes", "no", "left"], ["--recording", "{}.wav"]),
+    "digits": (["examples/digits/digits.py", "{}"], []),
+    "heartbeats": (
+        ["-m", "cortado", "compile", "ecg_conv1d", "--target", "cortex-m4", "--artifacts", "c", "-o", "{}"],
+        [],
+    ),
+}
+
+
+def make_live(place: Path = ROOT / "build" / "docs") -> None:
+    """The networks that the site shows in the browser, into place/site/docs/try."""
+    for name, (made, beside) in LIVE.items():
+        folder = str(place / "live" / name)
+        page = place / "site" / "docs" / "try" / f"{name}.html"
+        for directory in (page.parent, place / "live"):
+            directory.mkdir(parents=True, exist_ok=True)
+        show = ["-m", "cortado", "show", folder, "--write", str(page), *beside]
+        for command in (made, show):
+            subprocess.run([sys.executable, *(part.format(folder) for part in command)], cwd=ROOT, check=True)
+
+
 def build(place: Path = ROOT / "build" / "docs") -> subprocess.CompletedProcess[str]:
     """Stages into place/pages, builds into place/site."""
     stage(place / "pages")
@@ -91,6 +114,7 @@ def build(place: Path = ROOT / "build" / "docs") -> subprocess.CompletedProcess[
 if __name__ == "__main__":
     done = build()
     if done.returncode == 0:
+        make_live()
         print("written to build/docs/site; open build/docs/site/index.html")
     else:
         sys.stderr.write(done.stdout + done.stderr)

@@ -192,6 +192,9 @@ def test_what_is_drawn_is_recognised(browser: Browser, tmp_path: Path) -> None:
     checked = artifact.run([[values.reshape(1, 1, 12, 12)]], "host")
     assert checked.bit_exact
     assert state(browser, "results") == [codes.ravel().tolist() for codes in checked.result.samples[0]]
+    assert [browser.one(f"#{end}").get_property("value") for end in ("black", "white")] == ["0", "1"]
+    browser.one("#example").click()
+    assert state(browser, "results") == [codes.ravel().tolist() for codes in artifact.recorded()[1]]
     assert browser.said() == []
 
 

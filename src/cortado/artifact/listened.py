@@ -72,7 +72,7 @@ def read_recording(artifact: Artifact, path: Path, rate: float | None) -> Record
     if path.suffix == ".wav":
         if rate is not None:
             raise CortadoError(f"--rate is for arrays, and {path} says its own; leave it out")
-        return _as_read(artifact, path, *_read_wav(path))
+        return _as_read(artifact, path, *read_wav(path))
     if rate is None or not 0 < rate < math.inf:
         raise CortadoError(
             f"{path} does not say how fast its data come; expected --rate with the samples, rows or steps of a second"
@@ -83,7 +83,8 @@ def read_recording(artifact: Artifact, path: Path, rate: float | None) -> Record
     return Recording(next(iter(arrays.values())), rate)
 
 
-def _read_wav(path: Path) -> tuple[ArrayType, int]:
+def read_wav(path: Path) -> tuple[ArrayType, int]:
+    """16-bit samples of one channel, and how many a second has."""
     if not path.is_file():
         raise CortadoError(f"there is no file {path}")
     try:

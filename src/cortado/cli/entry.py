@@ -36,6 +36,7 @@ from cortado.cli.compile_arguments import compile_arguments
 from cortado.cli.completion import SHELLS, completion_command
 from cortado.cli.kernels import kernels_arguments
 from cortado.cli.parsing import add
+from cortado.cli.show import show_arguments
 from cortado.cli.sweep import estimate_arguments, sweep_arguments
 
 MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"
@@ -183,6 +184,7 @@ def make_parser() -> argparse.ArgumentParser:
     validate_arguments(commands)
     evaluate_arguments(commands)
     compare_arguments(commands)
+    show_arguments(commands)
     estimate_arguments(commands, add)
     sweep_arguments(commands, add)
     kernels_arguments(commands, add)

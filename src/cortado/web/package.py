@@ -125,15 +125,16 @@ Code: Apache-2.0 (LICENSE). The numbers in `{prefix}.wasm` are the model's own.
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
-def web_page(shown: Shown, wasm: bytes) -> str:
-    """One file; its policy lets its own script and style run, and nothing be loaded."""
+def web_page(shown: Shown, wasm: bytes, report: str | None = None) -> str:
+    """One file; its policy lets its own script and style run, and nothing be loaded. `report`: where that lies, for a
+    link to it."""
     script, style = "\n".join(map(_read, _SCRIPTS)), _read("page.css")
     parts = {
         "@POLICY@": _POLICY.format(script=_sha256(script), style=_sha256(style)),
         "@TITLE@": html_text(f"{shown.report.model}: try it"),
         "@VERSION@": html_text(__version__),
         "@STYLE@": style,
-        "@FACTS@": _json(page_facts(shown)),
+        "@FACTS@": _json({**page_facts(shown), "report": report}),
         "@ASSETS@": _json(_assets(shown, wasm)),
         "@SCRIPT@": script,
     }

@@ -54,6 +54,17 @@ function map(tensor, values) {
   return canvas;
 }
 
+/** Many numbers as a line. */
+function curve(values, [low, high], name) {
+  const canvas = make("canvas", { width: 700, height: 120, class: "time", role: "img", ariaLabel: `${name} as a curve` });
+  const g = canvas.getContext("2d");
+  g.strokeStyle = "#88ffdd";
+  g.beginPath();
+  values.forEach((value, at) => g.lineTo((at / (values.length - 1)) * 700, 115 - ((value - low) / (high - low)) * 110));
+  g.stroke();
+  return canvas;
+}
+
 function numbers(values) {
   const shown = [...values.slice(0, 64)].map(number).join(", ");
   return make("p", { class: "note" }, values.length > 64 ? `${shown}, and ${values.length - 64} more` : shown);
@@ -63,7 +74,7 @@ function showResults(model, results) {
   const parts = results.flatMap((result, i) => {
     const tensor = model.outputs[i];
     const isMap = tensor.modelShape.length === 4 && tensor.modelShape[2] > 1 && tensor.modelShape[3] > 1;
-    const shown = isClasses(tensor) ? bars(tensor, result.values, model.facts.labels) : isMap ? map(tensor, result.values) : numbers(result.values);
+    const shown = isClasses(tensor) ? bars(tensor, result.values, model.facts.labels) : isMap ? map(tensor, result.values) : result.values.length > 64 ? curve(result.values, tensor.range, result.name) : numbers(result.values);
     return results.length > 1 ? [make("h3", {}, result.name), shown] : [shown];
   });
   document.getElementById("results").replaceChildren(...parts);

@@ -233,13 +233,25 @@ function sliders(values, low, high, changed) {
 // ---- pictures --------------------------------------------------------------------------------------------------------
 
 function pictures(model) {
-  const run = () => {
-    const begin = performance.now(), results = model.run(picture.inputs());
+  const run = (inputs = picture.inputs()) => {
+    const begin = performance.now(), results = model.run(inputs);
     cortado.results = results.map(({ codes }) => Array.from(codes, Number));
     showResults(model, results);
     say(`${(performance.now() - begin).toFixed(1)} ms here.`);
   };
-  const picture = (cortado.picture = new Picture(model, run));
+  const picture = (cortado.picture = new Picture(model, () => run()));
+  const example = async () => {
+    await stop();
+    if (facts.lineBytes) return run([bytesOf(assets.example.inputs[0])]);
+    const codes = typed(assets.example.inputs[0], facts.inputs[0].dtype);
+    picture.paint(model.inputs[0].values(codes));
+    run([codes]);
+  };
+  const ends = picture.camera ? [] : ["black", "white"].map((name, i) => {
+    const field = make("input", { type: "number", step: "any", id: name, value: String(picture.ends[i]), ariaLabel: `the input's value for ${name}` });
+    field.addEventListener("change", () => guarded(() => { picture.ends[i] = Number(field.value); run(); }));
+    return make("label", {}, `${name} is `, field);
+  });
   const video = make("video", { muted: true, playsInline: true, width: 0, height: 0 });
   const camera = async () => {
     await stop();
@@ -252,13 +264,13 @@ function pictures(model) {
     frame();
   };
   byId("controls").append(
-    button("Camera", camera, "camera"),
+    button("Camera", camera, "camera"), button("Recorded example", example, "example"),
     fileButton("Picture file", "image/*", async (file) => {
       await stop();
       const bitmap = await createImageBitmap(file).catch(() => { throw Object.assign(new Error(`${file.name} is no picture that this browser can read.`), { name: "File" }); });
       picture.show(bitmap, bitmap.width, bitmap.height);
     }),
-    button("Clear", async () => { await stop(); picture.clear(); run(); }, "clear"), button("Stop", stop, "stop"));
+    button("Clear", async () => { await stop(); picture.clear(); run(); }, "clear"), button("Stop", stop, "stop"), ...ends);
   byId("stop").disabled = true;
   picture.drawable();
   byId("stage").append(picture.canvas);
@@ -283,8 +295,8 @@ function tables(model) {
       const title = make("h3", {}, `${tensor.name} [${tensor.modelShape.join(", ")}]`);
       if (tensor.length <= MOST) return [title, sliders(values[i], low, high, (at, value) => { values[i][at] = value; guarded(run); })];
       const field = make("textarea", { ariaLabel: `${tensor.name}: ${tensor.length} numbers`, value: values[i].map(number).join(" ") });
-      field.addEventListener("change", () => guarded(() => { values[i] = field.value.trim().split(/[\s,;]+/).map(Number); run(); }));
-      return [title, field];
+      field.addEventListener("change", () => guarded(() => { values[i] = field.value.trim().split(/[\s,;]+/).map(Number); show(); }));
+      return [title, curve(values[i], tensor.range, tensor.name), field];
     }));
     run();
   };
@@ -340,6 +352,7 @@ async function begin() {
   const module = await WebAssembly.compile(bytesOf(assets.wasm));
   const model = (cortado.model = new Model(module, facts));
   model.module = module;
+  if (facts.report) byId("about").append(" ", make("a", { href: facts.report }, "The report"));
   byId("compare").onclick = () => guarded(() => compare(model));
   byId("chip").append(...facts.chips.map((one) => make("option", {}, `${one.name}: ${one.cpu}, ${one.megahertz} MHz`)));
   const own = facts.chips.findIndex((one) => one.name === facts.chip);

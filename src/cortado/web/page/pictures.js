@@ -21,10 +21,18 @@ function sensorBytes(rgba, format) {
   return Uint8Array.from(bytes);
 }
 
-/** Real numbers of an image input: black is the least that its codes hold, white the most. --input-format with --mean
- * and --std says it exactly. */
-function imageValues(rgba, tensor, channels) {
-  const pixels = rgba.length / 4, [low, high] = tensor.range;
+/** The values of black and white that people use, and that are nearest to what the input's codes hold; else those
+ * themselves. --input-format with --mean and --std says it exactly. */
+function blackAndWhite([low, high]) {
+  const known = [[0, 1], [-1, 1], [-0.5, 0.5], [0, 255], [-0.42, 2.82], [-2.1, 2.6]];
+  const far = ([black, white]) => (Math.abs(black - low) + Math.abs(white - high)) / (high - low);
+  const nearest = known.reduce((best, one) => (far(one) < far(best) ? one : best));
+  return far(nearest) < 0.5 ? nearest : [low, high];
+}
+
+/** Real numbers of an image input. */
+function imageValues(rgba, channels, [low, high]) {
+  const pixels = rgba.length / 4;
   const found = new Float32Array(channels * pixels);
   for (let at = 0; at < pixels; at++) {
     const [r, g, b] = rgba.subarray(4 * at, 4 * at + 3);
@@ -44,12 +52,23 @@ class Picture {
     this.canvas = make("canvas", { width: this.width, height: this.height, class: "seen", tabIndex: 0, role: "img", ariaLabel: "what the model sees" });
     this.canvas.style.width = `${Math.max(this.width, Math.min(320, this.width * Math.ceil(280 / this.width)))}px`;
     this.context = this.canvas.getContext("2d", { willReadFrequently: true });
+    this.ends = blackAndWhite(model.inputs[0].range);
     this.clear();
   }
 
   clear() {
     this.context.fillStyle = "#000";
     this.context.fillRect(0, 0, this.width, this.height);
+  }
+
+  /** Real numbers of the model's input as a picture. */
+  paint(values) {
+    const image = new ImageData(this.width, this.height), [low, high] = this.ends, area = this.width * this.height;
+    for (let at = 0; at < area; at++) {
+      const parts = [0, 1, 2].map((c) => (255 * (values[(c % this.channels) * area + at] - low)) / (high - low));
+      image.data.set([...parts, 255], 4 * at);
+    }
+    this.context.putImageData(image, 0, 0);
   }
 
   /** The middle of a picture, as large as it can be. */
@@ -84,6 +103,6 @@ class Picture {
 
   inputs() {
     const rgba = this.context.getImageData(0, 0, this.width, this.height).data;
-    return [this.camera ? sensorBytes(rgba, this.camera.format) : imageValues(rgba, this.model.inputs[0], this.channels)];
+    return [this.camera ? sensorBytes(rgba, this.camera.format) : imageValues(rgba, this.channels, this.ends)];
   }
 }

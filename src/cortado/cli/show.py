@@ -1,0 +1,79 @@
+"""cortado show."""
+
+import argparse
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import CortadoError
+from cortado.cli.parsing import add
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.web.facts import PageSound
+
+
+def show_arguments(commands: Any) -> None:
+    parser = add(
+        commands, "show", "try a compiled model in a browser: speak to it, draw for it", show_command, json=False
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument(
+        "--recording",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="SOUND.wav",
+        help="of a stream of samples: sound that the page can play to the model, 16 bits; it may be given again",
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE.html", help="write the page to a file instead")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="to listen on (default: one that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="say the address, and open no browser")
+    parser.add_argument(
+        "--lan",
+        action="store_true",
+        help="let others in your network open it, with a secret in the address (default: this machine alone)",
+    )
+    parser.add_argument("--trust", action="store_true", help="the folder is from elsewhere, and its maker is trusted")
+
+
+def show_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.folder import write_file
+    from cortado.artifact.opened import PAGE, Artifact
+    from cortado.run.doctor import require
+    from cortado.run.toolchain import Tool
+    from cortado.web.facts import Shown
+    from cortado.web.package import INDEX, web_module, web_page
+    from cortado.web.server import serve
+
+    artifact = Artifact.open(arguments.folder, trust=arguments.trust)
+    artifact.check_bundle()
+    artifact.check_trust()
+    require((Tool.CLANG, Tool.WASM_LD))
+    if arguments.port not in range(65536):
+        raise CortadoError(f"--port {arguments.port} is no port; expected 0 to 65535")
+    with artifact.guarded():
+        shown = Shown.opened(artifact, _sounds(artifact, arguments.recording))
+        wasm = web_module(shown)
+        if arguments.write is not None:
+            write_file(arguments.write, web_page(shown, wasm).encode())
+            print(f"written to {arguments.write}")
+            return
+        pages = {INDEX: web_page(shown, wasm, report=PAGE).encode(), PAGE: (artifact.folder / PAGE).read_bytes()}
+    served = serve(pages, port=arguments.port, lan=arguments.lan)
+    print(f"{served.address}\n{served.reach}; Ctrl-C ends it", flush=True)
+    if not arguments.no_browser:
+        webbrowser.open(served.address)
+    served.run()
+
+
+def _sounds(artifact: "Artifact", paths: list[Path]) -> list["PageSound"]:
+    from cortado.artifact.listened import read_recording, read_wav
+    from cortado.web.facts import PageSound
+
+    sounds = []
+    for path in paths:
+        read_recording(artifact, path, None)  # whether the model takes samples of sound
+        samples, rate = read_wav(path)
+        sounds.append(PageSound(path.stem, rate, samples))
+    return sounds
