@@ -1,14 +1,17 @@
 """Integers, truth state and settings of torch at which a compile ended in a traceback: beside the model itself."""
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import cortado
 from cortado.base.errors import CortadoError
+from cortado.frontend.rewrite.integer_compare import _first_fraction, _lower_end
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import after, reference_outputs, run_reference
 from helpers.single import Expression, randn
@@ -31,7 +34,7 @@ def assert_equal_to_eager(model: nn.Module, draw: Callable[[torch.Generator], tu
     made = compiled(model, drawn(draw, 0))
     for inputs in drawn(draw, 1):
         (found,) = reference_outputs(made.graph, inputs)
-        assert torch.equal(found.long(), model(*inputs))
+        assert torch.equal(found, model(*inputs).to(found.dtype))
 
 
 def positive(rng: torch.Generator) -> tuple[Tensor, ...]:
@@ -128,3 +131,51 @@ def _change(setting: str) -> Callable[[], None]:
         return lambda: torch.set_default_dtype(torch.float32)
     torch.set_default_device("meta")
     return lambda: torch.set_default_device(None)
+
+
+def integers(low: int, high: int, count: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    return lambda rng: tuple(torch.randint(low, high, (16,), generator=rng) for _ in range(count))
+
+
+def masks(rng: torch.Generator) -> tuple[Tensor, ...]:
+    return torch.rand(8, 9, generator=rng) > 0.5, torch.rand(8, 9, generator=rng) > 0.5
+
+
+def points(rng: torch.Generator) -> tuple[Tensor, ...]:
+    return torch.randint(0, 6, (8, 3), generator=rng), torch.randint(0, 6, (8, 3), generator=rng)
+
+
+@pytest.mark.parametrize(
+    ("function", "draw"),
+    [
+        (lambda a, b: a / b == 2, integers(-9, 9, 2)),
+        (lambda a, b: a / b != 2, integers(-9, 9, 2)),
+        (lambda a, b: a / b >= 3, integers(-20, 20, 2)),
+        (lambda a, b: a.float() / b < 0.3, integers(-50, 50, 2)),
+        (lambda a, b, c: a / b > c, integers(-6, 6, 3)),
+        (lambda a, b, c, d: a / b == c / d, integers(-4, 5, 4)),
+        (lambda a, b, c, d: a / b.clamp(-5, -1) > c / d, integers(-4, 5, 4)),
+        (lambda a, b: (a & b).float().sum(1) / (a | b).float().sum(1) >= 0.5, masks),
+        (lambda a, b: ((a - b).float() ** 2).sum(1) <= 25, points),
+    ],
+    ids=["equal", "unequal", "at least", "below", "integer", "two", "two of signs", "masks", "squares"],
+)
+def test_quotients_and_squares_of_integers_are_compared_exactly(
+    function: Callable[..., Tensor], draw: Callable[..., Any]
+) -> None:
+    """Division by zero included: infinities, and 0 / 0, which compares unequal to everything."""
+    assert_equal_to_eager(Expression(function), draw)
+
+
+def test_the_first_fraction_beyond_a_number_is_the_smallest_there_is() -> None:
+    for number in (0.3, 0.25, 1.0, -0.7, 3.1415927):
+        end, included = _lower_end(np.float32(number))
+        for most in (1, 2, 7, 40):
+            found = _first_fraction(end, included, most)
+            beyond = [
+                Fraction(top, below)
+                for below in range(1, most + 1)
+                for top in range(int(end * below) - 2, int(end * below) + 3)
+                if Fraction(top, below) > end or (included and Fraction(top, below) == end)
+            ]
+            assert found == min(beyond)

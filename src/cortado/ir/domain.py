@@ -115,7 +115,7 @@ class DomainRule:
     truth: Make | None = None
     real: Make | None = None
     wraps: bool = False  # its result may overflow the type that it has
-    closed: bool = False  # of integers it gives integers, in float32 too
+    closed: bool | Callable[[Bound], bool] = False  # of integers it gives integers, in float32 too
     keeps_truth: bool = False  # of truth values it gives truth values
     integers: tuple[str, ...] = ()
 

@@ -108,7 +108,8 @@ def _inferred(node: Node) -> Domain:
     if not value.dtype.is_floating_point:
         held = interval_of(value.dtype)
         return Domain(DomainKind.INTEGER, found if found is not None and fits(found, value.dtype) else held)
-    exact = rule.closed and _of_integers(bound) and (found is None or found.within(_IN_FLOAT))
+    closed = rule.closed(bound) if callable(rule.closed) else rule.closed
+    exact = closed and _of_integers(bound) and (found is None or found.within(_IN_FLOAT))
     return Domain(DomainKind.INTEGER, found) if exact else REALS
 
 

@@ -2,19 +2,24 @@
 
 `mask.float().sum(1) == 3` compares integers that float32 holds exactly. `ids.float() / 10 >= 0.5` is a function of one
 integer: for which integers it holds is found here, by computing it as torch does, and bounds of the integer take its
-place. Conversions of such numbers back to integers are no conversions.
+place. `hits / tries > 0.25` is a quotient of two: the products of numerators and denominators are compared. Conversions
+of such numbers back to integers are no conversions.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
 from cortado.frontend.rewrite.domains import domain_of, infer
-from cortado.ir.domain import DomainKind
+from cortado.ir.domain import DomainKind, Interval
 from cortado.ir.facts import IN_FLOAT, VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops.elementwise.compare import ABOVE, BELOW, EQUAL
@@ -24,11 +29,13 @@ from cortado.ops.integer.truth import COMPARISONS, CONVERTED_RULE
 from cortado.ops.integer.words import integer_in, is_number, known_number
 from cortado.ops.move.movement import COPIED_RULE
 from cortado.ops.pool.reductions import MEANS
+from cortado.ops.probing import is_quotient
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 MOST_TRIED = 2**17  # integers that a function is computed for, all of them
+UNKNOWN_DIVISOR = 2**12  # the largest divisor for which a quotient's comparison with any number is exact
 _PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
 
 
@@ -62,6 +69,9 @@ def _compared(node: Node) -> Node | None:
     exact = all(integer_in(number) is not None for number in numbers)
     if not any(dtype(side).is_floating_point for side in sides) and (exact or not sides):
         return None
+    found = _compared_quotients(node)
+    if found is not None:
+        return found
     if len(numbers) == 1:
         _take_means_apart(node, sides[0])
         return _of_one(node, bind(node)["self"])
@@ -115,6 +125,174 @@ class _Integers:
 
 def _integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) else value
+
+
+# ---- quotients of integers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Quotient:
+    """numerator / denominator, of integers; an integer is one over 1."""
+
+    numerator: Node
+    denominator: Node | None
+
+    @property
+    def divisors(self) -> Interval | None:
+        return Interval(1, 1) if self.denominator is None else domain_of(self.denominator).interval
+
+    def may_be(self, *, negative: bool) -> bool:
+        """Whether the denominator may be negative, or else zero."""
+        known = self.divisors
+        return known is None or (known.low < 0 if negative else known.low <= 0 <= known.high)
+
+
+def _quotient(side: Any) -> _Quotient | None:
+    """Reads a value as a quotient of two integers that are computed, or as one integer."""
+    if not isinstance(side, Node) or is_number(side):
+        return None
+    while dtype(side).is_floating_point and side.target in _PASSING:
+        side = side.all_input_nodes[0]
+    if domain_of(side).kind is not DomainKind.REAL:
+        return _Quotient(side, None)
+    if not is_quotient(side):
+        return None
+    bound = bind(side)
+    parts = [bound["self"], bound["other"]]
+    if any(is_number(part) or domain_of(part).kind is DomainKind.REAL for part in parts):
+        return None
+    return _Quotient(*parts)
+
+
+def _compared_quotients(node: Node) -> Node | None:
+    """A comparison of a quotient with a number, an integer or another quotient, by products of integers."""
+    accepts = COMPARISONS[node.target]  # type: ignore[index]
+    if accepts == BELOW | ABOVE:  # 0 / 0 is unlike everything
+        equal = _quotients_by(node, EQUAL)
+        return None if equal is None else add_call(node, aten.logical_not.default, equal)
+    return _quotients_by(node, accepts)
+
+
+def _quotients_by(node: Node, accepts: int) -> Node | None:
+    bound = bind(node)
+    left = _quotient(bound["self"])
+    if is_number(bound["other"]):
+        if left is None or left.denominator is None:
+            return None
+        return _beside_number(_Products(node), left, float(known_number(bound["other"])), accepts)
+    right = _quotient(bound["other"])
+    if left is None or right is None or left.denominator is right.denominator is None:
+        return None
+    return _Products(node).compared(left, right, accepts)
+
+
+def _beside_number(products: "_Products", quotient: _Quotient, number: float, accepts: int) -> Node | None:
+    """Compares with the fractions from which on float32 rounds to the number, and to more than that."""
+    assert quotient.denominator is not None
+    if not math.isfinite(number):
+        return None
+    divisors = quotient.divisors
+    most = UNKNOWN_DIVISOR if divisors is None else min(UNKNOWN_DIVISOR, max(abs(divisors.low), abs(divisors.high), 1))
+    rounded = np.float32(number)
+    reached = _first_fraction(*_lower_end(rounded), most)
+    passed = _first_fraction(*_lower_end(np.nextafter(rounded, np.float32(np.inf))), most)
+    holds = [bool(accepts & part) for part in (BELOW, EQUAL, ABOVE)]
+    ends = [end for end, one, two in zip((reached, passed), holds, holds[1:], strict=False) if one != two]
+    if len(ends) == 2 and ends[0] == ends[1]:
+        return None  # never equal, for no divisor that there may be
+    found = [products.reaches(quotient, end, below=holds[0] if end is ends[0] else not holds[0]) for end in ends]
+    if len(found) == 1:
+        return found[0]
+    return products.call(aten.logical_or.default if holds[0] else aten.logical_and.default, *found)
+
+
+def _lower_end(number: np.float32) -> tuple[Fraction, bool]:
+    """The end of the real numbers that float32 rounds to this one, and whether it is one of them (ties to even)."""
+    before = np.nextafter(number, np.float32(-np.inf))
+    even = int(number.view(np.uint32)) % 2 == 0
+    return (Fraction(float(before)) + Fraction(float(number))) / 2, even
+
+
+def _first_fraction(end: Fraction, included: bool, most: int) -> Fraction:
+    """The smallest fraction beyond an end whose denominator is at most `most`."""
+    found = end.limit_denominator(most)
+    if found > end or (found == end and included):
+        return found
+    # The next one in the Farey sequence of this order.
+    above, below = found.numerator, found.denominator
+    divisor = most if below == 1 else (rest := pow(-above, -1, below)) + (most - rest) // below * below
+    return Fraction((divisor * above + 1) // below, divisor)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Comparisons of quotients by products, behind a call. What is divided by zero is infinite; 0 / 0 is no number."""
+
+    like: Node
+
+    def call(self, target: Any, *arguments: Any) -> Node:
+        return add_call(self.like, target, *arguments)
+
+    def _times(self, value: Node | None, factor: Any) -> Any:
+        """A product of integers; None is 1."""
+        whole = None if value is None else _Integers(self.like).of(value)
+        if whole is None:
+            return _Integers(self.like).of(factor) if isinstance(factor, Node) else factor
+        if factor is None or factor == 1:
+            return whole
+        if isinstance(factor, Node):
+            return self.call(aten.mul.Tensor, whole, _Integers(self.like).of(factor))
+        return self.call(aten.mul.Tensor, whole, factor)
+
+    def reaches(self, quotient: _Quotient, end: Fraction, *, below: bool) -> Node:
+        """Whether a quotient is at least a fraction; or that it is below."""
+        left = self._times(quotient.numerator, end.denominator)
+        right = self._times(quotient.denominator, end.numerator) if end.numerator else 0
+        accepts = BELOW if below else EQUAL | ABOVE
+        return self._signed(left, right, accepts, [quotient])
+
+    def compared(self, left: _Quotient, right: _Quotient, accepts: int) -> Node:
+        sides = self._times(left.numerator, right.denominator), self._times(right.numerator, left.denominator)
+        return self._signed(*sides, accepts, [left, right])
+
+    def _signed(self, left: Node, right: Any, accepts: int, quotients: Sequence[_Quotient]) -> Node:
+        """The products compared; the other way round where a divisor is negative, and never where 0 is divided by 0."""
+        found = self._plain(left, right, accepts)
+        signs = [self._is(aten.lt.Scalar, one.denominator) for one in quotients if one.may_be(negative=True)]
+        if signs:
+            flipped = (accepts & EQUAL) | (BELOW if accepts & ABOVE else 0) | (ABOVE if accepts & BELOW else 0)
+            negative = signs[0] if len(signs) == 1 else self.call(aten.logical_xor.default, *signs)
+            found = self.call(aten.where.self, negative, self._plain(left, right, flipped), found)
+        zeros = [one for one in quotients if one.may_be(negative=False)]
+        if len(zeros) == 2:  # two infinities are told by their signs
+            infinite = self.call(
+                aten.logical_and.default, *(self._is(aten.eq.Scalar, one.denominator) for one in zeros)
+            )
+            signs = [self.call(aten.clamp.default, _Integers(self.like).of(one.numerator), -1, 1) for one in zeros]
+            found = self.call(aten.where.self, infinite, self._plain(signs[0], signs[1], accepts), found)
+        for one in zeros:
+            if one.denominator is not None:
+                parts = [self._is(aten.ne.Scalar, part) for part in (one.numerator, one.denominator)]
+                found = self.call(aten.logical_and.default, found, self.call(aten.logical_or.default, *parts))
+        return found
+
+    def _is(self, target: Any, value: Node | None) -> Node:
+        """An integer compared with 0."""
+        assert value is not None
+        return self.call(target, _Integers(self.like).of(value), 0)
+
+    def _plain(self, left: Node, right: Any, accepts: int) -> Node:
+        by = next(target for target, bits in COMPARISONS.items() if bits == accepts and _takes(target, right))
+        return self.call(by, left, right)
+
+
+def _takes(target: Any, right: Any) -> bool:
+    return bool(target.overloadpacket in _PLAIN) and target._overloadname == (
+        "Tensor" if isinstance(right, Node) else "Scalar"
+    )
+
+
+_PLAIN = (aten.lt, aten.le, aten.eq, aten.ne, aten.ge, aten.gt)
 
 
 # ---- functions of one integer --------------------------------------------------------------------------------

@@ -252,7 +252,11 @@ MAGNITUDE_RULE = DomainRule(
     aten=overloads(aten.abs, aten.absolute), bounds=_magnitude_bounds, words=_magnitude, wraps=True, closed=True
 )
 POWER_RULE = DomainRule(
-    aten=(aten.pow.Tensor_Scalar, aten.square.default), bounds=_power_bounds, words=_power, wraps=True
+    aten=(aten.pow.Tensor_Scalar, aten.square.default),
+    bounds=_power_bounds,
+    words=_power,
+    wraps=True,
+    closed=lambda bound: 1 <= (integer_in(bound.get("exponent", 2)) or 0) <= MOST_FACTORS,
 )
 SIGN_RULE = DomainRule(
     aten=(aten.sign.default, aten.sgn.default), bounds=lambda making, bound: Interval(-1, 1), words=_sign, closed=True
