@@ -1,11 +1,16 @@
 """What is known of an element agrees with the types of NumPy, torch and C that it stands for."""
 
+import dataclasses
+import importlib
+import pkgutil
+
 import numpy as np
 import pytest
 import torch
 
+import cortado
 from cortado.artifact.report import DType
-from cortado.base.element import BOOL, FLOAT32, INT8, INT16, INT32, UINT8, Element, element_of, weight_limit
+from cortado.base.element import BOOL, FLOAT32, INT4, INT8, INT16, INT32, UINT8, Element, element_of
 
 INTEGERS = [INT8, INT16, INT32, UINT8]
 
@@ -44,5 +49,18 @@ def test_every_type_of_the_report_is_an_element_and_what_no_kernel_knows_is_byte
     assert [element_of(kind).bytes for kind in (torch.complex64, "complex64", torch.bfloat16)] == [8, 8, 2]
 
 
-def test_weights_are_symmetric() -> None:
-    assert [weight_limit(bits) for bits in (8, 4)] == [127, 7]
+def test_codes_of_four_bits_are_a_byte_each_until_they_are_packed() -> None:
+    assert (INT4.codes, INT4.bytes, INT4.packed, INT8.packed) == ((-8, 7), 1, True, False)
+    assert INT4.numpy_dtype == INT8.numpy_dtype
+    assert INT4.torch_dtype == INT8.torch_dtype
+    assert not INT4.computed
+
+
+def test_no_record_has_an_element_unless_it_is_told_one() -> None:
+    """A mask's is part of what a mask is: nobody can give it another."""
+    names = [info.name for info in pkgutil.walk_packages(cortado.__path__, "cortado.") if "__main__" not in info.name]
+    modules = [importlib.import_module(name) for name in names if "_TEMPLATE" not in name]
+    records = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    fields = [(one, field) for one in records if dataclasses.is_dataclass(one) for field in dataclasses.fields(one)]
+    assert len(fields) > 500
+    assert [(one, field.name) for one, field in fields if field.init and isinstance(field.default, Element)] == []

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cortado.base.element import INT16, INT32
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import (
     Fixed,
@@ -182,13 +182,13 @@ def test_fixed_and_requant_multiply(acc: int, factor: float) -> None:
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
 def test_qparams_refuse_a_scale(scale: float) -> None:
     with pytest.raises(CortadoError, match="scale must be finite and above zero"):
-        QParams(scale, 0)
+        QParams(scale, 0, INT8)
 
 
 @pytest.mark.parametrize("zero_point", [-129, 128])
 def test_qparams_refuse_a_zero_point(zero_point: int) -> None:
     with pytest.raises(CortadoError, match=r"must lie in \[-128, 127\], found"):
-        QParams(1.0, zero_point)
+        QParams(1.0, zero_point, INT8)
 
 
 def test_qparams_of_16_bits_are_symmetric() -> None:
@@ -197,16 +197,16 @@ def test_qparams_of_16_bits_are_symmetric() -> None:
     found = QParams(0.5, 0, INT16)
     assert [found.quantize(value) for value in (1000.0, -0.2, 1e9, -1e9)] == [2000, 0, 32767, -32768]
     assert found.range == (-16384.0, 16383.5)
-    assert QParams(0.5, 0) != found
+    assert QParams(0.5, 0, INT8) != found
 
 
 @given(scale=st.floats(2.0**-20, 2.0**10), zero_point=st.integers(-128, 127), code=st.integers(-128, 127))
 def test_qparams_give_codes_back(scale: float, zero_point: int, code: int) -> None:
-    qparams = QParams(scale, zero_point)
+    qparams = QParams(scale, zero_point, INT8)
     value = float(qparams.dequantize(torch.tensor([code], dtype=torch.int8))[0])
     assert qparams.quantize(value) == code
 
 
 def test_qparams_saturate_and_round_to_even() -> None:
-    qparams = QParams(1.0, 0)
+    qparams = QParams(1.0, 0, INT8)
     assert [qparams.quantize(value) for value in (-1e9, 1e9, 0.5, 1.5, 2.5, -0.5)] == [-128, 127, 0, 2, 2, 0]

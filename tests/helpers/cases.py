@@ -89,8 +89,7 @@ def _call(
         else:
             kwargs[name] = value
     node = graph.call_function(overload(operator), (), kwargs)
-    shapes = {name: shapes_of(value) for name, value in arguments.items()}
-    sizes, kinds = operator.sizes(Call(operator, shapes, ())), result_elements(operator, arguments)
+    sizes, kinds = operator.sizes(shaped(operator, arguments)), result_elements(operator, arguments)
     with mode:
         made = tuple(torch.empty(size, dtype=kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
     node.meta["val"] = made if operator.also else made[0]
@@ -113,6 +112,12 @@ def shapes_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [shapes_of(item) for item in value]
     return tuple(value.shape) if isinstance(value, torch.Tensor) else value
+
+
+def shaped(operator: Operator, arguments: Arguments) -> Call:
+    """A call that knows the shapes of its tensors only."""
+    shapes = {name: shapes_of(value) for name, value in arguments.items()}
+    return Call(operator, shapes, (), result_elements(operator, arguments)[0], {})
 
 
 def references(cases: Sequence[Case]) -> list[torch.Tensor]:

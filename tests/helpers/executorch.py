@@ -3,6 +3,7 @@
 import copy
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from cortado.base.element import INT8
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
-from cortado.ir.op import Call, Operator, Place, registry
+from cortado.ir.op import Operator, Place, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.run.executorch_host import run_pte
 from helpers import cases
@@ -76,11 +77,7 @@ def is_legal(operator: Operator, arguments: Mapping[str, Any], target: str) -> b
     if operator.base == "quantized_linear" and Isa.MVE in from_target_string(target).isas:
         return arguments["kernel_sum"] is not None
     rewritten = operator.base in ("transpose", "pad", "quantized_add", "quantized_mul")
-    return rewritten or operator.pte_limit(shaped(operator, arguments)) is None
-
-
-def shaped(operator: Operator, arguments: Mapping[str, Any]) -> Call:
-    return Call(operator, {name: cases.shapes_of(value) for name, value in arguments.items()}, ())
+    return rewritten or operator.pte_limit(cases.shaped(operator, arguments)) is None
 
 
 def by_name(name: str) -> Operator:
@@ -157,11 +154,10 @@ def call_bytes(
     `twin`: of the operator whose images are named NCHW and stored NHWC.
     """
     order = (0, 2, 3, 1) if twin else None
-    shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
     result = operator.reference(**arguments)
     scratch: dict[str, int] = {}
     if operator.scratch_names:
-        call = Call(operator, shapes, tuple(result.shape))
+        call = replace(cases.shaped(operator, arguments), out_shape=tuple(result.shape))
         sizes = [operator.pte_scratch(call, backend) for backend in from_target_string(target).backends]
         worst = [max(column) + more for column in zip(*sizes, strict=True)]
         scratch = dict(zip(operator.scratch_names, worst, strict=True))

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from torch import nn
 
 from cortado import api
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
-from cortado.ir.op import Call
 from cortado.ops.pool.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
+from helpers.cases import call_of
 from helpers.cores import FOUR, each_core
 from helpers.kernels import Calls
 from helpers.machines import MACHINES, Machine, check
@@ -125,7 +126,7 @@ SPREAD_MODELS: dict[str, tuple[nn.Module, Tensor]] = {
 
 def border(graph: LoweredGraph, operator: str) -> QParams:
     call = next(call for call in graph.calls if call.operator == operator)
-    return QParams(call.arguments["scale"], call.arguments["zero_point"])
+    return QParams(call.arguments["scale"], call.arguments["zero_point"], INT8)
 
 
 def rounded(values: Tensor, qparams: QParams) -> Tensor:
@@ -241,7 +242,7 @@ def test_the_kernel_equals_the_reference(machine: Machine) -> None:
     for number, arguments in enumerate([*narrow, large_group()]):
         source = calls.array(arguments["input"].numpy())
         out = source if number % 2 else calls.space(arguments["input"].numel())
-        call = Call(NORMALIZE, {**arguments, "input": tuple(arguments["input"].shape)}, ())
+        call = call_of(NORMALIZE, arguments)
         assert NORMALIZE.kernel is not None
         fields = {
             name: calls.array(value.data) if isinstance(value, Array) else value

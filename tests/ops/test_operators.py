@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
-from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, registry, result_elements
+from cortado.ir.op import Operator, Pattern, Place, Priority, Rewrite, collect, registry, result_elements
 from cortado.ir.schemas import overload
 from cortado.ops.elementwise.activation import ACTIVATION
 from helpers import cases
@@ -43,8 +43,7 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
     @given(arguments=operator.samples())
     def check(arguments: dict[str, Any]) -> None:
         results = cases.results_of(operator, arguments)
-        shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
-        sizes, kinds = operator.sizes(Call(operator, shapes, ())), result_elements(operator, arguments)
+        sizes, kinds = operator.sizes(cases.shaped(operator, arguments)), result_elements(operator, arguments)
         assert len(results) == len(operator.results)
         for result, size, kind in zip(results, sizes, kinds, strict=True):
             assert tuple(result.shape) == tuple(size)
@@ -96,10 +95,10 @@ def test_output_channels_follow_their_constants(operator: Operator) -> None:
 def test_a_table_of_all_codes_is_an_identity() -> None:
     arguments: dict[str, Any] = {"input": sampling.codes(1, (2, 3)), "lut": torch.arange(-128, 128, dtype=torch.int8)}
     assert ACTIVATION.identity is not None
-    assert ACTIVATION.identity(Call(ACTIVATION, arguments, (2, 3)))
+    assert ACTIVATION.identity(cases.call_of(ACTIVATION, arguments))
     assert torch.equal(ACTIVATION.reference(**arguments), arguments["input"])
     arguments["lut"] = arguments["lut"].clone().index_fill(0, torch.tensor([7]), 0)
-    assert not ACTIVATION.identity(Call(ACTIVATION, arguments, (2, 3)))
+    assert not ACTIVATION.identity(cases.call_of(ACTIVATION, arguments))
 
 
 MONOTONE = sorted({pattern for found in registry().patterns.values() for pattern in found if pattern.monotone}, key=str)

@@ -16,7 +16,6 @@ from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
-from cortado.ir.op import Call, shaped_call
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.layer import sigmoid, sigmoid_table, tanh
 from cortado.ops.recurrent.lstm import LSTM
@@ -380,9 +379,7 @@ def test_lstm_is_its_formula(bits: int) -> None:
 def test_weights_are_stored_once() -> None:
     """And nothing beside them but three words a row and path."""
     given = {**layer_arguments(3, 0), "start": [], "cell_bits": 0}
-    shapes = {name: tuple(value.shape) if isinstance(value, Tensor) else value for name, value in given.items()}
-    call = Call(GRU, given, GRU.shape(shaped_call(GRU, shapes)))
     assert GRU.kernel is not None
-    kernel = GRU.kernel(call, Core.LONG)
+    kernel = GRU.kernel(cases.call_of(GRU, given), Core.LONG)
     sizes = {name: field.data.nbytes for name, field in kernel.fields.items() if isinstance(field, Array)}
     assert sizes == {"zero": 3, "weights_x": 3 * 4 * (4 + 12), "weights_h": 3 * 4 * (3 + 12)}

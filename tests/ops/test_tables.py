@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.capture.export import capture
@@ -107,7 +108,7 @@ def test_tables_are_right_for_all_256_codes(every_function: Single) -> None:
     for number, call in enumerate(
         call for call in every_function.graph.calls if call.operator.endswith("::quantize_per_tensor")
     ):
-        q = QParams(call.arguments["scale"], call.arguments["zero_point"])
+        q = QParams(call.arguments["scale"], call.arguments["zero_point"], INT8)
         feeds.append(q.dequantize(torch.roll(codes, number * 17, -1)))
     for name, got, want in zip(FUNCTIONS, every_function.outputs(*feeds), every_function.expected(*feeds), strict=True):
         assert torch.equal(got, want), name
@@ -128,7 +129,7 @@ def test_usual_output_parameters(function: Callable[[Tensor], Tensor], qparams: 
     """They survive data movement: nothing is rescaled behind them."""
     lowered = lower_with(Expression(function), randn(3, 8, scale=4.0))
     last = next(call for call in lowered.graph.calls if call.name == lowered.graph.outputs[0])
-    assert QParams(last.arguments["scale"], last.arguments["zero_point"]) == qparams
+    assert QParams(last.arguments["scale"], last.arguments["zero_point"], INT8) == qparams
     assert len(lowered.kernels) == 1
 
 

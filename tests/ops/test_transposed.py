@@ -1,6 +1,7 @@
 """Transposed convolutions: the exact sum, and what Arm's kernel makes of it."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from cortado.base.element import INT8
 from cortado.base.target import Core, from_target_string
 from cortado.exploring.estimation import estimate_of
 from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
@@ -161,9 +163,9 @@ def test_zeros_of_dilation_and_groups_never_reach_the_bundle() -> None:
         name: found.graph.constants.get(getattr(value, "name", ""), value) for name, value in call.arguments.items()
     }
     constants["input"] = (1, 5, 6, 4)
-    shaped = Call(TRANSPOSE_CONV2D, constants, ())
+    shaped = Call(TRANSPOSE_CONV2D, constants, (), INT8, {})
     assert TRANSPOSE_CONV2D.kernel is not None
-    kernel = TRANSPOSE_CONV2D.kernel(Call(TRANSPOSE_CONV2D, constants, TRANSPOSE_CONV2D.shape(shaped)), Core.SMALL)
+    kernel = TRANSPOSE_CONV2D.kernel(replace(shaped, out_shape=TRANSPOSE_CONV2D.shape(shaped)), Core.SMALL)
     fields = kernel.fields
     assert (fields["kernel_h"], fields["kernel_w"], fields["groups"]) == (3, 3, 2)
     assert (fields["dilation_h"], fields["dilation_w"], fields["pad_top"], fields["pad_left"]) == (2, 2, 1, 1)

@@ -14,9 +14,10 @@ from torch.fx import Graph, GraphModule, Node
 from torch.nn import functional
 
 from cortado.api import prepare
+from cortado.base.element import INT8
 from cortado.base.numerics import QParams
 from cortado.ir.graph import lift, shape
-from cortado.ir.op import Call, Operator, result_elements
+from cortado.ir.op import Operator, result_elements, shaped_call
 from cortado.ir.schemas import overload
 from cortado.models import zoo
 from cortado.ops.conv.conv2d import CONV2D
@@ -261,7 +262,7 @@ class Builder:
 
     def call(self, operator: Operator, /, **arguments: Any) -> Node:
         node = self.graph.call_function(overload(operator), (), arguments)
-        sizes = operator.shape(Call(operator, {name: _shapes(value) for name, value in arguments.items()}, ()))
+        sizes = operator.shape(shaped_call(operator, arguments))
         with self.mode:
             node.meta["val"] = torch.empty(sizes, dtype=result_elements(operator, arguments)[0].torch_dtype)
         return node
@@ -463,9 +464,9 @@ def test_clean_up_merges_folds_and_drops() -> None:
     x = build.input(codes(0, (2, 6)))
     table, same = codes(1, (256,)), torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
     first, second = (build.call(ACTIVATION, input=x, lut=build.constant(table.clone())) for _ in range(2))
-    first.meta["qparams"] = second.meta["qparams"] = QParams(0.5, 0)
+    first.meta["qparams"] = second.meta["qparams"] = QParams(0.5, 0, INT8)
     unchanged = build.call(ACTIVATION, input=first, lut=build.constant(same))
-    unchanged.meta["qparams"] = QParams(0.5, 0)
+    unchanged.meta["qparams"] = QParams(0.5, 0, INT8)
     constant = build.call(SLICE, self=build.constant(codes(2, (4, 6))), dim=0, start=0, end=2, step=1)
     build.call(ACTIVATION, input=x, lut=build.constant(codes(3, (256,))))
     result = build.call(MINIMUM, self=build.call(MINIMUM, self=unchanged, other=second), other=constant)

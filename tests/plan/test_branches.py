@@ -33,8 +33,8 @@ def programs(draw: st.DrawFn) -> Program:
     steps = []
     for index, (name, size) in enumerate(zip(names[1:], sizes[1:], strict=True), start=1):
         picked = draw(st.lists(st.integers(max(0, index - 4), index - 1), min_size=1, max_size=2, unique=True))
-        ports = tuple(Port(names[source], 1, sizes[source]) for source in picked)
-        steps.append(Stage((Step(name, "op", "", ports, name, 1, 1, size, size, KERNEL, Walk.WHOLE),)))
+        ports = tuple(Port(names[source], 1, sizes[source], INT8) for source in picked)
+        steps.append(Stage((Step(name, "op", "", ports, name, 1, 1, size, size, KERNEL, Walk.WHOLE, INT8),)))
     buffers = {name: ArenaBuffer(name, size) for name, size in zip(names, sizes, strict=True)}
     ends = [Tensor(name, name, name, (1,), INT8, None, (0,)) for name in (names[0], names[-1])]
     return Program("drawn", M4, (Core.DSP,), buffers, tuple(steps), (ends[0],), (ends[1],))

@@ -58,7 +58,7 @@ class Network:
 
     def step(self, width: int, sources: Sequence[str], kind: Walk, rule: RowRule | None = None) -> str:
         name = f"t{len(self.stages)}"
-        ports = tuple(Port(source, self.height, self.widths[source], rule or RowRule()) for source in sources)
+        ports = tuple(Port(source, self.height, self.widths[source], INT8, rule or RowRule()) for source in sources)
         kernels = {
             Core.DSP: Kernel(
                 call=CCall("nothing", ()),
@@ -68,7 +68,7 @@ class Network:
                 scratch_check=CCall("nothing", ()),
             )
         }
-        one = Step(name, "op", "", ports, name, 1, self.height, width, 4, kernels, kind, macs=10_000 * width)
+        one = Step(name, "op", "", ports, name, 1, self.height, width, 4, kernels, kind, INT8, macs=10_000 * width)
         self.stages.append(Stage((one,)))
         self.widths[name] = width
         return name

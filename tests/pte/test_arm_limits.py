@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cortado.api import Model, prepare
+from cortado.base.element import INT8
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
 from cortado.emit.pte.program import emit_pte
 from cortado.ir.op import Call, Operator
@@ -179,8 +180,8 @@ def test_layers_that_arms_mve_kernel_gets_wrong_are_refused_where_it_may_run(nam
 def takes_wrong_kernel(operator: Operator, arguments: Arguments) -> bool:
     if operator not in (CONV, DEPTHWISE):
         return False
-    shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
-    return is_wrong_on_mve(Call(operator, shapes, ()), shapes["weight"][3] if operator is CONV else 1)
+    call = cases.shaped(operator, arguments)
+    return is_wrong_on_mve(call, call.shape("weight")[3] if operator is CONV else 1)
 
 
 WITH_SCRATCH = (CONV, DEPTHWISE, TRANSPOSED, AVG_POOL, by_name("cortex_m::quantized_batch_matmul"))
@@ -269,12 +270,12 @@ def test_what_is_left_to_arms_row_kernel_is_right() -> None:
         shapes = {"input": (1, 1, length, 4), "weight": (3, 1, taps, 4)}
         numbers = {"stride": [stride, stride], "padding": [0, beside], "dilation": [1, 1]}
         right = row_kernel(length, taps, stride, beside) == wanted_windows(length, taps, stride, beside)
-        if not is_wrong_on_mve(Call(CONV, {**shapes, **numbers}, ()), 4):
+        if not is_wrong_on_mve(Call(CONV, {**shapes, **numbers}, (), INT8, {}), 4):
             assert right or (taps == 1 and beside == 0), (length, taps, stride, beside)
             left_alone += stride > 1
         ends = beside == 0 or (beside - 1) % stride == 0
         if (length + 2 * beside - taps) % stride or not ends:
-            assert is_wrong_on_mve(Call(CONV, {**shapes, **numbers}, ()), 4) or (taps == 1 and beside == 0)
+            assert is_wrong_on_mve(Call(CONV, {**shapes, **numbers}, (), INT8, {}), 4) or (taps == 1 and beside == 0)
     assert left_alone > 100
 
 

@@ -35,7 +35,6 @@ from helpers.executorch import (
     emit_cases,
     emitted,
     is_legal,
-    shaped,
 )
 
 # Networks and programs are made once per worker: these tests stay together on one.
@@ -105,7 +104,7 @@ def test_adapter_compiles_without_warnings(compiler: str) -> None:
 
 def _as_written(operator: Operator, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The arguments as they stand in a .pte for MVE; None where the call is written in another way."""
-    call = shaped(operator, arguments)
+    call = cases.shaped(operator, arguments)
     if not is_legal(operator, arguments, MVE) or operator.pte_limit(call) is not None:
         return None
     if operator.base == "pad":

@@ -59,14 +59,19 @@ class Element:
         return self if self.floating else replace(self, real=False)
 
     @property
+    def packed(self) -> bool:
+        """Whether several values share a byte where they are stored. Tensors hold such codes as int8, a byte each."""
+        return self.bits < 8
+
+    @property
     def numpy_dtype(self) -> "np.dtype[Any]":
-        return np.dtype(self.name)
+        return np.dtype("int8" if self.packed else self.name)
 
     @property
     def torch_dtype(self) -> "torch.dtype":
         import torch
 
-        found: torch.dtype = getattr(torch, self.name)
+        found: torch.dtype = getattr(torch, "int8" if self.packed else self.name)
         return found
 
     def clamped(self, value: int) -> int:
@@ -86,6 +91,7 @@ def _float(bits: int, c_type: str) -> Element:
 
 _BYTES = "uint8_t"  # in C, of what no kernel computes with: it can only pass through
 
+INT4 = replace(_integer(4, real=True), c_type=_BYTES)  # of weights alone
 INT8 = _integer(8, real=True)
 INT16 = _integer(16, real=True)
 INT32 = _integer(32)
@@ -96,7 +102,7 @@ FLOAT16 = _float(16, _BYTES)
 FLOAT32 = _float(32, "float")
 FLOAT64 = _float(64, _BYTES)
 
-_KNOWN = {one.name: one for one in (INT8, INT16, INT32, INT64, UINT8, BOOL, FLOAT16, FLOAT32, FLOAT64)}
+_KNOWN = {one.name: one for one in (INT4, INT8, INT16, INT32, INT64, UINT8, BOOL, FLOAT16, FLOAT32, FLOAT64)}
 
 
 def element_of(dtype: Any) -> Element:
@@ -109,16 +115,8 @@ def element_of(dtype: Any) -> Element:
     return Element(name, 8 * size, 0, 0, _BYTES, real=False)
 
 
-INT4_BITS = 4  # of weights alone
-
-
 def arithmetic(elements: Iterable[str], *, int4_weights: bool = False) -> str:
     """Returns what a network computes in, by the names of its tensors' elements: `int8 and int16, with int4
     weights`."""
     names = sorted(set(elements), key=lambda name: element_of(name).bits)
     return " and ".join(names or [INT8.name]) + (", with int4 weights" if int4_weights else "")
-
-
-def weight_limit(bits: int) -> int:
-    """The largest magnitude of weights, which are symmetric. Two int8 products of them then fit 16 bits."""
-    return int(2 ** (bits - 1)) - 1

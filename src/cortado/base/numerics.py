@@ -18,7 +18,7 @@ class QParams:
 
     scale: float
     zero_point: int
-    element: Element = INT8
+    element: Element
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.scale) and self.scale > 0.0):

@@ -10,6 +10,7 @@ from cortado.base.element import INT8, Element, element_of
 from cortado.base.numerics import ChannelQParams, QParams
 
 T = TypeVar("T")
+USUAL = INT8  # the element of real numbers where no other is asked for
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ IN_FLOAT: FactKey[bool] = FactKey("cortado_in_float")  # of a call on integers: 
 CONSTANT: FactKey[str] = FactKey("cortado_constant")  # of a placeholder: its name in the state dict
 TRAINED: FactKey[bool] = FactKey("cortado_trained")  # of a call: it has parameters of the user's model
 USER_INPUT: FactKey[bool] = FactKey("cortado_input")  # of a placeholder: an input of the model, not a constant
-WANTED: FactKey[Element] = FactKey("cortado_element")  # of a call: the element of its real numbers, if not int8
+WANTED: FactKey[Element] = FactKey("cortado_element")  # of a call: the element of its real numbers, if not USUAL
 STATE: FactKey[Lasting] = FactKey("cortado_state")  # of a placeholder: what the last run of the graph left behind
 DROPPED: FactKey[int] = FactKey("cortado_dropped")  # of a call: its channels that nothing needs, left out
 
@@ -102,13 +103,13 @@ def is_float32(node: Node) -> bool:
 
 def note_element(node: Node, wanted: Element) -> None:
     """Which element a call's real numbers are to have."""
-    if wanted != INT8:
+    if wanted != USUAL:
         WANTED.note(node, wanted)
 
 
 def wanted_element(node: Node) -> Element:
-    """For a pattern that has a choice; others take int8."""
-    return WANTED.of(node) or INT8
+    """The element of a call's real numbers: what is asked for, or the usual one."""
+    return WANTED.of(node) or USUAL
 
 
 def element(node: Node) -> Element:

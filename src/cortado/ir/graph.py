@@ -24,6 +24,7 @@ from torch.export.graph_signature import (
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from cortado.base.element import Element
 from cortado.base.errors import CortadoError
 from cortado.ir.facts import (
     CONSTANT,
@@ -35,7 +36,9 @@ from cortado.ir.facts import (
     TORCH_FN,
     TRAINED,
     TWIN,
+    USUAL,
     VALUE,
+    WANTED,
     FactKey,
 )
 
@@ -50,6 +53,12 @@ class Bound:
 
     node: Node
     values: Mapping[str, Any]
+    wanted: Element | None  # in which real numbers are asked of it, if any is
+
+    @property
+    def element(self) -> Element:
+        """The element of its real numbers, for a pattern that has a choice."""
+        return self.wanted or USUAL
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -64,12 +73,13 @@ class Bound:
         return [item for item in items if isinstance(item, Node)]
 
 
-def bind(node: Node) -> Bound:
-    """The arguments of an operator call by the names of its schema."""
+def bind(node: Node, wanted: Element | None = None) -> Bound:
+    """The arguments of an operator call by the names of its schema; `wanted` instead of the element that is noted."""
+    asked = wanted or WANTED.of(node)
     values: dict[str, Any] = {}
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        return Bound(node, dict(node.kwargs))
+        return Bound(node, dict(node.kwargs), asked)
     for position, argument in enumerate(schema.arguments):
         if position < len(node.args):
             values[argument.name] = node.args[position]
@@ -77,7 +87,7 @@ def bind(node: Node) -> Bound:
             values[argument.name] = node.kwargs[argument.name]
         elif argument.has_default_value():
             values[argument.name] = argument.default_value
-    return Bound(node, values)
+    return Bound(node, values, asked)
 
 
 def fake(node: Node) -> FakeTensor:

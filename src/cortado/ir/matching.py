@@ -8,12 +8,12 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from cortado.base.element import INT8
+from cortado.base.element import Element
 from cortado.base.errors import Reject
-from cortado.ir.facts import FactKey, dtype, holds_integers, wanted_element
+from cortado.ir.facts import FactKey, dtype, holds_integers
 from cortado.ir.graph import Bound, bind
 from cortado.ir.op import Pattern, registry
-from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.roles import Activation, Mask, Quantization, SharedWith
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,25 @@ def settle(graph: Graph, besides: Collection[Any] = ()) -> None:
             MATCH.note(node, decide(node))
 
 
-def decide(node: Node) -> Match | Reject:
-    """The first pattern that takes a node, or what the most general one says against it."""
+def takes(node: Node, wanted: Element) -> bool:
+    """Whether a call takes real numbers of an element."""
+    return isinstance(decide(node, wanted), Match)
+
+
+def decide(node: Node, wanted: Element | None = None) -> Match | Reject:
+    """The first pattern that takes a node, or what the most general one says against it; `wanted` instead of the
+    element that is noted."""
     some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
     refused = Reject(
         "taken in some forms only, of which this is none (see `cortado ops`)"
         if some
         else "no integer operator for it (see `cortado ops`)"
     )
-    bound = bind(node)
+    bound = bind(node, wanted)
     for pattern in patterns_of(node.target):
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
-            reason = _not_real(bound, quantization) or _not_wide(bound, pattern, quantization)
+            reason = _not_real(bound, quantization) or _too_narrow(bound, quantization)
             if reason is None:
                 return Match(pattern, quantization)
             quantization = Reject(reason)
@@ -83,9 +89,12 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     return None
 
 
-def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str | None:
-    """Rejects a pattern where codes of another element are asked for than it reads."""
-    wanted, taken = wanted_element(bound.node), [one.name for one in pattern.elements]
-    if wanted in pattern.elements or Activation(INT8) not in quantization.inputs.values():
+def _too_narrow(bound: Bound, quantization: Quantization) -> str | None:
+    """Rejects a pattern where codes of more bits are asked for than it reads."""
+    wanted = bound.element
+    roles = [one for one in quantization.inputs.values() if isinstance(one, Activation) and not isinstance(one, Mask)]
+    taken = [one.element for one in roles]
+    if not taken or any(one is None or one.bits >= wanted.bits for one in taken):
         return None
-    return f"is asked for in {wanted.name} (--activations, --int16), and takes {' or '.join(taken)} codes only"
+    names = " or ".join(sorted({one.name for one in taken if one is not None}))
+    return f"is asked for in {wanted.name} (--activations, --int16), and takes {names} codes only"

@@ -7,7 +7,7 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cache
 from string import ascii_lowercase
@@ -81,7 +81,6 @@ class Pattern:
     # clamping behind.
     monotone: bool = False
     images: bool = False  # of rank 4, its result lies in memory as NHWC
-    elements: tuple[Element, ...] = (INT8,)  # in which it takes real numbers
     # The same in calls that take int16, where this one takes int8 alone.
     in_wide: Callable[[Bound], Node | None] | None = None
     moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
@@ -130,8 +129,8 @@ class Call:
     operator: "Operator"
     arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
     out_shape: tuple[int, ...]  # of the first result
-    element: Element = INT8  # of the first result that is read
-    elements: Mapping[str, Element] = field(default_factory=dict)  # of tensors by argument; of a list, of its first
+    element: Element  # of the first result that is read
+    elements: Mapping[str, Element]  # of tensors by argument; of a list, of its first
     unread: frozenset[str] = frozenset()  # the names of the results that nobody reads: see Operator.results
 
     def __getitem__(self, name: str) -> Any:
@@ -149,7 +148,7 @@ class Call:
         return [_sizes(value) for value in self.arguments[name]]
 
     def element_of(self, name: str) -> Element:
-        return self.elements.get(name, INT8)
+        return self.elements[name]
 
     def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         value = self.arguments[name]
@@ -160,7 +159,8 @@ class Call:
 
 def shaped_call(operator: "Operator", arguments: Mapping[str, Any], out_shape: tuple[int, ...] = ()) -> Call:
     """A Call of graph nodes that knows their shapes only."""
-    return Call(operator, {name: _shapes(value) for name, value in arguments.items()}, out_shape)
+    shapes = {name: _shapes(value) for name, value in arguments.items()}
+    return Call(operator, shapes, out_shape, result_elements(operator, arguments)[0], {})
 
 
 def _shapes(value: Any) -> Any:
@@ -185,7 +185,7 @@ class Result:
 
     name: str
     shape: Callable[[Call], tuple[int, ...]]
-    element: Element | ElementOf = INT8
+    element: Element | ElementOf
 
 
 class Place(Enum):
@@ -212,13 +212,13 @@ class Operator:
     reference: Callable[..., Any]  # a tensor, or a tuple of all results
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Callable[[Call, Core], Kernel] | None
+    element: Element | ElementOf  # of the first result
     rows: Callable[[Call], Rows | None] = lambda call: None
     # On a stream of rows, where that differs: its rows and its kernel. What accumulates rows gives the same after
     # every row as it would after the last.
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
-    element: Element | ElementOf = INT8  # of the first result
     also: tuple[Result, ...] = ()  # results behind the first: a call then gives a tuple, and getitem takes it apart
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     permutes: bool = False  # the output holds the input's values, each once, in another order

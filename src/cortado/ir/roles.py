@@ -1,7 +1,7 @@
 """How the tensors of a pattern are quantized: what it asks of the quantizer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cortado.base.element import INT8, Element
 from cortado.base.numerics import QParams
@@ -11,16 +11,22 @@ from cortado.base.numerics import QParams
 class Activation:
     """Real numbers, all of one scale, as codes of an element; None: of whichever element the tensor has."""
 
-    element: Element | None = INT8
+    element: Element | None
+
+
+@dataclass(frozen=True)
+class Mask(Activation):
+    """Truth values: int8 codes 0 and 1, whichever element the real numbers of the call have."""
+
+    element: Element | None = field(default=INT8, init=False)
 
 
 @dataclass(frozen=True)
 class Weight:
-    """Codes of `bits` bits, symmetric, of a scale per output channel, never the smallest number of that many bits.
-    `fewest` there may be, with kernels that make use of it."""
+    """Symmetric codes, of a scale per output channel, never the smallest number of their element. `narrowest` is the
+    element with the fewest bits that the operator has kernels for."""
 
-    bits: int = 8
-    fewest: int = 8
+    narrowest: Element
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,8 @@ class Joined:
     """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). Each
     may have others before; `lower` brings it to these. Those in `besides` keep their own."""
 
+    element: Element
     besides: tuple[str, ...] = ()
-    element: Element = INT8
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class ObservedWith:
     scale for both, where the argument is given."""
 
     argument: str
-    element: Element = INT8
+    element: Element
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,6 @@ class Quantization:
     """The roles of a pattern's arguments and output."""
 
     inputs: Mapping[str, Role]
-    output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Activation()
+    output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from cortado.base.element import INT8, INT16, INT32, UINT8, Element, weight_limit
+from cortado.base.element import INT8, INT16, INT32, UINT8, Element
 
 Tensor = torch.Tensor
 
 SEEDS = st.integers(0, 2**32 - 1)
 # Sizes at and around the tiles of the kernels: 1, 2, 3, 4 +- 1, 8 +- 1, 16 +- 1, 32 + 1.
 CHANNELS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33])
-WEIGHTS = (-weight_limit(8), weight_limit(8))
+WEIGHTS = (-INT8.high, INT8.high)
 ZERO_POINTS = st.one_of(st.sampled_from([INT8.low, -1, 0, 1, INT8.high]), st.integers(*INT8.codes))
 
 

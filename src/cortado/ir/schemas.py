@@ -83,8 +83,9 @@ def _meta(operator: Operator) -> Callable[..., Any]:
     def meta(*args: Any, **kwargs: Any) -> Any:
         named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
         given = [named.pop(name) for name in operator.results if name in named]
-        sizes = operator.sizes(Call(operator, {name: value(item) for name, item in named.items()}, ()))
-        pairs = zip(sizes, result_elements(operator, named), strict=True)
+        kinds = result_elements(operator, named)
+        call = Call(operator, {name: value(item) for name, item in named.items()}, (), kinds[0], {})
+        pairs = zip(operator.sizes(call), kinds, strict=True)
         made = given or [torch.empty(size, dtype=kind.torch_dtype, device="meta") for size, kind in pairs]
         return tuple(made) if operator.also else made[0]
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
@@ -70,16 +71,17 @@ def match(bound: Bound) -> Quantization | Reject:
     Called before quantization and again when lowering, so it may look at shapes, arguments and constants, not at
     scales. The reason inside Reject is the sentence the user reads: what was found and what is supported.
 
-    Activation() is int8 with a calibrated scale (Activation(INT16): of another element), Weight() int8 per channel,
-    Bias() int32 of scale input times weight. The output may also be SharedWith("self") (data movement: the output has
-    that operand's scale), Joined() (concatenation: the operands come in the output's scale), fixed QParams (softmax) or
-    Usually(QParams) (sigmoid).
+    Activation(INT8) has a calibrated scale; an operator with kernels for several elements says
+    Activation(bound.element), and is asked for none that it has no kernel for. Weight(INT8) has a scale per channel
+    (Weight(INT4): it has kernels for 4 bits too), Bias() is int32 of scale input times weight, Mask() truth values. The
+    output may also be SharedWith("self") (data movement: the output has that operand's scale), Joined(INT8)
+    (concatenation: the operands come in the output's scale), fixed QParams (softmax) or Usually(QParams) (sigmoid).
     """
     if shape(bound["self"]) != shape(bound["end"]):
         return Reject(f"lerp between shapes {shape(bound['self'])} and {shape(bound['end'])}; expand one of them first")
     if not 0.0 < float(bound["weight"]) < 1.0:
         return Reject(f"lerp with weight {bound['weight']}; supported are weights between 0 and 1")
-    return Quantization({"self": Activation(), "end": Activation()})
+    return Quantization({"self": Activation(INT8), "end": Activation(INT8)}, Activation(INT8))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -217,7 +219,8 @@ LERP = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,  # None where no data moves (`view=True`)
+    kernel=kernel,
+    element=INT8,  # None where no data moves (`view=True`)
     rows=rows,
     tensors=("self", "end"),  # the activation operands, in the order of the kernel's rows
     # The arguments of the same call on operands before a permutation of their dimensions; elementwise: the same.

@@ -22,7 +22,7 @@ from cortado.ir.graph import (
     sole_user,
     user_inputs,
 )
-from cortado.ir.op import Call, operator_of
+from cortado.ir.op import Call, operator_of, result_elements
 from cortado.ops.io.quantize import QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.ops.signal.spectrum import SPECTRUM
@@ -140,7 +140,7 @@ def _check(node: Node, turned: _Turned, columns: Mapping[Node, Sizes]) -> None:
     weight = {} if turned.weight is None else {"weight": tuple(turned.weight.shape)}
     given: Any = map_arg({**node.kwargs, **turned.arguments, **weight}, lambda one: columns.get(one) or shape(one))
     try:
-        found = tuple(operator.shape(Call(operator, given, ())))
+        found = tuple(operator.shape(Call(operator, given, (), result_elements(operator, node.kwargs)[0], {})))
     except ValueError:  # it takes no tensor of four dimensions
         raise _Unknown from None
     if found != _column(shape(node)):

@@ -271,7 +271,7 @@ def _rescaled(
 
 
 def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, most: int = INT32.high) -> bool:
-    low, high = sum_bounds(weight, bias, offset)
+    low, high = sum_bounds(weight, bias, offset, INT8)
     room = most >> shifts.clamp(min=0).to(torch.int64)
     return bool((torch.maximum(high, -low) <= room).all())
 

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from cortado.base.camera import Camera
-from cortado.base.element import INT8, Element, element_of
+from cortado.base.element import Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
@@ -58,8 +58,8 @@ class Port:
     source: str | Array  # a buffer's name, or a constant in flash
     height: int  # rows of one image
     row_bytes: int
+    element: Element
     rule: RowRule = ONE_ROW
-    element: Element = INT8
 
     @property
     def image_bytes(self) -> int:
@@ -90,10 +90,10 @@ class Step:
     n: int
     kernels: Mapping[Core, Kernel]
     kind: Walk
+    element: Element  # of its output
     macs: int = 0
     also: tuple[Port, ...] = ()  # where results behind the first go, row by row as that; such a step runs alone
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
-    element: Element = INT8  # of its output
     samples: int = 0  # of a signal that each row of a pushed input holds; 0: rows are those of an image
 
     @cached_property
@@ -457,7 +457,7 @@ class _Builder:
             sizes, element = tuple(self.graph.constants[name].shape), element_of(self.graph.constants[name].dtype)
         by_row = rule is not None and rule.stride != 0
         _, height, row_bytes = _geometry(sizes, element, by_row)
-        return Port(self._source(name), height, row_bytes, rule or ONE_ROW, element)
+        return Port(self._source(name), height, row_bytes, element, rule or ONE_ROW)
 
 
 def _only_codes(name: str, outputs: Sequence[str], codes: CodedBorders) -> bool:

@@ -17,14 +17,14 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
-from cortado.base.element import INT8, INT32, Element, element_of, weight_limit
+from cortado.base.element import INT8, INT32, Element, element_of
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.ranges import Seen, left_out
 from cortado.options import CalibrationMethod
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
-WEIGHT_MAX = weight_limit(8)
+WEIGHT_MAX = INT8.high
 BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
 # Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
@@ -197,13 +197,13 @@ def usual_spec(qparams: QParams) -> QuantizationSpec:
 
 
 @functools.cache
-def weight_spec(axis: int, bits: int) -> QuantizationSpec:
-    """Returns the specification of weights: int8, whatever their bits, for they are packed with the layer."""
+def weight_spec(axis: int, element: Element) -> QuantizationSpec:
+    """Returns the specification of weights: symmetric; packed ones are a byte each until the layer is packed."""
     return QuantizationSpec(
-        dtype=INT8.torch_dtype,
+        dtype=element.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),
-        quant_min=-weight_limit(bits),
-        quant_max=weight_limit(bits),
+        quant_min=-element.high,
+        quant_max=element.high,
         qscheme=torch.per_channel_symmetric,
         ch_axis=axis,
     )
@@ -255,10 +255,11 @@ class Scheme:
     before it is rewritten, and after."""
 
     activation: Callable[[Element], QuantizationSpec]
-    weight: Callable[[int, int], QuantizationSpec]  # by the axis of its output channels and its bits
+    weight: Callable[[int, Element], QuantizationSpec]  # by the axis of its output channels and its element
     usual: Callable[[QParams], TensorSpec]  # of a tensor that usually has these parameters
     # Of an operand where it enters a join; None: observed with the join's output.
     entrance: Callable[[Element], QuantizationSpec] | None
+    weights: Element  # of layers that have kernels for it; others have more bits
     before: Callable[[GraphModule], None] = lambda module: None
     after: Callable[[GraphModule], None] = lambda module: None
     # Once it is rewritten: whether calls had to be spelled in others, for the elements that they are to have.
@@ -266,10 +267,9 @@ class Scheme:
     # The elements that real numbers are to have, by what makes them; int8 where nothing is said.
     elements: Callable[[Graph], Mapping[Node, Element]] = lambda graph: {}
     floats: Callable[[Graph], Collection[Node]] = lambda graph: ()  # calls that are not quantized, on purpose
-    weight_bits: int = INT8.bits  # of layers that have kernels for fewer
 
 
-ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None)
+ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None, INT8)
 """For PT2E as users call it."""
-SETTLED = Scheme(activation_spec, weight_spec, usual_spec, entrance_spec)
+SETTLED = Scheme(activation_spec, weight_spec, usual_spec, entrance_spec, INT8)
 """For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""

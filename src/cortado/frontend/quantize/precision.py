@@ -21,9 +21,9 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.observers import SETTLED, Scheme
 from cortado.frontend.rewrite.filter_probes import gives_signals
 from cortado.frontend.rewrite.state import becomes, holders, results, user_outputs
-from cortado.ir.facts import VALUE, WANTED, FactKey, is_float32
+from cortado.ir.facts import VALUE, FactKey, is_float32
 from cortado.ir.graph import bind, describe, module_path, shape
-from cortado.ir.matching import Match, decide, patterns_of
+from cortado.ir.matching import Match, decide, patterns_of, takes
 from cortado.ir.op import Pattern
 from cortado.ir.roles import Joined, Plain, SharedWith
 from cortado.ops.signal.codes import SPECTRUM_OF
@@ -60,7 +60,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
 def _note_open(graph: Graph, given: Elements) -> None:
     """Which calls measurement may choose: those that have int16 kernels as they are."""
     for node in graph.nodes:
-        if node.op == "call_function" and node not in given and patterns_of(node.target) and has_wide_kernel(node):
+        if node.op == "call_function" and node not in given and patterns_of(node.target) and takes(node, INT16):
             MAY_BE_WIDE.note(node, value=True)
 
 
@@ -81,7 +81,7 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
 def _spelled_wide(node: Node) -> list[Pattern]:
     """The patterns of a call that know it in other calls, where none takes it in int16."""
     known = [pattern for pattern in patterns_of(node.target) if pattern.in_wide is not None]
-    return [] if not known or has_wide_kernel(node) else known
+    return [] if not known or takes(node, INT16) else known
 
 
 def _nothing(graph: Graph) -> dict[Node, Element]:
@@ -235,15 +235,7 @@ def _stays_narrow(call: Node) -> bool:
 
 
 def _takes_wide(call: Node) -> bool:
-    return bool(_spelled_wide(call)) or has_wide_kernel(call)
-
-
-def has_wide_kernel(call: Node) -> bool:
-    """Whether a call takes int16 codes."""
-    WANTED.note(call, INT16)
-    match = decide(call)
-    WANTED.forget(call)
-    return isinstance(match, Match)
+    return bool(_spelled_wide(call)) or takes(call, INT16)
 
 
 def _of_feedback(graph: Graph) -> dict[Node, Element]:

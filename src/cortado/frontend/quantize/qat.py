@@ -14,7 +14,7 @@ from torchao.quantization.pt2e import FakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase, FixedQParamsFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
-from cortado.base.element import INT4_BITS, INT8
+from cortado.base.element import INT4, INT8
 from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.precision import scheme_for
 from cortado.frontend.quantize.quantizer import CortexMQuantizer
@@ -63,8 +63,8 @@ class QatModel(torch.nn.Module):
 def prepare_graph(module: GraphModule, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
     """A captured model with fake quantization of the activations and weights that were asked for."""
     settled = scheme_for(how)
-    bits = INT4_BITS if how.weights is Weights.INT4 else INT8.bits
-    scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell, weight_bits=bits)
+    weights = INT4 if how.weights is Weights.INT4 else INT8
+    scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell, weights=weights)
     prepared: GraphModule = prepare_qat_pt2e(module, CortexMQuantizer(is_qat=True, scheme=scheme))
     return QatModel(prepared, example_inputs)
 

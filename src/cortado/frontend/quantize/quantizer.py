@@ -11,7 +11,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from cortado.base.element import INT8, Element
+from cortado.base.element import Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
@@ -106,9 +106,9 @@ _Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge fro
 class _Group:
     """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
 
+    element: Element
     spec: TensorSpec | None = None  # None: that of any activation
     qparams: QParams | None = None  # that are fixed, or usual
-    element: Element = INT8
 
     @property
     def fixed(self) -> bool:
@@ -152,8 +152,8 @@ class _Annotator:
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> TensorSpec | None:
         if isinstance(role, Weight):
-            bits = min(role.bits, max(role.fewest, self.scheme.weight_bits))
-            return self.scheme.weight(quantization.weight_axis, bits)
+            element = max(role.narrowest, self.scheme.weights, key=lambda one: one.bits)
+            return self.scheme.weight(quantization.weight_axis, element)
         if isinstance(role, Bias):
             activation, weight = (_first(bound, quantization, kind) for kind in (Activation, Weight))
             return bias_spec(bound.node, activation, weight)
@@ -179,32 +179,32 @@ class _Annotator:
         if isinstance(output, ObservedWith):
             known = [self._group_of(operand) for operand in bound.nodes(output.argument)[:1]]
             alike = known and known[0].qparams is None and known[0].element == output.element
-            return known[0] if alike else _Group(element=output.element)
+            return known[0] if alike else _Group(output.element)
         if isinstance(output, Usually):
-            return _Group(self.scheme.usual(output.qparams), output.qparams, output.qparams.element)
+            return _Group(output.qparams.element, self.scheme.usual(output.qparams), output.qparams)
         if isinstance(output, QParams):
-            return _Group(fixed_spec(output), output, output.element)
+            return _Group(output.element, fixed_spec(output), output)
         assert output.element is not None  # of an output of its own
-        return _Group(element=output.element)
+        return _Group(output.element)
 
     def _entering(self, operand: Node, element: Element | None) -> _Group:
         """The group of an operand where a call reads it: its own, or beside it one of the element that is wanted."""
         group = self._group_of(operand, element)
         if element is None or group.element == element:
             return group
-        return self.others.setdefault((operand, element), _Group(element=element))
+        return self.others.setdefault((operand, element), _Group(element))
 
     def _joined(self, node: Node, operands: list[Node], element: Element) -> _Group:
         """Every operand keeps its group and enters in the output's parameters, unless all have the same fixed ones."""
         groups = [self._entering(operand, element) for operand in operands]
         alike = all(group.qparams == groups[0].qparams for group in groups)
-        output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group(element=element)
+        output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group(element)
         if len(groups) == 1 or (alike and all(group.fixed for group in groups)):
             for operand, group in zip(operands, groups, strict=True):
                 self.groups[operand, node] = group
             return output
         output = replace(output)
-        entrance = output if self.scheme.entrance is None else _Group(self.scheme.entrance(element), element=element)
+        entrance = output if self.scheme.entrance is None else _Group(element, self.scheme.entrance(element))
         for operand in operands:
             self.observe_input(operand)
             self.groups[operand, node] = entrance
@@ -221,7 +221,7 @@ class _Annotator:
         """Returns the group of a tensor that no call makes, with the element that its first reader wants."""
         if operand in self.groups:
             return self.groups[operand]
-        return self.sources.setdefault(operand, _Group(element=element or wanted_element(operand)))
+        return self.sources.setdefault(operand, _Group(element or wanted_element(operand)))
 
     def write(self, graph: Graph) -> None:
         """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""

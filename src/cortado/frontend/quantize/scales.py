@@ -259,7 +259,7 @@ def _of_range(data: Tensor, element: Element) -> QParams:
     observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)
     observer(data)
     scale, zero_point = observer.calculate_qparams()
-    return QParams(float(scale), int(zero_point))
+    return QParams(float(scale), int(zero_point), INT8)
 
 
 def _match(node: Node) -> Match | None:

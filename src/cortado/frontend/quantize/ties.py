@@ -109,7 +109,7 @@ def _avoid(observer: RangeObserver, values: ArrayType) -> None:
 
 def _chosen(observer: RangeObserver) -> QParams:
     scale, zero_point = observer.calculate_qparams()
-    return QParams(float(scale), int(zero_point))
+    return QParams(float(scale), int(zero_point), INT8)
 
 
 def _are_many(ties: int, values: ArrayType) -> bool:

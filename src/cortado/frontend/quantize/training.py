@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from cortado.base.element import INT8, Element, weight_limit
+from cortado.base.element import INT8, Element
 from cortado.frontend.quantize.observers import SCALE_OF_ZEROS, SMALLEST_SCALE, Scheme, fixed_spec, scheme_of
 from cortado.ir.facts import TRAINED
 from cortado.ir.graph import bind, is_call, shape
@@ -54,14 +54,14 @@ def activation_spec(element: Element) -> QuantizationSpec:
 
 
 @functools.cache
-def weight_spec(axis: int, bits: int) -> QuantizationSpec:
+def weight_spec(axis: int, element: Element) -> QuantizationSpec:
     return QuantizationSpec(
-        dtype=INT8.torch_dtype,
+        dtype=element.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelFakeQuantize.with_args(
             observer=MovingAveragePerChannelMinMaxObserver, averaging_constant=1.0, eps=SMALLEST_SCALE
         ),
-        quant_min=-weight_limit(bits),
-        quant_max=weight_limit(bits),
+        quant_min=-element.high,
+        quant_max=element.high,
         qscheme=torch.per_channel_symmetric,
         ch_axis=axis,
     )
@@ -131,4 +131,4 @@ def _free_batch(module: GraphModule, batch: int) -> None:
                 node.args = (node.args[0], [-1, *sizes[1:]])
 
 
-TRAINING = Scheme(activation_spec, weight_spec, fixed_spec, None, as_deployed, make_trainable)
+TRAINING = Scheme(activation_spec, weight_spec, fixed_spec, None, INT8, as_deployed, make_trainable)

@@ -17,7 +17,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
@@ -159,7 +158,7 @@ def computed_linear(bound: Bound) -> Node | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    kind = Activation(wanted_element(bound.node))
+    kind = Activation(bound.element)
     return Quantization({"self": kind, "mat2": kind}, kind)
 
 
@@ -311,7 +310,7 @@ BATCH_MATMUL = Operator(
     samples=samples,
 )
 
-BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower, elements=(INT8, INT16), rounds_once=True)
+BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower, rounds_once=True)
 PRODUCT_REWRITE = Rewrite(aten=(aten.matmul.default, aten.mm.default, aten.bmm.default), rewrite=to_product)
 ADDMM_REWRITE = Rewrite(aten=(aten.addmm.default,), rewrite=addmm_to_sum)
 COMPUTED_LINEAR_REWRITE = Rewrite(aten=(aten.linear.default,), rewrite=computed_linear)

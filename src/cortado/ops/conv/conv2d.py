@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT4_BITS, INT8, element_of
+from cortado.base.element import INT4, INT8, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
@@ -26,7 +25,6 @@ from cortado.ir.roles import Activation, Quantization
 from cortado.ops import reach
 from cortado.ops.conv import convolution, depthwise_conv2d, int16, packing
 from cortado.ops.conv.convolution import (
-    ELEMENTS,
     SUFFIX,
     ChannelParameters,
     Variant,
@@ -88,8 +86,8 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    fewest = INT4_BITS if bound["groups"] == 1 else INT8.bits
-    return check_constants(bound) or Quantization(weighted(bound, fewest), Activation(wanted_element(bound.node)))
+    narrowest = INT4 if bound["groups"] == 1 else INT8
+    return check_constants(bound) or Quantization(weighted(bound, narrowest), Activation(bound.element))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -313,6 +311,5 @@ CONV2D_PATTERN = Pattern(
     lower=lower,
     fuses_clamp=True,
     images=True,
-    elements=ELEMENTS,
     rounds_once=True,
 )

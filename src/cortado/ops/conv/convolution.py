@@ -25,7 +25,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core, CortexMTargetConfig, Isa
 from cortado.ir.c_call import Argument, CCall
-from cortado.ir.facts import USER_INPUT, wanted_element
+from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering, Operator, PteWriter, shaped_call
@@ -70,9 +70,9 @@ def macs(call: Call) -> int:
 ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
 
 
-def weighted(bound: Bound, fewest: int = INT8.bits) -> dict[str, Role]:
-    """The roles of such a layer's operands, in the element that is wanted of it; how few bits its weights may have."""
-    return {"input": Activation(wanted_element(bound.node)), "weight": Weight(fewest=fewest), "bias": Bias()}
+def weighted(bound: Bound, narrowest: Element) -> dict[str, Role]:
+    """The roles of such a layer's operands, in the element that is wanted of it."""
+    return {"input": Activation(bound.element), "weight": Weight(narrowest), "bias": Bias()}
 
 
 def check_constants(bound: Bound) -> Reject | None:
@@ -94,7 +94,7 @@ def rescaling(
     return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
 
 
-def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int, element: Element = INT8) -> tuple[Tensor, Tensor]:
+def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int, element: Element) -> tuple[Tensor, Tensor]:
     """The least and the largest sum each output channel can reach over all input codes; weight [out_c, ...]."""
     flat = weight.reshape(weight.shape[0], -1)
     above = flat.clamp(min=0).sum(1, dtype=torch.int64)

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import element_of
+from cortado.base.element import INT8, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Array, Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
@@ -25,7 +24,6 @@ from cortado.ir.roles import Activation, Quantization
 from cortado.ops import reach
 from cortado.ops.conv import convolution, int16, packing
 from cortado.ops.conv.convolution import (
-    ELEMENTS,
     SUFFIX,
     ChannelParameters,
     Numbers,
@@ -100,10 +98,10 @@ def match(bound: Bound) -> Quantization | Reject:
     images, channels = shape(bound["input"])[:2]
     if bound["groups"] != channels or channels == 1 or images > 1:
         return Reject("not a depthwise convolution of one image")
-    kind = wanted_element(bound.node)
+    kind = bound.element
     if not kind.affine and shape(bound["weight"])[3] > reach.LONGEST_ROW:
         return Reject(f"has a window of {shape(bound['weight'])[3]} columns, expected {reach.LONGEST_ROW} at most")
-    return check_constants(bound) or Quantization(weighted(bound), Activation(kind))
+    return check_constants(bound) or Quantization(weighted(bound, INT8), Activation(kind))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -261,6 +259,5 @@ DEPTHWISE_PATTERN = Pattern(
     priority=Priority.SPECIAL,
     fuses_clamp=True,
     images=True,
-    elements=ELEMENTS,
     rounds_once=True,
 )

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch.fx import Node
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8, weight_limit
+from cortado.base.element import INT4, INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
@@ -259,7 +259,7 @@ def _gate_lanes(codes: Int8) -> NDArray[np.generic]:
 
 # ---- narrow ----------------------------------------------------------------------------------------------
 
-LARGEST = weight_limit(4)
+LARGEST = INT4.high
 FACTORS = range(LEAST, LEAST + 16)
 ROW_FACTORS = range(1, max(FACTORS) + 1)  # of a whole row: it is not stored, or has a byte of its own
 
@@ -564,6 +564,7 @@ NARROW_CONV2D = Operator(
     reference=reference,
     shape=conv2d.output_shape,
     kernel=kernel,
+    element=INT8,
     rows=conv2d.rows,
     macs=macs,
     pte=in_pte,

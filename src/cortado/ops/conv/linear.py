@@ -6,23 +6,22 @@ On MVE ExecuTorch reads kernel_sum = bias + input_offset * sum(w) instead of bia
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT4_BITS, weight_limit
+from cortado.base.element import INT4, INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor
 from cortado.base.target import Core, Isa
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
 from cortado.ops.conv import conv2d
 from cortado.ops.conv.convolution import (
-    ELEMENTS,
     check_constants,
     check_sums,
     finish,
@@ -36,8 +35,8 @@ aten = torch.ops.aten
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    output = Activation(wanted_element(bound.node))
-    return check_constants(bound) or Quantization(weighted(bound, INT4_BITS), output, channel_axis=-1)
+    output = Activation(bound.element)
+    return check_constants(bound) or Quantization(weighted(bound, INT4), output, channel_axis=-1)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -60,9 +59,7 @@ def lower(lowering: Lowering) -> Node:
     return lowering.view(result, (*leading, out_c))
 
 
-LINEAR_PATTERN = Pattern(
-    aten=(aten.linear.default,), match=match, lower=lower, fuses_clamp=True, elements=ELEMENTS, rounds_once=True
-)
+LINEAR_PATTERN = Pattern(aten=(aten.linear.default,), match=match, lower=lower, fuses_clamp=True, rounds_once=True)
 
 
 # ---- one scale for all weights -------------------------------------------------------------------------------
@@ -94,8 +91,7 @@ def one_scale(weight: Tensor, bias: Tensor | None, scales: Tensor) -> tuple[Tens
     """Weights and bias of channels with different scales under the largest of them."""
     largest = scales.max()
     ratio = scales / largest
-    most = weight_limit(8)
-    codes = torch.round(weight.to(torch.float64) * ratio[:, None]).clamp(-most, most).to(torch.int8)
+    codes = torch.round(weight.to(torch.float64) * ratio[:, None]).clamp(-INT8.high, INT8.high).to(torch.int8)
     start = None if bias is None else torch.round(bias.to(torch.float64) * ratio).to(torch.int32)
     return codes, start, float(largest)
 
@@ -108,7 +104,7 @@ def lower_per_tensor(lowering: Lowering) -> Node:
     source, offset = lowering.node("input"), -lowering.q("input").zero_point
     *leading, in_c = shape(source)
     fixed = Fixed.of(lowering.q("input").scale * scale / lowering.out.scale)
-    bounds = sum_bounds(weight, bias, offset)
+    bounds = sum_bounds(weight, bias, offset, INT8)
     check_sums(lowering.bound.node, *bounds, torch.full((len(weight),), fixed.shift))
     sums = weight.sum(1, dtype=torch.int64) * offset + (0 if bias is None else bias.to(torch.int64))
     if int(sums.abs().max()) >= 2**31:
@@ -149,7 +145,8 @@ def as_conv2d(call: Call) -> Call:
         "requantize_shifts": torch.full((out_c,), call["requantize_shifts"][0], dtype=torch.int32),
         **{name: call[name] for name in ("input_offset", "output_offset", "activation_min", "activation_max")},
     }
-    return Call(conv2d.CONV2D, arguments, (1, 1, math.prod(call.out_shape[:-1]), out_c))
+    sizes = (1, 1, math.prod(call.out_shape[:-1]), out_c)
+    return replace(call, operator=conv2d.CONV2D, arguments=arguments, out_shape=sizes)
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -200,6 +197,7 @@ QUANTIZED_LINEAR = Operator(
     reference=reference,
     shape=lambda call: (*call.shape("input")[:-1], call.shape("weights")[0]),
     kernel=kernel,
+    element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     macs=lambda call: math.prod(call.shape("input")[:-1]) * math.prod(call.shape("weights")),
     channel_constants=("weights", "bias", "kernel_sum"),

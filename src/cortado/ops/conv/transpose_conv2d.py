@@ -33,7 +33,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
@@ -41,7 +40,7 @@ from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import reach
 from cortado.ops.conv import conv2d, depthwise_conv2d
-from cortado.ops.conv.convolution import ELEMENTS, check_constants, cmsis_layer, finish, requantization, weighted
+from cortado.ops.conv.convolution import check_constants, cmsis_layer, finish, requantization, weighted
 from cortado.ops.conv.forms import conv1d_to_conv2d, images, to_conv2d
 from cortado.ops.conv.transposed_taps import (
     Phases,
@@ -100,7 +99,8 @@ def _column_call(call: Call, phases: tuple[Phases, Phases], place: tuple[int, in
         "padding": [0, -across.reach(column)[0]],
         "dilation": [1, 1],
     }
-    return Call(conv2d.CONV2D, arguments, (n, height, math.ceil((width - column) / len(across.taps)), out_c))
+    sizes = (n, height, math.ceil((width - column) / len(across.taps)), out_c)
+    return replace(call, operator=conv2d.CONV2D, arguments=arguments, out_shape=sizes)
 
 
 def _row_kernel(call: Call, core: Core) -> Kernel:
@@ -248,8 +248,8 @@ def to_conv_transpose2d(bound: Bound) -> Node | None:
 def match(bound: Bound) -> Quantization | Reject:
     if len(shape(bound["input"])) != 4 or bound["groups"] != 1:
         return Reject(f"needs constant weights, got the result of {bound['weight'].name}")
-    kind = Activation(wanted_element(bound.node))
-    return check_constants(bound) or Quantization(weighted(bound), kind, weight_axis=1)
+    kind = Activation(bound.element)
+    return check_constants(bound) or Quantization(weighted(bound, INT8), kind, weight_axis=1)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -419,7 +419,8 @@ def phase_call(call: Call, phase: int) -> Call:
         "dilation": [1, 1],
         **per_channel,
     }
-    return Call(conv2d.CONV2D, arguments, (n, height, width // count, count * out_c))
+    sizes = (n, height, width // count, count * out_c)
+    return replace(call, operator=conv2d.CONV2D, arguments=arguments, out_shape=sizes)
 
 
 def _phases_kernel(call: Call, core: Core) -> Kernel:
@@ -555,7 +556,6 @@ CONV_TRANSPOSE2D_PATTERN = Pattern(
     lower=lower,
     fuses_clamp=True,
     images=True,
-    elements=ELEMENTS,
     rounds_once=True,
 )
 CONV_TRANSPOSE_REWRITE = Rewrite(

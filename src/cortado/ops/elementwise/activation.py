@@ -17,7 +17,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
-from cortado.ir.facts import TABLE, dtype, holds_integers, qparams, wanted_element
+from cortado.ir.facts import TABLE, dtype, holds_integers, qparams
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, Rewrite
@@ -43,9 +43,9 @@ from cortado.ops.loops import FOURS, VECTORS
 aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
-TRUTH = QParams(1.0, 0)  # truth values: 0 and 1
-UNIT_INTERVAL = QParams(1 / 256, INT8.low)  # [0, 1): sigmoid, hardsigmoid, softmax
-PLUS_MINUS_ONE = QParams(1 / 128, 0)  # [-1, 1): tanh
+TRUTH = QParams(1.0, 0, INT8)  # truth values: 0 and 1
+UNIT_INTERVAL = QParams(1 / 256, INT8.low, INT8)  # [0, 1): sigmoid, hardsigmoid, softmax
+PLUS_MINUS_ONE = QParams(1 / 128, 0, INT8)  # [-1, 1): tanh
 WIDE_UNIT = QParams(1 / 32768, 0, INT16)  # the same of int16, which is symmetric
 USUAL_OUTPUT = {
     aten.sigmoid.default: UNIT_INTERVAL,
@@ -67,7 +67,7 @@ def match(bound: Bound) -> Quantization | Reject:
     source = bound.node.all_input_nodes[0]
     if holds_integers(source):
         return match_bytes(bound, source)
-    kind, name = wanted_element(bound.node), operand_name(bound.node)
+    kind, name = bound.element, operand_name(bound.node)
     if gives_truth(bound.node):
         return Quantization({name: Activation(kind)}, TRUTH)
     usual = USUAL_OUTPUT.get(last_call(bound.node))
@@ -153,7 +153,7 @@ def match_rescale(bound: Bound) -> Quantization | Reject:
         return Reject("a float tensor")
     if not {known.element, qparams_of(bound).element} <= {INT8, INT16}:
         return Reject(f"{known.element.name} codes can't be read as {qparams_of(bound).element.name}")
-    return Quantization({"input": Activation(None)})
+    return Quantization({"input": Activation(None)}, Activation(qparams_of(bound).element))
 
 
 def lower_rescale(lowering: Lowering) -> Node:
@@ -279,6 +279,7 @@ ACTIVATION = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
     identity=is_identity,
@@ -287,9 +288,7 @@ ACTIVATION = Operator(
     samples=samples,
 )
 
-ACTIVATION_PATTERN = Pattern(
-    aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower, elements=binary.REALS
-)
+ACTIVATION_PATTERN = Pattern(aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower)
 RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale, priority=Priority.SPECIAL)
 REFUSED_PATTERN = Pattern(
     aten=tuple(sorted(COMBINATIONS, key=str)), match=refuse, lower=lower, priority=Priority.NOBODY_ELSE

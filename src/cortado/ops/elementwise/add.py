@@ -295,7 +295,6 @@ ADD_PATTERN = Pattern(
     match=match,
     lower=lower,
     fuses_clamp=True,
-    elements=binary.REALS,
     rounds_once=True,
 )
 ADD_REWRITE = Rewrite(aten=(aten.add.Tensor,), rewrite=to_add)

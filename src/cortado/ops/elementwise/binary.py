@@ -17,7 +17,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
-from cortado.ir.facts import dtype, wanted_element
+from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.matching import patterns_of
@@ -163,7 +163,7 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
 
 def of_one_element(bound: Bound) -> Quantization:
     """Both operands and the result in the element that is wanted."""
-    kind = wanted_element(bound.node)
+    kind = bound.element
     return Quantization({"self": Activation(kind), "other": Activation(kind)}, Activation(kind))
 
 

@@ -17,7 +17,6 @@ from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.domain import DomainRule
-from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
@@ -106,7 +105,7 @@ COMPARED_IDS = torch.ops.cortado.compared_ids.default
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    kind = Activation(wanted_element(bound.node))
+    kind = Activation(bound.element)
     return Quantization({"self": kind, "other": kind}, TRUTH)
 
 
@@ -217,7 +216,7 @@ def samples() -> Any:
         if draw(st.integers(0, 2)) == 0:
             return _integers(draw, sizes)
         scale = draw(st.sampled_from([1.0, 1.0, 0.37, 2.5, 1e-3]))
-        first, second = factors(QParams(1.0, 0), QParams(scale, 0))
+        first, second = factors(QParams(1.0, 0, INT8), QParams(scale, 0, INT8))
         kind = draw(st.sampled_from([INT8, INT8, INT16]))
         zero_points, codes = sampling.ZERO_POINTS if kind.affine else st.just(0), (*kind.codes, kind.torch_dtype)
         return {
@@ -260,6 +259,7 @@ COMPARE = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    element=INT8,
     rows=rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
@@ -268,6 +268,6 @@ COMPARE = Operator(
     samples=samples,
 )
 
-COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower, elements=(INT8, INT16))
+COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower)
 COMPARED_IDS_PATTERN = Pattern(aten=(COMPARED_IDS,), match=match_ids, lower=lower_ids)
 COMPARED_IDS_RULE = DomainRule(aten=(COMPARED_IDS,), integers=("self", "other"))

@@ -154,5 +154,5 @@ DIV = Operator(
     samples=samples,
 )
 
-DIV_PATTERN = Pattern(aten=(aten.div.Tensor,), match=match, lower=lower, fuses_clamp=True, elements=binary.REALS)
+DIV_PATTERN = Pattern(aten=(aten.div.Tensor,), match=match, lower=lower, fuses_clamp=True)
 DIV_REWRITE = Rewrite(aten=(aten.div.Tensor, aten.divide.Tensor, aten.true_divide.Tensor), rewrite=to_div)

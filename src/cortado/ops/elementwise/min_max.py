@@ -14,7 +14,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
@@ -34,7 +33,7 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
 
 def match(bound: Bound) -> Quantization | Reject:
     refused, alike = binary.check(bound, by_channel=False), binary.of_one_element(bound)
-    return refused or replace(alike, output=Joined(element=wanted_element(bound.node)))
+    return refused or replace(alike, output=Joined(element=bound.element))
 
 
 def lower_to(operator: Operator, lowering: Lowering) -> Node:
@@ -107,7 +106,6 @@ MINIMUM_PATTERN = Pattern(
     aten=(aten.minimum.default,),
     match=match,
     lower=lambda lowering: lower_to(MINIMUM, lowering),
-    elements=binary.REALS,
 )
 MINIMUM_REWRITE = Rewrite(
     aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
@@ -148,7 +146,6 @@ MAXIMUM_PATTERN = Pattern(
     aten=(aten.maximum.default,),
     match=match,
     lower=lambda lowering: lower_to(MAXIMUM, lowering),
-    elements=binary.REALS,
 )
 MAXIMUM_REWRITE = Rewrite(
     aten=(aten.maximum.default, aten.max.other, aten.fmax.default),

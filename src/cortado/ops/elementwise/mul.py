@@ -175,8 +175,6 @@ MUL: Operator = Operator(
     samples=samples,
 )
 
-MUL_PATTERN = Pattern(
-    aten=(aten.mul.Tensor,), match=match, lower=lower, fuses_clamp=True, elements=binary.REALS, rounds_once=True
-)
+MUL_PATTERN = Pattern(aten=(aten.mul.Tensor,), match=match, lower=lower, fuses_clamp=True, rounds_once=True)
 MUL_REWRITE = Rewrite(aten=(aten.mul.Tensor, aten.multiply.Tensor), rewrite=to_mul)
 GLU_REWRITE = Rewrite(aten=(aten.glu.default,), rewrite=split_gate)

@@ -15,14 +15,13 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Absent, Bytes, CCall, Operand, Row
-from cortado.ir.facts import holds_integers, wanted_element
+from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ir.roles import Activation, Joined, Plain, Quantization
+from cortado.ir.roles import Activation, Joined, Mask, Plain, Quantization
 from cortado.ir.work import loops
-from cortado.ops.elementwise.binary import REALS
 from cortado.ops.integer.calculate import refused_shapes, words
 from cortado.ops.integer.truth import truth_codes
 from cortado.ops.loops import ELEMENTS
@@ -57,10 +56,10 @@ CHOSEN_IDS = CHOSEN  # of integers
 def match(bound: Bound) -> Quantization | Reject:
     if holds_integers(bound.node):
         refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound["mask"]))
-        return refused or Quantization({"mask": Activation()}, Plain())
-    kind = wanted_element(bound.node)
-    roles = {"mask": Activation(), "self": Activation(kind), "other": Activation(kind)}
-    return Quantization(roles, Joined(besides=("mask",), element=kind))
+        return refused or Quantization({"mask": Mask()}, Plain())
+    kind = bound.element
+    roles = {"mask": Mask(), "self": Activation(kind), "other": Activation(kind)}
+    return Quantization(roles, Joined(kind, besides=("mask",)))
 
 
 def condition_codes(lowering: Lowering) -> Node:
@@ -168,4 +167,4 @@ WHERE = Operator(
     samples=samples,
 )
 
-CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower, elements=REALS)
+CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower)

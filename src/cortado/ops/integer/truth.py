@@ -20,9 +20,9 @@ from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.op import Lowering, Operator, Pattern, Place
-from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.roles import Mask, Plain, Quantization
 from cortado.ops.elementwise.activation import TRUTH, all_codes, table
-from cortado.ops.elementwise.binary import REALS, broadcast_to
+from cortado.ops.elementwise.binary import broadcast_to
 from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED, COMPARED_IDS, EQUAL
 from cortado.ops.elementwise.pointwise import calls_of
 from cortado.ops.float_graph import add_constant, add_view
@@ -47,7 +47,7 @@ def reference(*, input: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation()}, Plain())
+    return Quantization({"self": Mask()}, Plain())
 
 
 def truth_codes(lowering: Lowering, name: str = "self") -> Node:
@@ -79,8 +79,8 @@ TRUTH_VIEW = Operator(
     constraints="C bundle only: a .pte gives real numbers",
 )
 
-AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower, elements=REALS)
-AS_INTEGER_PATTERN = Pattern(aten=(AS_INTEGER,), match=match, lower=lower_integer, elements=REALS)
+AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower)
+AS_INTEGER_PATTERN = Pattern(aten=(AS_INTEGER,), match=match, lower=lower_integer)
 
 
 # ---- truth forms -----------------------------------------------------------------------------------------

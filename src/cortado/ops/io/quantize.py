@@ -19,7 +19,7 @@ from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
-from cortado.ir.roles import Quantization
+from cortado.ir.roles import Activation, Quantization
 from cortado.ops.loops import ELEMENTS
 
 # ---- quantize per tensor ---------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({})
+    return Quantization({}, Activation(element_of(bound["dtype"])))
 
 
 def match_real(bound: Bound) -> Quantization | Reject:
@@ -93,7 +93,7 @@ def samples() -> Any:
             values[0] = draw(st.sampled_from([1e30, -1e30, 0.0]))
         if draw(st.integers(0, 2)) == 0:
             return {"input": values * 500, **arguments(QParams(scale, 0, INT16))}
-        return {"input": values, **arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
+        return {"input": values, **arguments(QParams(scale, draw(sampling.ZERO_POINTS), INT8))}
 
     return draw_case()
 

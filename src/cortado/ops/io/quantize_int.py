@@ -15,7 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import dtype, holds_integers, wanted_element
+from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
@@ -52,7 +52,7 @@ def match(bound: Bound) -> Quantization | Reject:
     source = bound["self"]
     if dtype(bound.node) != torch.float32 or not holds_integers(source) or dtype(source) == torch.bool:
         return refuse(bound)
-    return Quantization({}, Activation(wanted_element(bound.node)))
+    return Quantization({}, Activation(bound.element))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -84,7 +84,7 @@ def samples() -> Any:
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
         most = min(int(300 * scale) + 1, INT32.high)
         given = sampling.codes(draw(sampling.SEEDS), sizes, -most, most, torch.int32)
-        return {"input": given, **arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
+        return {"input": given, **arguments(QParams(scale, draw(sampling.ZERO_POINTS), INT8))}
 
     return draw_case()
 
@@ -96,6 +96,7 @@ QUANTIZE_INT = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",
     samples=samples,

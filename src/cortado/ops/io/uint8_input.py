@@ -47,10 +47,10 @@ def byte_qparams(values: Tensor, kind: torch.dtype) -> QParams:
     else the finest that hold all of them."""
     finite = values[values.isfinite()].to(torch.float64)
     if finite.numel() == 0:
-        return QParams(1.0, 0)
+        return QParams(1.0, 0, INT8)
     low, high = min(0.0, float(finite.min())), max(0.0, float(finite.max()))
     if kind == torch.bool:
-        return QParams(high, 0) if low == 0.0 < high else _covering(low, high)
+        return QParams(high, 0, INT8) if low == 0.0 < high else _covering(low, high)
     line = _line(values.to(torch.float64))
     return _covering(low, high) if line is None else line
 
@@ -65,14 +65,14 @@ def _line(values: Tensor) -> QParams | None:
     if abs(zero - round(zero)) > STRAIGHT or not INT8.holds(round(zero)):
         return None
     codes = values / scale + round(zero)
-    return QParams(scale, round(zero)) if float((codes - codes.round()).abs().max()) <= STRAIGHT else None
+    return QParams(scale, round(zero), INT8) if float((codes - codes.round()).abs().max()) <= STRAIGHT else None
 
 
 def _covering(low: float, high: float) -> QParams:
     scale = max((high - low) / INT8.steps, SMALLEST)
     if high == low:
-        return QParams(1.0, 0)
-    return QParams(scale, INT8.clamped(round(INT8.low - low / scale)))
+        return QParams(1.0, 0, INT8)
+    return QParams(scale, INT8.clamped(round(INT8.low - low / scale)), INT8)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -102,6 +102,7 @@ FLIP = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
     places=frozenset({Place.C}),
@@ -116,6 +117,7 @@ RAW = Operator(
     reference=lambda *, input: input.contiguous().view(torch.int8),
     shape=lambda call: call.shape("input"),
     kernel=None,
+    element=INT8,
     view=True,
     relayout=lambda arguments, perm: arguments,
     places=frozenset({Place.C}),

@@ -16,7 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, Callee, CCall, Operand
-from cortado.ir.facts import TABLE, dtype, element, holds_integers, wanted_element
+from cortado.ir.facts import TABLE, dtype, element, holds_integers
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
@@ -84,7 +84,7 @@ def match(bound: Bound) -> Quantization | Reject:
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
     parts = bound.nodes("tensors")
     if not any(holds_integers(part) for part in parts):
-        kind = wanted_element(bound.node)
+        kind = bound.element
         return Quantization({"tensors": Activation(kind)}, Joined(element=kind))
     kinds = {element(part) for part in parts}
     if kinds <= {INT32, INT64} or len(kinds) == 1:
@@ -290,6 +290,7 @@ CAT_RESCALED = Operator(
     reference=rescaled_reference,
     shape=output_shape,
     kernel=rescaled_kernel,
+    element=INT8,
     rows=rows,
     tensors=("tensors",),
     relayout=relayout_dim,

@@ -23,13 +23,12 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT, dtype, holds_integers, wanted_element
+from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.work import loops
-from cortado.ops import reach
 from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pack_pairs, rounded
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
 from cortado.ops.io.widen import as_words
@@ -138,7 +137,7 @@ def check(bound: Bound) -> Reject | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check(bound) or Quantization({"weight": Activation(wanted_element(bound.node))}, SharedWith("weight"))
+    return check(bound) or Quantization({"weight": Activation(bound.element)}, SharedWith("weight"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -206,7 +205,7 @@ EMBEDDING = Operator(
     samples=samples,
 )
 
-EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower, elements=reach.REALS)
+EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)
 SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected)
 ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot)
 
@@ -303,6 +302,7 @@ NARROW_EMBEDDING = Operator(
     reference=narrow_embedding_reference,
     shape=output_shape,
     kernel=narrow_embedding_kernel,
+    element=INT8,
     tensors=("indices",),
     places=frozenset({Place.C}),
     constraints=CONSTRAINTS,

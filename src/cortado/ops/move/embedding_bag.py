@@ -16,7 +16,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Kernel
@@ -132,7 +131,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    kind, ids = Activation(wanted_element(bound.node)), shape(bound["indices"])[1]
+    kind, ids = Activation(bound.element), shape(bound["indices"])[1]
     if kind.element == INT16 and ids > LARGEST_WIDE_BAG:
         return Reject(
             f"adds up {ids} rows of int16 codes; expected at most {LARGEST_WIDE_BAG}, so that they fit 32 bits"
@@ -243,6 +242,6 @@ EMBEDDING_BAG = Operator(
 )
 
 _TARGETS = (aten.embedding_bag.padding_idx, aten.embedding_bag.default)
-BAGS_PATTERN = Pattern(aten=(BAGS,), match=match, lower=lower, elements=reach.REALS)
+BAGS_PATTERN = Pattern(aten=(BAGS,), match=match, lower=lower)
 REFUSED_PATTERN = Pattern(aten=_TARGETS, match=refuse, lower=lower)
 BAGS_REWRITE = Rewrite(aten=_TARGETS, rewrite=to_bags)

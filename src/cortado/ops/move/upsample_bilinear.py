@@ -21,7 +21,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import WANTED
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.kernel import Array, Field, Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
@@ -66,7 +65,7 @@ def _source(bound: Bound) -> str:
 
 def match(bound: Bound) -> Quantization | Reject:
     source = _source(bound)
-    return Quantization({source: Activation(WANTED.of(bound.node))}, SharedWith(source))
+    return Quantization({source: Activation(bound.wanted)}, SharedWith(source))
 
 
 _FACTORS = {1: ("scales",), 2: ("scales_h", "scales_w")}  # of a signal, of an image

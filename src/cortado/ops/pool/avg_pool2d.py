@@ -21,7 +21,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, divide_round_away, requant
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Callee, CCall, Operand, Row
-from cortado.ir.facts import WANTED, wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
@@ -76,12 +75,12 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 def match(bound: Bound) -> Quantization | Reject:
     """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
-    kind = Activation(wanted_element(bound.node))
+    kind = Activation(bound.element)
     if is_mean(bound):
         return Quantization({"self": kind}, kind)
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Activation(WANTED.of(bound.node))}, SharedWith("self"))
+    return Quantization({"self": Activation(bound.wanted)}, SharedWith("self"))
 
 
 MOST_PIXELS = 4096
@@ -428,6 +427,4 @@ GLOBAL_MEAN = Operator(
     samples=mean_samples,
 )
 
-AVG_POOL2D_PATTERN = Pattern(
-    aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True, elements=(INT8, INT16), rounds_once=True
-)
+AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True, rounds_once=True)

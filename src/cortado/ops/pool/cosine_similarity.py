@@ -183,5 +183,5 @@ COSINE_SIMILARITY = Operator(
     samples=samples,
 )
 
-COSINE_PATTERN = Pattern(aten=(ROW_COSINE,), match=match, lower=lower, elements=reach.REALS)
+COSINE_PATTERN = Pattern(aten=(ROW_COSINE,), match=match, lower=lower)
 COSINE_REWRITE = Rewrite(aten=(aten.cosine_similarity.default,), rewrite=to_rows)

@@ -15,7 +15,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
@@ -59,7 +58,7 @@ def match(bound: Bound) -> Quantization | Reject:
     length = sizes[bound["dim"]]
     if length > LARGEST_ROW:
         return Reject(f"a running sum of {length} values; expected at most {LARGEST_ROW}, so that it fits 32 bits")
-    kind = Activation(wanted_element(bound.node))
+    kind = Activation(bound.element)
     return Quantization({"self": kind}, kind)
 
 
@@ -156,4 +155,4 @@ CUMSUM = Operator(
     samples=samples,
 )
 
-CUMSUM_PATTERN = Pattern(aten=(aten.cumsum.default,), match=match, lower=lower, elements=reach.REALS)
+CUMSUM_PATTERN = Pattern(aten=(aten.cumsum.default,), match=match, lower=lower)

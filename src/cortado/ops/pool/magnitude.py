@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
@@ -208,7 +209,7 @@ def _names(bound: Bound) -> list[str]:
 
 def match(bound: Bound) -> Quantization | Reject:
     refused = measures.check_length(bound, LARGEST_ROW) if bound["rows"] else None
-    return refused or Quantization({name: Activation() for name in _names(bound)})
+    return refused or Quantization({name: Activation(INT8) for name in _names(bound)}, Activation(INT8))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -313,6 +314,7 @@ MAGNITUDE = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    element=INT8,
     rows=rows,
     tensors=("inputs",),
     relayout=lambda arguments, perm: None if arguments["rows"] and perm[-1] != len(perm) - 1 else arguments,

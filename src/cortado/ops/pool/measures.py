@@ -14,7 +14,6 @@ from torch.fx import Node
 from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, Lowering
@@ -93,7 +92,7 @@ def rows(operands: int) -> Rows:
 
 
 def match_pair(bound: Bound, most: int) -> Quantization | Reject:
-    kind = Activation(wanted_element(bound.node))
+    kind = Activation(bound.element)
     return check_length(bound, most) or Quantization({"input": kind, "other": kind}, kind)
 
 

@@ -22,7 +22,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT, wanted_element
+from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
@@ -141,7 +141,7 @@ def match(bound: Bound) -> Quantization | Reject:
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
     if bound.get("use_input_stats") is False:
         return Reject("normalizes with recorded statistics; use batch normalization for that")
-    size, kind = group_size(bound), wanted_element(bound.node)
+    size, kind = group_size(bound), bound.element
     most = LARGEST_WIDE_GROUP if reach.is_wide(kind) else LARGEST_GROUP
     if not 0 < size <= most:
         return Reject(f"normalizes groups of {size} values; expected 1 to {most}")
@@ -389,14 +389,12 @@ LAYER_NORM_PATTERN = Pattern(
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=True),
     fuses_clamp=True,
-    elements=reach.REALS,
 )
 RMS_NORM_PATTERN = Pattern(
     aten=(aten.rms_norm.default,),
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=False),
     fuses_clamp=True,
-    elements=reach.REALS,
     in_float=rms_norm_in_float,
 )
 CHANNELS_PATTERN = Pattern(
@@ -404,5 +402,4 @@ CHANNELS_PATTERN = Pattern(
     match=match,
     lower=lower_channels,
     fuses_clamp=True,
-    elements=reach.REALS,
 )

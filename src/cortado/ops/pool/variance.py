@@ -16,7 +16,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
@@ -97,7 +96,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    kind = wanted_element(bound.node)
+    kind = bound.element
     refused = measures.check_length(bound, LARGEST_WIDE_ROW if reach.is_wide(kind) else LARGEST_ROW)
     return refused or Quantization({"input": Activation(kind)}, Activation(kind))
 
@@ -175,7 +174,7 @@ VARIANCE = Operator(
     samples=samples,
 )
 
-VARIANCE_PATTERN = Pattern(aten=(ROW_VARIANCE,), match=match, lower=lower, elements=reach.REALS)
+VARIANCE_PATTERN = Pattern(aten=(ROW_VARIANCE,), match=match, lower=lower)
 VARIANCE_REWRITE = Rewrite(
     aten=(
         aten.var.default,

@@ -17,7 +17,6 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ops.reach import REALS
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
 from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
@@ -110,4 +109,4 @@ GRU = Operator(
     samples=recurrent.samples_of(draw_case),
 )
 
-GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, elements=REALS, keeps_bits=True)
+GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, keeps_bits=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.base.element import INT16
+from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir.c_call import Absent, Argument, CCall, Operand, Row
 from cortado.ir.kernel import Array, Kernel
@@ -61,7 +61,7 @@ def seen(q: QParams) -> float:
 
 def unread(lowering: Lowering) -> QParams:
     """Returns the range of states that nobody reads: all there are, from -1 to 1."""
-    return QParams(2.0**-15, 0, INT16) if reach.is_wide(lowering.q("input").element) else QParams(2.0**-7, 0)
+    return QParams(2.0**-15, 0, INT16) if reach.is_wide(lowering.q("input").element) else QParams(2.0**-7, 0, INT8)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------

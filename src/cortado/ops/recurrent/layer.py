@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.base.element import INT4_BITS, INT16
+from cortado.base.element import INT4, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Absent, Argument, Callee, CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT, qparams, wanted_element
+from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call, Lowering
@@ -244,11 +244,11 @@ def match(bound: Bound) -> Quantization | Reject:
         operand = bound[name]
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
-    kind = wanted_element(bound.node)
+    kind = bound.element
     roles: dict[str, Role] = {
         "input": Activation(kind),
-        "weight_ih": Weight(fewest=INT4_BITS),
-        "weight_hh": Weight(fewest=INT4_BITS),
+        "weight_ih": Weight(INT4),
+        "weight_hh": Weight(INT4),
         "start": Activation(kind),
     }
     return Quantization(roles, ObservedWith("start", kind))
@@ -259,12 +259,12 @@ def match_with_cells(bound: Bound) -> Quantization | Reject:
     found = match(bound)
     if isinstance(found, Reject):
         return found
-    return Quantization({**found.inputs, "cells": Activation(wanted_element(bound.node))}, found.output)
+    return Quantization({**found.inputs, "cells": Activation(bound.element)}, found.output)
 
 
 def match_cells(bound: Bound) -> Quantization | Reject:
     found = match(bound)
-    return found if isinstance(found, Reject) else Quantization(found.inputs, Activation(wanted_element(bound.node)))
+    return found if isinstance(found, Reject) else Quantization(found.inputs, Activation(bound.element))
 
 
 def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
@@ -300,7 +300,7 @@ def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, 
         return _constants(lowering, end, (weight, sums.to(torch.int32), *factors))
     fixed = [Fixed.of(float(factor)) for factor in steps / unit]
     shift = torch.tensor([factor.shift for factor in fixed], dtype=torch.int32)
-    low, high = sum_bounds(weight, sums, 0)
+    low, high = sum_bounds(weight, sums, 0, codes.element)
     reach = torch.maximum(high, -low).to(torch.float64)
     worst = int((reach * 2.0 ** shift.clamp(min=0)).argmax())
     if float(reach[worst]) * 2.0 ** max(int(shift[worst]), 0) >= LARGEST_SUM:

@@ -23,7 +23,7 @@ from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
-from cortado.ops.reach import REALS, is_wide, once
+from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import LSTM_CELLS, LSTM_LAYER
@@ -192,9 +192,5 @@ LSTM = Operator(
     samples=recurrent.samples_of(draw_case),
 )
 
-LSTM_PATTERN = Pattern(
-    aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer, elements=REALS, keeps_bits=True
-)
-CELLS_PATTERN = Pattern(
-    aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells, elements=REALS, keeps_bits=True
-)
+LSTM_PATTERN = Pattern(aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer, keeps_bits=True)
+CELLS_PATTERN = Pattern(aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells, keeps_bits=True)

@@ -15,7 +15,7 @@ from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ops.reach import REALS, to_codes
+from cortado.ops.reach import to_codes
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import RNN_LAYER
 from cortado.ops.recurrent.int16_layer import is_wide
@@ -88,6 +88,4 @@ RNN = Operator(
     samples=recurrent.samples_of(draw_case),
 )
 
-RNN_PATTERN = Pattern(
-    aten=(RNN_LAYER,), match=recurrent.match, lower=lower, reads_itself=True, elements=REALS, keeps_bits=True
-)
+RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower, reads_itself=True, keeps_bits=True)

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
-from cortado.ir.facts import dtype, qparams, wanted_element
+from cortado.ir.facts import dtype, qparams
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Lowering, Pattern, operator_of
@@ -89,7 +89,7 @@ def block_of(hop: int, length: int, span: int) -> int | None:
 def match(bound: Bound) -> Quantization | Reject:
     known = qparams(bound["signal"])
     element = None if known is None else known.element
-    return Quantization({"signal": Activation(element)}, Activation(wanted_element(bound.node)))
+    return Quantization({"signal": Activation(element)}, Activation(bound.element))
 
 
 @dataclass(frozen=True)

@@ -276,6 +276,6 @@ def _integers(bound: Bound) -> SectionIntegers:
     return found
 
 
-STATE_PATTERN = Pattern(aten=(FILTER_STATE,), match=match_state, lower=lower_state, elements=(INT16,))
-FILTER_PATTERN = Pattern(aten=(FILTER_OF,), match=match, lower=lower, elements=(INT16,), fuses_clamp=True)
+STATE_PATTERN = Pattern(aten=(FILTER_STATE,), match=match_state, lower=lower_state)
+FILTER_PATTERN = Pattern(aten=(FILTER_OF,), match=match, lower=lower, fuses_clamp=True)
 FILTER_DOMAIN = DomainRule(aten=(FILTER_OF,), real=lambda making, bound: bound.node)

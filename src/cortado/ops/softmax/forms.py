@@ -163,4 +163,4 @@ def lowest_lower(lowering: Lowering) -> Node:
 MASKED = (SOFTMAX_KEPT, LOG_SOFTMAX_KEPT, LOWEST_ELSEWHERE)
 """The calls of the float graph that read a mask, as truth values or as the real numbers 0 and 1."""
 
-LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=lowest_match, lower=lowest_lower, elements=reach.REALS)
+LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=lowest_match, lower=lowest_lower)

@@ -22,7 +22,6 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
@@ -59,7 +58,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    kind = Activation(wanted_element(bound.node))
+    kind = Activation(bound.element)
     return softmax.match_over(bound, Quantization({"self": kind}, kind))
 
 
@@ -155,15 +154,14 @@ LOG_SOFTMAX = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     places=frozenset({Place.C}),
     constraints="C bundle only: no kernel of the runtime keeps the logarithms of small probabilities apart",
     samples=samples,
 )
 
-LOG_SOFTMAX_PATTERN = Pattern(
-    aten=(aten.log_softmax.int, aten._log_softmax.default), match=match, lower=lower, elements=reach.REALS
-)
+LOG_SOFTMAX_PATTERN = Pattern(aten=(aten.log_softmax.int, aten._log_softmax.default), match=match, lower=lower)
 
 
 # ---- kept log softmax ------------------------------------------------------------------------------------
@@ -193,7 +191,7 @@ def kept_log_softmax_reference(*, input: Tensor, kept: Tensor, **numbers: int) -
 
 
 def kept_log_softmax_match(bound: Bound) -> Quantization:
-    return Quantization(roles(bound, "kept"), Activation(wanted_element(bound.node)))
+    return Quantization(roles(bound, "kept"), Activation(bound.element))
 
 
 def kept_log_softmax_lower(lowering: Lowering) -> Node:
@@ -263,12 +261,11 @@ KEPT_LOG_SOFTMAX = Operator(
     reference=kept_log_softmax_reference,
     shape=lambda call: call.shape("input"),
     kernel=kept_log_softmax_kernel,
+    element=INT8,
     tensors=("input", "kept"),
     places=frozenset({Place.C}),
     constraints="what is hidden is read by what has a meaning for minus infinity alone; C bundle only, as log_softmax",
     samples=kept_log_softmax_samples,
 )
 
-KEPT_LOG_SOFTMAX_PATTERN = Pattern(
-    aten=(LOG_SOFTMAX_KEPT,), match=kept_log_softmax_match, lower=kept_log_softmax_lower, elements=reach.REALS
-)
+KEPT_LOG_SOFTMAX_PATTERN = Pattern(aten=(LOG_SOFTMAX_KEPT,), match=kept_log_softmax_match, lower=kept_log_softmax_lower)

@@ -25,12 +25,12 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Callee, CCall, Operand, Row
-from cortado.ir.facts import dtype, wanted_element
+from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
-from cortado.ir.roles import Activation, Quantization, Role
+from cortado.ir.roles import Activation, Mask, Quantization, Role
 from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT, all_codes
@@ -122,11 +122,11 @@ def is_constant_mask(mask: Node) -> bool:
 def roles(bound: Bound, *names: str) -> dict[str, Role]:
     """The scores' and those of the computed ones of these masks."""
     computed = [name for name in names if bound[name] is not None and not is_constant_mask(bound[name])]
-    return {"input": Activation(wanted_element(bound.node)), **dict.fromkeys(computed, Activation())}
+    return {"input": Activation(bound.element), **dict.fromkeys(computed, Mask())}
 
 
 def match(bound: Bound) -> Quantization:
-    wide = reach.is_wide(wanted_element(bound.node))
+    wide = reach.is_wide(bound.element)
     return Quantization(roles(bound, "kept", "weaker"), WIDE_UNIT if wide else UNIT_INTERVAL)
 
 
@@ -347,6 +347,7 @@ MASKED_SOFTMAX = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     rows=rows,
     tensors=("input", "kept"),
     places=frozenset({Place.C}),
@@ -357,4 +358,4 @@ MASKED_SOFTMAX = Operator(
     samples=samples,
 )
 
-MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower, elements=reach.REALS)
+MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower)

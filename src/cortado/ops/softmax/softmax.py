@@ -18,7 +18,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_by_power_of_two
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
@@ -158,7 +157,7 @@ def match_over(bound: Bound, quantization: Quantization) -> Quantization | Rejec
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    kind = wanted_element(bound.node)
+    kind = bound.element
     return match_over(bound, Quantization({"self": Activation(kind)}, UNIT_INTERVAL if kind == INT8 else WIDE_UNIT))
 
 
@@ -286,6 +285,7 @@ SOFTMAX = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     constraints=f"at most {LARGEST_PTE_ROW} values; another dimension than the last is transposed there",
     samples=samples,
@@ -300,6 +300,7 @@ LONG_SOFTMAX = Operator(
     ),
     shape=lambda call: call.shape("input"),
     kernel=kernel,
+    element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     places=frozenset({Place.C}),
     constraints=(
@@ -309,6 +310,4 @@ LONG_SOFTMAX = Operator(
     samples=long_samples,
 )
 
-SOFTMAX_PATTERN = Pattern(
-    aten=(aten.softmax.int, aten._softmax.default), match=match, lower=lower, elements=(INT8, INT16)
-)
+SOFTMAX_PATTERN = Pattern(aten=(aten.softmax.int, aten._softmax.default), match=match, lower=lower)
