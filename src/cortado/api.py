@@ -24,7 +24,8 @@ from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
 from cortado.emit.c.bundle import emit_c, with_selftest_stack, with_stack
 from cortado.emit.c.selftest import selftest_files
-from cortado.emit.image.writer import check_one_core, emit_image
+from cortado.emit.image.layout import check_one_core
+from cortado.emit.image.writer import emit_image
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.frontend.capture.export import capture

@@ -16,8 +16,9 @@ import torch
 
 from cortado.api import Model
 from cortado.artifact.opened import Artifact
-from cortado.options import Options
-from helpers.cli import TINY, Run, in_new_process
+from cortado.options import Artifacts, Options, PackageKind
+from helpers.cli import TINY, Run, in_new_process, refused
+from helpers.gdb_servers import emulated
 from helpers.paths import MODELS, ROOT
 
 # ---- several samples -----------------------------------------------------------------------------------------------
@@ -149,10 +150,50 @@ def test_commands_that_need_no_torch_run_without_it(tiny_artifact: Artifact, tmp
         ["run", tiny_artifact.folder],
         ["run", tiny_artifact.folder, "--json"],
         ["profile", tiny_artifact.folder],
+        ["compare", tiny_artifact.folder, tiny_artifact.folder],
+        ["kernels", "--all", "-t", "cortex-m4", "-o", tmp_path / "kernels"],
     ):
         done = without_torch(*arguments)
         assert done.returncode == 0, done.stderr
         assert done.stdout
+
+
+@pytest.mark.host
+def test_a_folder_is_packed_and_its_image_looked_at_without_torch(tiny: Model, tmp_path: Path) -> None:
+    """The same packages that compile writes."""
+    kinds = ("zephyr", "arduino", "cmsis-pack", "platformio", "pico", "cmake")
+    options = Options(artifacts=Artifacts.C, package=tuple(PackageKind(kind) for kind in kinds))
+    folder = tiny.compile("cortex-m4", options).save(tmp_path / "model").folder
+    image = tiny.compile("cortex-m4", Options(artifacts=Artifacts.C, image=True)).save(tmp_path / "image").folder
+    done = without_torch("pack", folder, "--package", ",".join(kinds), "-o", tmp_path / "new" / "packs")
+    assert done.returncode == 0, done.stderr
+    top = tmp_path / "new" / "packs"
+    packed = {path.relative_to(top): path for path in top.rglob("*") if path.is_file()}
+    assert {name.parts[0] for name in packed} == set(kinds)
+    for name, path in packed.items():
+        assert path.read_bytes() == (folder / name).read_bytes(), name
+    wanted = {path for kind in kinds for path in (folder / kind).rglob("*") if path.is_file()}
+    assert len(wanted) == len(packed)
+    for arguments in (["inspect", image / "tiny.cortado"], ["kernels", image / "tiny.cortado"]):
+        assert without_torch(*arguments).returncode == 0
+
+
+def test_what_cannot_be_packed_is_told(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
+    folder = tiny_artifact.folder
+    refused(run("pack", folder, "--package", "cmake", "-o", tmp_path / "x"), "has no self-test", "--selftest")
+    refused(run("pack", folder, "--package", "cmake", "-o", tmp_path), "is there already")
+    refused(run("pack", folder, "--package", "web", "-o", tmp_path / "x"), "`cortado compile --package web` writes it")
+    refused(run("pack", folder, "--package", "iar", "-o", tmp_path / "x"), "iar")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.qemu
+def test_a_chip_runs_a_folder_without_torch(tiny_artifact: Artifact) -> None:
+    with emulated("netduinoplus2") as port:
+        place = ("--on", f"gdb:localhost:{port}", "--flash", "0x08000000:1M", "--ram", "0x20000000:128K")
+        done = without_torch("run", tiny_artifact.folder, *place)
+    assert done.returncode == 0, done.stderr
+    assert "bit-exact with the reference" in done.stdout
 
 
 @pytest.mark.qemu

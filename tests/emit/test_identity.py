@@ -11,10 +11,11 @@ import torch
 from cortado.api import Model
 from cortado.api import compile as compile_model
 from cortado.base.errors import CortadoError
+from cortado.base.names import version_of
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.options import Artifacts, Border, Options, PackageKind
-from cortado.plan.identity import model_id, version_of
+from cortado.plan.identity import model_id
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref
 from cortado.plan.program import Program, build_program
 from cortado.plan.pushed import Feeding, program_of

@@ -44,7 +44,7 @@ from cortado.base.chips import Chip
 from cortado.base.clock import rounded
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.base.names import c_identifier
+from cortado.base.names import c_identifier, version_of
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.writer import ModelImage
@@ -56,7 +56,7 @@ from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
 from cortado.options import Optimize, Options
-from cortado.plan.identity import model_id, version_of
+from cortado.plan.identity import model_id
 from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.over_regions import heat
 from cortado.plan.planned import Alternative, Planned

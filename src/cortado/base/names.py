@@ -1,8 +1,10 @@
 """Names and texts that users (or a folder from elsewhere) give, as they may stand in C, CMake, Markdown, HTML and on a
 terminal. Whatever is written into one of these goes through here."""
 
+import hashlib
 import html
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from cortado.base.errors import CortadoError
@@ -90,3 +92,18 @@ def printable_data(value: Any) -> Any:
     if isinstance(value, dict):
         return {printable(key): printable_data(item) for key, item in value.items()}
     return value
+
+
+# ---- models by what they compute -----------------------------------------------------------------------------------
+
+ID_DIGITS = 16
+
+
+def joined_id(ids: Sequence[str]) -> str:
+    """Returns the joined id of several models in one package; of one its own."""
+    return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:ID_DIGITS]
+
+
+def version_of(model_id: str) -> str:
+    """Three numbers that change with the model, for those who give it no version of their own."""
+    return f"0.{int(model_id[:4], 16)}.{int(model_id[4:8], 16)}"

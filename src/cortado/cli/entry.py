@@ -35,6 +35,7 @@ from cortado.cli.commands import (
 from cortado.cli.compile_arguments import compile_arguments
 from cortado.cli.completion import SHELLS, completion_command
 from cortado.cli.kernels import kernels_arguments
+from cortado.cli.pack import pack_arguments
 from cortado.cli.parsing import add
 from cortado.cli.show import show_arguments
 from cortado.cli.sweep import estimate_arguments, sweep_arguments
@@ -188,6 +189,7 @@ def make_parser() -> argparse.ArgumentParser:
     estimate_arguments(commands, add)
     sweep_arguments(commands, add)
     kernels_arguments(commands, add)
+    pack_arguments(commands, add)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)
     add(commands, "chips", "chips and boards by name: core, clock, memories", chips_command)
     add(commands, "zoo", "the networks that come with Cortado", zoo_command)

@@ -58,7 +58,7 @@ def kernels_command(arguments: argparse.Namespace) -> None:
 def _all(target: str | None) -> list["ListedThunk"]:
     from cortado.base.target import from_target_string
     from cortado.emit.image.every import every_thunk
-    from cortado.emit.image.writer import check_one_core
+    from cortado.emit.image.layout import check_one_core
 
     if target is None:
         raise CortadoError("--all needs the core that the firmware is for, as in --target cortex-m55")

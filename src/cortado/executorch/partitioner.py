@@ -20,7 +20,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from cortado.base.target import from_target_string
-from cortado.emit.image.writer import check_one_core
+from cortado.emit.image.layout import check_one_core
 from cortado.executorch.part import (
     HOST,
     TARGET,

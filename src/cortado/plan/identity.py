@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from cortado.base.names import ID_DIGITS
 from cortado.plan.lowered import LoweredGraph, Ref, Value
-
-DIGITS = 16
 
 
 def model_id(graph: LoweredGraph) -> str:
@@ -32,7 +30,7 @@ def model_id(graph: LoweredGraph) -> str:
         "kept": [names.of(one.source) for one in graph.state],
     }
     found.update(json.dumps(text, sort_keys=True).encode())
-    return found.hexdigest()[:DIGITS]
+    return found.hexdigest()[:ID_DIGITS]
 
 
 class _Numbers:
@@ -61,13 +59,3 @@ def _argument(value: Any, graph: LoweredGraph, names: _Numbers) -> Any:
     if isinstance(value, Ref):
         return _data(graph.constants[value.name]) if value.name in graph.constants else {"value": names.of(value.name)}
     return value if isinstance(value, int | float | str | None) else str(value)
-
-
-def joined_id(ids: Sequence[str]) -> str:
-    """Returns the joined id of several models in one package; of one its own."""
-    return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:DIGITS]
-
-
-def version_of(model_id: str) -> str:
-    """Three numbers that change with the model, for those who give it no version of their own."""
-    return f"0.{int(model_id[:4], 16)}.{int(model_id[4:8], 16)}"

@@ -8,10 +8,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from cortado import __version__
-from cortado.base.names import c_identifier, c_string
+from cortado.base.names import c_identifier, c_string, version_of
 from cortado.emit.c.data import float_text
 from cortado.emit.c.text import comment, listed
-from cortado.plan.identity import version_of
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 

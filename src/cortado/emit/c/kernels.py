@@ -9,10 +9,13 @@ import hashlib
 import zlib
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from cortado import __version__
 from cortado.base.data import KERNELS
-from cortado.plan.program import Program
+
+if TYPE_CHECKING:
+    from cortado.plan.program import Program
 
 SHARED_ARENA = "cortado_together_arena"
 TWO_SETS = "two Cortado bundles with kernels of their own in one program: compile the models with --together DIR"
@@ -32,11 +35,11 @@ class Kernels:
         """One that other sets, of this version or another, don't have."""
         return zlib.crc32("\n".join((__version__, *self.models)).encode())
 
-    def shares_arena(self, program: Program) -> bool:
+    def shares_arena(self, program: "Program") -> bool:
         return self.one_arena and not lasting(program)
 
 
-def lasting(program: Program) -> bool:
+def lasting(program: "Program") -> bool:
     """Whether something in its arena has to last between two calls, so that nobody else may write there."""
     return bool(program.state) or program.pushed is not None or program.camera is not None
 

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortado.base.data import KERNELS
 from cortado.base.names import c_identifier
 from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.kernels import TWO_SETS, library_hash
-from cortado.plan.program import Program
+
+if TYPE_CHECKING:
+    from cortado.plan.program import Program
 
 LICENSE = "LICENSE"
 SETTINGS_FILE = "cortado_settings.h"  # of the user's, where there is one
@@ -52,7 +55,7 @@ def more_headers(functions: Iterable[str]) -> str:
     return "".join(f'#include "{name}"\n' for name in found)
 
 
-def own_sources(program: Program, selftest: bool) -> list[str]:
+def own_sources(program: "Program", selftest: bool) -> list[str]:
     """The sources that are written for one network."""
     name = c_identifier(program.name)
     more = [part for part, there in (("camera", program.camera is not None), ("selftest", selftest)) if there]

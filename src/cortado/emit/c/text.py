@@ -4,11 +4,14 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from cortado.base.names import c_identifier, identifier_part, plain
 from cortado.base.target import Core
-from cortado.plan.planned import Planned
-from cortado.plan.program import Program, Step
+
+if TYPE_CHECKING:
+    from cortado.plan.planned import Planned
+    from cortado.plan.program import Program, Step
 
 WIDTH = 120
 LONGEST_TITLE = 80
@@ -18,10 +21,10 @@ LONGEST_TITLE = 80
 class OfPlan:
     """A file that is written for a planned program: the names by which it speaks of it."""
 
-    planned: Planned
+    planned: "Planned"
 
     @property
-    def program(self) -> Program:
+    def program(self) -> "Program":
         return self.planned.program
 
     @property
@@ -33,17 +36,17 @@ class OfPlan:
         return self.name.upper()
 
 
-def operation(step: Step) -> str:
+def operation(step: "Step") -> str:
     """Returns what a step computes, without what ExecuTorch's names say of every operator: conv2d."""
     return step.operator.rpartition("::")[2].removeprefix("quantized_").removesuffix("_nhwc")
 
 
-def label(step: Step) -> str:
+def label(step: "Step") -> str:
     """Returns what a step is called in comments: the module it comes from, or what it computes."""
     return plain(step.module or operation(step))[:LONGEST_TITLE]
 
 
-def title(step: Step) -> str:
+def title(step: "Step") -> str:
     """The module first, as in `features.0: conv2d`."""
     return plain(f"{step.module}: {operation(step)}" if step.module else operation(step))[:LONGEST_TITLE]
 
@@ -62,7 +65,7 @@ class Names:
         self.taken.add(name)
         return name
 
-    def of_step(self, step: Step) -> str:
+    def of_step(self, step: "Step") -> str:
         return self.new(identifier_part(step.module) or identifier_part(operation(step)) or "step")
 
 

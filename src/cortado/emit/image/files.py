@@ -1,11 +1,14 @@
 """Sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.library import LICENSE, kernel_files, license_text
 from cortado.emit.image.thunks import Thunk, table_text
-from cortado.emit.image.writer import ModelImage
+
+if TYPE_CHECKING:
+    from cortado.emit.image.writer import ModelImage
 
 LOADER = "cortado_image.c"
 TABLE = "loader/cortado_kernels.c"
@@ -33,7 +36,7 @@ def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, s
     }
 
 
-def portable_files(image: ModelImage) -> tuple[str, tuple[str, ...]]:
+def portable_files(image: "ModelImage") -> tuple[str, tuple[str, ...]]:
     """The table of an image's kernels, and the files of kernels/src that it needs."""
     return table_text(image.thunks), tuple(image_sources(image.sources))
 

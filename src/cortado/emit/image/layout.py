@@ -3,6 +3,9 @@
 import struct
 from typing import NamedTuple
 
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexMTargetConfig
+
 MAGIC, FORMAT = b"CTDO", 1
 ELEMENTS = ("int8", "int16", "int32", "uint8", "bool", "float32")
 HEADER = struct.Struct("<4sHBBIIHBB18H8I")
@@ -69,3 +72,12 @@ class ImageHead(NamedTuple):
     def unpack(data: Data) -> "ImageHead":
         stored = ImageHead(*HEADER.unpack_from(data))
         return stored._replace(**{name: getattr(stored, name) * 4 for name in _IN_WORDS})
+
+
+def check_one_core(target: CortexMTargetConfig, image: bool) -> None:
+    """Refuses an image for any core before the work."""
+    if image and len(target.cores) != 1:
+        raise CortadoError(
+            f"an image is for one kind of core, and {target.target_string} stands for several; name one, as in "
+            "--target cortex-m55"
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cortado import __version__
 from cortado.base.errors import CortadoError
-from cortado.base.target import Core, CortexMTargetConfig
+from cortado.base.target import Core
 from cortado.emit.c.kernels import version_number
 from cortado.emit.c.ports import RowTable
 from cortado.emit.c.tables import PRODUCERS, makers_of, port_numbers, step_numbers
@@ -63,15 +63,6 @@ def emit_image(planned: Planned) -> ModelImage:
             "an image runs in an arena in one piece, and this one lies in several memories; leave --memory out"
         )
     return _Writer(planned).image()
-
-
-def check_one_core(target: CortexMTargetConfig, image: bool) -> None:
-    """Refuses an image for any core before the work."""
-    if image and len(target.cores) != 1:
-        raise CortadoError(
-            f"an image is for one kind of core, and {target.target_string} stands for several; name one, as in "
-            "--target cortex-m55"
-        )
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cortado import __version__
+from cortado.base.names import joined_id, version_of
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa
 from cortado.emit.c.example import Interface
 from cortado.emit.c.library import SETTINGS_FILE as SETTINGS_FILE
-from cortado.plan.identity import joined_id, version_of
 
 LICENSE = "LICENSE"
 SPDX = "Apache-2.0"
@@ -52,7 +52,7 @@ class Content:
             cores=tuple(_arms_name(core) for core in cores),
             flags=() if target.cpu is CortexM.ANY else target.compiler_flags(),
             vectors=target.cpu is not CortexM.ANY and target.isa is Isa.MVE,
-            bundle=bundle,
+            bundle=dict(sorted(bundle.items(), key=lambda item: ("/" in item[0], item[0]))),  # wherever it comes from
             identity=joined_id(ids),
             version=version or version_of(joined_id(ids)),
             isa=target.isa,
