@@ -206,7 +206,7 @@ def _pads_for(
 # ---- matrix products -----------------------------------------------------------------------------------------------
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """weight as [outputs, inputs]"""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     layer.weight = nn.Parameter(weight.to(torch.float32).contiguous())
@@ -225,7 +225,7 @@ def gemm(node: Node) -> Built:
     plain_bias = not node.has(2) or (bias is not None and bias.reshape(-1).shape[0] in (1, bias.shape[-1:].numel()))
     if weight is not None and plain_bias and not left:
         matrix = alpha * (weight if right else weight.T)
-        return of(_linear(matrix, None if bias is None else beta * bias.reshape(-1)))
+        return of(linear(matrix, None if bias is None else beta * bias.reshape(-1)))
 
     if not left and alpha == beta == 1.0:
         return of(lambda x, y, z=None: F.linear(x, y if right else y.T, z), 0, 1, *([2] if node.has(2) else []))
@@ -242,7 +242,7 @@ def gemm(node: Node) -> Built:
 def matmul(node: Node) -> Built:
     weight = node.value(1).data
     if weight is not None and weight.dim() == 2 and node.rank() > 1:
-        return of(_linear(weight.T, None))
+        return of(linear(weight.T, None))
     return of(torch.matmul, 0, 1)
 
 
