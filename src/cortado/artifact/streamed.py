@@ -1,5 +1,6 @@
 """Rows through a compiled stream, on an emulated board or on this machine: its outputs as time goes by."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,12 +64,42 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
 
 def push_codes(artifact: Artifact, rows: ArrayType, on: str | None = None) -> PushedCodes:
     """Pushes such rows; what comes of it as codes."""
+    return push_many(artifact, [rows], on)[0]
+
+
+def push_many(artifact: Artifact, every: Sequence[ArrayType], on: str | None = None) -> list[PushedCodes]:
+    """Pushes several sequences of as many rows, each from the beginning, in one run."""
+    given = [_checked_rows(artifact, rows, on) for rows in every]
+    report, count = artifact.report, len(given[0])
+    assert report.stream is not None
+    row, ends = row_values(report), report.stream.windows.ends(count)
+    info = replace(artifact.info, inputs=(IO("rows", (count, row), report.inputs[0].dtype.value),), results=len(ends))
+    info = with_decision(report, info)
+    result = artifact.execute([[_codes(artifact, rows, report.stream.dim)] for rows in given], on, info=info)
+    found = []
+    for sample in result.samples:
+        codes = [made.reshape(len(ends), *one.shape) for made, one in zip(sample, info.outputs, strict=True)]
+        found.append(
+            PushedCodes(
+                codes=tuple(codes[: len(report.outputs)]),
+                decisions=None if report.decision is None else codes[-1].reshape(-1),
+                ends=ends,
+                rows=count,
+                row_values=row,
+                instructions=result.instructions,
+            )
+        )
+    return found
+
+
+def _checked_rows(artifact: Artifact, rows: ArrayType, on: str | None) -> ArrayType:
+    """Samples of a signal as rows; refused is what no stream takes."""
     report = artifact.report
     if report.stream is None or report.input_rows is None:
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
     if on == EXECUTORCH:
         raise CortadoError("streams are the C bundle's, which runs on emulated boards and on host: on=None")
-    windows, row = report.stream.windows, _row_values(report)
+    windows, row = report.stream.windows, row_values(report)
     if rows.ndim == 1 and row > 1:
         rows = rows[: len(rows) // row * row].reshape(-1, row)  # a signal; what is left of it is no push
     count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
@@ -79,22 +110,11 @@ def push_codes(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Pu
         )
     if rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
         raise CortadoError(f"found rows of {rows.dtype} that are no finite numbers, expected real ones")
-    ends = windows.ends(count)
-    info = replace(artifact.info, inputs=(IO("rows", (count, row), report.inputs[0].dtype.value),), results=len(ends))
-    info = with_decision(report, info)
-    result = artifact.execute([[_codes(artifact, rows, report.stream.dim)]], on, info=info)
-    found = [made.reshape(len(ends), *one.shape) for made, one in zip(result.samples[0], info.outputs, strict=True)]
-    return PushedCodes(
-        codes=tuple(found[: len(report.outputs)]),
-        decisions=None if report.decision is None else found[-1].reshape(-1),
-        ends=ends,
-        rows=count,
-        row_values=row,
-        instructions=result.instructions,
-    )
+    return rows
 
 
-def _row_values(report: Report) -> int:
+def row_values(report: Report) -> int:
+    """Numbers of a push."""
     assert report.input_rows is not None
     return report.input_rows.row_bytes // element_of(report.inputs[0].dtype.value).bytes
 

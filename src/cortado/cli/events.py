@@ -2,25 +2,30 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.decision import FORM, decision_of
 from cortado.base.errors import CortadoError, WrongResult
-from cortado.cli.parsing import number, part
+from cortado.cli.parsing import count, number, part
 from cortado.cli.tables import in_columns
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.scoring.events import ClassTally, EventScore
     from cortado.scoring.listening import StreamEvaluation
+    from cortado.scoring.variations import VariedScore
 
 TOLERANCE = 1.0  # seconds
+ALL_PHASES = -1  # as scoring/variations.py has it
+MOST_LOUDNESS, LEAST_NOISE = 100.0, 200.0
 _OF_A_DATASET = (
     *("data", "labels", "model", "reconstruction", "saturation", "sequence", "limit", "top_k", "board_samples", "save"),
     *("min_accuracy", "max_drop", "min_sqnr", "on", "chip"),
 )
-_OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_alarms")
+_VARIED = ("phases", "loudness", "noise")
+_OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_alarms", *_VARIED)
 
 
 def decide_argument(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +66,46 @@ def stream_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"a decision may come so long after the end of its event (default: {TOLERANCE:g})",
     )
     parser.add_argument(
+        "--phases",
+        type=_phases,
+        metavar="N",
+        help="of a stream of samples: score the recording from so many samples of the first hop on, or from `all`: "
+        "what is heard must not hang on where hops begin",
+    )
+    parser.add_argument(
+        "--loudness",
+        type=_loudness,
+        metavar="FACTORS",
+        help="score it at each of these loudnesses: 1,0.3,0.1",
+    )
+    parser.add_argument(
+        "--noise",
+        type=_noise,
+        metavar="DB",
+        help="score it with white noise too, decibels of full scale: -60",
+    )
+    parser.add_argument(
         "--min-hits", type=part, metavar="PART", help="exit code 1 if fewer events are hit; 0.9 or 90%%"
     )
     parser.add_argument("--max-false-alarms", type=number, metavar="N", help="exit code 1 if there are more in an hour")
+
+
+def _phases(text: str) -> int:
+    return ALL_PHASES if text == "all" else count(text)
+
+
+def _loudness(text: str) -> tuple[float, ...]:
+    found = tuple(number(one) for one in text.split(","))
+    if not all(0 < one <= MOST_LOUDNESS for one in found):
+        raise argparse.ArgumentTypeError(f"{text!r} are no factors above 0 and up to {MOST_LOUDNESS:g}")
+    return found
+
+
+def _noise(text: str) -> float:
+    value = number(text)
+    if not -LEAST_NOISE <= value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between -{LEAST_NOISE:g} and 0 dB")
+    return value
 
 
 def check_together(arguments: argparse.Namespace) -> None:
@@ -84,6 +126,7 @@ def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> N
     from cortado.artifact.listened import read_recording
     from cortado.scoring.events import read_events
     from cortado.scoring.listening import decision_rule, evaluate_stream
+    from cortado.scoring.variations import VariedScore, evaluate_variations, hop_samples, variations_of
 
     decision = decision_of(arguments.decide)
     rule = decision_rule(artifact, decision)
@@ -91,30 +134,89 @@ def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> N
     recording = read_recording(artifact, arguments.stream, arguments.rate)
     tolerance = TOLERANCE if arguments.tolerance is None else arguments.tolerance
     found = evaluate_stream(artifact, recording, events, rule, tolerance)
-    problems = _problems(arguments, found)
+    varied: list[VariedScore] = []
+    if any(getattr(arguments, name) is not None for name in _VARIED):
+        phases = 1 if arguments.phases is None else arguments.phases
+        asked = variations_of(hop_samples(artifact), phases, arguments.loudness or (), arguments.noise)
+        varied = evaluate_variations(artifact, recording, events, rule, tolerance, asked)
+    problems = _problems(arguments, found, varied)
     names = rule.names or tuple(str(number) for number in range(rule.classes))
     known = artifact.report.decision
     said = str(decision) if decision is not None or known is None else known.spec
     if arguments.json:
         record = _record(artifact, found, names)
-        print(json.dumps({**record, "decision": said, "tolerance": tolerance, "problems": problems}))
+        told = {"variations": _varied_record(varied, names)} if varied else {}
+        print(json.dumps({**record, **told, "decision": said, "tolerance": tolerance, "problems": problems}))
     else:
-        print("\n".join(_text(artifact, found, names, said)))
+        print("\n".join([*_text(artifact, found, names, said), *_varied_lines(varied, names)]))
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
 
 
-def _problems(arguments: argparse.Namespace, found: "StreamEvaluation") -> list[str]:
-    score, lines = found.score, []
-    if found.same_in_c is False:
+def _problems(arguments: argparse.Namespace, found: "StreamEvaluation", varied: Sequence["VariedScore"]) -> list[str]:
+    """Bars hold for the recording as it is, and for its worst variation."""
+    lines = []
+    if False in (found.same_in_c, *(one.same_in_c for one in varied)):
         lines.append("the compiled C decides otherwise than the reference: please report this model")
+    scored = [("", found.score), *((f" ({one.variation})", one.score) for one in varied)]
+    where, score = min(scored, key=lambda one: one[1].hits)
     if arguments.min_hits is not None and score.hits < arguments.min_hits * score.events:
-        lines.append(f"{score.hits} of {score.events} events were hit, expected {arguments.min_hits:.2%} or more")
+        lines.append(
+            f"{score.hits} of {score.events} events were hit{where}, expected {arguments.min_hits:.2%} or more"
+        )
+    where, score = max(scored, key=lambda one: one[1].false_alarms_per_hour)
     if arguments.max_false_alarms is not None and score.false_alarms_per_hour > arguments.max_false_alarms:
         lines.append(
-            f"there are {score.false_alarms_per_hour:.2f} false alarms in an hour, expected "
+            f"there are {score.false_alarms_per_hour:.2f} false alarms in an hour{where}, expected "
             f"{arguments.max_false_alarms:g} or fewer"
         )
+    return lines
+
+
+# ---- variations ----------------------------------------------------------------------------------------------------
+
+
+def _varied_record(varied: Sequence["VariedScore"], names: tuple[str, ...]) -> dict[str, Any]:
+    hits, alarms = [one.score.hits for one in varied], [one.score.false_alarms for one in varied]
+    return {
+        "count": len(varied),
+        "all_hit": sum(one.score.misses == 0 for one in varied),
+        "hits": [min(hits), max(hits)],
+        "false_alarms": [min(alarms), max(alarms)],
+        "missed": _missed(varied, names),
+        "each": [
+            {
+                "phase": one.variation.phase,
+                "loudness": one.variation.loudness,
+                "noise_db": one.variation.noise_db,
+                "hits": one.score.hits,
+                "false_alarms": one.score.false_alarms,
+            }
+            for one in varied
+        ],
+    }
+
+
+def _missed(varied: Sequence["VariedScore"], names: tuple[str, ...]) -> dict[str, int]:
+    """In how many variations an event of each class is missed, of those classes that are."""
+    counts = {name: sum(one.score.classes[at].misses > 0 for one in varied) for at, name in enumerate(names)}
+    return {name: number for name, number in counts.items() if number}
+
+
+def _varied_lines(varied: Sequence["VariedScore"], names: tuple[str, ...]) -> list[str]:
+    if not varied:
+        return []
+    found = _varied_record(varied, names)
+    (least, most), (few, many) = found["hits"], found["false_alarms"]
+    worst = max(varied, key=lambda one: (one.score.misses, one.score.false_alarms))
+    missed = [f"{name} in {count:,}" for name, count in found["missed"].items()]
+    lines = [
+        f"variations {found['count']:,}: every event hit in {found['all_hit']:,}; hits {least} to {most} of "
+        f"{worst.score.events}, false alarms {few} to {many}"
+    ]
+    if worst.score.misses or worst.score.false_alarms:
+        told = f"; missed: {', '.join(missed)}" if missed else ""
+        lines.append(f"the worst: {worst.variation}{told}")
     return lines
 
 
