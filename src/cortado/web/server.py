@@ -50,7 +50,7 @@ def serve(pages: Mapping[str, bytes], *, port: int = 0, lan: bool = False) -> Se
 
 
 def _network_address() -> str:
-    """Of this machine in its network; nothing is sent."""
+    """Returns this machine's address in its network; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # an address that is nobody's
