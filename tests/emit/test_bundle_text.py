@@ -65,7 +65,7 @@ def test_a_kernel_without_a_descriptor_ignores_its_layer() -> None:
 def test_a_kernel_with_scratch_says_how_much_it_needs() -> None:
     """The checks build works it out again."""
     with pytest.raises(CortadoError, match="cortado_f: a kernel with scratch has a descriptor and a function"):
-        Kernel(call=CCall("cortado_f", (Operand.SCRATCH,)), sources=(), struct="cortado_f_t", scratch=4)
+        Kernel(call=CCall("cortado_f", (Operand.SCRATCH,)), struct="cortado_f_t", scratch=4)
 
 
 # ---- names, comments, lists ----------------------------------------------------------------------------------------

@@ -32,12 +32,10 @@ def of_samples(cases: list[Case]) -> Iterator[tuple[Core, Kernel]]:
 
 def listed(kernels: Iterable[tuple[Core, Kernel]]) -> dict[int, ListedThunk]:
     cores: dict[Thunk, set[Core]] = {}
-    sources: dict[Thunk, set[str]] = {}
     for core, kernel in kernels:
         thunk = thunk_of(kernel)[0]
         cores.setdefault(thunk, set()).add(core)
-        sources.setdefault(thunk, set()).update(kernel.sources)
-    return {thunk.id: ListedThunk(thunk, tuple(sorted(cores[thunk])), tuple(sorted(sources[thunk]))) for thunk in cores}
+    return {thunk.id: ListedThunk(thunk, tuple(sorted(cores[thunk]))) for thunk in cores}
 
 
 def of_operator(operator: Operator, count: int) -> dict[int, ListedThunk]:

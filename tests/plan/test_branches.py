@@ -22,7 +22,7 @@ from cortado.plan.program import ArenaBuffer, Port, Program, Stage, Step, Tensor
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
-KERNEL = {Core.DSP: Kernel(call=CCall("nothing", ()), sources=())}
+KERNEL = {Core.DSP: Kernel(call=CCall("nothing", ()))}
 
 
 @st.composite

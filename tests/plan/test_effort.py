@@ -62,7 +62,6 @@ class Network:
         kernels = {
             Core.DSP: Kernel(
                 call=CCall("nothing", ()),
-                sources=(),
                 struct="nothing_t",
                 scratch=32,
                 scratch_check=CCall("nothing", ()),

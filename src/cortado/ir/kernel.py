@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from cortado.base.element import Element
 from cortado.base.errors import CortadoError
 from cortado.ir.c_call import CCall
+from cortado.ir.c_sources import sources_of
 from cortado.ir.work import Work
 
 
@@ -37,7 +39,6 @@ class Kernel:
     """One C kernel chosen for one call: its descriptor and the C call that makes one row."""
 
     call: CCall
-    sources: tuple[str, ...]
     struct: str | None = None
     fields: Mapping[str, Field] = field(default_factory=dict)
     scratch: int = 0
@@ -46,6 +47,13 @@ class Kernel:
     tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
     work: Work | None = None  # how often its loops run, without those of `called`; None: its time is not known
     called: tuple["Called", ...] = ()
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The files of kernels/src that it needs."""
+        functions = [*self.call.functions, *(self.scratch_check.functions if self.scratch_check else ())]
+        called = [source for one in self.called for source in one.kernel.sources]
+        return tuple(sorted({*sources_of(functions), *called}))
 
     def typed(self, rows: Sequence[Element], out: Element) -> "Kernel":
         """The same kernel, called with rows in the C types of these elements."""

@@ -145,7 +145,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     """
     return Kernel(
         call=CCall("cortado_add_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=("add_s8.c",),
         struct="cortado_add_t",
         fields={
             "a_zero": call["self_zero_point"],

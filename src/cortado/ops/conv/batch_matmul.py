@@ -224,7 +224,6 @@ def _wide_kernel(call: Call) -> Kernel:
     batches, rows, depth = call.shape("lhs")
     return Kernel(
         call=CCall("cortado_batch_matmul_s16", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
-        sources=("batch_matmul_s16.c",),
         struct="cortado_batch_matmul_s16_t",
         fields={
             "batches": batches,
@@ -260,7 +259,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     sizes |= {"fours": depth // 4, "summed": float(fields["lhs_zero"] != 0)}
     return Kernel(
         call=CCall("cortado_batch_matmul_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
-        sources=("batch_matmul_s8.c",),
         struct="cortado_batch_matmul_t",
         fields=fields,
         work=Work(_LOOPS, lambda calls: sizes),

@@ -157,17 +157,6 @@ def _common(call: Call) -> dict[str, Any]:
     return common_fields(call, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64))
 
 
-# Inner loops: assembly, and the same in C for other machines.
-CONV_EXPAND = ("conv_expand_s8__dsp.S", "cortado_scratch.c")
-CONV_LANES = ("conv_lanes_s8__dsp.S", *CONV_EXPAND)
-CONV_TILE = ("conv_tile_s8__scalar_dsp.S", "conv_tile_s8__scalar.c")
-LINEAR_GROUP = ("linear_group_s8__scalar_dsp.S", "linear_group_s8__scalar.c")
-
-
-def _tile_sources(kernel: str, core: Core) -> tuple[str, ...]:
-    return (kernel, *CONV_TILE, *(CONV_EXPAND if core is Core.DSP else ("cortado_scratch.c",)))
-
-
 def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     """1x1: over spans of pixels."""
     out_c, _, _, in_c = call.shape("weight")
@@ -176,10 +165,9 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
     stream = ChannelParameters.of(common, weights, core)
     variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
-    chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields, packed=False)
+    chosen = variant or Variant("conv1x1_s8", fields, packed=False)
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Operand.SCRATCH)),
-        sources=chosen.sources,
         struct=chosen.struct("conv1x1"),
         fields=chosen.fields,
         scratch=chosen.scratch,
@@ -193,7 +181,7 @@ def _pixels_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any
     """A single pixel is a linear layer, which has kernels of its own."""
     if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
         fields = packed(fields, packing.pack_conv_tile_mve(*stream.all))
-        return Variant("conv1x1_s8__mve", ("conv1x1_s8__mve.c", "conv_tile_s8__mve.S"), fields, tile=2)
+        return Variant("conv1x1_s8__mve", fields, tile=2)
     core = without_vectors(core)
     linear = _linear_variant(stream, core, fields) if pixels == 1 else None
     if linear is not None:
@@ -201,21 +189,21 @@ def _pixels_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any
     scratch = packing.scratch_conv1x1_tile(stream.weights.shape[1], pixels, core)
     if core is Core.DSP and packing.fits_conv_lanes(stream.weights, stream.bias, stream.shift):
         fields = packed(fields, packing.pack_conv_lanes(*stream.all))
-        return Variant("conv1x1_lanes_s8__dsp", ("conv1x1_lanes_s8__dsp.c", *CONV_LANES), fields, scratch, tile=2)
+        return Variant("conv1x1_lanes_s8__dsp", fields, scratch, tile=2)
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources, tile = _tile_sources("conv1x1_s8__scalar_dsp.c", core), 4 if core is Core.SMALL else 2
+        tile = 4 if core is Core.SMALL else 2
         fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
-        return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=tile)
+        return Variant(f"conv1x1_s8__{SUFFIX[core]}", fields, scratch, tile=tile)
     return None
 
 
 def _linear_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
     if core is Core.DSP and packing.fits_linear_lanes(stream.weights, stream.bias, stream.shift):
         fields = packed(fields, packing.pack_linear_lanes(*stream.all))
-        return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.S",), fields)
+        return Variant("linear_lanes_s8__dsp", fields)
     if packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
         fields = packed(fields, packing.pack_linear_group(*stream.all, core))
-        return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8__scalar_dsp.c", *LINEAR_GROUP), fields)
+        return Variant(f"linear_s8__{SUFFIX[core]}", fields)
     return None
 
 
@@ -227,14 +215,13 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
     stream = ChannelParameters.of(common, weights, core)
     variant = _window_variant(stream, core, fields) if stream is not None and window_fits(fields, np.int16) else None
-    chosen = variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False)
+    chosen = variant or Variant("conv2d_s8", fields, packed=False)
     return _window_call(chosen, window_of(call, (kh, kw), groups), codes_of(call, common))
 
 
 def _window_call(chosen: Variant, window: Window, codes: Codes) -> Kernel:
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        sources=chosen.sources,
         struct=chosen.struct("conv2d"),
         fields=chosen.fields,
         scratch=chosen.scratch,
@@ -248,19 +235,18 @@ def _window_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any
     _, kernel_h, kernel_w, depth = stream.weights.shape
     taps, out_w, groups = kernel_h * kernel_w, fields["out_w"], fields["groups"]
     if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
-        mve = ("conv2d_s8__mve.c", "conv_tile_s8__mve.S", "cortado_scratch.c")
         scratch = packing.scratch_conv2d_mve(taps * depth, out_w)
-        return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_conv_tile_mve(*stream.all, groups)), scratch)
+        return Variant("conv2d_s8__mve", packed(fields, packing.pack_conv_tile_mve(*stream.all, groups)), scratch)
     core = without_vectors(core)
     scratch, less = (packing.scratch_conv2d_tile(taps, depth, out_w, core, lean) for lean in (False, True))
     if core is Core.DSP and packing.fits_conv_lanes(stream.weights, stream.bias, stream.shift):
         fields = packed(fields, packing.pack_conv_lanes(*stream.all, groups))
-        return Variant("conv2d_lanes_s8__dsp", ("conv2d_lanes_s8__dsp.c", *CONV_LANES), fields, scratch)
+        return Variant("conv2d_lanes_s8__dsp", fields, scratch)
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources, name = _tile_sources("conv2d_s8__scalar_dsp.c", core), f"conv2d_s8__{SUFFIX[core]}"
+        name = f"conv2d_s8__{SUFFIX[core]}"
         fields = packed(fields, packing.pack_conv_tile(*stream.all, core, groups))
-        lean = None if core is not Core.SMALL else Variant(name, sources, {**fields, "lean": 1}, less)
-        return Variant(name, sources, fields, scratch, lean)
+        lean = None if core is not Core.SMALL else Variant(name, {**fields, "lean": 1}, less)
+        return Variant(name, fields, scratch, lean)
     return None
 
 

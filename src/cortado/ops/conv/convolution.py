@@ -229,10 +229,9 @@ SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: 
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel that takes a layer: its symbol, sources, descriptor and scratch."""
+    """A kernel that takes a layer: its symbol, descriptor and scratch."""
 
     symbol: str
-    sources: tuple[str, ...]
     fields: dict[str, Any]
     scratch: int = 0
     lean: "Variant | None" = None

@@ -173,10 +173,9 @@ def kernel(call: Call, core: Core) -> Kernel:
     stream = ChannelParameters.of(common, weights.reshape(kh, kw, out_c), core)
     fits = stream is not None and call["depth_multiplier"] == 1 and window_fits(fields, np.uint8)
     variant = _variant(stream, core, fields) if stream is not None and fits else None
-    chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
+    chosen = variant or Variant("depthwise_s8", fields, packed=False)
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        sources=chosen.sources,
         struct=chosen.struct("depthwise"),
         fields=chosen.fields,
         scratch=chosen.scratch,
@@ -195,23 +194,20 @@ def _variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> V
     kh, kw, channels = stream.weights.shape
     if core is Core.MVE and packing.fits_depthwise3x3_mve(stream.weights, stream.shift):
         fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
-        return Variant("depthwise3x3_s8__mve", ("depthwise3x3_s8__mve.c", "depthwise3x3_pixels_s8__mve.S"), fields)
+        return Variant("depthwise3x3_s8__mve", fields)
     if core is Core.MVE and packing.fits_depthwise_mve(stream.weights, stream.shift):
         fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
         name = "depthwise" if channels >= 16 else "depthwise_few"
-        mve = (f"{name}_s8__mve.c", "depthwise_pixel_s8__mve.S", "cortado_scratch.c")
-        return Variant(f"{name}_s8__mve", mve, fields, packing.scratch_depthwise_mve(kh, kw))
+        return Variant(f"{name}_s8__mve", fields, packing.scratch_depthwise_mve(kh, kw))
     core = without_vectors(core)
     columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
     clamp = (fields["act_min"], fields["act_max"])
     if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
         fields = _packed(fields, packing.pack_depthwise3x3_dsp(*stream.all, fields["out_offset"]))
-        return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8__dsp.c", "depthwise3x3_row_s8__dsp.S"), fields)
+        return Variant("depthwise3x3_s8__dsp", fields)
     if packing.fits_depthwise(stream.weights, stream.bias, stream.shift, core):
         fields = _packed(fields, packing.pack_depthwise(*stream.all, core))
-        pixel = ("depthwise_pixel_s8__scalar_dsp.S", "depthwise_pixel_s8__scalar.c")
-        sources = ("depthwise_s8__scalar_dsp.c", *pixel, "cortado_scratch.c")
-        return Variant(f"depthwise_s8__{SUFFIX[core]}", sources, fields, packing.scratch_depthwise(kh, kw, core))
+        return Variant(f"depthwise_s8__{SUFFIX[core]}", fields, packing.scratch_depthwise(kh, kw, core))
     return None
 
 

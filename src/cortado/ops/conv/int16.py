@@ -163,7 +163,6 @@ def _packed(fields: dict[str, Any], stream: Numbers, zeros: int = 0) -> dict[str
 def _kernel(chosen: Variant, reads: tuple[Any, ...], checked: tuple[Any, ...], work: Work) -> Kernel:
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, *reads, Operand.SCRATCH)),
-        sources=chosen.sources,
         struct=f"cortado_layer_s16{'_packed' if chosen.packed else ''}_t",
         fields=chosen.fields,
         scratch=chosen.scratch,
@@ -180,18 +179,13 @@ def _codes(call: Call) -> Codes:
 # ---- ordinary and grouped convolutions -------------------------------------------------------------------------------
 
 
-CONV_TILE_DSP = ("conv_tile_s16__dsp.S", "cortado_scratch.c")
-CONV_TILE_MVE = ("conv_tile_s16__mve.S",)
-CONV_TILE_SMALL = ("conv2d_s16__scalar.c", "conv_tile_s16__scalar.S", "cortado_scratch.c")
-
-
 def pixels_kernel(call: Call, core: Core) -> Kernel:
     """1x1: over spans of pixels."""
     out_c, _, _, in_c = call.shape("weight")
     weights, pixels = call.array("weight").reshape(out_c, in_c), math.prod(call.out_shape[:3])
     fields, reads = _fields(call, (1, 1), weights, call["weight"]), (Row(0), Operand.OUT, Operand.N)
     if not _is_packed(fields, core):
-        portable = Variant("conv1x1_s16", ("conv2d_s16.c",), fields, packed=False)
+        portable = Variant("conv1x1_s16", fields, packed=False)
         return _kernel(portable, reads, (), loops("calls outputs outputs*taps macs", taps=1))
     chosen = _pixels_variant(call, fields, core, pixels)
     return _kernel(chosen, reads, (pixels,), pixels_work(chosen.symbol, in_c, out_c, _codes(call)))
@@ -201,17 +195,17 @@ def _pixels_variant(call: Call, fields: dict[str, Any], core: Core, pixels: int)
     weights, parameters = fields["weights"].data, _parameters(call)
     if core is Core.MVE:
         fields = _packed(fields, pack_conv_tile_mve(weights, *parameters))
-        return Variant("conv1x1_s16__mve", ("conv1x1_s16__mve.c", *CONV_TILE_MVE), fields, tile=2)
+        return Variant("conv1x1_s16__mve", fields, tile=2)
     if core is Core.SMALL and pixels == 1:
         fields = _packed(fields, pack_linear_small(weights, *parameters))
-        return Variant("linear_s16__scalar", CONV_TILE_SMALL, fields)
+        return Variant("linear_s16__scalar", fields)
     if core is Core.SMALL:
         fields = _packed(fields, pack_conv_tile_small(weights, *parameters))
         scratch = scratch_conv_small(weights.shape[1])
-        return Variant("conv1x1_s16__scalar", CONV_TILE_SMALL, fields, scratch, tile=4)
+        return Variant("conv1x1_s16__scalar", fields, scratch, tile=4)
     fields = _packed(fields, pack_conv_tile_dsp(weights, *parameters))
     scratch = scratch_conv1x1_dsp(weights.shape[1], pixels)
-    return Variant("conv1x1_s16__dsp", ("conv1x1_s16__dsp.c", *CONV_TILE_DSP), fields, scratch, tile=2)
+    return Variant("conv1x1_s16__dsp", fields, scratch, tile=2)
 
 
 def window_kernel(call: Call, core: Core) -> Kernel:
@@ -221,7 +215,7 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     fields = _fields(call, (kh, kw), weights.reshape(len(weights), -1), call["weight"])
     reads = (Operand.ROWS, Operand.OUT)
     if not _is_packed(fields, core):
-        portable = Variant("conv2d_s16", ("conv2d_s16.c",), fields, packed=False)
+        portable = Variant("conv2d_s16", fields, packed=False)
         return _kernel(portable, reads, (), loops("calls outputs outputs*taps macs", taps=kh * kw))
     chosen = _window_variant(call, fields, core, (kh * kw, depth))
     return _kernel(chosen, reads, (), window_work(chosen.symbol, _window(call, (kh, kw), fields), _codes(call)))
@@ -236,14 +230,13 @@ def _window_variant(call: Call, fields: dict[str, Any], core: Core, sizes: _Size
     weights, parameters, groups = fields["weights"].data, _parameters(call), fields["groups"]
     if core is Core.MVE:
         fields = _packed(fields, pack_conv_tile_mve(weights, *parameters, groups), fields["in_c"])
-        mve = ("conv2d_s16__mve.c", *CONV_TILE_MVE, "cortado_scratch.c")
-        return Variant("conv2d_s16__mve", mve, fields, scratch_conv2d_mve(math.prod(sizes), fields["out_w"]))
+        return Variant("conv2d_s16__mve", fields, scratch_conv2d_mve(math.prod(sizes), fields["out_w"]))
     if core is Core.SMALL:
         fields = _packed(fields, pack_conv_tile_small(weights, *parameters, groups), fields["in_c"])
-        return Variant("conv2d_s16__scalar", CONV_TILE_SMALL, fields, scratch_conv_small(math.prod(sizes)))
+        return Variant("conv2d_s16__scalar", fields, scratch_conv_small(math.prod(sizes)))
     fields = _packed(fields, pack_conv_tile_dsp(weights, *parameters, groups), fields["in_c"])
     scratch = scratch_conv2d_dsp(*sizes)
-    return Variant("conv2d_s16__dsp", ("conv2d_s16__dsp.c", *CONV_TILE_DSP), fields, scratch)
+    return Variant("conv2d_s16__dsp", fields, scratch)
 
 
 # ---- depthwise convolutions ------------------------------------------------------------------------------------------
@@ -257,7 +250,7 @@ def depthwise_kernel(call: Call, core: Core) -> Kernel:
     reads, window = (Operand.ROWS, Operand.OUT), window_of(call, (kh, kw))
     chosen = _depthwise_variant(call, fields, core) if _is_packed(fields, core) else None
     if chosen is None:
-        chosen = Variant("depthwise_s16", ("depthwise_s16.c",), fields, packed=False)
+        chosen = Variant("depthwise_s16", fields, packed=False)
     return _kernel(chosen, reads, (), window_work(chosen.symbol, window, _codes(call)))
 
 
@@ -269,12 +262,9 @@ def _depthwise_variant(call: Call, fields: dict[str, Any], core: Core) -> Varian
         return None
     if core is Core.MVE and channels >= 8:
         fields = _packed(fields, pack_depthwise_mve(weights, *parameters), channels)
-        mve = ("depthwise_s16__mve.c", "depthwise_pixel_s16__mve.S", "cortado_scratch.c")
-        return Variant("depthwise_s16__mve", mve, fields, scratch)
+        return Variant("depthwise_s16__mve", fields, scratch)
     if core is Core.SMALL:
         fields = _packed(fields, pack_depthwise_small(weights, *parameters), channels)
-        small = ("depthwise_s16__scalar.c", *CONV_TILE_SMALL[1:])
-        return Variant("depthwise_s16__scalar", small, fields, scratch)
+        return Variant("depthwise_s16__scalar", fields, scratch)
     fields = _packed(fields, pack_depthwise_dsp(weights, *parameters), channels)
-    dsp = ("depthwise_s16__dsp.c", "depthwise_nine_s16__dsp.S", "cortado_scratch.c")
-    return Variant("depthwise_s16__dsp", dsp, fields, scratch)
+    return Variant("depthwise_s16__dsp", fields, scratch)

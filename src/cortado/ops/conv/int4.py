@@ -328,10 +328,6 @@ class StoredWeights:
 # ---- narrow kernels --------------------------------------------------------------------------------------
 
 STRUCT = "cortado_narrow_t"
-_BOTH_MVE = ("conv_narrow_s8__mve.S", "conv_runs_s8__mve.S")
-_TILES_DSP = ("conv_narrow_s8__dsp.S", "conv_runs_s8__dsp.S", "conv_expand_s8__dsp.S", "cortado_narrow_scratch.c")
-_TILES_SMALL = ("conv_narrow_s8__scalar.c", "conv_narrow_s8__scalar.S", "cortado_narrow_scratch.c")
-_LINEAR_SMALL = ("linear_narrow_s8__scalar.c", "linear_sums_s8__scalar.S", "cortado_narrow_scratch.c")
 
 
 @dataclass(frozen=True)
@@ -413,10 +409,9 @@ def kernel(call: Call, core: Core) -> Kernel:
 def _pixels_kernel(call: Call, core: Core) -> Kernel:
     layer = _Layer.of(call)
     variant = _pixels_variant(layer, core) if layer.fits(core) else None
-    chosen = variant or Variant("conv1x1_narrow_s8", ("conv2d_narrow_s8.c",), layer.fields, packed=False)
+    chosen = variant or Variant("conv1x1_narrow_s8", layer.fields, packed=False)
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Operand.SCRATCH)),
-        sources=chosen.sources,
         struct=chosen.struct("conv1x1") if chosen.packed else STRUCT,
         fields=chosen.fields,
         scratch=chosen.scratch,
@@ -442,7 +437,7 @@ def _pixels_variant(layer: _Layer, core: Core) -> Variant | None:
     kind, factors = layer.kind, layer.stored.factors is not None
     if core is Core.MVE:
         fields = layer.packed(layer.stream(pack_narrow_mve, pack_runs_mve), *_OF_PIXELS)
-        return Variant(f"conv1x1_{kind}_s8__mve", ("conv1x1_narrow_s8__mve.c", *_BOTH_MVE), fields, tile=2)
+        return Variant(f"conv1x1_{kind}_s8__mve", fields, tile=2)
     if core is Core.SMALL:
         return _pixels_small(layer)
     if layer.deeper(MOST_OF_LINEAR if layer.pixels == 1 else MOST_PRODUCTS):
@@ -450,11 +445,9 @@ def _pixels_variant(layer: _Layer, core: Core) -> Variant | None:
     fields = layer.packed(layer.stream(pack_narrow_dsp, pack_runs_dsp), *_OF_PIXELS)
     if layer.pixels == 1:
         scratch = scratch_linear_dsp(layer.fields["in_c"]) if factors else 0
-        sources = (f"linear_{kind}_s8__dsp.S", *(("cortado_narrow_scratch.c",) if factors else ()))
-        return Variant(f"linear_{kind}_s8__dsp", sources, fields, scratch)
+        return Variant(f"linear_{kind}_s8__dsp", fields, scratch)
     scratch = scratch_conv1x1_dsp(layer.fields["in_c"], factors)
-    sources = ("conv1x1_narrow_s8__dsp.c", *_TILES_DSP)
-    return Variant(f"conv1x1_{kind}_s8__dsp", sources, fields, scratch, tile=2)
+    return Variant(f"conv1x1_{kind}_s8__dsp", fields, scratch, tile=2)
 
 
 def _pixels_small(layer: _Layer) -> Variant:
@@ -463,10 +456,10 @@ def _pixels_small(layer: _Layer) -> Variant:
         stream = pack_linear_small(layer.stored.codes, layer.stored.factors, *layer.tables)
         scratch = scratch_linear_small(in_c, factors)
         fields = layer.packed(stream, *_OF_PIXELS)
-        return Variant(f"linear_{kind}_s8__scalar", _LINEAR_SMALL, fields, scratch)
+        return Variant(f"linear_{kind}_s8__scalar", fields, scratch)
     stream = layer.stream(pack_narrow_small, pack_runs_small)
     scratch, fields = scratch_conv_small(in_c), layer.packed(stream, *_OF_PIXELS)
-    return Variant(f"conv1x1_{kind}_s8__scalar", _TILES_SMALL, fields, scratch, tile=4)
+    return Variant(f"conv1x1_{kind}_s8__scalar", fields, scratch, tile=4)
 
 
 # ---- windows: one output row from the rows under it ------------------------------------------------------------------
@@ -475,10 +468,9 @@ def _pixels_small(layer: _Layer) -> Variant:
 def _window_kernel(call: Call, core: Core) -> Kernel:
     layer = _Layer.of(call)
     variant = _window_variant(layer, core) if layer.fits(core) else None
-    chosen = variant or Variant("conv2d_narrow_s8", ("conv2d_narrow_s8.c",), layer.fields, packed=False)
+    chosen = variant or Variant("conv2d_narrow_s8", layer.fields, packed=False)
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        sources=chosen.sources,
         struct=chosen.struct("conv2d") if chosen.packed else STRUCT,
         fields=chosen.fields,
         scratch=chosen.scratch,
@@ -499,17 +491,16 @@ def _window_variant(layer: _Layer, core: Core) -> Variant | None:
     if core is Core.MVE:
         fields = layer.packed(layer.stream(pack_narrow_mve, pack_runs_mve), *_OF_WINDOWS)
         scratch = scratch_conv2d_mve(products, fields["out_w"])
-        sources = ("conv2d_narrow_s8__mve.c", *_BOTH_MVE, "cortado_narrow_scratch.c")
-        return Variant(f"conv2d_{kind}_s8__mve", sources, fields, scratch)
+        return Variant(f"conv2d_{kind}_s8__mve", fields, scratch)
     if core is Core.SMALL:
         fields = layer.packed(layer.stream(pack_narrow_small, pack_runs_small), *_OF_WINDOWS)
         scratch = scratch_conv_small(products)
-        return Variant(f"conv2d_{kind}_s8__scalar", _TILES_SMALL, fields, scratch)
+        return Variant(f"conv2d_{kind}_s8__scalar", fields, scratch)
     if layer.deeper(MOST_PRODUCTS):
         return None
     fields = layer.packed(layer.stream(pack_narrow_dsp, pack_runs_dsp), *_OF_WINDOWS)
     scratch = scratch_conv2d_dsp(*layer.sizes, factors)
-    return Variant(f"conv2d_{kind}_s8__dsp", ("conv2d_narrow_s8__dsp.c", *_TILES_DSP), fields, scratch)
+    return Variant(f"conv2d_{kind}_s8__dsp", fields, scratch)
 
 
 # ---- narrow conv2d ---------------------------------------------------------------------------------------

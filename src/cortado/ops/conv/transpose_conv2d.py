@@ -138,7 +138,6 @@ def _columns_joined(call: Call, phases: tuple[Phases, Phases], parts: list[Kerne
     given = Callee(parts[0].call.function)
     return Kernel(
         call=CCall(f"cortado_{name}_s8", (Operand.LAYER, top, Operand.OUT, Operand.SCRATCH, Operand.Y, given)),
-        sources=(f"{name}_s8.c", "copy2d.c", *parts[0].sources, "cortado_scratch.c"),
         struct=f"cortado_{name}_t",
         fields={
             "top": tuple(down.range(phase)[0] - down.first for phase in range(rows)),
@@ -337,14 +336,12 @@ def _whole_kernel(call: Call) -> Kernel:
         kept = {name: value for name, value in fields.items() if name not in ("in_offset", "out_offset")}
         return Kernel(
             call=CCall("cortado_transpose_conv2d_s16", (Operand.LAYER, Row(0), Operand.OUT)),
-            sources=("transpose_conv2d_s16.c",),
             struct="cortado_transpose_conv2d_s16_t",
             fields={**kept, "sum_shift": reach.sum_shift(call["weight"], call["bias"])},
             work=_whole_work(call, (ky, kx), groups),
         )
     return Kernel(
         call=CCall("cortado_transpose_conv2d_all_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH)),
-        sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c", "cortado_scratch.c"),
         struct="cortado_transpose_conv2d_all_t",
         fields=fields,
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
@@ -447,7 +444,6 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
     assert struct is not None
     return Kernel(
         call=CCall(symbol, (layer, rows, Operand.OUT, Operand.SCRATCH)),
-        sources=(*parts[0].sources, "cortado_scratch.c"),
         struct=_PHASES[struct],
         fields={"top": tops, "phase": tuple(NestedDescriptor(struct, part.fields) for part in parts)},
         scratch=scratch,

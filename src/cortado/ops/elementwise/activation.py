@@ -236,17 +236,14 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def lookup(core: Core) -> tuple[str, str]:
-    """The function that looks codes up in a table, and where it stands."""
-    name, end = ("table_s8__mve", ".S") if core is Core.MVE else ("table_s8", ".c")
-    return f"cortado_{name}", f"{name}{end}"
+def lookup(core: Core) -> str:
+    """The function that looks codes up in a table."""
+    return "cortado_table_s8__mve" if core is Core.MVE else "cortado_table_s8"
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    function, source = lookup(core)
     return Kernel(
-        call=CCall(function, (Member("table"), Row(0), Operand.OUT, Operand.N)),
-        sources=(source,),
+        call=CCall(lookup(core), (Member("table"), Row(0), Operand.OUT, Operand.N)),
         struct="cortado_table_t",
         fields={"table": Array(call.array("lut"))},
         work=VECTORS if core is Core.MVE else FOURS,

@@ -175,18 +175,16 @@ def kernel(call: Call, core: Core) -> Kernel:
         symbol = "add_channel_any_s8" if _has_left_shift(fields) else "add_channel_s8"
         return Kernel(
             call=CCall(f"cortado_{symbol}", operands),
-            sources=(f"{symbol}.c",),
             struct="cortado_add_t",
             fields=fields,
             work=loops("calls calls*channels outputs", channels=channels),
         )
     swap = (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
     fields = _fields(call, "other", "self") if swap else _fields(call, "self", "other")
-    symbol, sources = _variant(fields, core)
+    symbol = _variant(fields, core)
     a, b = (Row(1), Row(0)) if swap else (Row(0), Row(1))
     return Kernel(
         call=CCall(f"cortado_{symbol}", (Operand.LAYER, a, b, Operand.OUT, Operand.N)),
-        sources=sources,
         struct="cortado_add_t",
         fields=fields,
         work=_work(symbol, fields),
@@ -200,7 +198,6 @@ def _wide_kernel(call: Call, channels: int | None) -> Kernel:
     fields = _fields(call, "self", "other")
     return Kernel(
         call=whole if channels is None else CCall("cortado_add_channel_s16", (*operands, channels)),
-        sources=("add_s16.c",),
         struct="cortado_add_s16_t",
         fields={name: value for name, value in fields.items() if not name.endswith("_zero")},
         work=binary.wide_work(channels),
@@ -223,16 +220,15 @@ def _fields(call: Call, a: str, b: str) -> dict[str, int]:
     }
 
 
-def _variant(fields: dict[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
-    """The kernel for two tensors of equal shape, and its sources."""
+def _variant(fields: dict[str, int], core: Core) -> str:
+    """The kernel for two tensors of equal shape."""
     a, b, out = ((fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out"))
     if core is Core.MVE and packing.fits_add_mve(a, b, out):
-        return "add_s8__mve", ("add_s8__mve.S",)
+        return "add_s8__mve"
     clamp = (fields["act_min"], fields["act_max"])
     if core in (Core.LONG, Core.DSP, Core.MVE) and packing.fits_add(a, b, out, clamp):
-        sources = ("add_s8__scalar_dsp.c", "add_fours_s8__scalar_dsp.S", "add_fours_s8__scalar.c")
-        return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}", sources
-    return "add_s8", ("add_s8.c",)
+        return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}"
+    return "add_s8"
 
 
 def samples() -> Any:

@@ -179,11 +179,10 @@ def kernel(call: Call, core: Core) -> Kernel:
     if call.element_of("self").bytes == INT32.bytes:
         steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
         operands = (Row(0), Row(1), Operand.OUT, Operand.N, *steps, call["accepts"])
-        return Kernel(call=CCall("cortado_compare_s32", operands), sources=("compare_s32.c",), work=ELEMENTS)
+        return Kernel(call=CCall("cortado_compare_s32", operands), work=ELEMENTS)
     name = f"compare_s{call.element_of('self').bits}"
     return Kernel(
         call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=(f"{name}.c",),
         struct="cortado_compare_t",
         fields={
             "a_zero": call["self_zero_point"],

@@ -87,14 +87,12 @@ def kernel(call: Call, core: Core) -> Kernel:
     if call.element.bits == INT16.bits:
         return Kernel(
             call=CCall("cortado_div_s16", (Row(0), Row(1), Operand.OUT, Operand.N, Member("scale"))),
-            sources=("div_s16.c",),
             struct="cortado_border_t",
             fields={"scale": float(np.float32(call["output_scale"])), "zero_point": 0},
             work=loops("calls outputs"),
         )
     return Kernel(
         call=CCall("cortado_div_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=("div_s8.c",),
         struct="cortado_div_t",
         fields={
             "a_zero": call["self_zero_point"],

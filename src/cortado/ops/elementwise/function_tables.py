@@ -184,7 +184,6 @@ def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) ->
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall("cortado_table_s16", (Member("table"), Row(0), Operand.OUT, Operand.N)),
-        sources=("table_s16.c",),
         struct="cortado_table_s16_t",
         fields={"table": Array(call.array("table"))},
         work=ELEMENTS,
@@ -194,7 +193,6 @@ def kernel(call: Call, core: Core) -> Kernel:
 def patched_kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall("cortado_patched_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=("patched_s16.c",),
         struct="cortado_patched_s16_t",
         fields={name: Array(call.array(name)) for name in ("table", "parts", "exact")},
         work=ELEMENTS,
@@ -206,7 +204,6 @@ def steps_kernel(call: Call, core: Core) -> Kernel:
     arguments = (Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, call.element.bytes)
     return Kernel(
         call=CCall("cortado_steps_s16", arguments),
-        sources=("steps_s16.c",),
         struct="cortado_steps_s16_t",
         fields={"runs": len(ends), "ends": Array(ends), "values": Array(call.array("values"))},
         work=loops("calls spans spans*halvings", halvings=len(ends).bit_length()),

@@ -53,10 +53,10 @@ def kernel_of(name: str, call: Call, core: Core) -> Kernel:
     """minimum or maximum on one kind of core; of 16 bits, one for all."""
     if call.element.bytes > 1:
         wide = CCall(f"cortado_{name}_s16", (Row(0), Row(1), Operand.OUT, Operand.N))
-        return Kernel(call=wide, sources=("minimum_s16.c",), work=ELEMENTS)
+        return Kernel(call=wide, work=ELEMENTS)
     file = f"{name}_s8{_FILES.get(core, '.c')}"
     code = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
-    return Kernel(call=code, sources=(file,), work=_WORK.get(core, ELEMENTS))
+    return Kernel(call=code, work=_WORK.get(core, ELEMENTS))
 
 
 def kernel(call: Call, core: Core) -> Kernel:

@@ -95,14 +95,13 @@ def kernel(call: Call, core: Core) -> Kernel:
         return _wide_kernel(call, channels)
     if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
         more: tuple[Argument, ...] = (Operand.N if channels is None else channels,)
-        symbol, source = "mul_channel_s8__mve", "mul_channel_s8__mve.S"
+        symbol = "mul_channel_s8__mve"
     elif channels is not None:
-        symbol, source, more = "mul_channel_s8", "mul_channel_s8.c", (channels,)
+        symbol, more = "mul_channel_s8", (channels,)
     else:
-        symbol, source, more = "mul_s8", "mul_s8.c", ()
+        symbol, more = "mul_s8", ()
     return Kernel(
         call=CCall(f"cortado_{symbol}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, *more)),
-        sources=(source,),
         struct="cortado_mul_t",
         fields=fields,
         work=_vector_work(channels) if symbol.endswith("__mve") else binary.work(channels, INT8.low),
@@ -115,7 +114,6 @@ def _wide_kernel(call: Call, channels: int | None) -> Kernel:
     fields = {"multiplier": call["output_multiplier"], "right": -call["output_shift"]}
     return Kernel(
         call=whole if channels is None else CCall("cortado_mul_channel_s16", (*operands, channels)),
-        sources=("mul_s16.c",),
         struct="cortado_mul_s16_t",
         fields={**fields, "act_min": INT16.low, "act_max": INT16.high},
         work=binary.wide_work(channels),

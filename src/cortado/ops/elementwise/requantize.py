@@ -101,7 +101,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     if is_widened(call):
         return Kernel(
             call=CCall("cortado_widen_codes", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-            sources=("widen_codes.c",),
             struct="cortado_widen_codes_t",
             fields={"in_zero": call["input_zero_point"], "left": left_shift(call)},
             work=_TURNS.get(core, ELEMENTS),
@@ -109,7 +108,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     if is_limited(call):
         return Kernel(
             call=CCall("cortado_limit_codes", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-            sources=("limit_codes.c",),
             struct="cortado_limit_codes_t",
             fields={"out_zero": call["output_zero_point"]},
             work=_TURNS.get(core, ELEMENTS),
@@ -121,7 +119,6 @@ def _scaled(call: Call) -> Kernel:
     given = call.element_of("input")
     return Kernel(
         call=CCall("cortado_requantize", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), Operand.N)),
-        sources=("requantize.c",),
         struct="cortado_requantize_t",
         fields={
             "in_bytes": given.bytes,

@@ -99,10 +99,10 @@ def kernel(call: Call, core: Core) -> Kernel:
         return _any_kernel(call, given)
     if call["self"] and call["other"]:
         arguments: tuple[Any, ...] = (Row(0), Row(1), Row(2), Operand.OUT, Operand.N)
-        return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
+        return Kernel(call=CCall("cortado_where_s8", arguments), work=ELEMENTS)
     taken = 0 if call["self"] else 1
     arguments = (Row(0), Row(1), Operand.OUT, Operand.N, call["number"], taken)
-    return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
+    return Kernel(call=CCall("cortado_where_number_s8", arguments), work=ELEMENTS)
 
 
 def _any_kernel(call: Call, given: list[str]) -> Kernel:
@@ -110,7 +110,6 @@ def _any_kernel(call: Call, given: list[str]) -> Kernel:
     sides = [Bytes(Row(1 + given.index(name))) if name in given else Absent() for name in ("self", "other")]
     return Kernel(
         call=CCall("cortado_where", (Operand.LAYER, Row(0), *sides, Bytes(Operand.OUT), Operand.N)),
-        sources=("where.c",),
         struct="cortado_where_t",
         fields={
             "bytes": call.element.bytes,

@@ -114,7 +114,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
         compared=call["how"] in (How.SMALLER, How.LARGER),
     )
-    return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",), work=work)
+    return Kernel(call=CCall("cortado_calculate_s32", arguments), work=work)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

@@ -178,7 +178,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         running=running,
         compared=how != How.SUM,
     )
-    return Kernel(call=CCall("cortado_reduce_s32", arguments), sources=("reduce_s32.c",), work=work)
+    return Kernel(call=CCall("cortado_reduce_s32", arguments), work=work)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

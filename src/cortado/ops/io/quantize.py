@@ -71,7 +71,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
         call=CCall(f"cortado_quantize_f32_s{call.element.bits}", operands),
-        sources=(f"quantize_f32_s{call.element.bits}.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
         work=ELEMENTS,
@@ -133,7 +132,6 @@ def dequantize_per_tensor_kernel(call: Call, core: Core) -> Kernel:
     operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
         call=CCall(f"cortado_dequantize_s{bits}_f32", operands),
-        sources=(f"dequantize_s{bits}_f32.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
         work=ELEMENTS,

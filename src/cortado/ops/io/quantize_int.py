@@ -66,7 +66,6 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=("quantize_s32_s8.c",),
         struct="cortado_quantize_int_t",
         fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
         work=loops("calls outputs outputs*right", right=call["shift"] < 0),
@@ -111,7 +110,6 @@ def wide_kernel(call: Call, core: Core) -> Kernel:
     numbers = call["output_multiplier"], call["output_shift"]
     return Kernel(
         call=CCall("cortado_quantize_s32_s16", (Row(0), Operand.OUT, Operand.N, *numbers)),
-        sources=("quantize_s32_s16.c",),
         work=ELEMENTS,
     )
 

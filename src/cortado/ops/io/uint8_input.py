@@ -79,7 +79,7 @@ def _covering(low: float, high: float) -> QParams:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(call=CCall("cortado_flip_u8", (Row(0), Operand.OUT, Operand.N)), sources=("flip_u8.c",), work=FOURS)
+    return Kernel(call=CCall("cortado_flip_u8", (Row(0), Operand.OUT, Operand.N)), work=FOURS)
 
 
 def samples() -> Any:

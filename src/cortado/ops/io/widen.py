@@ -64,7 +64,7 @@ def _narrowed(lowering: Lowering, data: Tensor) -> Tensor:
 def kernel(call: Call, core: Core) -> Kernel:
     arguments = (Bytes(Row(0)), Operand.OUT, Operand.N, call["bytes"], call["sign"])
     work = loops("calls outputs outputs*wide", wide=call["bytes"] == 2)
-    return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",), work=work)
+    return Kernel(call=CCall("cortado_widen", arguments), work=work)
 
 
 def samples() -> Any:

@@ -66,7 +66,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     arguments = (Row(0), positions, Operand.N, channels, int(call["largest"]), values)
     work = loops("calls spans spans*channels", channels=channels)
     name = f"argmax_s{call.element_of('input').bits}"
-    return Kernel(call=CCall(f"cortado_{name}", arguments), sources=(f"{name}.c",), work=work)
+    return Kernel(call=CCall(f"cortado_{name}", arguments), work=work)
 
 
 def samples() -> Any:

@@ -182,7 +182,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     outer = math.prod(call.out_shape[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
     return Kernel(
         call=CCall("cortado_cat_s8", (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), outer)),
-        sources=("cat_s8.c",),
         struct="cortado_cat_t",
         fields={"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])},
         work=_work(widths),
@@ -213,12 +212,11 @@ def _work(widths: Sequence[int], with_tables: Sequence[bool] | None = None) -> W
 
 
 def rescaled_kernel(call: Call, core: Core) -> Kernel:
-    plain, (function, source) = kernel(call, core), lookup(core)
+    plain = kernel(call, core)
     widths = [math.prod(part[call["dim"] :]) for part in shapes(call)]
     tables = {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
     return Kernel(
-        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Callee(function))),
-        sources=("cat_tables_s8.c", source),
+        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Callee(lookup(core)))),
         struct="cortado_cat_tables_t",
         fields={**plain.fields, **tables},
         work=_work(widths, [tables[name] is not None for name in TABLES[: len(widths)]]),

@@ -153,7 +153,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     name = f"embedding_s{call.element.bits}"
     return Kernel(
         call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=(f"{name}.c",),
         struct=f"cortado_{name}_t" if wide else "cortado_embedding_t",
         fields={
             "ids": math.prod(call.shape("indices")),
@@ -258,7 +257,6 @@ def narrow_embedding_kernel(call: Call, core: Core) -> Kernel:
     length = min(run or width, width)
     return Kernel(
         call=CCall("cortado_embedding_narrow_s8", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=("embedding_narrow_s8.c",),
         struct="cortado_embedding_narrow_t",
         fields={
             "ids": math.prod(call.shape("indices")),

@@ -176,7 +176,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     zeros = {"table_zero": call["weight_zero_point"], "out_zero": call["output_zero_point"]}
     return Kernel(
         call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=(f"{name}.c",),
         struct=f"cortado_{name}_t" if wide else "cortado_embedding_bag_t",
         fields={
             "bags": bags,

@@ -122,7 +122,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     index = call.array("index").astype(np.int32)
     return Kernel(
         call=CCall("cortado_gather_s8", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), outer)),
-        sources=("gather_s8.c",),
         struct="cortado_gather_t",
         fields={"count": len(index), "inner": inner, "in_bytes": sizes[dim] * inner, "index": Array(index)},
         work=_work(inner, len(index)),

@@ -68,12 +68,11 @@ def strided_kernel(element: Element, sizes: Sequence[int], strides: Sequence[int
     """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
     turns, steps = loops(sizes, strides)
     operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
-    call, source = CCall("cortado_transpose_s8", operands), "transpose_s8.c"
+    call = CCall("cortado_transpose_s8", operands)
     if element.bytes > 1:
-        call, source = CCall("cortado_transpose_wide", (*operands, element.bytes)), "transpose_wide.c"
+        call = CCall("cortado_transpose_wide", (*operands, element.bytes))
     return Kernel(
         call=call,
-        sources=(source,),
         struct="cortado_transpose_t",
         fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
         work=_strided_work(turns, steps, offset, element.bytes),

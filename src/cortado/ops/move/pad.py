@@ -178,7 +178,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     operands, item = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)), call.element.bytes
     return Kernel(
         call=CCall("cortado_pad_s8", operands) if item == 1 else CCall("cortado_pad_wide", (*operands, item)),
-        sources=("pad_s8.c" if item == 1 else "pad_wide.c",),
         struct="cortado_pad_t",
         fields={
             "rank": len(sizes),

@@ -68,10 +68,10 @@ def kernel(call: Call, core: Core) -> Kernel:
     arguments = (Row(0), Row(1), Operand.OUT, pixels, channels, positions[-1])
     if call.element.bytes == 1:
         work = loops("calls pixels outputs", pixels=pixels)
-        return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",), work=work)
+        return Kernel(call=CCall("cortado_pick_s8", arguments), work=work)
     wide = (Bytes(Row(0)), Row(1), Bytes(Operand.OUT), *arguments[3:], call.element.bytes)
     work = loops("calls pixels picked outputs", pixels=pixels, picked=math.prod(positions))
-    return Kernel(call=CCall("cortado_pick_wide", wide), sources=("pick_wide.c",), work=work)
+    return Kernel(call=CCall("cortado_pick_wide", wide), work=work)
 
 
 def samples() -> Any:

@@ -100,7 +100,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     target = (Bytes(Operand.OUT), Member("width"), Member("width"), 1 if by_row else Operand.N)
     return Kernel(
         call=CCall("cortado_copy2d", (*source, *target)),
-        sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": call["start"] * inner * item, "in_stride": sizes[dim] * inner * item, "width": width * item},
         work=runs_of("calls", width * item, sizes[dim] * inner * item),
@@ -118,7 +117,6 @@ def running(call: Call, core: Core) -> Running | None:
             "cortado_copy2d",
             (Bytes(Row(0)), Member("in_stride"), Bytes(Operand.OUT), Member("width"), Member("width"), 1),
         ),
-        sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": 0, "in_stride": width, "width": width},
         work=runs_of("calls", width, width),

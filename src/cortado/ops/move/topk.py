@@ -149,7 +149,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
     work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
     name = f"topk_s{call.element_of('input').bits}"
-    return Kernel(call=CCall(f"cortado_{name}", arguments), sources=(f"{name}.c",), work=work)
+    return Kernel(call=CCall(f"cortado_{name}", arguments), work=work)
 
 
 def samples() -> Any:

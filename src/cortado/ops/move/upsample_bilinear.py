@@ -131,7 +131,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     operands = (Row(0), Operand.OUT) if factor is None else (Operand.ROWS, Operand.OUT, Operand.Y)
     return Kernel(
         call=CCall(f"cortado_{name}", (Operand.LAYER, *operands)),
-        sources=("upsample_bilinear_s16.c" if call.element.bytes > 1 else f"{name}.c",),
         struct="cortado_bilinear_t",
         fields=fields,
         work=_work(call) if factor is None else loops("calls spans outputs"),

@@ -115,7 +115,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     one, every = CCall("cortado_upsample_nearest_s8", operands), "cortado_upsample_nearest_rows_s8"
     return Kernel(
         call=one if _by_row(call) else CCall(every, (*operands, n * h)),
-        sources=("upsample_nearest_s8.c",),
         struct="cortado_upsample_t",
         fields={"in_w": w, "channels": item, "factor_h": down, "factor_w": right},
         work=_row_work(w, item, right) if _by_row(call) else _work(n * h, (w, item), (down, right)),

@@ -173,26 +173,20 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
 
 
-def _one_window(call: Call, core: Core) -> tuple[str, str, tuple[str, ...]]:
-    """How rows are summed, how the sums become means, and their sources."""
-    if core is Core.MVE:
-        vector = packing.fits_means_mve(math.prod(call["kernel_size"]))
-        means = ("cortado_means_s8__mve", "means_s8__mve.S") if vector else ("cortado_means_s8", "sum_rows_s8.c")
-        return "cortado_sum_rows_s8__mve", means[0], ("sum_rows_s8__mve.S", means[1])
-    if core is Core.DSP:
-        return "cortado_sum_rows_s8__dsp", "cortado_means_s8", ("sum_rows_s8.c", "sum_rows_s8__dsp.c")
-    return "cortado_sum_rows_s8", "cortado_means_s8", ("sum_rows_s8.c",)
+def _sum_rows(core: Core) -> str:
+    """How rows are summed."""
+    return f"cortado_sum_rows_s8__{core.name.lower()}" if core in (Core.DSP, Core.MVE) else "cortado_sum_rows_s8"
 
 
-def _variant(call: Call, core: Core) -> tuple[str, tuple[str, ...]]:
+def _variant(call: Call, core: Core) -> str:
     if call.element.bits == INT16.bits:
-        return "avg_pool2d_s16", ("pool2d_s16.c",)
+        return "avg_pool2d_s16"
     fits = packing.fits_avg_pool2d(*call["kernel_size"])
     if core is Core.MVE and fits:
-        return "avg_pool2d_s8__mve", ("avg_pool2d_s8__mve.c", "pool16_s8__mve.S")
+        return "avg_pool2d_s8__mve"
     if core is Core.DSP and fits and call.out_shape[3] >= 4:
-        return "avg_pool2d_s8__dsp", ("avg_pool2d_s8__dsp.c",)
-    return "avg_pool2d_s8", ("avg_pool2d_s8.c",)
+        return "avg_pool2d_s8__dsp"
+    return "avg_pool2d_s8"
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -209,21 +203,19 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": call.element.high,
     }
     if is_one_window(call):
-        sum_rows, means, sources = _one_window(call, core)
-        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(sum_rows), Callee(means))
+        vector = core is Core.MVE and packing.fits_means_mve(math.prod(call["kernel_size"]))
+        callees = (Callee(_sum_rows(core)), Callee("cortado_means_s8__mve" if vector else "cortado_means_s8"))
+        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, *callees)
         return Kernel(
             call=CCall("cortado_global_avg_pool_s8", operands),
-            sources=("global_avg_pool_s8.c", *sources, "cortado_scratch.c"),
             struct="cortado_pool2d_t",
             fields=fields,
             scratch=4 * call.out_shape[3],
             scratch_check=CCall("cortado_global_avg_pool_s8_scratch", (Operand.LAYER,)),
             work=row_sums(call.out_shape[3], call["kernel_size"][1], call["kernel_size"][0]),
         )
-    symbol, sources = _variant(call, core)
     return Kernel(
-        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        sources=sources,
+        call=CCall(f"cortado_{_variant(call, core)}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
         struct="cortado_pool2d_t",
         fields=fields,
         work=pool(pool_window(call), call.element.low),
@@ -328,26 +320,14 @@ def mean_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTar
     return add(VIEW, self=conv2d.in_pte(convolution, add, target), size=[1, 1, 1, channels])
 
 
-_SUMS = {  # how rows are summed, and where that stands
-    Core.DSP: ("cortado_sum_rows_s8__dsp", "sum_rows_s8__dsp.c"),
-    Core.MVE: ("cortado_sum_rows_s8__mve", "sum_rows_s8__mve.S"),
-}
-
-
 def mean_kernel(call: Call, core: Core) -> Kernel:
     _, _, width, channels = call.shape("input")
     pixels = call["pixels"]
     wide = call.element.bits == INT16.bits
-    sum_rows, source = _SUMS.get(core, ("cortado_sum_rows_s8", "sum_rows_s8.c"))
     operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y)
-    narrow = CCall("cortado_global_mean_s8", (*operands, Callee(sum_rows)))
+    narrow = CCall("cortado_global_mean_s8", (*operands, Callee(_sum_rows(core))))
     return Kernel(
         call=CCall("cortado_global_mean_s16", operands) if wide else narrow,
-        sources=(
-            "global_mean_s16.c" if wide else "global_mean_s8.c",
-            *(() if wide else (source,)),
-            "cortado_scratch.c",
-        ),
         struct="cortado_global_mean_t",
         fields={
             "rows": pixels // width,
@@ -377,7 +357,6 @@ def running_mean(call: Call, core: Core) -> Running | None:
     running = replace(
         kernel,
         call=replace(kernel.call, function="cortado_running_mean_s8"),
-        sources=("running_mean_s8.c", *kernel.sources[1:]),
         scratch=4 + 4 * channels + 2 * rows * channels,
         scratch_check=CCall("cortado_running_mean_s8_scratch", (Operand.LAYER,)),
     )

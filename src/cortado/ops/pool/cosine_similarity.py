@@ -125,7 +125,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     name = f"cosine_similarity_s{call.element.bits}"
     return Kernel(
         call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=(f"{name}.c",),
         struct="cortado_cosine_similarity_t",
         fields={
             "length": call.shape("input")[1],

@@ -98,7 +98,6 @@ def _moved(lowering: Lowering, node: Node, order: Sequence[int]) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall(f"cortado_cumsum_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=(f"cumsum_s{call.element.bits}.c",),
         struct="cortado_cumsum_t",
         fields={
             "length": call.shape("input")[-1],

@@ -253,7 +253,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     fields |= {f"{name}_multiplier": factor for name, factor in zip("ab", (*call["multipliers"], 0), strict=False)}
     return Kernel(
         call=CCall(function, (Operand.LAYER, Row(0), second, Operand.OUT, Operand.N)),
-        sources=("magnitude_s8.c",),
         struct="cortado_magnitude_t",
         fields={
             "length": length,

@@ -137,16 +137,15 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_min": call["activation_min"],
         "act_max": call["activation_max"],
     }
-    symbol, sources = "max_pool2d_s8", ["max_pool2d_s8.c"]
+    symbol = "max_pool2d_s8"
     if call.element.bits == INT16.bits:
-        symbol, sources = "max_pool2d_s16", ["pool2d_s16.c"]
+        symbol = "max_pool2d_s16"
     elif core is Core.MVE and call.out_shape[3] >= 4:
-        symbol, sources = "max_pool2d_s8__mve", ["max_pool2d_s8__mve.c", "pool16_s8__mve.S"]
+        symbol = "max_pool2d_s8__mve"
     elif core is Core.DSP and call.out_shape[3] >= 4:
-        symbol, sources = "max_pool2d_s8__dsp", ["max_pool2d_s8__dsp.c"]
+        symbol = "max_pool2d_s8__dsp"
     return Kernel(
         call=CCall(f"cortado_{symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT)),
-        sources=tuple(sources),
         struct="cortado_pool2d_t",
         fields=fields,
         work=pool(

@@ -275,7 +275,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     factors = {name: call.array(name) for name in ("scale", "offset")}
     return Kernel(
         call=CCall(f"cortado_normalize_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, samples)),
-        sources=(f"normalize_s{call.element.bits}.c",),
         struct="cortado_normalize_t",
         fields={
             "groups": call["groups"],

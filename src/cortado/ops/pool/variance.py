@@ -120,7 +120,6 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall(f"cortado_variance_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=(f"variance_s{call.element.bits}.c",),
         struct="cortado_variance_t",
         fields={
             "length": call.shape("input")[1],

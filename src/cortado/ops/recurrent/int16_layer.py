@@ -89,7 +89,6 @@ def kernel(call: Call, *, name: str, gates: int, written: tuple[Argument, ...], 
         fields |= {f"{part}_{end}": Array(call.array(f"{part}_{end}")) for part in ("bias", "multiplier", "shift")}
     return Kernel(
         call=CCall(f"cortado_{name}_s16", (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH)),
-        sources=("recurrent_s16.c", "cortado_sigmoid.c", "cortado_scratch.c"),
         struct="cortado_recurrent_s16_t",
         fields=fields,
         scratch=6 * units,

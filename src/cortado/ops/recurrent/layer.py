@@ -32,7 +32,6 @@ from cortado.ir.op import Call, Lowering
 from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.conv import packing
-from cortado.ops.conv.conv2d import LINEAR_GROUP
 from cortado.ops.conv.convolution import SUFFIX, sum_bounds
 from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, StoredWeights, pack_narrow_gates
 from cortado.ops.loops import VECTOR
@@ -363,9 +362,6 @@ def start_bits(start: QParams) -> int:
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
-_SHARED = ("cortado_sigmoid.c", "cortado_scratch.c")
-_BY_LINEAR_LAYERS = ("gates_s8__scalar_dsp.c", "gate_rows_s8__scalar.S", *LINEAR_GROUP)
-
 
 def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
     """Rows in the order the kernels read them: a few units at a time, of these gate after gate."""
@@ -395,17 +391,16 @@ def _together(core: Core, run: int | None) -> int:
     return NARROW_ROWS if run is not None else packing.group_channels(core)
 
 
-def _called(name: str, core: Core, run: int | None) -> tuple[str, tuple[Callee, ...], tuple[str, ...]]:
-    """A layer's C function, the one it is given for its gates, and their files."""
+def _called(name: str, core: Core, run: int | None) -> tuple[str, tuple[Callee, ...]]:
+    """A layer's C function, and the one it is given for its gates."""
     if run is not None:
         ending = f"__{core.name.lower()}" if core in (Core.DSP, Core.MVE) else ""
         gates = f"cortado_gates_{'runs' if run else 'narrow'}_s8{ending}"
-        return f"cortado_{name}_s8", (Callee(gates),), (f"{name}_s8.c", f"gates_narrow_s8{ending}.c")
+        return f"cortado_{name}_s8", (Callee(gates),)
     if core is Core.MVE:  # whole steps with vector instructions
-        return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
+        return f"cortado_{name}_s8__mve", ()
     ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
-    sources = ("gates_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
-    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *sources)
+    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),)
 
 
 def kernel(
@@ -429,10 +424,9 @@ def kernel(
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
     run = call.arguments.get("run")  # of weights that have 4 bits
-    function, given, sources = _called(name, core, run)
+    function, given = _called(name, core, run)
     return Kernel(
         call=CCall(function, (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH, *given)),
-        sources=(*sources, *_SHARED),
         struct="cortado_recurrent_t",
         fields={
             "in_c": inputs,

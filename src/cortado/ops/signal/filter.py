@@ -87,7 +87,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     scratch = 0 if kept else 4 * channels * sections * WORDS
     return Kernel(
         call=CCall("cortado_filter_s16", (Operand.LAYER, Row(0), before, out, after)),
-        sources=("filter_s16.c", "cortado_scratch.c"),
         struct="cortado_filter_t",
         fields={
             "channels": channels,

@@ -67,7 +67,6 @@ def reference(*, input: Tensor, offset: int, bytes: int, sign: int) -> Tensor:
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall("cortado_samples_s16", (Operand.LAYER, Bytes(Row(0)), Operand.OUT, Operand.N)),
-        sources=("samples_s16.c",),
         struct="cortado_samples_t",
         fields={"channels": call.shape("input")[-1], **{name: call[name] for name in ("offset", "bytes", "sign")}},
         work=loops(

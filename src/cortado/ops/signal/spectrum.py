@@ -178,17 +178,13 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps=taps, stride=call["hop"] // block),))
 
 
-_LOOPS = ("spectrum_loops_s16__scalar_dsp.S", "spectrum_loops_s16__scalar.c")
-
-
-def _function(layout: SpectrumLayout, core: Core) -> tuple[str, tuple[str, ...]]:
-    """The C function and its files."""
+def _function(layout: SpectrumLayout, core: Core) -> str:
     if layout is SpectrumLayout.VECTORS:
-        return "cortado_spectrum_s16__mve", ("spectrum_s16__mve.c", "spectrum_loops_s16__mve.S")
+        return "cortado_spectrum_s16__mve"
     if layout is SpectrumLayout.PLAIN:
-        return "cortado_spectrum_s16", ("spectrum_s16.c",)
+        return "cortado_spectrum_s16"
     ending = "dsp" if core in (Core.DSP, Core.MVE) else "scalar"
-    return f"cortado_spectrum_s16__{ending}", ("spectrum_s16__scalar_dsp.c", *_LOOPS)
+    return f"cortado_spectrum_s16__{ending}"
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -199,11 +195,9 @@ def kernel(call: Call, core: Core) -> Kernel:
     roots = Array(ROOTS.astype(np.uint16).view(np.int16)) if call["power"] == Power.MAGNITUDE else None
     block, window = call.shape("input")[3], call.shape("window")[0]
     layout = layout_of(fft, core)
-    function, sources = _function(layout, core)
     check = "cortado_spectrum_s16__mve_scratch" if layout is SpectrumLayout.VECTORS else "cortado_spectrum_s16_scratch"
     return Kernel(
-        call=CCall(function, (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH)),
-        sources=(*sources, "cortado_scratch.c"),
+        call=CCall(_function(layout, core), (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH)),
         struct="cortado_spectrum_t",
         fields={
             "block": block,

@@ -70,7 +70,6 @@ def kernel(call: Call, core: Core) -> Kernel:
         masks = (Row(1), Row(2) if weaker_rows else Absent())
         return Kernel(
             call=CCall("cortado_kept_softmax_s16", (Operand.LAYER, Row(0), *masks, Operand.OUT)),
-            sources=("masked_softmax_s16.c",),
             struct="cortado_masked_softmax_s16_t",
             fields={**common, "kept_rows": kept_rows, "weaker_rows": sum(weaker_rows), "mask": None},
             work=_computed(count, call),
@@ -79,7 +78,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     bits = Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
     return Kernel(
         call=CCall("cortado_masked_softmax_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=("masked_softmax_s16.c",),
         struct="cortado_masked_softmax_s16_t",
         fields={**common, "kept_rows": mask.shape[0], "weaker_rows": 0, "mask": bits},
         work=_constant(mask == 0, call),
@@ -216,9 +214,7 @@ def wide_log_softmax_kernel(call: Call, core: Core) -> Kernel:
     else:
         made = CCall("cortado_log_softmax_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N))
         work = loops("calls spans outputs outputs*right", right=call["input_shift"] < 0)
-    return Kernel(
-        call=made, sources=("log_softmax_s16.c",), struct="cortado_log_softmax_s16_t", fields=fields, work=work
-    )
+    return Kernel(call=made, struct="cortado_log_softmax_s16_t", fields=fields, work=work)
 
 
 def wide_log_softmax_samples() -> Any:

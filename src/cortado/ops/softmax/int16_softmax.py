@@ -72,7 +72,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     length = call.shape("input")[-1]
     return Kernel(
         call=CCall("cortado_softmax_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=("softmax_s16.c",),
         struct="cortado_softmax_s16_t",
         fields={
             "channels": length,

@@ -118,7 +118,6 @@ def fields(call: Call) -> dict[str, int | Array]:
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=CCall("cortado_log_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
-        sources=("log_softmax_s8.c",),
         struct="cortado_log_softmax_t",
         fields=fields(call),
         work=softmax.row_work(call),
@@ -218,7 +217,6 @@ def kept_log_softmax_kernel(call: Call, core: Core) -> Kernel:
     rows, length = call.shape("input")
     return Kernel(
         call=CCall("cortado_kept_log_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),
-        sources=("kept_log_softmax_s8.c", "log_softmax_s8.c"),
         struct="cortado_kept_log_softmax_t",
         fields={
             "rows": rows,

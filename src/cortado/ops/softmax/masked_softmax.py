@@ -249,7 +249,7 @@ def kept_work(rows: int) -> Work:
 
 def kernel(call: Call, core: Core) -> Kernel:
     """Gathers the kept values of a row, takes the core's own softmax, and puts them back to their places."""
-    rows, own = softmax.by_table(core)
+    rows = softmax.by_table(core)
     count, length = call.shape("input")
     common = {
         "length": length,
@@ -264,7 +264,6 @@ def kernel(call: Call, core: Core) -> Kernel:
         symbol = "cortado_weaker_softmax_s8" if weaker_rows else "cortado_kept_softmax_s8"
         return Kernel(
             call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Callee(rows))),
-            sources=("masked_softmax_s8.c", *own),
             struct="cortado_kept_softmax_t",
             fields={
                 "rows": count,
@@ -278,7 +277,6 @@ def kernel(call: Call, core: Core) -> Kernel:
     mask = call.array("mask")
     return Kernel(
         call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Callee(rows))),
-        sources=("masked_softmax_s8.c", *own),
         struct="cortado_masked_softmax_t",
         fields={"mask_rows": mask.shape[0], "mask": packed(mask), **common},
         work=loops(

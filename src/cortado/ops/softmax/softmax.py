@@ -213,11 +213,9 @@ def exp_table(call: Call) -> Array:
     return Array(np.array([*known, 0][:256], dtype=np.int32))
 
 
-def by_table(core: Core) -> tuple[str, tuple[str, ...]]:
-    """A core's function over rows with a table of exponentials, and its files."""
-    if core is Core.MVE:
-        return "cortado_softmax_table_s8__mve", ("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S")
-    return "cortado_softmax_table_s8", ("softmax_table_s8.c",)
+def by_table(core: Core) -> str:
+    """A core's function over rows with a table of exponentials."""
+    return "cortado_softmax_table_s8__mve" if core is Core.MVE else "cortado_softmax_table_s8"
 
 
 def row_work(call: Call) -> Work:
@@ -226,10 +224,8 @@ def row_work(call: Call) -> Work:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    symbol, sources = by_table(core)
     return Kernel(
-        call=CCall(symbol, (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
-        sources=sources,
+        call=CCall(by_table(core), (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
         struct="cortado_softmax_t",
         fields={
             "in_multiplier": call["input_multiplier"],
