@@ -31,7 +31,7 @@ PAGES = [
 FOREIGN = {
     "--build", "--cask", "--gc-sections", "--header-size", "--install", "--kinds", "--language", "--multi",
     "--networks", "--no-deps", "--no_unaligned_access", "--opset", "--persist", "--rm", "--saved-model", "--specs",
-    "--targets", "--version", "--write",
+    "--targets", "--version",
 }  # fmt: skip
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 
