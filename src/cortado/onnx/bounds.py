@@ -23,7 +23,7 @@ MOST_CONSTANT_BYTES = 1 << 29
 """Bytes of all constants together: those of the file, and those that its nodes compute."""
 
 
-class Budget:
+class ConstantBudget:
     """Bytes that constants may still take; `where` is what they are taken for."""
 
     def __init__(self, where: str) -> None:
@@ -61,7 +61,7 @@ class Bounded(TorchDispatchMode):
     A call with an operand that has no data gives results without data; every other is computed.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: ConstantBudget) -> None:
         super().__init__()
         self.budget = budget
         self._found: dict[Any, Any] = {}  # results without data, by call and operands: working them out is slow

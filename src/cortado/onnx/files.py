@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from cortado.base.errors import CortadoError
-from cortado.onnx.bounds import Budget
+from cortado.onnx.bounds import ConstantBudget
 from cortado.onnx.elementwise import TYPES, real
 from cortado.onnx.node import ML
 
@@ -61,7 +61,7 @@ class OnnxFile:
     path: Path
     opsets: Mapping[str, int]
     graph: Graph
-    budget: Budget
+    budget: ConstantBudget
 
 
 def read(path: Path) -> OnnxFile:
@@ -75,7 +75,7 @@ def read(path: Path) -> OnnxFile:
         raise CortadoError(f"{path} has {count:,} nodes, expected 1 to {MOST_NODES:,}")
     if proto.functions:
         raise CortadoError(f"{path} has functions of its own, expected none; simplify the model")
-    opsets, budget = _opsets(path, proto), Budget(str(path))
+    opsets, budget = _opsets(path, proto), ConstantBudget(str(path))
     graph = _graph(path, proto.graph, budget)
     problem = next(_misnamed(graph, set()), None)
     if problem is not None:
@@ -83,7 +83,7 @@ def read(path: Path) -> OnnxFile:
     return OnnxFile(path, opsets, graph, budget)
 
 
-def _graph(path: Path, proto: Any, budget: Budget) -> Graph:
+def _graph(path: Path, proto: Any, budget: ConstantBudget) -> Graph:
     if not all(isinstance(name, str) for name in _names(proto)):
         raise CortadoError(f"{path} is not a readable ONNX model (a name is no text); export it again")
     if proto.sparse_initializer:
@@ -154,7 +154,7 @@ def _input(path: Path, proto: Any) -> Input:
     return Input(proto.name, real(TYPES[kind.elem_type]), sizes)
 
 
-def _node(path: Path, number: int, proto: Any, budget: Budget) -> Raw:
+def _node(path: Path, number: int, proto: Any, budget: ConstantBudget) -> Raw:
     name = proto.name or f"{proto.op_type}_{number}"
     attributes = {one.name: _attribute(path, name, one, budget) for one in proto.attribute}
     return Raw(
@@ -168,7 +168,7 @@ def _node(path: Path, number: int, proto: Any, budget: Budget) -> Raw:
     )
 
 
-def _attribute(path: Path, node: str, proto: Any, budget: Budget) -> Any:
+def _attribute(path: Path, node: str, proto: Any, budget: ConstantBudget) -> Any:
     """A number, a text, a tensor, a graph, or a list of the first two; else a class that no builder takes."""
     import onnx
 
@@ -193,7 +193,7 @@ class _Unknown:
 # ---- tensors -------------------------------------------------------------------------------------------------------
 
 
-def tensor(path: Path, proto: Any, budget: Budget) -> Tensor:
+def tensor(path: Path, proto: Any, budget: ConstantBudget) -> Tensor:
     """A constant of the file; what it claims to be is compared with the bytes that there are."""
     import onnx
     from onnx import numpy_helper

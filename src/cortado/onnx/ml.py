@@ -24,7 +24,7 @@ _TRANSFORMS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 _TRANSFORM: Any = {"post_transform": tuple(_TRANSFORMS)}
 MOST_PLACES = 1 << 22
-"""Places of trees' conditions: leaves times depth."""
+"""Places of trees' comparisons: leaves times depth."""
 
 
 # ---- scalers ---------------------------------------------------------------------------------------------------------
@@ -201,13 +201,13 @@ def _trees(node: Node) -> _Trees:
 class _Leaves(nn.Module):
     """Which leaf of each tree a row of features comes to, as ones and zeros; then what the leaves say.
 
-    A leaf is reached where all conditions on the way to it hold. Conditions are computed once, true and false.
+    A leaf is reached where all comparisons on the way to it hold. Comparisons are computed once, true and false.
     """
 
-    def __init__(self, conditions: Sequence[tuple[int, float]], ways: Tensor, said: Tensor, base: Tensor) -> None:
+    def __init__(self, comparisons: Sequence[tuple[int, float]], ways: Tensor, said: Tensor, base: Tensor) -> None:
         super().__init__()
-        self.features = torch.tensor([feature for feature, _ in conditions])
-        self.thresholds = torch.tensor([value for _, value in conditions], dtype=torch.float32)
+        self.features = torch.tensor([feature for feature, _ in comparisons])
+        self.thresholds = torch.tensor([value for _, value in comparisons], dtype=torch.float32)
         self.ways, self.said = ways, linear(said, base)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -243,15 +243,15 @@ def _leaves(node: Node, what: str, outputs: int) -> _Leaves:
     deepest = max(depths[leaf] for leaf in leaves)
     if len(leaves) * deepest > MOST_PLACES:
         node.refuse(
-            f"{len(leaves)} leaves, {deepest} deep", f"at most {MOST_PLACES:,} conditions on the ways to leaves"
+            f"{len(leaves)} leaves, {deepest} deep", f"at most {MOST_PLACES:,} comparisons on the ways to leaves"
         )
-    conditions = sorted(
+    comparisons = sorted(
         {(trees.feature[position], trees.value[position]) for position, end in enumerate(trees.leaf) if not end}
     )
-    number = {condition: position for position, condition in enumerate(conditions)}
+    number = {comparison: position for position, comparison in enumerate(comparisons)}
     ways = [_way(trees, above, number, leaf, deepest) for leaf in leaves]
     said, base = _said(node, what, outputs, trees, {leaf: row for row, leaf in enumerate(leaves)})
-    return _Leaves(conditions, torch.tensor(ways), said, base)
+    return _Leaves(comparisons, torch.tensor(ways), said, base)
 
 
 def _way(
@@ -261,7 +261,7 @@ def _way(
     leaf: int,
     deepest: int,
 ) -> list[int]:
-    """The conditions on the way to a leaf; the last is there again where others have more."""
+    """The comparisons on the way to a leaf; the last is there again where others have more."""
     found: list[int] = []
     while leaf in above:
         leaf, side = above[leaf]
@@ -270,7 +270,7 @@ def _way(
 
 
 def _said(node: Node, what: str, outputs: int, trees: _Trees, rows: Mapping[int, int]) -> tuple[Tensor, Tensor]:
-    """What each leaf adds to each output, as [outputs, leaves]; and what all have in common."""
+    """Shares of each leaf in each output, as [outputs, leaves], and those of all."""
     ids, weights = node.integers(f"{what}_ids"), node.numbers(f"{what}_weights")
     owners = list(zip(node.integers(f"{what}_treeids"), node.integers(f"{what}_nodeids"), strict=True))
     base = _numbers(node, "base_values", outputs)

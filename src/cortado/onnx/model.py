@@ -12,7 +12,7 @@ from torch import nn
 
 from cortado.base.errors import CortadoError
 from cortado.onnx.files import Input, OnnxFile, read
-from cortado.onnx.reader import OnnxStep, Reader
+from cortado.onnx.reader import GraphReader, OnnxStep
 
 Tensor = torch.Tensor
 Shapes = Mapping[str, Sequence[int]]
@@ -29,7 +29,7 @@ class OnnxModel(nn.Module):
         super().__init__()
         self.example_inputs = tuple(_example(one, sizes) for one, sizes in _static(file, shapes))
         self.inputs, self.outputs = tuple(one.name for one in file.graph.inputs), file.graph.outputs
-        reader = Reader(file, dict(zip(self.inputs, self.example_inputs, strict=True)))
+        reader = GraphReader(file, dict(zip(self.inputs, self.example_inputs, strict=True)))
         self.fixed = {name: reader.known[name] for name in self.outputs if name in reader.known}
         if len(self.fixed) == len(self.outputs):
             raise CortadoError(f"{file.path}: its outputs are constants, expected something computed from its inputs")

@@ -94,7 +94,8 @@ def dequantize(node: Node) -> Built:
     grid = _grid(node, node.value(2).dtype if node.has(2) else given.dtype)
     axis = None if grid.scales.numel() == 1 else node.axis(node.integer("axis", 1))
     if given.data is None:
-        return of(Quantizing(_dequantizing(_even(grid), axis)))
+        real = _dequantizing(_even(grid), axis)
+        return of(Quantizing(real if given.dtype not in _SIGNED else lambda x: real(_signed(x))))
     codes, grid = _constant_codes(_signed(given.data), grid, axis)
     call = _dequantizing(grid, axis)
     return Built(Quantizing(lambda: call(codes)), ())

@@ -16,7 +16,7 @@ from cortado.onnx.bounds import Bounded, without_data
 from cortado.onnx.files import Graph, OnnxFile, Raw
 from cortado.onnx.node import Node, OnnxValue, Quantizing, Registered
 from cortado.onnx.rules import check, registered
-from cortado.onnx.spellings import Codes, respelled
+from cortado.onnx.spellings import CodeNames, respelled
 
 Tensor = torch.Tensor
 
@@ -58,7 +58,7 @@ class OnnxStep(nn.Module):
         values.update((name, result) for name, result in zip(self.outputs, results, strict=False) if name)
 
 
-class Reader:
+class GraphReader:
     """Reads a graph: `known` are the values of constants, `steps` the nodes that are left, by their names."""
 
     def __init__(self, file: OnnxFile, examples: Mapping[str, Tensor]) -> None:
@@ -66,7 +66,7 @@ class Reader:
         self.known: dict[str, Tensor] = dict(file.graph.constants)
         self.steps: list[tuple[str, OnnxStep]] = []
         self.values = {name: without_data(example) for name, example in examples.items()}
-        self.codes: Codes = {}
+        self.codes: CodeNames = {}
         self.reads = set(file.graph.outputs)
         for node in _all_nodes(file.graph):
             self._read(node.inputs)

@@ -9,7 +9,7 @@ from typing import Any
 from cortado.base.errors import CortadoError
 from cortado.onnx.files import Raw
 
-Codes = dict[str, tuple[str, str]]
+CodeNames = dict[str, tuple[str, str]]
 """Names of tensors of codes, with the names of their scales and zero points."""
 
 MICROSOFT = "com.microsoft"
@@ -33,7 +33,7 @@ _MOVES = (
 
 
 @dataclass(frozen=True)
-class Quantized:
+class CodeTensor:
     """A tensor of codes: its name, and those of its scale and its zero point; `axis` where there is one for each."""
 
     name: str
@@ -42,7 +42,7 @@ class Quantized:
     axis: int | None = None
 
 
-def respelled(raw: Raw, codes: Codes, file: str) -> Iterator[Raw]:
+def respelled(raw: Raw, codes: CodeNames, file: str) -> Iterator[Raw]:
     """The nodes that stand for one; `codes` learns of those that make codes."""
     make = _SPELLINGS.get((raw.domain, raw.kind))
     if make is not None:
@@ -68,25 +68,25 @@ def respelled(raw: Raw, codes: Codes, file: str) -> Iterator[Raw]:
         yield one
 
 
-def _moved(raw: Raw, codes: Codes) -> Iterator[Raw]:
+def _moved(raw: Raw, codes: CodeNames) -> Iterator[Raw]:
     """Movement of codes as movement of the numbers that they stand for."""
     scale, zero = next(codes[name] for name in raw.inputs if name in codes)
     inputs = [f"{raw.outputs[0]}/{name}" if name in codes else name for name in raw.inputs]
     for name, real in dict(zip(raw.inputs, inputs, strict=True)).items():
         if name != real:
-            yield _dequantize(raw, Quantized(name, *codes[name]), real)
+            yield _dequantize(raw, CodeTensor(name, *codes[name]), real)
     yield replace(raw, inputs=tuple(inputs), outputs=tuple(name and f"{name}/moved" for name in raw.outputs))
     for name in filter(None, raw.outputs):
-        yield _quantize(raw, f"{name}/moved", Quantized(name, scale, zero))
+        yield _quantize(raw, f"{name}/moved", CodeTensor(name, scale, zero))
 
 
-def _dequantize(raw: Raw, given: Quantized, output: str) -> Raw:
+def _dequantize(raw: Raw, given: CodeTensor, output: str) -> Raw:
     attributes = {} if given.axis is None else {"axis": given.axis}
     inputs = (given.name, given.scale, *([given.zero] if given.zero else []))
     return Raw("DequantizeLinear", f"{raw.name}/{given.name}", inputs, (output,), attributes)
 
 
-def _quantize(raw: Raw, name: str, result: Quantized) -> Raw:
+def _quantize(raw: Raw, name: str, result: CodeTensor) -> Raw:
     return Raw("QuantizeLinear", f"{raw.name}/{result.name}", (name, result.scale, result.zero), (result.name,), {})
 
 
@@ -94,7 +94,7 @@ def _quantize(raw: Raw, name: str, result: Quantized) -> Raw:
 
 
 def _chain(
-    raw: Raw, kind: str, given: Sequence[Quantized], result: Quantized, attributes: Mapping[str, Any]
+    raw: Raw, kind: str, given: Sequence[CodeTensor], result: CodeTensor, attributes: Mapping[str, Any]
 ) -> Iterator[Raw]:
     """Dequantizes, the plain operator, a quantize; without a scale of the result no quantize."""
     own = result.name
@@ -107,34 +107,34 @@ def _chain(
         yield _quantize(raw, plain, result)
 
 
-def _bias(raw: Raw, name: str, scales: Sequence[str]) -> Iterator[tuple[Raw, Quantized]]:
+def _bias(raw: Raw, name: str, scales: Sequence[str]) -> Iterator[tuple[Raw, CodeTensor]]:
     """An int32 bias, whose scale is the product of the two others."""
     product = f"{raw.outputs[0]}/scale"
-    yield Raw("Mul", f"{raw.name}/scale", tuple(scales), (product,), {}), Quantized(name, product, "", 0)
+    yield Raw("Mul", f"{raw.name}/scale", tuple(scales), (product,), {}), CodeTensor(name, product, "", 0)
 
 
 def _conv(raw: Raw) -> Iterator[Raw]:
     x, xs, xz, w, ws, wz, ys, yz, *bias = raw.inputs
-    given = [Quantized(x, xs, xz), Quantized(w, ws, wz, 0)]
+    given = [CodeTensor(x, xs, xz), CodeTensor(w, ws, wz, 0)]
     for name in filter(None, bias):
         for node, one in _bias(raw, name, (xs, ws)):
             yield node
             given.append(one)
-    yield from _chain(raw, "Conv", given, Quantized(raw.outputs[0], ys, yz), raw.attributes)
+    yield from _chain(raw, "Conv", given, CodeTensor(raw.outputs[0], ys, yz), raw.attributes)
 
 
 def _gemm(raw: Raw) -> Iterator[Raw]:
     a, a_scale, a_zero, b, b_scale, b_zero, *rest = raw.inputs
     c, y_scale, y_zero = (*rest, "", "", "")[:3]
     transposed = bool(raw.attributes.get("transB", 0))
-    given = [Quantized(a, a_scale, a_zero), Quantized(b, b_scale, b_zero, 0 if transposed else 1)]
+    given = [CodeTensor(a, a_scale, a_zero), CodeTensor(b, b_scale, b_zero, 0 if transposed else 1)]
     if c:
         for node, one in _bias(raw, c, (a_scale, b_scale)):
             yield node
             given.append(one)
     alpha = raw.attributes.get("alpha", 1.0)
     attributes = {**raw.attributes, "beta": alpha}  # the bias has the scale of the products with alpha
-    yield from _chain(raw, "Gemm", given, Quantized(raw.outputs[0], y_scale, y_zero), attributes)
+    yield from _chain(raw, "Gemm", given, CodeTensor(raw.outputs[0], y_scale, y_zero), attributes)
 
 
 def _triples(names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -151,17 +151,17 @@ def _of_tensors(kind: str, count: int, axes: Sequence[int | None] = (), drop: Se
         if len(names) != 3 * count + 2 or any(raw.attributes.get(name) for name in drop):
             raise ValueError
         along = (*axes, *[None] * count)[:count]
-        given = [Quantized(*names, axis) for names, axis in zip(_triples(names[:-2]), along, strict=True)]
+        given = [CodeTensor(*names, axis) for names, axis in zip(_triples(names[:-2]), along, strict=True)]
         attributes = {name: value for name, value in raw.attributes.items() if name not in drop}
-        yield from _chain(raw, kind, given, Quantized(raw.outputs[0], scale, zero), attributes)
+        yield from _chain(raw, kind, given, CodeTensor(raw.outputs[0], scale, zero), attributes)
 
     return make
 
 
 def _concat(raw: Raw) -> Iterator[Raw]:
     scale, zero, *rest = raw.inputs
-    given = [Quantized(*names) for names in _triples(rest)]
-    yield from _chain(raw, "Concat", given, Quantized(raw.outputs[0], scale, zero), raw.attributes)
+    given = [CodeTensor(*names) for names in _triples(rest)]
+    yield from _chain(raw, "Concat", given, CodeTensor(raw.outputs[0], scale, zero), raw.attributes)
 
 
 def _softmax(raw: Raw) -> Iterator[Raw]:
