@@ -107,7 +107,8 @@ def draw(seed: int) -> Program:
         size = torch.export.Dim("batch", min=1, max=batch)
         dynamic = ({0: size}, {0: size}) if masked else ({0: size},)
     how = rng.choice([How.CORTEX_M, How.CORTEX_M, How.OTHER, *How])
-    return Program(Drawn(maker.steps, kept), given, dynamic, how, rng.choice([Beside.ALONE, *Beside]), seed)
+    beside = rng.choice([Beside.ALONE, *Beside]) if dynamic is None else Beside.ALONE  # the stand-in knows no symbols
+    return Program(Drawn(maker.steps, kept), given, dynamic, how, beside, seed)
 
 
 class _Maker:

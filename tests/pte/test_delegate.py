@@ -171,7 +171,7 @@ def test_it_compiles_for_cores_and_allocates_nothing(core: str, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     listed = subprocess.run(["arm-none-eabi-nm", "-uC", output], capture_output=True, text=True, check=True).stdout
     wanted = {line.split(maxsplit=1)[1] for line in listed.splitlines()}
-    assert {"cortado_image_open", "cortado_image_run", "cortado_image_ram"} <= wanted
+    assert {"cortado_image_open_checked", "cortado_image_run", "cortado_image_ram"} <= wanted
     assert not [
         name for name in wanted if re.search(r"malloc|calloc|operator new|__cxa_(throw|allocate)|_Unwind", name)
     ]

@@ -142,7 +142,7 @@ def test_every_kind_of_value_and_instruction() -> None:
     assert forward.calls == ("aten::cat.out", "aten::index", "aten::cat.out")
     assert forward.operators == (OperatorUse("aten::cat.out", 2), OperatorUse("aten::index", 1))
     assert (forward.instructions, forward.arena_bytes) == (7, 148)
-    assert [(one.name, one.nbytes, one.specs) for one in forward.delegates] == [("SomeBackend", 36, 1)]
+    assert [(one.name, one.nbytes, one.settings) for one in forward.delegates] == [("SomeBackend", 36, ("key",))]
     assert [port.kind for port in forward.inputs] == [ValueKind.TENSOR, ValueKind.INT]
     output = forward.outputs[0].tensor
     assert output is not None

@@ -3,15 +3,14 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError
+from cortado.cli.kernels import delegated_images
 from cortado.cli.tables import print_rows
 
 if TYPE_CHECKING:
     from cortado.emit.image.reader import ImageInfo
-    from cortado.pte.info import PteInfo
 
 
 def targets_command(arguments: argparse.Namespace) -> None:
@@ -114,15 +113,6 @@ def _inspect_image(arguments: argparse.Namespace) -> None:
     print(json.dumps(image_as_json(info), indent=2) if arguments.json else image_text(info))
 
 
-def _delegated_images(info: "PteInfo", path: Path) -> list["ImageInfo"]:
-    """The images that are blobs of Cortado's delegate."""
-    from cortado.emit.image.reader import read_image
-
-    delegates = [one for method in info.methods for one in method.delegates if one.name == "CortadoBackend"]
-    data = path.read_bytes() if delegates else b""
-    return [read_image(data[one.offset : one.offset + one.nbytes], f"the blob in {path}") for one in delegates]
-
-
 def inspect_command(arguments: argparse.Namespace) -> None:
     from cortado.base.target import from_target_string
     from cortado.emit.image.text import image_as_json, image_text
@@ -136,15 +126,26 @@ def inspect_command(arguments: argparse.Namespace) -> None:
     info = read_pte_file(arguments.file)
     if arguments.target is not None:
         require_target(info, from_target_string(arguments.target).target_string, str(arguments.file))
-    images = _delegated_images(info, arguments.file)
+    images = delegated_images(info, arguments.file)
     if arguments.json:
-        known = {} if not images else {"images": [image_as_json(image) for image in images]}
+        found = [{**image_as_json(image), "arena_in": place} for image, place in images]
+        known = {"images": found, "temp_bytes": _temporary(images)} if found else {}
         print(json.dumps({**info_as_json(info), **known}, indent=2))
         return
     print(format_info(info))
-    for image in images:
-        print(f"\nthe delegate takes {image.delegate_bytes:,} bytes more of the method allocator, and runs\n")
+    if _temporary(images):
+        print(
+            f"  temporary      {_temporary(images):,} bytes of the temp allocator, which delegates share while they run"
+        )
+    for image, place in images:
+        taken = f"the delegate takes {image.delegate_bytes:,} bytes more of the method allocator"
+        print(f"\n{taken}, has its arena in the {place}, and runs\n")
         print(image_text(image))
+
+
+def _temporary(images: "list[tuple[ImageInfo, str]]") -> int:
+    """Bytes that a runtime's temp allocator must have for delegates whose arenas are not planned."""
+    return max((image.head.arena_bytes for image, place in images if place == "temp allocator"), default=0)
 
 
 def plan_command(arguments: argparse.Namespace) -> None:

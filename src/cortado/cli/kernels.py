@@ -11,6 +11,8 @@ from cortado.cli.tables import print_rows
 if TYPE_CHECKING:
     from cortado.base.target import Core
     from cortado.emit.image.every import ListedThunk
+    from cortado.emit.image.reader import ImageInfo
+    from cortado.pte.info import PteInfo
 
 
 @dataclass(frozen=True)
@@ -26,26 +28,34 @@ def kernels_arguments(commands: Any, add: Any) -> None:
     text = "write what firmware needs to run images: the loader, a table of kernels, and these"
     parser = add(commands, "kernels", text, kernels_command)
     parser.add_argument(
-        "images", nargs="*", type=Path, metavar="A.cortado", help="images that it has to run: their kernels"
+        "images", nargs="*", type=Path, metavar="A.cortado|A.pte", help="images that it has to run: their kernels"
     )
     parser.add_argument("--all", action="store_true", help="all kernels there are, for any image of the --target")
     parser.add_argument("--target", "-t", metavar="TARGET", help="with --all: the core")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write, empty or new")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write, empty or new")
+    place.add_argument(
+        "--executorch",
+        type=Path,
+        metavar="DIR",
+        help="the same with the delegate and all that ExecuTorch's build links",
+    )
 
 
 def kernels_command(arguments: argparse.Namespace) -> None:
-    from cortado.emit.image.files import loader_files
+    from cortado.emit.image.files import delegate_files, loader_files
     from cortado.run.runner import write_files
 
     if arguments.all == bool(arguments.images):
         raise CortadoError("name the images that the firmware has to run, or say --all --target TARGET")
-    chosen = _all(arguments.target) if arguments.all else _of_images(arguments.images)
-    if arguments.output is not None:
-        folder = arguments.output
+    chosen, core = _all(arguments.target) if arguments.all else _of_images(arguments.images)
+    folder = arguments.output or arguments.executorch
+    if folder is not None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise CortadoError(f"{folder} is there already; name an empty folder, or one that is not there yet")
-        sources = {source for one in chosen for source in one.sources}
-        write_files(folder, loader_files([one.thunk for one in chosen], sources))
+        sources, thunks = {source for one in chosen for source in one.sources}, [one.thunk for one in chosen]
+        is_delegate = arguments.executorch is not None
+        write_files(folder, delegate_files(thunks, sources, core) if is_delegate else loader_files(thunks, sources))
     rows = [KernelRow(one.thunk.name, f"{one.thunk.id:08x}", list(one.sources)) for one in chosen]
     print_rows(
         arguments.json,
@@ -55,7 +65,7 @@ def kernels_command(arguments: argparse.Namespace) -> None:
     )
 
 
-def _all(target: str | None) -> list["ListedThunk"]:
+def _all(target: str | None) -> tuple[list["ListedThunk"], str]:
     from cortado.base.target import from_target_string
     from cortado.emit.image.every import every_thunk
     from cortado.emit.image.layout import check_one_core
@@ -64,18 +74,42 @@ def _all(target: str | None) -> list["ListedThunk"]:
         raise CortadoError("--all needs the core that the firmware is for, as in --target cortex-m55")
     config = from_target_string(target)
     check_one_core(config, image=True)
-    return [one for one in every_thunk().values() if config.cores[0] in one.cores]
+    return [one for one in every_thunk().values() if config.cores[0] in one.cores], target
 
 
-def _of_images(paths: list[Path]) -> list["ListedThunk"]:
-    from cortado.emit.image.every import every_thunk
+def delegated_images(info: "PteInfo", path: Path) -> list[tuple["ImageInfo", str]]:
+    """The images that are blobs of Cortado's delegate, and where each has its arena."""
+    from cortado.emit.image.reader import read_image
+
+    delegates = [one for method in info.methods for one in method.delegates if one.name == "CortadoBackend"]
+    data = path.read_bytes() if delegates else b""
+    images = [read_image(data[one.offset : one.offset + one.nbytes], f"the blob in {path}") for one in delegates]
+    return [(image, image.arena_in(one.settings)) for image, one in zip(images, delegates, strict=True)]
+
+
+def _images(path: Path) -> list["ImageInfo"]:
+    """What a file holds: an image, or those of a .pte's delegates."""
     from cortado.emit.image.reader import read_image_file
+    from cortado.pte.reader import read_pte_file
+
+    if path.suffix != ".pte":
+        return [read_image_file(path)]
+    found = [image for image, _ in delegated_images(read_pte_file(path), path)]
+    if not found:
+        raise CortadoError(
+            f"{path} has no delegate of Cortado's, and needs none of its kernels; expected a file of --pte delegate or "
+            "of CortadoPartitioner"
+        )
+    return found
+
+
+def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], str]:
+    from cortado.emit.image.every import every_thunk
 
     known = every_thunk()
     cores: dict[Core, Path] = {}
     chosen: dict[int, ListedThunk] = {}
-    for path in paths:
-        info = read_image_file(path)
+    for path, info in [(one, info) for one in paths for info in _images(one)]:
         cores.setdefault(info.core, path)
         for kernel in info.kernels:
             if kernel.id not in known:
@@ -89,4 +123,4 @@ def _of_images(paths: list[Path]) -> list["ListedThunk"]:
         raise CortadoError(
             f"{first} is for {one.name} cores and {second} for {other.name}; a firmware has the kernels of one"
         )
-    return list(chosen.values())
+    return list(chosen.values()), next(iter(cores)).name.lower()

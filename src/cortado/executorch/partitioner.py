@@ -36,6 +36,7 @@ from cortado.frontend.rewrite.decompose import written_out
 from cortado.ir.facts import DELEGATED
 from cortado.ir.functions import NAMESPACE, computed_by
 from cortado.ir.op import registry
+from cortado.ir.portable import written
 
 _ONLY_BORDERS = "it quantizes or dequantizes for calls that stay outside"
 _ONLY_CONSTANTS = "it reads constants alone, for calls that stay outside"
@@ -145,7 +146,7 @@ def _written_back(program: ExportedProgram, names: Collection[str]) -> ExportedP
     module, signature = copy.deepcopy(program.graph_module), copy.deepcopy(program.graph_signature)
     with module._set_replace_hook(signature.get_replace_hook()):
         for node in [node for node in module.graph.nodes if node.name in names]:
-            written_out(node, computed_by(node.target))
+            written_out(node, _by_position(node.target))
     module.graph.eliminate_dead_code()
     module.recompile()
     made = ExportedProgram(
@@ -160,6 +161,14 @@ def _written_back(program: ExportedProgram, names: Collection[str]) -> ExportedP
         verifiers=[program.verifier],
     )
     return lift_constant_tensor_pass(made)
+
+
+def _by_position(target: OpOverload) -> Callable[..., Any]:
+    """What computes a call, in words that ExecuTorch may know where there are such."""
+    function, names = written(target), [argument.name for argument in target._schema.arguments]
+    return (
+        computed_by(target) if function is target else lambda *given: function(**dict(zip(names, given, strict=True)))
+    )
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------------

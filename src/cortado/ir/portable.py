@@ -96,8 +96,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _written(target: OpOverload) -> Callable[..., Any]:
-    """A call in words that ExecuTorch may know."""
+def written(target: OpOverload) -> Callable[..., Any]:
+    """A call in words that ExecuTorch may know, arguments by name."""
     written = [pattern.in_float for pattern in patterns_of(target) if pattern.in_float is not None]
     return next(iter(written), in_aten(target) or target)
 
@@ -107,7 +107,7 @@ class _Single(torch.nn.Module):
 
     def __init__(self, target: OpOverload, arguments: Mapping[str, Any]) -> None:
         super().__init__()
-        self.written, self.arguments = _written(target), dict(arguments)
+        self.written, self.arguments = written(target), dict(arguments)
 
     def forward(self, *tensors: Tensor) -> Any:
         given = iter(tensors)
@@ -257,7 +257,7 @@ def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
     if not isinstance(target, OpOverload) or not _is_function_of_tensors(target):
         raise CortadoError(f"torch has no function {name} of tensors; compile the model again")
     with torch.no_grad():
-        return (_written(target) if target.namespace == OWN_NAMESPACE else target)(**arguments)
+        return (written(target) if target.namespace == OWN_NAMESPACE else target)(**arguments)
 
 
 def _is_function_of_tensors(target: OpOverload) -> bool:

@@ -149,7 +149,7 @@ class Delegate:
     name: str
     nbytes: int
     offset: int
-    specs: int  # how many settings the backend is given
+    settings: tuple[str, ...]  # the names of those that the backend is given
 
 
 @dataclass(frozen=True)

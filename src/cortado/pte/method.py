@@ -63,7 +63,7 @@ def read_plan(plan: FlatTable, storage: Storage) -> MethodPlan:
     values = _read_values(plan, storage, arena)
     inputs, outputs = _read_indices(plan, "inputs", len(values)), _read_indices(plan, "outputs", len(values))
     delegates = tuple(_read_delegate(table, storage) for table in plan.tables("delegates", "BackendDelegate"))
-    chains, specs = _read_chains(plan, len(values), delegates), [delegate.specs for delegate in delegates]
+    chains, specs = _read_chains(plan, len(values), delegates), [len(delegate.settings) for delegate in delegates]
     calls = [call for chain in chains for call in chain]
     loaded = [[LoadedCall(call.kind, call.args) for call in chain] for chain in chains]
     kernels = tuple(call.name for call in calls if call.kind is InstructionKind.KERNEL)
@@ -206,8 +206,8 @@ def _read_delegate(table: FlatTable, storage: Storage) -> Delegate:
     else:
         segments = storage.segments
         blob = segments[data.index("index", len(segments), "segment", Width.U32)]
-    specs = len(list(table.tables("compile_specs", "CompileSpec")))
-    return Delegate(table.string("id"), blob.size, blob.offset, specs)
+    settings = tuple(spec.string("key") for spec in table.tables("compile_specs", "CompileSpec"))
+    return Delegate(table.string("id"), blob.size, blob.offset, settings)
 
 
 def _read_chains(plan: FlatTable, value_count: int, delegates: tuple[Delegate, ...]) -> list[list[MethodCall]]:

@@ -218,6 +218,7 @@ def run_pte(
     imitate: bool = True,
     timeout: float = TIMEOUT_SECONDS,
     delegate: DelegateKernels | None = None,
+    method_name: str = METHOD,
 ) -> list[list[ArrayType]]:
     """Every output of every sample. `samples` hold the file's own input types and shapes, of dynamic ones the largest.
 
@@ -229,9 +230,9 @@ def run_pte(
     """
     data, name = _read(pte)
     info = read_pte(data, name)
-    method = info.method(METHOD)
+    method = info.method(method_name)
     if method is None:
-        raise CortadoError(f"{name} has no method '{METHOD}', only {', '.join(m.name for m in info.methods)}")
+        raise CortadoError(f"{name} has no method '{method_name}', only {', '.join(m.name for m in info.methods)}")
     _check_operators(method, name)
     feed = b"".join(_input_bytes(method, sample, position, name) for position, sample in enumerate(samples))
     outputs = [_static(port, f"output {i} of {name}") for i, port in enumerate(method.outputs)]
@@ -241,7 +242,7 @@ def run_pte(
         model, given, got = folder / "model.pte", folder / "inputs.bin", folder / "outputs.bin"
         model.write_bytes(data)
         given.write_bytes(feed)
-        command = [program, model, given, got, len(samples), temp_bytes, method_bytes, int(imitate)]
+        command = [program, model, given, got, len(samples), temp_bytes, method_bytes, int(imitate), method_name]
         _run_child([str(word) for word in command], name, timeout)
         return _split(got.read_bytes(), outputs, len(samples), name)
 

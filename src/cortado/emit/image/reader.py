@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,12 @@ class ImageInfo:
     inputs: tuple[ImageTensor, ...]
     outputs: tuple[ImageTensor, ...]
     kernels: tuple[ImageKernel, ...]
+
+    def arena_in(self, settings: Sequence[str]) -> str:
+        """Returns whose memory the delegate has its arena in, by the names of a call's settings."""
+        if "arena" in settings:
+            return "planned memory"
+        return "method allocator" if self.head.state_bytes or self.head.feeding else "temp allocator"
 
     @property
     def delegate_bytes(self) -> int:

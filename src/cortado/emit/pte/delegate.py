@@ -42,6 +42,7 @@ from cortado.pte.metadata import METADATA_METHOD, metadata_text
 
 BACKEND = "CortadoBackend"
 NHWC = (0, 2, 3, 1)
+PLANNED_ARENA = ("arena", b"planned")  # the setting of a call whose first argument is the arena
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,8 @@ def _program(
     graph = module.graph
     nodes = [_placeholder(graph, f"input{i}", one.fake(mode)) for i, one in enumerate(inputs)]
     arena = DelegatePort((max(peak, 1),), torch.uint8, channels_last=False, offset=0)
-    original = _shapes_alone([arena, *inputs], outputs, mode)
-    specs = [CompileSpec("arena", b"planned"), CompileSpec("layers", layers)]
+    original = shapes_alone([one.fake(mode) for one in (arena, *inputs)], [one.fake(mode) for one in outputs])
+    specs = [CompileSpec(*PLANNED_ARENA), CompileSpec("layers", layers)]
     lowered = LoweredBackendModule(original, BACKEND, data, specs)
     module.add_module("lowered_module_0", lowered)
     attribute = graph.get_attr("lowered_module_0")
@@ -168,19 +169,22 @@ def _placeholder(graph: Graph, name: str, value: torch.Tensor) -> Node:
     return node
 
 
-def _shapes_alone(
-    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], mode: FakeTensorMode
-) -> ExportedProgram:
+def planned_specs(specs: Sequence[Any]) -> bool:
+    """Whether a call's settings say that its arena is its first argument."""
+    return any((spec.key, spec.value) == PLANNED_ARENA for spec in specs)
+
+
+def shapes_alone(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> ExportedProgram:
     """A program of the same signature: ExecuTorch runs it on fake tensors, for the shapes of the call's results."""
     from executorch.exir.dialects._ops import ops as exir_ops
 
     full = exir_ops.edge.aten.full.default
     module = GraphModule(torch.nn.Module(), Graph())
-    nodes = [_placeholder(module.graph, f"input{i}", one.fake(mode)) for i, one in enumerate(inputs)]
+    nodes = [_placeholder(module.graph, f"input{i}", one) for i, one in enumerate(inputs)]
     results = []
     for number, one in enumerate(outputs, start=1):
         node = module.graph.call_function(full, (list(one.shape), 0), {"dtype": one.dtype})
-        VALUE.note(node, one.fake(mode))
+        VALUE.note(node, one)
         DEBUG_HANDLE.note(node, number)
         results.append(node)
     module.graph.output(tuple(results))

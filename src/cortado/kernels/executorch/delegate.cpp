@@ -153,7 +153,9 @@ public:
                 return Error::MemoryAllocationFailed;
             }
         }
-        const cortado_image_error_t error = cortado_image_open(processed->data(), processed->size(), &model);
+        const cortado_image_error_t error = model.ram_bytes != 0
+                                                ? cortado_image_open_checked(processed->data(), &model)
+                                                : cortado_image_open(processed->data(), processed->size(), &model);
         if (error != CORTADO_IMAGE_FINE) {
             ET_LOG(Error, "Cortado: the blob is %s%s%s", reason(error), model.missing == nullptr ? "" : ": ",
                    model.missing == nullptr ? "" : model.missing);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the method "forward" of a .pte on this machine's ExecuTorch runtime, as firmware would: the planned arena and
- * nothing else. The temp allocator is empty unless another size is asked for. The operators ask of each call what Arm's
- * kernels ask on the core that the file was compiled for, and give what they give there.
+ * Runs a method of a .pte, "forward" if none is named, on this machine's ExecuTorch runtime, as firmware would: the
+ * planned arena and nothing else. The temp allocator is empty unless another size is asked for. The operators ask of each
+ * call what Arm's kernels ask on the core that the file was compiled for, and give what they give there.
  *
- *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES [IMITATE]]]
+ *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES [IMITATE [METHOD]]]]
  *
  * The method allocator has METHOD_BYTES, or as much as the runtime asks for if that is 0. With 0 for IMITATE, operators
  * have the reference's bits where Arm's have others.
@@ -222,8 +222,8 @@ void run(Method &method, const MethodMeta &meta, std::FILE *from, std::FILE *to,
 
 int main(int argc, char **argv)
 {
-    if (argc < 5 || argc > 8) {
-        fail("usage: pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES [IMITATE]]]");
+    if (argc < 5 || argc > 9) {
+        fail("usage: pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES [IMITATE [METHOD]]]]");
     }
     const auto number = [&](int position) {
         return argc > position ? std::strtoul(argv[position], nullptr, 10) : 0;
@@ -234,7 +234,8 @@ int main(int argc, char **argv)
     cortado_cortex_m_imitate_arm(argc <= 7 || number(7) != 0);
     BufferDataLoader loader(file.data, file.size);
     Program program = checked(Program::load(&loader, Program::Verification::InternalConsistency), "loading the program");
-    const MethodMeta meta = checked(program.method_meta("forward"), "looking for the method 'forward'");
+    const char *name = argc > 8 ? argv[8] : "forward";
+    const MethodMeta meta = checked(program.method_meta(name), "looking for the method");
     const std::vector<Block> memory = planned_memory(meta);
     std::vector<Span<uint8_t>> spans;
     for (const Block &block : memory) {
@@ -249,7 +250,7 @@ int main(int argc, char **argv)
     MemoryAllocator temp_allocator(static_cast<uint32_t>(temporary.size), temporary.data);
     /* Without a temp allocator the runtime would make one that calls malloc; an empty one refuses. */
     MemoryManager manager(&method_allocator, &planned, &temp_allocator);
-    Method method = checked(program.load_method("forward", &manager), "loading the method 'forward'");
+    Method method = checked(program.load_method(name, &manager), "loading the method");
     File from(argv[2], "rb"), to(argv[3], "wb");
     run(method, meta, from.handle, to.handle, std::strtol(argv[4], nullptr, 10));
     return 0;

@@ -129,6 +129,9 @@ uint32_t cortado_image_ram(const void *image, size_t bytes);
 /* Checks an image and makes it ready to run. Reads all of it once. */
 cortado_image_error_t cortado_image_open(const void *image, size_t bytes, cortado_model_t *model);
 
+/* The same of bytes of which cortado_image_ram did not say 0: they are not read for their CRC again. */
+cortado_image_error_t cortado_image_open_checked(const void *image, cortado_model_t *model);
+
 /* An input or output of an open image; NULL if there is none of this number. */
 const cortado_image_tensor_t *cortado_image_input_tensor(const cortado_model_t *model, int i);
 const cortado_image_tensor_t *cortado_image_output_tensor(const cortado_model_t *model, int i);

@@ -309,11 +309,14 @@ CORTADO_ONCE static int check_tables(const cortado_image_t *image)
 
 cortado_image_error_t cortado_image_open(const void *bytes, size_t size, cortado_model_t *model)
 {
+    const cortado_image_error_t error = check_head(bytes, size);
+    return error == CORTADO_IMAGE_FINE ? cortado_image_open_checked(bytes, model) : error;
+}
+
+cortado_image_error_t cortado_image_open_checked(const void *bytes, cortado_model_t *model)
+{
     const cortado_image_t *image = bytes;
-    cortado_image_error_t error = check_head(image, size);
-    if (error != CORTADO_IMAGE_FINE) {
-        return error;
-    }
+    cortado_image_error_t error = CORTADO_IMAGE_FINE;
     if (model->ram == NULL || (uintptr_t)model->ram % 8u != 0 || model->ram_bytes < ram_needed(image)) {
         return CORTADO_IMAGE_RAM;
     }

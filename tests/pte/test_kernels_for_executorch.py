@@ -1,0 +1,86 @@
+"""`cortado kernels --executorch`: the folder that an ExecuTorch firmware adds to its build."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import cortado
+from cortado import Options
+from cortado.base.target import Compiler, from_target_string
+from cortado.options import PteKind
+from cortado.run.executorch_host import wheel
+from helpers.cli import Run
+
+CORE = "cortex-m4"
+CMAKE = """
+cmake_minimum_required(VERSION 3.19)
+project(firmware LANGUAGES C CXX ASM)
+add_library(executorch_core INTERFACE)
+target_compile_options(executorch_core INTERFACE {flags})
+add_subdirectory(cortado)
+add_library(firmware STATIC $<TARGET_OBJECTS:cortado_delegate>)
+target_link_libraries(firmware PRIVATE cortado_delegate)
+"""
+
+
+@pytest.fixture(scope="module")
+def pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    data = [(torch.randn(1, 8),) for _ in range(4)]
+    options = Options(pte=PteKind.DELEGATE)
+    compiled = cortado.compile(nn.Linear(8, 4).eval(), data[0], CORE, data, name="line", options=options)
+    folder = tmp_path_factory.mktemp("line")
+    compiled.save(folder / "out")
+    return folder / "out" / "line.pte"
+
+
+@pytest.mark.qemu
+def test_the_folder_builds_beside_executorchs_target(pte: Path, tmp_path: Path, run: Run) -> None:
+    shown = run("kernels", pte, "--executorch", tmp_path / "cortado", "--json").json
+    assert any("linear" in row["kernel"] for row in shown)
+    flags = " ".join(wheel().compile_flags).replace('"', '\\"').replace(" -isystem ", " SHELL:-isystem ")
+    quoted = " ".join(f'"{word}"' for word in _options(flags))
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE.format(flags=quoted))
+    target = " ".join(from_target_string(CORE).compiler_flags(Compiler.GCC))
+    settings = {
+        "CMAKE_SYSTEM_NAME": "Generic",
+        "CMAKE_C_COMPILER": "arm-none-eabi-gcc",
+        "CMAKE_CXX_COMPILER": "arm-none-eabi-g++",
+        "CMAKE_ASM_COMPILER": "arm-none-eabi-gcc",
+        "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
+        "CMAKE_C_FLAGS": target,
+        "CMAKE_CXX_FLAGS": f"{target} -Wno-psabi",
+        "CMAKE_ASM_FLAGS": target,
+    }
+    build = tmp_path / "build"
+    made = [f"-D{name}={value}" for name, value in settings.items()]
+    for command in (["-G", "Ninja", "-S", str(tmp_path), "-B", str(build), *made], ["--build", str(build)]):
+        done = subprocess.run(["cmake", *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    listed = subprocess.run(
+        ["arm-none-eabi-nm", "-A", build / "libfirmware.a"], capture_output=True, text=True, check=True
+    )
+    assert " T cortado_delegate_registered" in listed.stdout
+
+
+def _options(flags: str) -> list[str]:
+    """Each option with its value in one word."""
+    words, found = flags.split(" "), list[str]()
+    for word in words:
+        if found and found[-1] == "SHELL:-isystem":
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
+def test_a_file_without_a_delegate_needs_none_of_it(tmp_path: Path, run: Run) -> None:
+    data = [(torch.randn(1, 8),) for _ in range(4)]
+    cortado.compile(nn.Linear(8, 4).eval(), data[0], CORE, data, name="line").save(tmp_path / "out")
+    failed = run("kernels", tmp_path / "out" / "line.pte", "--executorch", tmp_path / "here")
+    assert failed.code == 2
+    assert "line.pte has no delegate of Cortado's, and needs none of its kernels" in failed.err
+    assert not (tmp_path / "here").exists()
