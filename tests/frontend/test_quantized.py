@@ -265,7 +265,6 @@ OPEN: dict[str, Callable[[Any, Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", OPEN)
 def test_a_tensor_that_nobody_quantized_has_the_range_that_it_can_have(name: str) -> None:
-    """Codes of its operands are known, so are its least and its largest value: as near as one more rounding is."""
     own = {**parts(), "slopes": torch.tensor([0.25, -0.1, 0.5, 0.0]), "e": Coded(seeded(nn.Conv2d(2, 4, 1)))}
     model, batches = Function(OPEN[name], **own).eval(), images(3)
     found = keep(model, *batches[0])
