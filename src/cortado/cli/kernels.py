@@ -28,7 +28,11 @@ def kernels_arguments(commands: Any, add: Any) -> None:
     text = "write what firmware needs to run images: the loader, a table of kernels, and these"
     parser = add(commands, "kernels", text, kernels_command)
     parser.add_argument(
-        "images", nargs="*", type=Path, metavar="A.cortado|A.pte", help="images that it has to run: their kernels"
+        "images",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="images (.cortado), or files with delegates (.pte), that it has to run",
     )
     parser.add_argument("--all", action="store_true", help="all kernels there are, for any image of the --target")
     parser.add_argument("--target", "-t", metavar="TARGET", help="with --all: the core")
