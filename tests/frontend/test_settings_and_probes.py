@@ -1,6 +1,6 @@
 """Integers, truth state and settings of torch at which a compile ended in a traceback: beside the model itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -9,32 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import cortado
 from cortado.base.errors import CortadoError
 from cortado.frontend.rewrite.integer_compare import _first_fraction, _lower_end
-from cortado.options import Artifacts, Options
 from cortado.plan.lowered import after, reference_outputs, run_reference
+from helpers.exact import STEPS, assert_equal_to_eager, compiled, drawn
 from helpers.single import Expression, randn
-
-C_ALONE = Options(artifacts=Artifacts.C)
-STEPS = 24
-
-
-def compiled(model: nn.Module, batches: Sequence[tuple[Tensor, ...]]) -> Any:
-    return cortado.compile(model.eval(), batches[0], calibration=batches, target="cortex-m4", options=C_ALONE)
-
-
-def drawn(draw: Callable[[torch.Generator], tuple[Tensor, ...]], seed: int) -> list[tuple[Tensor, ...]]:
-    rng = torch.Generator().manual_seed(seed)
-    return [draw(rng) for _ in range(STEPS)]
-
-
-def assert_equal_to_eager(model: nn.Module, draw: Callable[[torch.Generator], tuple[Tensor, ...]]) -> None:
-    """Integers and truth values of the reference are those of the model, on data that calibration did not see."""
-    made = compiled(model, drawn(draw, 0))
-    for inputs in drawn(draw, 1):
-        (found,) = reference_outputs(made.graph, inputs)
-        assert torch.equal(found, model(*inputs).to(found.dtype))
 
 
 def positive(rng: torch.Generator) -> tuple[Tensor, ...]:

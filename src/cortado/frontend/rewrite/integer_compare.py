@@ -282,17 +282,11 @@ class _Products:
         return self.call(target, _Integers(self.like).of(value), 0)
 
     def _plain(self, left: Node, right: Any, accepts: int) -> Node:
-        by = next(target for target, bits in COMPARISONS.items() if bits == accepts and _takes(target, right))
-        return self.call(by, left, right)
+        packet = getattr(aten, _NAMES[accepts])
+        return self.call(packet.Tensor if isinstance(right, Node) else packet.Scalar, left, right)
 
 
-def _takes(target: Any, right: Any) -> bool:
-    return bool(target.overloadpacket in _PLAIN) and target._overloadname == (
-        "Tensor" if isinstance(right, Node) else "Scalar"
-    )
-
-
-_PLAIN = (aten.lt, aten.le, aten.eq, aten.ne, aten.ge, aten.gt)
+_NAMES = {BELOW: "lt", BELOW | EQUAL: "le", EQUAL: "eq", EQUAL | ABOVE: "ge", ABOVE: "gt"}
 
 
 # ---- functions of one integer --------------------------------------------------------------------------------

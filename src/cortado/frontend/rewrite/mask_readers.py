@@ -137,15 +137,24 @@ class Readers:
         kept = as_node(like, negated(like, where))
         return add_call(like, LOWEST_ELSEWHERE, visible, kept, math.isinf(known.weakest)), where
 
+    def _highest(self, like: Node, source: Node, known: Hidden) -> Node:
+        """Returns the scores, with masked positions above every visible value: the lowest of what is negated."""
+        visible = add_call(like, aten.neg.default, self._visible(like, known, shape(source)))
+        low, _ = self._lowest(like, source, replace(known, visible=visible))
+        return add_call(like, aten.neg.default, low)
+
     def extreme(self, bound: Bound) -> Node | None:
-        """The largest values and their positions: what stands for minus infinity is none of them."""
+        """The largest values and their positions: what stands for minus infinity is none of them. The smallest alike,
+        beside what stands for infinity."""
         like, source = bound.node, bound["self"]
         known = self.hidden(source)
         descending = bool(bound.get("largest", bound.get("descending", packet_of(like) in families.LARGEST)))
-        if known is None or not known.negative or not descending or known.weakest > SENTINEL:
+        if known is None or known.negative != descending or abs(known.weakest) < -SENTINEL:
+            return None
+        if not (known.negative or all(term.fill > 0 for term in known.terms)):
             return None
         self._check_left(bound, known)
-        low, _ = self._lowest(like, source, known)
+        low = self._lowest(like, source, known)[0] if known.negative else self._highest(like, source, known)
         target: Any = like.target
         args, kwargs = map_arg((like.args, like.kwargs), lambda one: low if one is source else one)
         return add_call(like, target, *args, **kwargs)

@@ -1104,6 +1104,11 @@ void cortado_topk_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t c
 #define CORTADO_SMALLER 5
 #define CORTADO_LARGER 6
 #define CORTADO_BOUNDED_SUM 7 /* of a reduction alone */
+#define CORTADO_AND 8
+#define CORTADO_OR 9
+#define CORTADO_XOR 10
+#define CORTADO_LEFT 11 /* shifts; by less than 0 or more than 31 as by all bits */
+#define CORTADO_RIGHT 12
 void cortado_calculate_s32(const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step, int32_t b_step,
                            int32_t how);
 /* in[outer][length][inner] along its middle dimension: the sum modulo 2^32, the sum as near to it as 32 bits come, the

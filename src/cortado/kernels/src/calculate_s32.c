@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers: sums, products, quotients, remainders, the smaller and the larger.
+ * Integers: sums, products, quotients, remainders, the smaller and the larger, bits and shifts.
  *
  * Tile: 1 element. Scratch: none.
  */
@@ -26,6 +26,29 @@ static uint32_t floor_divide(uint32_t a, uint32_t b, int32_t wants_rest)
     return wants_rest != 0 ? a - quotient * b : quotient;
 }
 
+/* Towards minus infinity: ones come in behind a sign. */
+static uint32_t shifted_right(uint32_t a, uint32_t by)
+{
+    uint32_t ones = a >> 31 != 0 ? 0xFFFFFFFFu : 0u;
+    return by > 31u ? ones : (a >> by) | (ones & ~(0xFFFFFFFFu >> by));
+}
+
+static uint32_t bits(uint32_t a, uint32_t b, int32_t how)
+{
+    switch (how) {
+    case CORTADO_AND:
+        return a & b;
+    case CORTADO_OR:
+        return a | b;
+    case CORTADO_XOR:
+        return a ^ b;
+    case CORTADO_LEFT:
+        return b > 31u ? 0u : a << b;
+    default:
+        return shifted_right(a, b);
+    }
+}
+
 static uint32_t calculated(uint32_t a, uint32_t b, int32_t how)
 {
     switch (how) {
@@ -41,8 +64,10 @@ static uint32_t calculated(uint32_t a, uint32_t b, int32_t how)
         return floor_divide(a, b, 1);
     case CORTADO_SMALLER:
         return (int32_t)a < (int32_t)b ? a : b;
-    default:
+    case CORTADO_LARGER:
         return (int32_t)a > (int32_t)b ? a : b;
+    default:
+        return bits(a, b, how);
     }
 }
 

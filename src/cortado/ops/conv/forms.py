@@ -156,9 +156,26 @@ def convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
+    if not _is_tall_window(weight.shape[2:]):
+        return computed_convolution(input, weight, bias, stride, padding, dilation, groups)
     steps, gaps = _turned(stride, dilation)
     pads = padding if isinstance(padding, str) else pair(padding)[::-1]
     return F.conv2d(input.mT, weight.mT, bias, steps, pads, gaps, groups).mT
+
+
+def computed_convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """A convolution whose weights are computed: a matrix product with the pixels under its windows."""
+    kernel, (steps, pads, gaps) = list(weight.shape[2:]), (pair(one) for one in (stride, padding, dilation))
+    columns: Tensor = aten.im2col.default(input, kernel, gaps, pads, steps)
+    images, pixels = input.shape[0], columns.shape[-1]
+    rows = (input.shape[2] + 2 * pads[0] - gaps[0] * (kernel[0] - 1) - 1) // steps[0] + 1
+    under = columns.reshape(images * groups, -1, pixels)
+    filters = weight.reshape(1, groups, weight.shape[0] // groups, -1).expand(images, -1, -1, -1)
+    sums = torch.bmm(filters.reshape(images * groups, *filters.shape[2:]), under)
+    found = sums.reshape(images, weight.shape[0], rows, pixels // rows)
+    return found if bias is None else found + bias.reshape(-1, 1, 1)
 
 
 def transposed_convolution(
@@ -175,9 +192,17 @@ def transposed_convolution(
     return F.conv_transpose2d(input.mT, weight.mT, bias, steps, pads, rest, groups, gaps).mT
 
 
-def _is_tall(bound: Bound) -> bool:
-    sizes = shape(bound["weight"])[2:]
+def _is_tall_window(sizes: Sequence[int]) -> bool:
     return len(sizes) == 2 and sizes[0] > MOST_ROWS >= sizes[1]
+
+
+def _is_tall(bound: Bound) -> bool:
+    return _is_tall_window(shape(bound["weight"])[2:])
+
+
+def _is_tall_or_computed(bound: Bound) -> bool:
+    given = len(shape(bound["input"])) == 4 and not isinstance(bound["padding"], str)
+    return _is_tall(bound) or (given and not is_constant(bound["weight"]))
 
 
 def max_pool(
@@ -223,7 +248,11 @@ def _is_tall_pool(bound: Bound) -> bool:
     return kernel[0] > MOST_ROWS and not mean and bound.get("divisor_override") is None
 
 
-CONVOLUTION = Decomposition(aten=(aten.conv2d.default, aten.conv2d.padding), function=convolution, takes=_is_tall)
+CONVOLUTION = Decomposition(
+    aten=(aten.conv2d.default, aten.conv2d.padding),
+    function=convolution,
+    takes=_is_tall_or_computed,
+)
 TRANSPOSED = Decomposition(aten=(aten.conv_transpose2d.input,), function=transposed_convolution, takes=_is_tall)
 MAX_POOL = Decomposition(aten=(aten.max_pool2d.default,), function=max_pool, takes=_is_tall_pool)
 AVG_POOL = Decomposition(aten=(aten.avg_pool2d.default,), function=avg_pool, takes=_is_tall_pool)

@@ -1,7 +1,7 @@
-"""out = a + b, a - b, a * b, a // b, a % b, min(a, b) or max(a, b) of integers, modulo 2^32: counters, positions.
+"""out = a + b, a - b, a * b, a // b, a % b, min(a, b), max(a, b), their bits or shifts, modulo 2^32, of integers.
 
 One of the two may be a single number for all. Quotients are rounded down and remainders have the divisor's sign, as in
-Python and torch; both are 0 where the divisor is.
+Python and torch; both are 0 where the divisor is. A shift by less than 0 or more than 31 is one by all bits.
 """
 
 import math
@@ -36,6 +36,11 @@ class How(IntEnum):
     SMALLER = 5
     LARGER = 6
     BOUNDED_SUM = 7  # of a reduction alone
+    AND = 8
+    OR = 9
+    XOR = 10
+    LEFT = 11
+    RIGHT = 12
 
 
 def calculated(a: Tensor, b: Tensor, how: int) -> Tensor:
@@ -48,7 +53,18 @@ def calculated(a: Tensor, b: Tensor, how: int) -> Tensor:
         return a + b if how == How.SUM else a - b
     if how == How.PRODUCT:
         return a * b
-    return torch.minimum(a, b) if how == How.SMALLER else torch.maximum(a, b)
+    if how in (How.SMALLER, How.LARGER):
+        return torch.minimum(a, b) if how == How.SMALLER else torch.maximum(a, b)
+    return _bits(a, b, how)
+
+
+def _bits(a: Tensor, b: Tensor, how: int) -> Tensor:
+    if how in (How.LEFT, How.RIGHT):
+        by = torch.where((b < 0) | (b > INT32.bits - 1), INT32.bits, b)
+        return a << by if how == How.LEFT else a >> by
+    if how == How.XOR:
+        return a ^ b
+    return a & b if how == How.AND else a | b
 
 
 def reference(*, self: Tensor, other: Tensor, how: int) -> Tensor:
@@ -112,7 +128,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         elements=math.prod(out),
         multiplied=call["how"] == How.PRODUCT,
         divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
-        compared=call["how"] in (How.SMALLER, How.LARGER),
+        compared=call["how"] in (How.SMALLER, How.LARGER) or call["how"] >= How.AND,
     )
     return Kernel(call=CCall("cortado_calculate_s32", arguments), work=work)
 
@@ -128,7 +144,7 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        seed, how = draw(sampling.SEEDS), draw(st.sampled_from(list(How)))
+        seed, how = draw(sampling.SEEDS), draw(st.sampled_from([how for how in How if how is not How.BOUNDED_SUM]))
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
         single = draw(st.sampled_from([None, "self", "other"]))
         most = draw(st.sampled_from([4, INT32.high]))
@@ -143,7 +159,7 @@ def samples() -> Any:
 
 CALCULATE_INT = Operator(
     name="cortado::calculate_int",
-    summary="sums, products, quotients, remainders, minimum and maximum of integers: counters, positions",
+    summary="sums, products, quotients, remainders, minimum, maximum, bits and shifts of integers: counters, positions",
     arguments="Tensor self, Tensor other, int how",
     reference=reference,
     shape=output_shape,

@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from cortado.base.element import INT32
 from cortado.ir.domain import Bounds, DomainRule, Interval, Make, Making, hull, overloads
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, shape
@@ -40,6 +41,20 @@ def _remainder(a: Interval | None, b: Interval) -> Interval:
     return Interval(-most, most)
 
 
+def _bits(a: Interval, b: Interval, both: Interval | None) -> Interval:
+    """All numbers of as many bits as either has; `both`: a closer bound where neither is negative."""
+    width = max(abs(end).bit_length() for end in (a.low, a.high, b.low, b.high))
+    if min(a.low, b.low) < 0:
+        return Interval(-(2**width), 2**width - 1)
+    return both or Interval(0, 2**width - 1)
+
+
+def _shifted(a: Interval, b: Interval, shift: Callable[[int, int], int]) -> Interval:
+    last = INT32.bits - 1
+    ends = [shift(value, by if 0 <= by <= last else last) for value in (a.low, a.high, 0) for by in (b.low, b.high)]
+    return Interval(min(ends), max(ends))
+
+
 _OF_BOTH: dict[How, Callable[[Interval, Interval], Interval]] = {
     How.SUM: Interval.plus,
     How.DIFFERENCE: lambda a, b: a.plus(b.negative()),
@@ -48,6 +63,11 @@ _OF_BOTH: dict[How, Callable[[Interval, Interval], Interval]] = {
     How.REMAINDER: _remainder,
     How.SMALLER: lambda a, b: Interval(min(a.low, b.low), min(a.high, b.high)),
     How.LARGER: lambda a, b: Interval(max(a.low, b.low), max(a.high, b.high)),
+    How.AND: lambda a, b: _bits(a, b, Interval(0, min(a.high, b.high))),
+    How.OR: lambda a, b: _bits(a, b, None),
+    How.XOR: lambda a, b: _bits(a, b, None),
+    How.LEFT: lambda a, b: _shifted(a, b, lambda value, by: value << by),
+    How.RIGHT: lambda a, b: _shifted(a, b, lambda value, by: value >> by),
 }
 
 
@@ -57,7 +77,7 @@ def bounds_of(how: How, left: Interval | None, right: Interval | None) -> Interv
     return None if left is None or right is None else _OF_BOTH[how](left, right)
 
 
-def _bounds(how: How, first: str = "self", second: str = "other") -> Bounds:
+def bounds_by(how: How, first: str = "self", second: str = "other") -> Bounds:
     def bounds(making: Making, bound: Bound) -> Interval | None:
         right, alpha = making.interval(bound[second]), bound.get("alpha", 1)
         if right is not None and isinstance(alpha, int) and alpha != 1:
@@ -85,15 +105,15 @@ def both(making: Making, bound: Bound, left: Any, right: Any, how: How) -> Node 
     return add_view(like, calculated(like, first, second, how), shape(like))
 
 
-def _words(how: How, first: str = "self", second: str = "other") -> Make:
+def words_by(how: How, first: str = "self", second: str = "other") -> Make:
     return lambda making, bound: both(making, bound, bound[first], bound[second], how)
 
 
 def _rule(how: How, *packets: Any, first: str = "self", second: str = "other") -> DomainRule:
     return DomainRule(
         aten=overloads(*packets),
-        bounds=_bounds(how, first, second),
-        words=_words(how, first, second),
+        bounds=bounds_by(how, first, second),
+        words=words_by(how, first, second),
         wraps=True,
         closed=how not in (How.QUOTIENT, How.REMAINDER),
     )
@@ -107,6 +127,14 @@ QUOTIENT_RULE = _rule(How.QUOTIENT, aten.floor_divide)
 REMAINDER_RULE = _rule(How.REMAINDER, aten.remainder)
 SMALLER_RULE = _rule(How.SMALLER, aten.minimum, aten.fmin)
 LARGER_RULE = _rule(How.LARGER, aten.maximum, aten.fmax)
+LEFT_RULE = _rule(How.LEFT, aten.__lshift__, aten.bitwise_left_shift)
+RIGHT_RULE = _rule(How.RIGHT, aten.__rshift__, aten.bitwise_right_shift)
+RELU_RULE = DomainRule(
+    aten=(aten.relu.default,),
+    bounds=lambda making, bound: bounds_of(How.LARGER, making.interval(bound["self"]), Interval(0, 0)),
+    words=lambda making, bound: both(making, bound, bound["self"], 0, How.LARGER),
+    closed=True,
+)
 
 
 # ---- rounded divisions ---------------------------------------------------------------------------------------
@@ -158,7 +186,7 @@ def _smaller_bounds(making: Making, bound: Bound) -> Interval | None:
 
 DIVIDED_RULE = DomainRule(
     aten=tuple(one for one in overloads(aten.div, aten.divide) if "mode" in one._overloadname),
-    bounds=_bounds(How.QUOTIENT),
+    bounds=bounds_by(How.QUOTIENT),
     words=_divided,
     wraps=True,
 )

@@ -26,6 +26,8 @@ from cortado.ops.elementwise.binary import broadcast_to
 from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED, COMPARED_IDS, EQUAL
 from cortado.ops.elementwise.pointwise import calls_of
 from cortado.ops.float_graph import add_constant, add_view
+from cortado.ops.integer.calculate import How
+from cortado.ops.integer.forms import both, bounds_by, bounds_of, words_by
 from cortado.ops.integer.words import broadcast_word, integer_in, is_number, known_number, number_as
 from cortado.ops.io.widen import WIDEN
 
@@ -191,17 +193,28 @@ def _quantified(making: Making, bound: Bound, target: Any) -> Node | None:
 
 AND_RULE = DomainRule(
     aten=overloads(aten.logical_and, aten.bitwise_and, aten.__and__),
+    bounds=bounds_by(How.AND),
+    words=words_by(How.AND),
     truth=lambda making, bound: both_truths(making, bound, aten.minimum.default),
 )
 OR_RULE = DomainRule(
     aten=overloads(aten.logical_or, aten.bitwise_or, aten.__or__),
+    bounds=bounds_by(How.OR),
+    words=words_by(How.OR),
     truth=lambda making, bound: both_truths(making, bound, aten.maximum.default),
 )
 XOR_RULE = DomainRule(
     aten=overloads(aten.logical_xor, aten.bitwise_xor, aten.__xor__),
+    bounds=bounds_by(How.XOR),
+    words=words_by(How.XOR),
     truth=lambda making, bound: both_truths(making, bound, COMPARED, BELOW | ABOVE),
 )
-NOT_RULE = DomainRule(aten=overloads(aten.logical_not, aten.bitwise_not), truth=_negation)
+NOT_RULE = DomainRule(
+    aten=overloads(aten.logical_not, aten.bitwise_not),
+    bounds=lambda making, bound: bounds_of(How.XOR, making.interval(bound["self"]), Interval(-1, -1)),
+    words=lambda making, bound: both(making, bound, bound["self"], -1, How.XOR),
+    truth=_negation,
+)
 
 
 def _quantifier(packet: Any, target: Any) -> DomainRule:

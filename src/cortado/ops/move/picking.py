@@ -149,11 +149,29 @@ def taken(source: Tensor, index: Tensor) -> Tensor:
     return aten.gather.default(source.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
 
 
+def at_several(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """x[i, j] at computed positions: the dimensions become one, and so do the positions."""
+    given = [(dim, one) for dim, one in enumerate(indices) if one is not None]
+    first, last = given[0][0], given[-1][0]
+    place = torch.remainder(given[0][1], self.shape[first])
+    for dim, one in given[1:]:
+        place = place * self.shape[dim] + torch.remainder(one, self.shape[dim])
+    return aten.index.Tensor(self.flatten(first, last), [*[None] * first, place])
+
+
+def _several_places(bound: Bound) -> bool:
+    """Lists of positions side by side, of which one at least is computed."""
+    dims = [dim for dim, one in enumerate(bound["indices"]) if one is not None]
+    whole = all(dtype(one) in (torch.int32, torch.int64) for one in bound["indices"] if one is not None)
+    return len(dims) > 1 and dims == list(range(dims[0], dims[-1] + 1)) and whole and computed_places(bound)
+
+
 def computed_places(bound: Bound) -> bool:
     return rest(bound) is None
 
 
 TAKEN_ALONG = Decomposition(aten=(aten.take_along_dim.default,), function=taken_along, takes=computed_places)
+AT_SEVERAL = Decomposition(aten=(aten.index.Tensor,), function=at_several, takes=_several_places)
 TAKEN = Decomposition(aten=(aten.take.default,), function=taken, takes=computed_places)
 PICKED_REWRITE = Rewrite(
     aten=(
