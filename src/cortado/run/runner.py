@@ -162,6 +162,11 @@ def build(
         return build_firmware(find_board(board), sources, includes, flags, info.name, foreign=info.foreign)
 
 
+def wasm_runner() -> tuple[Path, Path]:
+    """The program that runs a WebAssembly harness, with its script."""
+    return require(Tool.NODE), DEVICE / "wasm" / "run.mjs"
+
+
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
@@ -198,7 +203,7 @@ def run_bundle(
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags, wasm=on == WASM) if built is None else built(board)
     if board is None:
-        by = (require(Tool.NODE), DEVICE / "wasm" / "run.mjs") if on == WASM else ()
+        by = wasm_runner() if on == WASM else ()
         done = _run_on_cores(program, info, samples, limits.seconds, sequence, progress, by)
         return replace(done, on=on or HOST)
     machine, watch = find_board(board), Watch(count=True) if count else None
