@@ -69,8 +69,8 @@ def stream_arguments(parser: argparse.ArgumentParser) -> None:
         "--phases",
         type=_phases,
         metavar="N",
-        help="of a stream of samples: score the recording from so many samples of the first hop on, or from `all`: "
-        "what is heard must not hang on where hops begin",
+        help="score a stream of samples from N starting samples of the first hop, or from `all`: what is heard must "
+        "not depend on where hops begin",
     )
     parser.add_argument(
         "--loudness",

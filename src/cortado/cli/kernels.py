@@ -92,7 +92,7 @@ def delegated_images(info: "PteInfo", path: Path) -> list[tuple["ImageInfo", str
 
 
 def _images(path: Path) -> list["ImageInfo"]:
-    """What a file holds: an image, or those of a .pte's delegates."""
+    """Returns the images in a file: one, or those of a .pte's delegates."""
     from cortado.emit.image.reader import read_image_file
     from cortado.pte.reader import read_pte_file
 

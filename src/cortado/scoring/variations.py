@@ -36,7 +36,7 @@ class Variation:
         return f"phase {self.phase}, loudness {self.loudness:g}{noise}"
 
     def of(self, samples: ArrayType, count: int) -> ArrayType:
-        """So many samples, of the type that they had. The noise is the same in every run."""
+        """Returns `count` samples, of the type that they had. The noise is the same in every run."""
         part = samples[self.phase : self.phase + count].astype(np.float64) * self.loudness
         full = FULL_SCALE if samples.dtype.kind == "i" else 1.0
         if self.noise_db is not None:
@@ -48,7 +48,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class VariedScore:
-    """What the decisions were worth, and whether the compiled C made the same (None: it decides by another rule)."""
+    """Scores of the decisions, and whether the compiled C made the same (None: it decides by another rule)."""
 
     variation: Variation
     score: EventScore
@@ -58,7 +58,7 @@ class VariedScore:
 def variations_of(
     hop: int, phases: int, loudness: Sequence[float] = (), noise_db: float | None = None
 ) -> list[Variation]:
-    """Phases spread evenly over a hop of so many samples, each at every loudness, with and without noise."""
+    """Returns phases at equal distances in a hop of `hop` samples, each at every loudness, with and without noise."""
     wanted = hop if phases == ALL_PHASES else min(phases, hop)
     starts = [number * hop // wanted for number in range(wanted)]
     noises = [None] if noise_db is None else [None, noise_db]
