@@ -126,6 +126,23 @@ OF_CALIBRATION = (
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
 
 
+_ALL_INTEGERS = (
+    "a delegate's network is all integers; CortadoPartitioner leaves what stays in float to ExecuTorch's kernels"
+)
+NOT_DELEGATED = {
+    "--artifacts": "the .pte of a delegate is made of the C bundle's plan, and both are written",
+    "--bundleio": "ExecuTorch's runners, which check a bundled program, do not link the delegate",
+    "--etrecord": "the graph is one call, and the names of its layers are in the file, for Inspector",
+    "--keep-float": _ALL_INTEGERS,
+    "--allow-float": _ALL_INTEGERS,
+    "--memory": "the arena is one argument in one piece; firmware puts the method's planned memory where it is to lie",
+    "--place": "sections are for the constants of C; a blob lies where firmware puts the file",
+    "--decide": "a decision is C beside the network's; firmware decides by the scores, or takes the C bundle",
+    "--input-format": "a camera's lines are taken by functions of the C bundle, which an image does not have",
+}
+"""Options that a .pte with one call of the delegate can't have, each with the reason."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
@@ -274,7 +291,6 @@ class Options:
             "--stream": self.stream is not None,
             "--memory": bool(self.memory),
             "--image": self.image,
-            "--pte delegate": self.pte is PteKind.DELEGATE,
         }
         names = [name for name, value in given.items() if value]
         if self.camera is not None and names:
@@ -423,13 +439,11 @@ class Options:
             "--memory": bool(self.memory),
             "--place": bool(self.place),
             "--decide": self.decide is not None,
+            "--input-format": self.input_format is not None,
         }
         names = [name for name, value in given.items() if value]
         if self.pte is PteKind.DELEGATE and names:
-            raise CortadoError(
-                f"--pte delegate and {names[0]}: a delegate's .pte is the C bundle's plan as an image, int8 and in one "
-                "piece, beside that bundle. Leave one of the two out"
-            )
+            raise CortadoError(f"--pte delegate and {names[0]}: {NOT_DELEGATED[names[0]]}. Leave one of the two out")
 
     def _check_artifacts(self) -> None:
         """Refuses what is said of an artifact that was not asked for."""

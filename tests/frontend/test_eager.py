@@ -306,3 +306,12 @@ def test_the_module_of_an_exported_program_is_taken(training: bool) -> None:
     assert torch.equal(found(*images()[1]), wanted(*images()[1]))
     again = prepare(program, images()[0], images()).quantized.converted
     assert torch.equal(again(*images()[1]), wanted(*images()[1]))
+
+
+def test_a_layer_that_waits_to_be_quantized_is_a_float_one() -> None:
+    """An LSTM of torch's quantizable modules, which adds and multiplies by FloatFunctional."""
+    torch.manual_seed(0)
+    layer = torch.ao.nn.quantizable.LSTM(4, 3, batch_first=True).eval()
+    batches = [(torch.randn(1, 5, 4),) for _ in range(4)]
+    made = prepare(Function(lambda m, x: m.layer(x)[0], layer=layer), batches[0], batches, name="waits")
+    assert made.compile("cortex-m4").bundle is not None

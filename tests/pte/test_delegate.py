@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from cortado.emit.image.files import image_sources, portable_files
 from cortado.emit.image.reader import read_image
 from cortado.emit.image.thunks import table_text
 from cortado.emit.pte.delegate import NHWC, emit_delegate
-from cortado.options import Activations, PteKind
+from cortado.options import NOT_DELEGATED, Activations, PteKind
 from cortado.plan.lowered import run_reference
 from cortado.plan.program import Tensor
 from cortado.plan.pushed import Feeding
@@ -32,6 +33,7 @@ from helpers.cli import Run
 from helpers.cores import THREE, each_core
 from helpers.images import ARENA_AT, Imaged, changed, on_host
 from helpers.networks import graph_of, unseen
+from helpers.paths import ROOT
 from helpers.stateful import Ring
 
 DELEGATE = Options(pte=PteKind.DELEGATE)
@@ -262,9 +264,29 @@ def test_a_row_with_each_call_gives_the_outputs_after_the_last() -> None:
     np.testing.assert_array_equal(done[-1][0], expected[0][0])
 
 
-def test_what_it_cannot_be_beside_is_refused() -> None:
-    with pytest.raises(CortadoError, match="--pte delegate and --bundleio"):
-        Options(pte=PteKind.DELEGATE, bundleio=True)
+REFUSED: dict[str, dict[str, Any]] = {
+    "--artifacts": {"artifacts": "c"},
+    "--bundleio": {"bundleio": True},
+    "--etrecord": {"etrecord": True},
+    "--allow-float": {"allow_float": True},
+    "--keep-float": {"keep_float": ("head",), "allow_float": True},
+    "--memory": {"memory": {"fast": 65536, "slow": 262144}},
+    "--place": {"place": ("conv=external",)},
+    "--decide": {"decide": "threshold=0.5"},
+    "--input-format": {"input_format": "rgb565", "input_size": "32x32"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_cannot_be_beside_is_refused_by_the_reason_on_the_page(name: str) -> None:
+    page = (ROOT / "docs" / "executorch.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| ") and f"`{name}`" in line.split("|")[1])
+    assert NOT_DELEGATED[name] in row.replace("`", "")
+    with pytest.raises(CortadoError, match=f"--pte delegate and {name}: {re.escape(NOT_DELEGATED[name])}"):
+        Options(pte=PteKind.DELEGATE, **REFUSED[name])
+
+
+def test_an_image_for_every_kind_of_core_is_refused() -> None:
     model, x = nn.Linear(4, 2).eval(), torch.randn(1, 4)
     with pytest.raises(CortadoError, match="one kind of core"):
         cortado.compile(model, (x,), "cortex-m", [(x,)], options=DELEGATE)

@@ -133,6 +133,8 @@ def check_modules(model: torch.nn.Module) -> None:
 
 
 def _is_of_quantization(value: object) -> bool:
+    if isinstance(value, torch.ao.nn.quantized.FloatFunctional):
+        return False  # which adds and multiplies in float, and waits to be quantized
     return any(base.__module__.startswith(_PACKAGES) for base in type(value).__mro__)
 
 
