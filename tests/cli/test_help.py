@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -223,3 +224,15 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         command = [sys.executable, "-m", "cortado", "targets"]
         done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=1800)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_options_of_compile_stand_in_groups() -> None:
+    """The everyday ones first; none is left over but --help and --json."""
+    text = dict(commands(make_parser()))["compile"].format_help()
+    titles = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
+    first, *groups = titles
+    assert first == "options"
+    assert groups[:2] == ["what to compile", "target"]
+    assert {"calibration", "precision", "inputs and outputs", "memory", "what to write"} <= set(groups)
+    ungrouped = text.split("\noptions:\n")[1].split("\n\n")[0]
+    assert set(re.findall(r"--[\w-]+", ungrouped)) == {"--help", "--json"}

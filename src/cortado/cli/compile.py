@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
-from cortado.cli.cameras import camera_text
 from cortado.cli.compile_together import together_command
 from cortado.cli.interrupts import AtOnce
 from cortado.cli.options import options_of, shapes_of
 from cortado.cli.several import several_text, write_index
-from cortado.cli.tables import ProgressBar
+from cortado.cli.tables import ProgressBar, camera_text
 from cortado.cli.timing import cycles_text
 from cortado.options import NO_EXECUTORCH, Artifacts, Options
 

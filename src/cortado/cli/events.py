@@ -28,7 +28,7 @@ _VARIED = ("phases", "loudness", "noise")
 _OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_alarms", *_VARIED)
 
 
-def decide_argument(parser: argparse.ArgumentParser) -> None:
+def decide_argument(parser: argparse._ActionsContainer) -> None:
     """Adds --decide to compile."""
     parser.add_argument(
         "--decide",

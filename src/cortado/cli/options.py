@@ -12,7 +12,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return Options(**{one.name: getattr(arguments, one.name) for one in fields(Options)})
 
 
-def shape_argument(parser: argparse.ArgumentParser) -> None:
+def shape_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--shape",
         action="append",

@@ -47,7 +47,7 @@ def number(text: str) -> float:
     return value
 
 
-def sequence_argument(parser: argparse.ArgumentParser, data: str) -> None:
+def sequence_argument(parser: argparse._ActionsContainer, data: str) -> None:
     parser.add_argument(
         "--sequence",
         type=count,

@@ -5,7 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cortado.artifact.camera_report import CameraReport
 
 EVERY = 10.0  # seconds between two lines about the same phase, where there is no terminal
 
@@ -94,3 +97,10 @@ def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """A line for each row, cells below one another."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def camera_text(camera: "CameraReport") -> str:
+    """Describes a camera for the summary of a compile."""
+    held = f"{camera.held_bytes:,} bytes of the arena for a line" if camera.held_bytes else "no line is kept"
+    cycles = "" if camera.cycles is None else f", about {camera.cycles:,} cycles for a picture"
+    return f"{camera.camera}; {held}, {camera.table_bytes:,} bytes of tables{cycles}"
