@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.campaign import Wanted, run, write_repros
+from fuzz.combinations import drawn
+from fuzz.doors import Found, check_all
 from fuzz.families import Family
 from fuzz.journal import ROOT, Journal, fingerprint
 from fuzz.page import PAGE, SUMMARY, page
@@ -25,6 +27,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--ptes", type=int, help="of these, as a .pte (a third)")
     for family, part in PARTS.items():
         parser.add_argument(f"--{family}", type=int, help=f"networks of this family ({part:g} of the general ones)")
+    parser.add_argument(
+        "--combinations", type=int, default=2000, help="features that meet: form, element, product, door"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--page", action="store_true", help="only add the last campaign to docs/testing.md")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz", help="of the journal and the repros")
@@ -46,7 +51,25 @@ def main(arguments: list[str]) -> int:
     show(found)
     for path in repros:
         print(f"made small: {path}")
-    return 1 if all_bugs(found) else 0
+    wrong = combined(chosen.combinations, chosen.seed)
+    return 1 if all_bugs(found) or wrong else 0
+
+
+def combined(count: int, seed: int) -> list[Found]:
+    """Combinations of features, one after the other; what is wrong is shown with the seed that makes it again."""
+    found: list[Found] = []
+    for one in check_all(drawn(count, seed)):
+        found.append(one)
+        if one.wrong:
+            print(f"WRONG {one.combination}\n{one.wrong}", flush=True)
+    right, refused = sum(one.right for one in found), sum(bool(one.refused) for one in found)
+    left_out = sum(bool(one.left_out) for one in found)
+    wrong = [one for one in found if one.wrong]
+    print(
+        f"{len(found)} combinations: {right} right, {refused} refused in a sentence, {left_out} that torch can't "
+        f"write, {len(wrong)} wrong"
+    )
+    return wrong
 
 
 def _others(chosen: argparse.Namespace) -> dict[Family, int]:

@@ -48,6 +48,18 @@ Beside the general networks a campaign draws five families that have generators 
   gives the reference's bits, and the reference keeps 15 dB of torch's values; every fifth runs on a board too.
 - **streams**: networks over a window of rows that come without end. Over 70 rows every window gives the reference's
   bits; every fifth runs on a board too.
+
+Last come **combinations**: features that meet. A form (plain, state, stream of rows, stream of samples with any
+window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out), an element or a way in (int8,
+int16, mixed, int4, prequantized, ONNX, `.pt2`), a product (C, image, classic `.pte`, delegate, together, `--memory`,
+six packages) and a door (run on this machine, board, probe, profile, validate, evaluate, self-test, saturation,
+estimate, report page, README example): 2,000 of them, in which every pair comes 12 times or more; `make test` has 60.
+What a door says is held to a plain model in the test: outputs to the module run eagerly (8 dB, int16 25, int4 3) and
+to the reference (none), the number of outputs, decisions and saturated values to counts by hand, ranges to the limits
+of NumPy's types, bytes to the files, cycles to the emulated core (15 percent), the example to what it prints on a
+board.
+
+    PYTHONPATH=tests .venv/bin/python -m fuzz --networks 0 --combinations 200 --seed 3
 """
 
 

@@ -485,9 +485,10 @@ class Artifact:
         return real_values(self.report.inputs[position], value) if value.dtype.kind == "i" else value
 
     def _as_read(self, position: int, value: ArrayType) -> ArrayType:
-        """Real numbers as they are, whole ones in the network's own type."""
-        own = np.dtype(self.report.inputs[position].dtype.value)
-        return value.astype(own) if value.dtype.kind in "iu" and own.kind in "iu" else self.as_float(position, value)
+        """Real numbers as they are, codes as the numbers they stand for, integers in the network's own type."""
+        tensor = self.report.inputs[position]
+        whole = tensor.scale is None and value.dtype.kind in "iu" and np.dtype(tensor.dtype.value).kind in "iu"
+        return value.astype(tensor.dtype.value) if whole else self.as_float(position, value)
 
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""

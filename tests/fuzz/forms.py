@@ -1,0 +1,162 @@
+"""The models of combinations, small and plain: one for each form, with sizes from a seed, and the data for them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fuzz.combinations import Form
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Images(nn.Module):
+    """[1, 3, H, W] as scores: a strided window, a pixelwise layer, a mean, a classifier."""
+
+    def __init__(self, stride: int, width: int, softmax: bool = False) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 6, 3, stride=(stride, 1)), nn.Conv2d(6, width, 1)
+        self.out, self.softmax = nn.Linear(width, 4), softmax
+
+    def seen(self, x: Tensor) -> Tensor:
+        return torch.relu(self.second(torch.relu(self.first(x)))).mean((2, 3))
+
+    def forward(self, x: Tensor) -> Any:
+        found = self.out(self.seen(x))
+        return torch.softmax(6 * found, 1) if self.softmax else found
+
+
+class Several(Images):
+    """Scores, and what they are made of."""
+
+    def forward(self, x: Tensor) -> Any:
+        seen = self.seen(x)
+        return self.out(seen), seen
+
+
+class Truths(Images):
+    """Which scores are above a threshold."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self.out(self.seen(x)) > 0.05
+
+
+class Remembering(nn.Module):
+    """An average over steps, and scores of it."""
+
+    kept: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(6, width), nn.Linear(width, 4)
+        self.register_buffer("kept", torch.zeros(1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = 0.75 * self.kept + 0.25 * torch.relu(self.first(x))
+        return self.out(self.kept)
+
+
+class Sound(nn.Module):
+    """Samples as scores: `stft(points, hop, length)`, a layer over frames, a mean."""
+
+    window: Tensor
+    bands: Tensor
+
+    def __init__(self, points: int, hop: int, length: int) -> None:
+        super().__init__()
+        self.frames = points, hop, length
+        self.register_buffer("window", torch.hann_window(length))
+        self.register_buffer("bands", torch.rand(points // 2 + 1, 6) / points)
+        self.first, self.out = nn.Conv2d(1, 4, (2, 6)), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = torch.stft(x.float() / 32768, *self.frames, self.window, center=False, return_complex=True)
+        bands = torch.log(found.abs().square().transpose(1, 2) @ self.bands + 1e-4)
+        return self.out(torch.relu(self.first(bands[:, None])).mean((2, 3)))
+
+
+class Words(nn.Module):
+    """Ids as scores."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.table, self.first, self.out = nn.Embedding(11, width), nn.Linear(width, 8), nn.Linear(8, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.out(torch.relu(self.first(self.table(ids))).mean(1))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module, its inputs by seed, and the options that make it of its form."""
+
+    module: nn.Module
+    given: Callable[[int], list[Array]]
+    options: dict[str, Any] = field(default_factory=dict)
+    sequence: int | None = None  # steps of a model with state
+    hop_rows: int = 0  # of a stream, by hand
+    push: int = 1  # samples of a row
+
+    @property
+    def time(self) -> int:
+        """The dimension of a stream that is time."""
+        return int(self.options["stream"])
+
+
+def reals(*shape: int) -> Callable[[int], list[Array]]:
+    return lambda seed: [np.random.default_rng(seed).normal(size=shape).astype(np.float32)]
+
+
+def _sound(samples: int) -> Callable[[int], list[Array]]:
+    def given(seed: int) -> list[Array]:
+        rng = np.random.default_rng(seed)
+        loud = np.repeat(2.0 ** -rng.integers(0, 6, -(-samples // 40)), 40)[:samples]
+        return [(loud * rng.uniform(-32000, 32000, samples)).astype(np.int16)[None]]
+
+    return given
+
+
+def model_of(form: Form, seed: int) -> Model:
+    """The model of a form with sizes of a seed."""
+    rng = Random(seed)
+    torch.manual_seed(seed)
+    stride, width, rows = rng.choice((1, 2)), rng.choice((4, 8, 11)), rng.randrange(9, 15)
+    picture = reals(1, 3, rows, 8)
+    if form is Form.STATE:
+        return Model(Remembering(width).eval(), reals(1, 6), sequence=6)
+    if form is Form.SAMPLE_STREAM:
+        return _of_sound(rng)
+    if form is Form.IDS:
+        length = rng.randrange(3, 9)
+        ids = lambda seed: [np.random.default_rng(seed).integers(0, 11, (1, length))]  # noqa: E731
+        return Model(Words(width).eval(), ids)
+    if form in (Form.ROW_STREAM, Form.DECISION):
+        decided = form is Form.DECISION
+        options: dict[str, Any] = {"stream": 2, **({"decide": "smooth=2,threshold=0.3"} if decided else {})}
+        return Model(Images(stride, width, softmax=decided).eval(), picture, options, hop_rows=stride)
+    if form is Form.CAMERA:
+        camera = {
+            "input_format": "rgb888",
+            "input_size": "20x18",
+            "resize": f"8x{rows}",
+            "input_rows": rng.random() < 0.5,
+        }
+        return Model(Images(stride, width).eval(), picture, camera)
+    kinds = {Form.SEVERAL: Several, Form.TRUTH: Truths}
+    return Model(
+        kinds.get(form, Images)(stride, width).eval(), picture, {"input_rows": True} if form is Form.ROWS else {}
+    )
+
+
+def _of_sound(rng: Random) -> Model:
+    """Any window, hop and remainder."""
+    points = rng.choice((32, 64, 128))
+    length = rng.choice((points, points * 5 // 8, points // 4))
+    hop = rng.choice((points // 4, points // 2 - 2, length, 20))
+    frames = rng.randrange(4, 8)
+    samples = -(-(points + hop * (frames - 1)) // hop) * hop
+    return Model(Sound(points, hop, length).eval(), _sound(samples), {"stream": 1}, hop_rows=1, push=hop)

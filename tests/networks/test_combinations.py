@@ -1,0 +1,39 @@
+"""Features that meet: a fixed sample of the combinations of `make fuzz`, and that those cover every pair."""
+
+import pytest
+
+from fuzz.combinations import Build, Combination, Door, Form, Product, Way, drawn, least_seen
+from fuzz.doors import check, check_all
+
+SAMPLE, SEED = 60, 59
+CAMPAIGN = 2000
+
+
+def test_a_campaign_has_every_pair_three_times_and_the_sample_every_value() -> None:
+    assert least_seen(drawn(CAMPAIGN, 0))[0] >= 3
+    seen = {value for one in drawn(SAMPLE, SEED) for value in one.values}
+    assert seen == {*Form, *Way, *Product, *Door}
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.xdist_group("gdb")
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_is_wrong_where_features_meet(part: int) -> None:
+    """Outcomes are right or a refusal in a sentence; most are right."""
+    every = drawn(SAMPLE, SEED)
+    found = list(check_all(every[part * SAMPLE // 4 : (part + 1) * SAMPLE // 4]))
+    assert {str(one.combination): one.wrong for one in found if one.wrong} == {}
+    assert sum(one.right for one in found) >= len(found) / 3
+
+
+@pytest.mark.host
+def test_pictures_of_a_camera_are_run_as_a_pte_too() -> None:
+    """Codes stand for real numbers, which is what such a file takes."""
+    (found,) = check(Build(Form.CAMERA, Way.INT8, Product.CLASSIC, 3), [Door.PAGE])
+    assert found.right, found
+
+
+def test_a_combination_says_what_it_is() -> None:
+    text = str(Combination(Build(Form.STATE, Way.INT16, Product.C, 5), Door.PROFILE))
+    assert text == "state, int16, C, seed 5: profile"
