@@ -13,11 +13,13 @@ import cortado
 from cortado.artifact.opened import Artifact
 from cortado.artifact.streamed import push_codes
 from cortado.base.errors import MissingTool
+from cortado.models import zoo
 from cortado.run import toolchain
 from cortado.run.runner import WASM
 from cortado.run.toolchain import WASM_TOOLS
 from helpers.cli import Run, refused
 from helpers.deciding import LABELS, Naive, Newest, Remembering, real, walk
+from helpers.networks import prepared, unseen
 
 pytestmark = [pytest.mark.host, pytest.mark.xdist_group("wasm")]
 PICTURE = (1, 3, 12, 12)
@@ -93,6 +95,14 @@ def test_the_command_line_runs_and_validates(run: Run, tmp_path: Path) -> None:
     found = run("validate", folder, "--on", "wasm", "--json").json
     assert {one["place"]: one["exact_samples"] for one in found["places"]}["wasm"] == 1
     refused(run("validate", folder, "--on", "host"), "expected wasm or gdb:HOST:PORT")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.names())
+def test_networks_of_the_zoo_give_the_bits_of_the_reference(name: str, tmp_path: Path) -> None:
+    artifact = prepared(name).compile("cortex-m4", cortado.Options(artifacts="c")).save(tmp_path / name)
+    fresh = [[value.numpy() for value in sample] for sample in unseen(name, 2)]
+    assert artifact.run(fresh, WASM).bit_exact
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
