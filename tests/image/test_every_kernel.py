@@ -12,13 +12,14 @@ from cortado.emit.image.every import LIST, ListedThunk, every_thunk, list_text
 from cortado.emit.image.files import loader_files
 from cortado.emit.image.writer import emit_image
 from cortado.ir.op import registry
+from cortado.ops.conv.kernels import every_kernel
 from cortado.options import Optimize
 from cortado.run.runner import WARNINGS, write_files
 from cortado.run.toolchain import arm_gcc
 from helpers.cores import each_core
 from helpers.golden import Golden
 from helpers.networks import planned
-from helpers.thunks import of_operator
+from helpers.thunks import listed, of_operator
 
 DRAWS = 5
 LOADER_BYTES = 2560  # of code, at most, where inputs come whole and as codes
@@ -29,8 +30,9 @@ OPERATORS = [one for one in registry().operators.values() if one.kernel is not N
 def test_every_kernel_of_the_samples_is_in_the_list(golden: Golden) -> None:
     known = every_thunk()
     found: dict[int, ListedThunk] = {}
-    for operator in OPERATORS:
-        for number, one in of_operator(operator, DRAWS).items():
+    drawn = [of_operator(operator, DRAWS) for operator in OPERATORS]
+    for several in (listed(every_kernel()), *drawn):
+        for number, one in several.items():
             old = found.get(number, known.get(number, one))
             found[number] = ListedThunk(one.thunk, tuple(sorted({*old.cores, *one.cores})))
     golden(LIST, list_text({**known, **found}.values()))

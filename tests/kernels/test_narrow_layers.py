@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cortado.base.target import from_target_string
-from cortado.ops.conv.int4 import NARROW_CONV2D
+from cortado.ops.conv.conv2d import NARROW_CONV2D
 from helpers import cases
 
 DRAWN = 40

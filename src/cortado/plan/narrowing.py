@@ -23,9 +23,8 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_const
 from cortado.ir.op import Operator
 from cortado.ir.schemas import overload
 from cortado.ops.conv import int4
-from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.conv.conv2d import CONV2D, NARROW_CONV2D
 from cortado.ops.conv.convolution import sum_bounds
-from cortado.ops.conv.int4 import NARROW_CONV2D
 from cortado.ops.move import embedding
 from cortado.ops.move.embedding import EMBEDDING, NARROW_EMBEDDING
 from cortado.ops.recurrent.int4_layer import NARROW_OF

@@ -4,12 +4,10 @@ NHWC input, OHWI weights, one multiplier and shift per output channel. Padding a
 A weight that sees fewer input channels than there are makes the convolution grouped.
 """
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
+from random import Random
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import Node
 
@@ -17,36 +15,25 @@ from cortado.base.element import INT4, INT8, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Activation, Quantization
 from cortado.ops import reach
-from cortado.ops.conv import convolution, depthwise_conv2d, int16, packing
+from cortado.ops.conv import convolution, depthwise_conv2d, kernels
 from cortado.ops.conv.convolution import (
-    SUFFIX,
-    ChannelParameters,
-    Variant,
     check_constants,
     cmsis_layer,
-    codes_of,
-    common_fields,
     finish,
     macs,
-    packed,
     requantization,
     spatial_shape,
     weighted,
     weighted_case,
     window,
-    window_fields,
-    window_fits,
-    window_of,
-    without_vectors,
 )
-from cortado.ops.conv.convolution_work import Codes, pixels_work, window_work
-from cortado.ops.loops import Window
+from cortado.ops.conv.int4 import RUN, drawn
+from cortado.ops.conv.kernels import ConvForm
 
 aten = torch.ops.aten
 
@@ -146,108 +133,7 @@ def is_depthwise_call(call: Call) -> bool:
 def kernel(call: Call, core: Core) -> Kernel:
     if is_depthwise_call(call):
         return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
-    if reach.is_wide(call.element):
-        of_pixels = is_pointwise(call)
-        return int16.pixels_kernel(call, core) if of_pixels else int16.window_kernel(call, core)
-    return _pixels_kernel(call, core, _common(call)) if is_pointwise(call) else window_kernel(call, core)
-
-
-def _common(call: Call) -> dict[str, Any]:
-    weights = call.array("weight")
-    return common_fields(call, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64))
-
-
-def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
-    """1x1: over spans of pixels."""
-    out_c, _, _, in_c = call.shape("weight")
-    weights = call.array("weight").reshape(out_c, in_c)
-    pixels = math.prod(call.out_shape[:3])
-    fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
-    stream = ChannelParameters.of(common, weights, core)
-    variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
-    chosen = variant or Variant("conv1x1_s8", fields, packed=False)
-    return Kernel(
-        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Operand.SCRATCH)),
-        struct=chosen.struct("conv1x1"),
-        fields=chosen.fields,
-        scratch=chosen.scratch,
-        scratch_check=chosen.scratch_check(Operand.LAYER, pixels),
-        tile=chosen.tile,
-        work=pixels_work(chosen.symbol, in_c, out_c, codes_of(call, common)),
-    )
-
-
-def _pixels_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
-    """A single pixel is a linear layer, which has kernels of its own."""
-    if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
-        fields = packed(fields, packing.pack_conv_tile_mve(*stream.all))
-        return Variant("conv1x1_s8__mve", fields, tile=2)
-    core = without_vectors(core)
-    linear = _linear_variant(stream, core, fields) if pixels == 1 else None
-    if linear is not None:
-        return linear
-    scratch = packing.scratch_conv1x1_tile(stream.weights.shape[1], pixels, core)
-    if core is Core.DSP and packing.fits_conv_lanes(stream.weights, stream.bias, stream.shift):
-        fields = packed(fields, packing.pack_conv_lanes(*stream.all))
-        return Variant("conv1x1_lanes_s8__dsp", fields, scratch, tile=2)
-    if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        tile = 4 if core is Core.SMALL else 2
-        fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
-        return Variant(f"conv1x1_s8__{SUFFIX[core]}", fields, scratch, tile=tile)
-    return None
-
-
-def _linear_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
-    if core is Core.DSP and packing.fits_linear_lanes(stream.weights, stream.bias, stream.shift):
-        fields = packed(fields, packing.pack_linear_lanes(*stream.all))
-        return Variant("linear_lanes_s8__dsp", fields)
-    if packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
-        fields = packed(fields, packing.pack_linear_group(*stream.all, core))
-        return Variant(f"linear_s8__{SUFFIX[core]}", fields)
-    return None
-
-
-def window_kernel(call: Call, core: Core) -> Kernel:
-    """Any window: one output row from the rows under it."""
-    weights, common = call.array("weight"), _common(call)
-    _, kh, kw, in_c = weights.shape
-    groups = call.shape("input")[3] // in_c
-    fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
-    stream = ChannelParameters.of(common, weights, core)
-    variant = _window_variant(stream, core, fields) if stream is not None and window_fits(fields, np.int16) else None
-    chosen = variant or Variant("conv2d_s8", fields, packed=False)
-    return _window_call(chosen, window_of(call, (kh, kw), groups), codes_of(call, common))
-
-
-def _window_call(chosen: Variant, window: Window, codes: Codes) -> Kernel:
-    return Kernel(
-        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        struct=chosen.struct("conv2d"),
-        fields=chosen.fields,
-        scratch=chosen.scratch,
-        scratch_check=chosen.scratch_check(Operand.LAYER),
-        lean=None if chosen.lean is None else _window_call(chosen.lean, window, replace(codes, lean=True)),
-        work=window_work(chosen.symbol, window, codes),
-    )
-
-
-def _window_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
-    _, kernel_h, kernel_w, depth = stream.weights.shape
-    taps, out_w, groups = kernel_h * kernel_w, fields["out_w"], fields["groups"]
-    if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
-        scratch = packing.scratch_conv2d_mve(taps * depth, out_w)
-        return Variant("conv2d_s8__mve", packed(fields, packing.pack_conv_tile_mve(*stream.all, groups)), scratch)
-    core = without_vectors(core)
-    scratch, less = (packing.scratch_conv2d_tile(taps, depth, out_w, core, lean) for lean in (False, True))
-    if core is Core.DSP and packing.fits_conv_lanes(stream.weights, stream.bias, stream.shift):
-        fields = packed(fields, packing.pack_conv_lanes(*stream.all, groups))
-        return Variant("conv2d_lanes_s8__dsp", fields, scratch)
-    if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        name = f"conv2d_s8__{SUFFIX[core]}"
-        fields = packed(fields, packing.pack_conv_tile(*stream.all, core, groups))
-        lean = None if core is not Core.SMALL else Variant(name, {**fields, "lean": 1}, less)
-        return Variant(name, fields, scratch, lean)
-    return None
+    return kernels.kernel(call, core, ConvForm.PIXELS if is_pointwise(call) else ConvForm.WINDOW)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -298,4 +184,65 @@ CONV2D_PATTERN = Pattern(
     fuses_clamp=True,
     images=True,
     rounds_once=True,
+)
+
+
+# ---- narrow conv2d ---------------------------------------------------------------------------------------
+
+
+def narrow_reference(*, run: int, **arguments: Any) -> Tensor:
+    """The weights say it all."""
+    return reference(**arguments)
+
+
+def narrow_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
+    """The same weights in a byte each."""
+    return in_pte({name: value for name, value in arguments.items() if name != "run"}, add, target)
+
+
+# Kernel, whether it is a linear layer, run: cores have other kernels for each.
+_FORMS = [
+    (kernel, pixel, run)
+    for kernel, pixel in [*2 * [((1, 1), True), ((1, 1), False)], ((3, 3), False), ((2, 5), False), ((1, 3), False)]
+    for run in (0, RUN)
+]
+
+
+def narrow_samples() -> Any:
+    """Draws calls as conv2d's, with one group, runs or none, and layers deep enough for several runs."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed = draw(sampling.SEEDS)
+        kernel, pixel, run = Random(seed).choice(_FORMS)
+        deep = st.sampled_from([32, 63, 64, 65, 96, 640, 1200]) if kernel == (1, 1) else sampling.CHANNELS
+        in_c, out_c = draw(st.one_of(sampling.CHANNELS, deep)), draw(sampling.CHANNELS)
+        sizes = (out_c, *kernel, in_c)
+        usual = draw(st.sampled_from([True, True, True, False]))
+        case = weighted_case(draw, kernel, (in_c, out_c), sizes, usual, kinds=(INT8,))
+        if pixel:
+            case["input"] = case["input"][:1, :1, :1].contiguous()
+        if draw(st.sampled_from([True, True, True, False])):  # for which cores have kernels of their own
+            case["requantize_shifts"] = case["requantize_shifts"].clamp(max=-1)
+        return {**case, "weight": drawn(seed, sizes, run), "run": run}
+
+    return draw_case()
+
+
+NARROW_CONV2D = Operator(
+    name="cortado::narrow_conv2d",
+    summary="2-D convolution or linear layer with 4-bit weights (--weights int4)",
+    arguments=CONV2D.arguments.removesuffix(", Tensor scratch") + ", int run",
+    reference=narrow_reference,
+    shape=output_shape,
+    kernel=kernel,
+    element=INT8,
+    rows=rows,
+    macs=macs,
+    pte=narrow_in_pte,
+    constraints="constant weights of 4 bits, with a factor for each 32 of them or none; the .pte has them as int8",
+    samples=narrow_samples,
 )

@@ -13,7 +13,6 @@ it reads past an input that is shorter, and without padding past any input if th
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,12 @@ from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core, CortexMTargetConfig, Isa
-from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering, Operator, PteWriter, shaped_call
 from cortado.ir.roles import Activation, Bias, Role, Weight
 from cortado.ops import reach
-from cortado.ops.conv.convolution_work import Codes
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import Window, sliding_fields
 from cortado.ops.move import pad
@@ -210,10 +207,6 @@ def window_of(call: Call, kernel: tuple[int, int], groups: int = 1) -> Window:
     )
 
 
-def codes_of(call: Call, common: dict[str, Any]) -> Codes:
-    return Codes(call["activation_min"], call["output_offset"], has_offset=common["in_offset"] != 0)
-
-
 _WINDOW = ("kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w")
 
 
@@ -227,47 +220,6 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A kernel that takes a layer: its symbol, descriptor and scratch."""
-
-    symbol: str
-    fields: dict[str, Any]
-    scratch: int = 0
-    lean: "Variant | None" = None
-    tile: int = 1
-    packed: bool = True  # its descriptor holds a stream
-
-    def struct(self, operator: str) -> str:
-        """The descriptor of a layer of `operator`."""
-        return f"cortado_{operator}{'_packed' if self.packed else ''}_t"
-
-    def scratch_check(self, *arguments: Argument) -> CCall | None:
-        """The function that works its scratch out again; None if it has none."""
-        return CCall(f"cortado_{self.symbol}_scratch", arguments) if self.scratch else None
-
-
-@dataclass(frozen=True)
-class ChannelParameters:
-    """Inputs of a variant's packing: weights, and bias, multiplier and shift per output channel."""
-
-    weights: Numbers
-    bias: Numbers
-    multiplier: Numbers
-    shift: Numbers
-
-    @staticmethod
-    def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "ChannelParameters | None":
-        """None where only the portable kernel will do: elsewhere the input offset is folded into the bias."""
-        if core is Core.PORTABLE or common["in_offset"] != 0:
-            return None
-        return ChannelParameters(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
-
-    @property
-    def all(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        return self.weights, self.bias, self.multiplier, self.shift
-
-
 # What a portable layer's descriptor has and a packed one's has not: the stream holds it.
 _IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift"})
 
@@ -276,11 +228,6 @@ def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, An
     """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
     kept = {name: value for name, value in fields.items() if name not in _IN_STREAM}
     return {**kept, "weights": Array(stream, packed=fields["weights"].data.shape)}
-
-
-def without_vectors(core: Core) -> Core:
-    """The core whose kernels serve where the vector ones don't: DSP for MVE, any other itself."""
-    return Core.DSP if core is Core.MVE else core
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

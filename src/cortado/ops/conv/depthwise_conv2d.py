@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import Node
 
@@ -16,36 +15,24 @@ from cortado.base.element import INT8, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Array, Kernel, RowRule, Rows
+from cortado.ir.kernel import Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
 from cortado.ir.roles import Activation, Quantization
 from cortado.ops import reach
-from cortado.ops.conv import convolution, int16, packing
+from cortado.ops.conv import convolution, kernels
 from cortado.ops.conv.convolution import (
-    SUFFIX,
-    ChannelParameters,
-    Numbers,
-    Variant,
     check_constants,
     cmsis_layer,
-    codes_of,
-    common_fields,
     finish,
     macs,
-    packed,
     requantization,
     spatial_shape,
     weighted,
     weighted_case,
     window,
-    window_fields,
-    window_fits,
-    window_of,
-    without_vectors,
 )
-from cortado.ops.conv.convolution_work import window_work
+from cortado.ops.conv.kernels import ConvForm
 
 aten = torch.ops.aten
 
@@ -159,56 +146,7 @@ def rows(call: Call) -> Rows:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    if reach.is_wide(call.element):
-        return int16.depthwise_kernel(call, core)
-    weights = call.array("weight")
-    _, kh, kw, out_c = weights.shape
-    common = common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))
-    fields = {
-        **window_fields(call, (kh, kw)),
-        "depth_multiplier": call["depth_multiplier"],
-        "weights": Array(weights.reshape(kh, kw, out_c)),
-        **common,
-    }
-    stream = ChannelParameters.of(common, weights.reshape(kh, kw, out_c), core)
-    fits = stream is not None and call["depth_multiplier"] == 1 and window_fits(fields, np.uint8)
-    variant = _variant(stream, core, fields) if stream is not None and fits else None
-    chosen = variant or Variant("depthwise_s8", fields, packed=False)
-    return Kernel(
-        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        struct=chosen.struct("depthwise"),
-        fields=chosen.fields,
-        scratch=chosen.scratch,
-        scratch_check=chosen.scratch_check(Operand.LAYER),
-        work=window_work(chosen.symbol, window_of(call, (kh, kw)), codes_of(call, common)),
-    )
-
-
-def _packed(fields: dict[str, Any], stream: Numbers) -> dict[str, Any]:
-    """With a depth multiplier of 1, which all variants need, neither it nor the output channels are of use."""
-    kept = {name: value for name, value in fields.items() if name not in ("depth_multiplier", "out_c")}
-    return packed(kept, stream)
-
-
-def _variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
-    kh, kw, channels = stream.weights.shape
-    if core is Core.MVE and packing.fits_depthwise3x3_mve(stream.weights, stream.shift):
-        fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
-        return Variant("depthwise3x3_s8__mve", fields)
-    if core is Core.MVE and packing.fits_depthwise_mve(stream.weights, stream.shift):
-        fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
-        name = "depthwise" if channels >= 16 else "depthwise_few"
-        return Variant(f"{name}_s8__mve", fields, packing.scratch_depthwise_mve(kh, kw))
-    core = without_vectors(core)
-    columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
-    clamp = (fields["act_min"], fields["act_max"])
-    if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
-        fields = _packed(fields, packing.pack_depthwise3x3_dsp(*stream.all, fields["out_offset"]))
-        return Variant("depthwise3x3_s8__dsp", fields)
-    if packing.fits_depthwise(stream.weights, stream.bias, stream.shift, core):
-        fields = _packed(fields, packing.pack_depthwise(*stream.all, core))
-        return Variant(f"depthwise_s8__{SUFFIX[core]}", fields, packing.scratch_depthwise(kh, kw, core))
-    return None
+    return kernels.kernel(call, core, ConvForm.DEPTHWISE)
 
 
 def samples() -> Any:

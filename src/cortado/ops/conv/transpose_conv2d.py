@@ -39,9 +39,10 @@ from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, R
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import reach
-from cortado.ops.conv import conv2d, depthwise_conv2d
+from cortado.ops.conv import conv2d, depthwise_conv2d, kernels
 from cortado.ops.conv.convolution import check_constants, cmsis_layer, finish, requantization, weighted
 from cortado.ops.conv.forms import conv1d_to_conv2d, images, to_conv2d
+from cortado.ops.conv.kernels import ConvForm
 from cortado.ops.conv.transposed_taps import (
     Phases,
     Taps,
@@ -107,7 +108,7 @@ def _row_kernel(call: Call, core: Core) -> Kernel:
     """By window, even where it is one pixel: its rows come as pointers."""
     if conv2d.is_depthwise_call(call):
         return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
-    return conv2d.window_kernel(call, core)
+    return kernels.kernel(call, core, ConvForm.WINDOW)
 
 
 def columns_kernel(call: Call, phases: tuple[Phases, Phases], groups: int, core: Core) -> Kernel:
@@ -424,9 +425,9 @@ def _phases_kernel(call: Call, core: Core) -> Kernel:
     """One convolution per phase of the rows, all by the same kernel."""
     down, _ = axes(call)
     calls = [phase_call(call, phase) for phase in range(len(down.taps))]
-    parts = [conv2d.window_kernel(one, core) for one in calls]
+    parts = [kernels.kernel(one, core, ConvForm.WINDOW) for one in calls]
     if len({part.call for part in parts}) > 1:
-        parts = [conv2d.window_kernel(one, Core.PORTABLE) for one in calls]
+        parts = [kernels.kernel(one, Core.PORTABLE, ConvForm.WINDOW) for one in calls]
     lean = [part.lean for part in parts if part.lean is not None]
     tops = tuple(down.range(phase)[0] - down.first for phase in range(len(parts)))
     return _joined(tops, parts, _joined(tops, lean) if len(lean) == len(parts) else None)

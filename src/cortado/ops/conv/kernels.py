@@ -1,0 +1,516 @@
+"""The kernels of convolutions and linear layers, as tables: the first row that takes a layer makes it.
+
+A row names a C function, the elements of the activations and weights that it reads, the cores that have it, which
+layers fit, how it wants their weights packed and how much scratch it needs. The last row of each pair of elements is
+portable: every core has it, it takes any layer and reads weights as they are.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cortado.base.element import INT4, INT8, INT16, Element, element_of
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call
+from cortado.ir.work import Work, loops
+from cortado.ops.conv import int4, int16, packing
+from cortado.ops.conv.convolution import Numbers, common_fields, packed, window_fields, window_fits, window_of
+from cortado.ops.conv.convolution_work import TERMS, Codes, pixels_work, window_work
+from cortado.ops.loops import sliding_fields
+from cortado.ops.reach import sum_shift
+
+
+class ConvForm(Enum):
+    """What one call of a kernel makes; the value is how C calls it."""
+
+    PIXELS = "conv1x1"  # any span of pixels
+    WINDOW = "conv2d"  # one output row from the rows under the window
+    DEPTHWISE = "depthwise"  # the same, channel by channel
+
+
+_Tables = tuple[Numbers, Numbers, Numbers]
+
+
+@dataclass(frozen=True)
+class ConvLayer:
+    """A call as its kernels see it: the portable descriptor, and what packing reads."""
+
+    call: Call
+    form: ConvForm
+    fields: dict[str, Any]
+    weights: Numbers
+    tables: _Tables  # bias, multiplier and shift of each output channel
+    packs: bool  # some kernel with packed weights may take it
+    stored: int4.StoredWeights | None = None  # of weights of 4 bits
+
+    @property
+    def elements(self) -> tuple[Element, Element]:
+        return element_of(self.call.element.name), INT8 if self.stored is None else INT4
+
+    @property
+    def all(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        return (self.weights, *self.tables)
+
+    @property
+    def shift(self) -> Numbers:
+        return self.tables[2]
+
+    @property
+    def groups(self) -> int:
+        return int(self.fields.get("groups", 1)) if self.form is ConvForm.WINDOW else 1
+
+    @property
+    def pixels(self) -> int:
+        return math.prod(self.call.out_shape[:3])
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.call.shape("weight")[1:3]  # type: ignore[return-value]
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.window)
+
+    @property
+    def depth(self) -> int:
+        """Products of one tap."""
+        return self.call.shape("weight")[3]
+
+    @property
+    def runs(self) -> int:
+        """Runs of 4-bit weights that have a factor of their own."""
+        return 0 if self.stored is None or self.stored.factors is None else self.stored.factors.shape[1]
+
+    def stream(self, narrow: Callable[..., Numbers], runs: Callable[..., Numbers]) -> Numbers:
+        """4-bit weights as one of two functions packs them, the second with factors."""
+        assert self.stored is not None
+        given = [self.stored.codes] if self.stored.factors is None else [self.stored.codes, self.stored.factors]
+        return (narrow if self.stored.factors is None else runs)(*given, *self.tables)
+
+
+# ---- layers by the elements they are of ------------------------------------------------------------------------------
+
+
+def _tables(call: Call, bias: Array | None) -> _Tables:
+    multiplier, shift = call.array("requantize_multipliers"), call.array("requantize_shifts")
+    return np.zeros_like(shift) if bias is None else bias.data, multiplier, shift
+
+
+def _int8_layer(call: Call, form: ConvForm) -> ConvLayer:
+    weights = call.array("weight")
+    out_c, in_c = call.out_shape[3], call.shape("input")[3]
+    axis = 3 if form is ConvForm.DEPTHWISE else 0
+    common = common_fields(call, np.moveaxis(weights, axis, 0).reshape(out_c, -1).sum(axis=1, dtype=np.int64))
+    folded = common["in_offset"] == 0
+    if form is ConvForm.PIXELS:
+        shaped, own, fits = weights.reshape(out_c, in_c), {"in_c": in_c, "out_c": out_c}, True
+    else:
+        own = window_fields(call, weights.shape[1:3])
+        depthwise = form is ConvForm.DEPTHWISE
+        own |= {"depth_multiplier": call["depth_multiplier"]} if depthwise else {"groups": in_c // weights.shape[3]}
+        shaped = weights[0] if depthwise else weights
+        fits = window_fits(own, np.uint8 if depthwise else np.int16) and own.get("depth_multiplier", 1) == 1
+    fields = {**own, "weights": Array(shaped), **common}
+    return ConvLayer(call, form, fields, shaped, _tables(call, common["bias"]), packs=folded and fits)
+
+
+def _int16_layer(call: Call, form: ConvForm) -> ConvLayer:
+    weights, bias = call.array("weight"), call["bias"]
+    by_channel = call["weight"].permute(3, 1, 2, 0) if form is ConvForm.DEPTHWISE else call["weight"]
+    shaped = weights.reshape(-1, weights.shape[3]) if form is ConvForm.DEPTHWISE else weights.reshape(len(weights), -1)
+    multiplier, shift = call.array("requantize_multipliers"), call.array("requantize_shifts")
+    fields = {
+        **sliding_fields(call, weights.shape[1:3]),
+        "groups": call.shape("input")[3] // by_channel.shape[-1],
+        "sum_shift": sum_shift(by_channel, bias),
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "weights": Array(shaped),
+        "bias": None if bias is None else Array(call.array("bias")),
+        "multiplier": Array(multiplier),
+        "shift": Array(shift),
+    }
+    # Elsewhere sums are of 64 bits, and so is the portable kernel.
+    fits = fields["sum_shift"] == 0 and int16.fits(multiplier, shift) and window_fits(fields, np.int16)
+    return ConvLayer(call, form, fields, shaped, _tables(call, fields["bias"]), packs=fits)
+
+
+def _int4_layer(call: Call, form: ConvForm) -> ConvLayer:
+    weights = call.array("weight")
+    flat = weights.reshape(len(weights), -1)
+    stored, common = int4.StoredWeights.of(weights, call["run"]), common_fields(call, flat.sum(axis=1, dtype=np.int64))
+    # The input's zero point is part of the bias: what a sum is without any input fits 32 bits.
+    assert common.pop("in_offset") == 0
+    fields = {
+        **window_fields(call, weights.shape[1:3]),
+        **common,
+        "weights": Array(int4.pack_pairs(stored.codes), packed=stored.codes.shape),
+        "factors": None if stored.factors is None else Array(stored.factors),
+    }
+    tables = _tables(call, common["bias"])
+    fits = window_fits(fields, np.int16) and int4.fits(flat, *tables)
+    return ConvLayer(call, form, fields, flat, tables, packs=fits, stored=stored)
+
+
+def _layer(call: Call, form: ConvForm) -> ConvLayer:
+    if "run" in call.arguments:
+        return _int4_layer(call, form)
+    return _int8_layer(call, form) if call.element.affine else _int16_layer(call, form)
+
+
+_INT4_FIELDS = {
+    ConvForm.PIXELS: ("in_c", "out_c"),
+    ConvForm.WINDOW: (
+        *("in_w", "in_c", "out_w", "out_c", "groups"),
+        *("kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w", "zero"),
+    ),
+}
+
+
+def _packed_fields(layer: ConvLayer, stream: Numbers) -> dict[str, Any]:
+    """The descriptor of a row with packed weights."""
+    if layer.stored is not None:
+        kept = packed({**layer.fields, "weights": Array(layer.stored.codes), "groups": 1}, stream)
+        return {name: kept[name] for name in (*_INT4_FIELDS[layer.form], "out_offset", "act_min", "act_max", "weights")}
+    # With a depth multiplier of 1, which all of them need, neither it nor the output channels are of use.
+    unused = {"depth_multiplier", "out_c"} if "depth_multiplier" in layer.fields else {"sum_shift"}
+    found = packed({name: value for name, value in layer.fields.items() if name not in unused}, stream)
+    if layer.elements == A16W8:  # it has no zero point: these are read outside of the image
+        found["zero"] = None if layer.form is ConvForm.PIXELS else Array(np.zeros(layer.fields["in_c"], np.int16))
+    return found
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+_EVERY = (Core.PORTABLE, Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
+_WITH_DSP = (Core.DSP, Core.MVE)  # where the rows for vectors leave some layers
+
+
+A8W8, A16W8, A8W4 = (INT8, INT8), (INT16, INT8), (INT8, INT4)
+
+
+@dataclass(frozen=True)
+class ConvKernel:
+    """A kernel, and which layers it takes. Its functions are given a layer, and the first of its cores."""
+
+    symbol: str
+    elements: tuple[Element, Element]  # of activations and weights
+    cores: tuple[Core, ...] = _EVERY
+    fits: Callable[[ConvLayer, Core], bool] = lambda layer, core: True
+    pack: Callable[[ConvLayer, Core], Numbers] | None = None  # None: portable
+    scratch: Callable[[ConvLayer, Core], int] = lambda layer, core: 0
+    lean: Callable[[ConvLayer, Core], int] | None = None  # scratch of the same with fewer pixels at a time
+    tile: int = 1
+
+    def takes(self, layer: ConvLayer, core: Core) -> bool:
+        if core not in self.cores or layer.elements != self.elements:
+            return False
+        return self.pack is None or (layer.packs and self.fits(layer, self.cores[0]))
+
+
+def _one_pixel(fits: Callable[[ConvLayer, Core], bool]) -> Callable[[ConvLayer, Core], bool]:
+    """A single pixel is a linear layer, which has kernels of its own."""
+    return lambda layer, core: layer.pixels == 1 and fits(layer, core)
+
+
+def _fits_mve(layer: ConvLayer, core: Core) -> bool:
+    return packing.fits_conv_tile_mve(layer.shift)
+
+
+def _fits_tile(layer: ConvLayer, core: Core) -> bool:
+    return packing.fits_conv_tile(layer.weights, layer.tables[0], layer.shift, core)
+
+
+def _fits_lanes(layer: ConvLayer, core: Core) -> bool:
+    return packing.fits_conv_lanes(layer.weights, layer.tables[0], layer.shift)
+
+
+def _fits_group(layer: ConvLayer, core: Core) -> bool:
+    return packing.fits_linear_group(layer.weights, layer.tables[0], layer.shift, core)
+
+
+def _pack_mve(layer: ConvLayer, core: Core) -> Numbers:
+    return packing.pack_conv_tile_mve(*layer.all, layer.groups)
+
+
+def _pack_tile(layer: ConvLayer, core: Core) -> Numbers:
+    return packing.pack_conv_tile(*layer.all, core, layer.groups)
+
+
+def _pack_lanes(layer: ConvLayer, core: Core) -> Numbers:
+    return packing.pack_conv_lanes(*layer.all, layer.groups)
+
+
+def _pack_group(layer: ConvLayer, core: Core) -> Numbers:
+    return packing.pack_linear_group(*layer.all, core)
+
+
+def _pixels_scratch(layer: ConvLayer, core: Core) -> int:
+    return packing.scratch_conv1x1_tile(layer.depth, layer.pixels, core)
+
+
+def _window_scratch(layer: ConvLayer, core: Core) -> int:
+    return packing.scratch_conv2d_tile(layer.taps, layer.depth, layer.fields["out_w"], core)
+
+
+def _lean_scratch(layer: ConvLayer, core: Core) -> int:
+    return packing.scratch_conv2d_tile(layer.taps, layer.depth, layer.fields["out_w"], core, lean=True)
+
+
+def _pack_int4_linear(layer: ConvLayer, core: Core) -> Numbers:
+    assert layer.stored is not None
+    return int4.pack_linear_small(layer.stored.codes, layer.stored.factors, *layer.tables)
+
+
+def _int4_rows(form: ConvForm, kind: str) -> list[ConvKernel]:
+    """4-bit weights; `runs` of them have factors."""
+    runs, name = kind == "runs", form.value
+
+    def fits(layer: ConvLayer, core: Core) -> bool:
+        return (layer.runs > 0) == runs
+
+    def shallow(layer: ConvLayer, core: Core) -> bool:
+        most = int4.MOST_OF_LINEAR if form is ConvForm.PIXELS and layer.pixels == 1 else int4.MOST_PRODUCTS
+        return fits(layer, core) and (runs or layer.taps * layer.depth <= most)
+
+    def dsp(layer: ConvLayer, core: Core) -> Numbers:
+        return layer.stream(int4.pack_narrow_dsp, int4.pack_runs_dsp)
+
+    def dsp_scratch(layer: ConvLayer, core: Core) -> int:
+        if form is ConvForm.PIXELS:
+            return int4.scratch_conv1x1_dsp(layer.depth, runs)
+        return int4.scratch_conv2d_dsp(layer.taps, layer.depth, runs)
+
+    def mve_scratch(layer: ConvLayer, core: Core) -> int:
+        of_window = form is ConvForm.WINDOW
+        return packing.scratch_conv2d_mve(layer.taps * layer.depth, layer.fields["out_w"]) if of_window else 0
+
+    linear = [
+        ConvKernel(
+            f"linear_{kind}_s8__scalar", A8W4, (Core.SMALL,), _one_pixel(fits),
+            _pack_int4_linear,
+            lambda y, core: int4.scratch_linear_small(y.depth, runs),
+        ),
+        ConvKernel(
+            f"linear_{kind}_s8__dsp", A8W4, (Core.DSP,), _one_pixel(shallow), dsp,
+            lambda y, core: int4.scratch_linear_dsp(y.depth) if runs else 0,
+        ),
+    ]  # fmt: skip
+    return [
+        ConvKernel(
+            f"{name}_{kind}_s8__mve", A8W4, (Core.MVE,), fits,
+            lambda y, core: y.stream(int4.pack_narrow_mve, int4.pack_runs_mve),
+            mve_scratch, tile=2 if form is ConvForm.PIXELS else 1,
+        ),
+        *(linear if form is ConvForm.PIXELS else ()),
+        ConvKernel(
+            f"{name}_{kind}_s8__scalar", A8W4, (Core.SMALL,), fits,
+            lambda y, core: y.stream(int4.pack_narrow_small, int4.pack_runs_small),
+            lambda y, core: int4.scratch_conv_small(y.taps * y.depth), tile=4 if form is ConvForm.PIXELS else 1,
+        ),
+        ConvKernel(
+            f"{name}_{kind}_s8__dsp", A8W4, (Core.DSP,), shallow, dsp, dsp_scratch,
+            tile=2 if form is ConvForm.PIXELS else 1,
+        ),
+    ]  # fmt: skip
+
+
+def _many(least: int) -> Callable[[ConvLayer, Core], bool]:
+    """Returns a test for as many output channels as input channels, and a least number of them."""
+    return lambda y, core: y.fields["in_c"] == y.fields["out_c"] and y.fields["in_c"] >= least
+
+
+def _row3x3(layer: ConvLayer, core: Core) -> bool:
+    known = layer.fields
+    clamp, columns = (known["act_min"], known["act_max"]), (known["in_w"], known["out_w"])
+    slide = (known["stride_w"], known["pad_left"], known["dilation_w"])
+    return packing.fits_depthwise3x3_dsp(layer.weights, layer.tables[0], layer.shift, clamp, columns, slide)
+
+
+def _depthwise_scratch(layer: ConvLayer, core: Core) -> int:
+    return packing.scratch_depthwise(*layer.window, core)
+
+
+def _depthwise_rows() -> list[ConvKernel]:
+    def fits_mve(few: bool, layer: ConvLayer, core: Core) -> bool:
+        return packing.fits_depthwise_mve(layer.weights, layer.shift) and (layer.weights.shape[2] < 16) == few
+
+    def fits(layer: ConvLayer, core: Core) -> bool:
+        return packing.fits_depthwise(layer.weights, layer.tables[0], layer.shift, core)
+
+    def pack(layer: ConvLayer, core: Core) -> Numbers:
+        return packing.pack_depthwise(*layer.all, core)
+
+    def pack_mve(layer: ConvLayer, core: Core) -> Numbers:
+        return packing.pack_depthwise_mve(*layer.all)
+
+    def mve_scratch(layer: ConvLayer, core: Core) -> int:
+        return packing.scratch_depthwise_mve(*layer.window)
+
+    def taps(layer: ConvLayer, core: Core) -> int:
+        return 4 * layer.taps
+
+    return [
+        ConvKernel(
+            "depthwise3x3_s8__mve", A8W8, (Core.MVE,),
+            lambda y, core: packing.fits_depthwise3x3_mve(y.weights, y.shift), pack_mve,
+        ),
+        ConvKernel("depthwise_s8__mve", A8W8, (Core.MVE,), partial(fits_mve, False), pack_mve, mve_scratch),
+        ConvKernel("depthwise_few_s8__mve", A8W8, (Core.MVE,), partial(fits_mve, True), pack_mve, mve_scratch),
+        ConvKernel(
+            "depthwise3x3_s8__dsp", A8W8, _WITH_DSP, _row3x3,
+            lambda y, core: packing.pack_depthwise3x3_dsp(*y.all, y.fields["out_offset"]),
+        ),
+        ConvKernel("depthwise_s8__dsp", A8W8, _WITH_DSP, fits, pack, _depthwise_scratch),
+        ConvKernel("depthwise_s8__scalar", A8W8, (Core.LONG,), fits, pack, _depthwise_scratch),
+        ConvKernel("depthwise_s8__scalar", A8W8, (Core.SMALL,), fits, pack, _depthwise_scratch),
+        ConvKernel("depthwise_s8", A8W8),
+        ConvKernel(
+            "depthwise_s16__mve", A16W8, (Core.MVE,), _many(8), lambda y, core: int16.pack_depthwise_mve(*y.all), taps
+        ),
+        ConvKernel(
+            "depthwise_s16__scalar", A16W8, (Core.SMALL,), _many(4),
+            lambda y, core: int16.pack_depthwise_small(*y.all), taps,
+        ),
+        ConvKernel(
+            "depthwise_s16__dsp", A16W8, _WITH_DSP, _many(4), lambda y, core: int16.pack_depthwise_dsp(*y.all), taps
+        ),
+        ConvKernel("depthwise_s16", A16W8),
+    ]  # fmt: skip
+
+
+TABLES = {
+    ConvForm.PIXELS: [
+        ConvKernel("conv1x1_s8__mve", A8W8, (Core.MVE,), _fits_mve, _pack_mve, tile=2),
+        ConvKernel(
+            "linear_lanes_s8__dsp", A8W8, (Core.DSP,),
+            _one_pixel(lambda y, core: packing.fits_linear_lanes(y.weights, y.tables[0], y.shift)),
+            lambda y, core: packing.pack_linear_lanes(*y.all),
+        ),
+        ConvKernel("linear_s8__dsp", A8W8, (Core.DSP,), _one_pixel(_fits_group), _pack_group),
+        ConvKernel("linear_s8__scalar", A8W8, (Core.LONG,), _one_pixel(_fits_group), _pack_group),
+        ConvKernel("linear_s8__scalar", A8W8, (Core.SMALL,), _one_pixel(_fits_group), _pack_group),
+        ConvKernel("conv1x1_lanes_s8__dsp", A8W8, (Core.DSP,), _fits_lanes, _pack_lanes, _pixels_scratch, tile=2),
+        ConvKernel("conv1x1_s8__dsp", A8W8, _WITH_DSP, _fits_tile, _pack_tile, _pixels_scratch, tile=2),
+        ConvKernel("conv1x1_s8__scalar", A8W8, (Core.LONG,), _fits_tile, _pack_tile, _pixels_scratch, tile=2),
+        ConvKernel("conv1x1_s8__scalar", A8W8, (Core.SMALL,), _fits_tile, _pack_tile, _pixels_scratch, tile=4),
+        ConvKernel("conv1x1_s8", A8W8),
+        ConvKernel(
+            "conv1x1_s16__mve", A16W8, (Core.MVE,), pack=lambda y, core: int16.pack_conv_tile_mve(*y.all), tile=2
+        ),
+        ConvKernel(
+            "linear_s16__scalar", A16W8, (Core.SMALL,), _one_pixel(lambda y, core: True),
+            lambda y, core: int16.pack_linear_small(*y.all),
+        ),
+        ConvKernel(
+            "conv1x1_s16__scalar", A16W8, (Core.SMALL,), pack=lambda y, core: int16.pack_conv_tile_small(*y.all),
+            scratch=lambda y, core: int16.scratch_conv_small(y.depth), tile=4,
+        ),
+        ConvKernel(
+            "conv1x1_s16__dsp", A16W8, (Core.DSP,), pack=lambda y, core: int16.pack_conv_tile_dsp(*y.all),
+            scratch=lambda y, core: int16.scratch_conv1x1_dsp(y.depth, y.pixels), tile=2,
+        ),
+        ConvKernel("conv1x1_s16", A16W8),
+        *_int4_rows(ConvForm.PIXELS, "narrow"),
+        *_int4_rows(ConvForm.PIXELS, "runs"),
+        ConvKernel("conv1x1_narrow_s8", A8W4),
+    ],
+    ConvForm.WINDOW: [
+        ConvKernel(
+            "conv2d_s8__mve", A8W8, (Core.MVE,), _fits_mve, _pack_mve,
+            lambda y, core: packing.scratch_conv2d_mve(y.taps * y.depth, y.fields["out_w"]),
+        ),
+        ConvKernel("conv2d_lanes_s8__dsp", A8W8, (Core.DSP,), _fits_lanes, _pack_lanes, _window_scratch),
+        ConvKernel("conv2d_s8__dsp", A8W8, _WITH_DSP, _fits_tile, _pack_tile, _window_scratch),
+        ConvKernel("conv2d_s8__scalar", A8W8, (Core.LONG,), _fits_tile, _pack_tile, _window_scratch),
+        ConvKernel("conv2d_s8__scalar", A8W8, (Core.SMALL,), _fits_tile, _pack_tile, _window_scratch, _lean_scratch),
+        ConvKernel("conv2d_s8", A8W8),
+        ConvKernel(
+            "conv2d_s16__mve", A16W8, (Core.MVE,), pack=lambda y, core: int16.pack_conv_tile_mve(*y.all, y.groups),
+            scratch=lambda y, core: int16.scratch_conv2d_mve(y.taps * y.depth, y.fields["out_w"]),
+        ),
+        ConvKernel(
+            "conv2d_s16__scalar", A16W8, (Core.SMALL,),
+            pack=lambda y, core: int16.pack_conv_tile_small(*y.all, y.groups),
+            scratch=lambda y, core: int16.scratch_conv_small(y.taps * y.depth),
+        ),
+        ConvKernel(
+            "conv2d_s16__dsp", A16W8, (Core.DSP,), pack=lambda y, core: int16.pack_conv_tile_dsp(*y.all, y.groups),
+            scratch=lambda y, core: int16.scratch_conv2d_dsp(y.taps, y.depth),
+        ),
+        ConvKernel("conv2d_s16", A16W8),
+        *_int4_rows(ConvForm.WINDOW, "narrow"),
+        *_int4_rows(ConvForm.WINDOW, "runs"),
+        ConvKernel("conv2d_narrow_s8", A8W4),
+    ],
+    ConvForm.DEPTHWISE: _depthwise_rows(),
+}  # fmt: skip
+
+
+# ---- the kernel of a call --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core, form: ConvForm) -> Kernel:
+    layer = _layer(call, form)
+    return _made(layer, next(row for row in TABLES[form] if row.takes(layer, core)))
+
+
+def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:
+    core = row.cores[0]
+    fields = layer.fields if row.pack is None else _packed_fields(layer, row.pack(layer, core))
+    scratch = row.scratch(layer, core)
+    more = (layer.pixels,) if layer.form is ConvForm.PIXELS else ()
+    check = CCall(f"cortado_{row.symbol}_scratch", (Operand.LAYER, *more))
+    whole = replace(
+        _bare(layer.form, row),
+        fields=fields,
+        scratch=scratch,
+        scratch_check=check if scratch else None,
+        tile=row.tile,
+        work=_work(layer, row.symbol),
+    )
+    if row.lean is None:
+        return whole
+    lean = {**fields, "lean": 1}
+    less = replace(whole, fields=lean, scratch=row.lean(layer, core), work=_work(layer, row.symbol, lean=True))
+    return replace(whole, lean=less)
+
+
+def _bare(form: ConvForm, row: ConvKernel) -> Kernel:
+    """A row's function and descriptor, whatever the layer."""
+    reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
+    layer = {A16W8: "layer_s16", A8W4: form.value if row.pack else "narrow"}.get(row.elements, form.value)
+    return Kernel(
+        call=CCall(f"cortado_{row.symbol}", (Operand.LAYER, *reads, Operand.SCRATCH)),
+        struct=f"cortado_{layer}_{'packed_t' if row.pack else 't'}",
+    )
+
+
+def every_kernel() -> Iterator[tuple[Core, Kernel]]:
+    """All functions that calls may be made with, and the cores that have them; nothing of a layer."""
+    for form, table in TABLES.items():
+        for row in table:
+            for core in row.cores:
+                yield core, _bare(form, row).typed([row.elements[0]], row.elements[0])
+
+
+def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:
+    call = layer.call
+    if symbol not in TERMS:  # portable
+        if layer.stored is None:
+            return loops("calls outputs outputs*taps macs", taps=layer.taps)
+        if layer.form is ConvForm.PIXELS:
+            return loops("calls outputs macs outputs*runs", runs=layer.runs)
+        return loops("calls outputs outputs*taps outputs*runs macs", taps=layer.taps, runs=layer.runs)
+    offset = layer.fields.get("in_offset", 0) != 0
+    codes = Codes(call["activation_min"], call["output_offset"], has_offset=offset, lean=lean)
+    if layer.form is ConvForm.PIXELS:
+        return pixels_work(symbol, layer.depth, call.out_shape[3], codes, layer.runs)
+    return window_work(symbol, window_of(call, layer.window, layer.groups), codes)
