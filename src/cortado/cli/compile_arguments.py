@@ -358,9 +358,8 @@ def _artifact_arguments(parser: Group) -> None:
         "--package",
         metavar="SYSTEM",
         default=(),
-        help="also write the bundle as a package, with an example that runs the self-test: zephyr, arduino, "
-        "cmsis-pack, platformio, pico or cmake; or as web: a page to try it, and a module for browsers and Node. "
-        "Several with commas between them (docs/packages.md)",
+        help="also write the bundle as packages, with commas between them: zephyr, arduino, cmsis-pack, platformio, "
+        "pico or cmake with an example that runs the self-test; web: a page and a module (docs/packages.md)",
     )
     parser.add_argument(
         "--model-version",
