@@ -90,3 +90,4 @@ def test_lists_take_as_long_as_the_data_path_is_wide(tmp_path: Path) -> None:
     assert cycles(tmp_path, M33, "push {r4-r7, lr}").typical == 5
     assert cycles(tmp_path, M55, "push {r4-r7, lr}").typical == 3
     assert cycles(tmp_path, M55, "vpush {d8-d15}") == just(8)
+    assert cycles(tmp_path, M55, "vldmia r0!, {s8-s15}") == cycles(tmp_path, M55, "vldmia r0!, {d4-d7}") == just(4)

@@ -108,6 +108,11 @@ def test_the_m4_s_own_instructions(tmp_path: Path) -> None:
     assert cycles(tmp_path, M4, floats) == just(2 + 1 + 3 + 14 + 2)
 
 
+def test_a_list_of_double_registers_is_twice_as_many_words(tmp_path: Path) -> None:
+    assert cycles(tmp_path, M4, "vldmia r0!, {s8-s15}") == cycles(tmp_path, M4, "vldmia r0!, {d4-d7}") == just(9)
+    assert cycles(tmp_path, M4, "vpush {d8}") == just(3)
+
+
 def test_an_instruction_is_seen_behind_the_block_before_unless_it_was_jumped_to(tmp_path: Path) -> None:
     before = assembled(tmp_path, M4, "ldr r0, [r1]")
     load = assembled(tmp_path, M4, "ldr r2, [r3]")

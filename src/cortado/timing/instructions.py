@@ -59,7 +59,7 @@ class Instruction(NamedTuple):
     writes: frozenset[str]
     reads: frozenset[str]
     base: frozenset[str] = frozenset()
-    listed: int = 0  # registers in its list
+    listed: int = 0  # words of the registers in its list
     register_offset: bool = False
     updates_base: bool = False
     target: int | None = None
@@ -256,7 +256,7 @@ def _many(name: str, operands: str, kind: Kind) -> Instruction:
         writes=(values if is_load else frozenset()) | (base if updates else frozenset()),
         reads=base | (frozenset() if is_load else values),
         base=base,
-        listed=len(names),
+        listed=sum(2 if one.startswith("d") else 1 for one in names),
         updates_base=updates,
     )
 

@@ -179,9 +179,8 @@ _BESIDE = frozenset({Kind.LIGHT, Kind.IT, Kind.NOTHING, Kind.BRANCH})
 def _core_use(one: Instruction, words: int) -> Use:
     """An instruction on core registers. `words` that go to or from memory in a cycle."""
     if one.kind in (Kind.LOAD_MANY, Kind.STORE_MANY):
-        # A list goes through the data path in as many cycles as it is wide; a double word register is two words.
-        size = one.listed * (2 if one.name.startswith("v") else 1)
-        return Use(Unit.LOAD_STORE, hold=max(1, -(-size // words)), busy=max(1, -(-size // words)))
+        # A list goes through the data path in as many cycles as it is wide.
+        return Use(Unit.LOAD_STORE, hold=max(1, -(-one.listed // words)), busy=max(1, -(-one.listed // words)))
     if one.kind in (Kind.LOAD_PAIR, Kind.STORE_PAIR):
         return Use(Unit.LOAD_STORE, latency=2, hold=max(1, 2 // words), busy=max(1, 2 // words))
     if one.kind in _HELD:
