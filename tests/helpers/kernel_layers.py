@@ -159,8 +159,10 @@ def depthwise(
     shape = (batch, window.output(height, 0), window.output(width, 1), weights.shape[2])
     sums = weights.sum((0, 1), dtype=np.int64)
     more = {"out_c": shape[3], "depth_multiplier": shape[3] // channels} if variant.pack is None else {}
+    grouped = kernel == "cortado_depthwise_long_s8"  # has the descriptor of a grouped convolution
+    more = {"out_c": shape[3], "groups": channels, "lean": 0} if grouped else more
     layer = calls.struct(
-        variant.struct("depthwise"), in_w=width, in_c=channels, out_w=shape[2], **more,
+        variant.struct("conv2d" if grouped else "depthwise"), in_w=width, in_c=channels, out_w=shape[2], **more,
         kernel_h=window.kernel[0], kernel_w=window.kernel[1],
         **window.horizontal(), **_constants(calls, weights, sums, bias, zero, requant, variant),
         zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -190,6 +191,30 @@ def test_conv2d(machine: Machine) -> None:
     check(machine, calls, outputs, "cortado_conv2d_s8", *names, *lanes(machine, "conv2d"))
 
 
+# Rows of 1 to 15 bytes: of few bytes, of whole words, of words and a rest; three rows of nine have code of their own.
+FEW = [((3, 3), 3), ((3, 3), 3), ((9, 3), 1), ((3, 9), 1), ((3, 1), 9), ((3, 3), 1), ((2, 2), 1), ((3, 1), 1),
+       ((10, 4), 1), ((2, 5), 1), ((2, 5), 3), ((2, 3), 2), ((3, 7), 1), ((1, 3), 3)]  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.core is Core.DSP))
+def test_windows_of_few_channels(machine: Machine) -> None:
+    """Windows inside the image, over each of its edges and over both, with an odd last pixel and without."""
+    draw, calls, outputs = Draw(31), Calls(), []
+    for (kernel, depth), stride, extra in itertools.product(FEW, (1, 2), (0, 3, 6)):
+        window = Window(kernel, (1, stride), (draw.one(0, 1), draw.one(0, 1, 1)))
+        x, zero = draw.bytes(1, kernel[0] + 1, kernel[1] + extra, depth), draw.one(*ZEROS)
+        weights, bias = draw.weights(draw.one(3, 4), *kernel, depth), None
+        taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.conv2d_sums(taps, weights, bias, zero, 1)
+        requant = right_shifts_only(draw.requant(sums))
+        start = folded(bias, weights, zero, (1, 2, 3))
+        for name, variant in conv2d_variants(machine, weights, start, requant, sums, 1):
+            if variant.suffix == "__dsp" and not variant.lean:
+                out, _ = conv2d(calls, x, weights, bias, zero, window, requant, variant, 1, name)
+                outputs.append((out, finished(sums, requant), f"{name} {kernel} x {depth} stride {stride} + {extra}"))
+    check(machine, calls, outputs, "cortado_conv2d_s8__dsp", *lanes(machine, "conv2d"))
+
+
 def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requant, sums: Array,
                     groups: int) -> Iterator[tuple[str, Variant]]:  # fmt: skip
     """Every kernel that takes this layer: (kernel, variant)."""
@@ -233,6 +258,44 @@ def test_depthwise(machine: Machine) -> None:
             outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
     names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
     check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8"))
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.core is Core.DSP))
+def test_depthwise_by_long_multiplies(machine: Machine) -> None:
+    """Every width of a window and of a row up to two tiles, every padding up to half the window, several outputs of a
+    channel, rows outside of the image, and the largest products of either sign."""
+    draw, calls, outputs = Draw(41), Calls(), []
+    for wide, stride, width in itertools.product((3, 4, 5, 6, 7, 8, 9), (1, 2), (1, 2, 4, 5, 7, 12)):
+        pad, multiplier = draw.one(*range(wide // 2 + 1)), draw.one(1, 1, 2, 3)
+        high = draw.one(1, 2, 3) if wide > 7 else draw.one(1, 3, 5, 7)
+        if width + 2 * pad < wide or packing.long_words(wide, stride) > 5:
+            continue
+        window = Window((high, wide), (draw.one(1, 2), stride), (draw.one(0, high // 2), pad))
+        channels, zero = draw.one(4, 5, 6, 8), draw.one(*ZEROS)
+        x, bias = draw.bytes(1, high, width, channels), draw.bias(channels * multiplier)
+        weights = draw.weights(high, wide, channels * multiplier)
+        taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        requant = right_shifts_only(draw.requant(sums))
+        geometry = (width, sums.shape[2]), (stride, pad, 1)
+        start = folded(bias, weights, zero, (0, 1))
+        assert packing.fits_depthwise_long(weights, start, requant.shift, channels, *geometry)
+        pack = partial(packing.pack_depthwise_long, in_c=channels, stride=stride)
+        variant = Variant("__dsp", pack, packing.scratch_depthwise_long((high, wide), *geometry))
+        out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_long_s8")
+        outputs.append((out, finished(sums, requant), f"{window} {width} wide, {channels} channels, {multiplier} each"))
+    check(machine, calls, outputs, "cortado_depthwise_long_s8__dsp")
+
+
+def test_sums_that_leave_a_lane_have_another_kernel() -> None:
+    """Sums of 20 bits and a sign: 64 products of -128 and 128 are the first that don't fit."""
+    weights, bias = np.full((8, 8, 4), 127, np.int8), np.zeros(4, np.int32)
+    shift, geometry = np.full(4, -8, np.int32), ((14, 14), (1, 3, 1))
+    assert packing.fits_depthwise_long(weights, bias, shift, 4, *geometry)
+    weights[...] = -128
+    assert not packing.fits_depthwise_long(weights, bias, shift, 4, *geometry)
+    assert not packing.fits_depthwise_long(weights[:7], bias, shift * 0, 4, *geometry)
+    assert not packing.fits_depthwise_long(weights[:7], bias, shift, 4, (14, 14), (1, 3, 2))
 
 
 @pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
@@ -289,6 +352,11 @@ def depthwise_variants(
     core, (high, wide) = machine.core, weights.shape[:2]
     yield "cortado_depthwise_s8", PORTABLE
     yield "cortado_depthwise_s8", FOLDED
+    in_c = weights.shape[2] // multiplier
+    if core is Core.DSP and packing.fits_depthwise_long(weights, bias, requant.shift, in_c, *geometry):
+        pack = partial(packing.pack_depthwise_long, in_c=in_c, stride=geometry[1][0])
+        scratch = packing.scratch_depthwise_long((high, wide), *geometry)
+        yield "cortado_depthwise_long_s8", Variant("__dsp", pack, scratch)
     if multiplier != 1:
         return
     if packing.fits_depthwise(weights, bias, requant.shift, core):
@@ -352,17 +420,32 @@ def transpose_conv2d(calls: Calls, x: Array, weights: Array, bias: Array | None,
 @pytest.mark.parametrize("machine", MACHINES)
 def test_batch_matmul(machine: Machine) -> None:
     draw, calls, outputs = Draw(6), Calls(), []
-    for number in range(15):
-        batches, rows, cols, depth = draw.one(1, 3), draw.one(1, 2, 7, 8, 9), draw.one(1, 2, 5), draw.one(1, 4, 17, 40)
+    for number in range(24):
+        batches, rows, cols = draw.one(1, 3), draw.one(1, 2, 3, 7, 8, 9), draw.one(1, 2, 3, 4, 5, 7, 8)
+        depth = draw.one(1, 3, 4, 8, 15, 16, 17, 20, 40)
         lhs, rhs = draw.bytes(batches, rows, depth), draw.bytes(batches, cols, depth)
         zeros = draw.one(*ZEROS), draw.one(*ZEROS)
         sums = (lhs.astype(np.int64) - zeros[0]) @ (rhs.astype(np.int64) - zeros[1]).transpose(0, 2, 1)
-        requant = draw.requant(sums.reshape(-1, 1))
-        layer = calls.struct(
-            "cortado_batch_matmul_t", batches=batches, rows=rows, cols=cols, depth=depth, lhs_zero=zeros[0],
-            rhs_zero=zeros[1], out_zero=requant.out_zero, multiplier=requant.multiplier[0], shift=requant.shift[0],
-            act_min=requant.act_min, act_max=requant.act_max)  # fmt: skip
-        out = calls.space(sums.size)
-        calls.call("cortado_batch_matmul_s8", layer, calls.array(lhs), calls.array(rhs), out, None)
-        outputs.append((out, finished(sums, requant), f"case {number}"))
-    check(machine, calls, outputs, "cortado_batch_matmul_s8")
+        drawn = draw.requant(sums.reshape(-1, 1))
+        plain = replace(right_shifts_only(drawn), act_min=-128, act_max=127)
+        for suffix, requant in matmul_variants(machine, (rows, cols, depth), drawn, plain):
+            layer = calls.struct(
+                "cortado_batch_matmul_t", batches=batches, rows=rows, cols=cols, depth=depth, lhs_zero=zeros[0],
+                rhs_zero=zeros[1], out_zero=requant.out_zero, multiplier=requant.multiplier[0], shift=requant.shift[0],
+                act_min=requant.act_min, act_max=requant.act_max)  # fmt: skip
+            out = calls.space(sums.size)
+            scratch = calls.space(4 * cols, words=True) if suffix else None
+            calls.call(f"cortado_batch_matmul_s8{suffix}", layer, calls.array(lhs), calls.array(rhs), out, scratch)
+            outputs.append((out, finished(sums, requant), f"{suffix} case {number}: {rows} x {depth} x {cols}"))
+    fast = [f"cortado_batch_matmul_s8{suffix}" for suffix in machine.suffixes if suffix != "__scalar"]
+    check(machine, calls, outputs, "cortado_batch_matmul_s8", *fast)
+
+
+def matmul_variants(
+    machine: Machine, sizes: tuple[int, int, int], drawn: Requant, plain: Requant
+) -> Iterator[tuple[str, Requant]]:
+    """Every kernel that takes a product, and factors that it takes."""
+    yield "", drawn
+    for suffix, core in (("__dsp", Core.DSP), ("__mve", Core.MVE)):
+        if suffix in machine.suffixes and packing.fits_batch_matmul(*sizes, int(plain.shift[0]), core):
+            yield suffix, plain

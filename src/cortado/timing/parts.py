@@ -23,7 +23,7 @@ _ROWS = re.compile(
 )
 # Functions that lay out windows and pixels for those that multiply.
 _PACKING = re.compile(
-    r"cortado_(conv2d|conv1x1|transpose_conv2d)(_lanes)?_s8__|cortado_conv_expand|cortado_conv_tile_pack"
+    r"cortado_(conv2d|conv1x1|transpose_conv2d)(_lanes)?_s8__|cortado_conv_expand|cortado_conv_rows|cortado_conv_tile_pack"
     r"|(window|gather|put|lay_out|lay_out_pair|copy|copy_taps|expand|pack)(\.|$)"
 )
 # Functions that multiply inputs with weights; what others multiply are scales and addresses.

@@ -170,7 +170,12 @@ void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int
                                   void *scratch);
 void cortado_depthwise3x3_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
                                   void *scratch);
+/* By long multiplies, for windows of 3 to 9 columns, stride 1 or 2, no gaps, right shifts only, and at least 4 channels,
+ * each with out_c / in_c outputs; `groups` is in_c. */
+void cortado_depthwise_long_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                    void *scratch);
 
+int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_packed_t *L);
@@ -305,6 +310,13 @@ typedef struct {
 
 void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
                              void *scratch);
+/* At least 2 rows and 2 columns (__mve: 4), right shifts only, and all of int8 as outputs. */
+void cortado_batch_matmul_s8__dsp(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
+                                  void *scratch);
+void cortado_batch_matmul_s8__mve(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
+                                  void *scratch);
+int32_t cortado_batch_matmul_s8__dsp_scratch(const cortado_batch_matmul_t *L);
+int32_t cortado_batch_matmul_s8__mve_scratch(const cortado_batch_matmul_t *L);
 
 /* ---- Recurrent layers -------------------------------------------------------------------------------------- */
 

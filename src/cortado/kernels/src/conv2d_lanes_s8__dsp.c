@@ -14,7 +14,7 @@ void cortado_conv2d_lanes_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t
                                   void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
-    cortado_conv_source_t source = {L, rows, 0, L->in_c / L->groups};
+    cortado_conv_source_t source = cortado_conv_source(L, rows);
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
     cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), channels, L->out_c,
                                 L->out_offset, L->act_min,           L->act_max};

@@ -13,7 +13,7 @@
 void cortado_conv2d_narrow_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                    void *scratch)
 {
-    const cortado_conv_source_t source = {L, rows, 0, L->in_c};
+    const cortado_conv_source_t source = cortado_conv_source(L, rows);
     const int32_t size = L->kernel_h * L->kernel_w * L->in_c;
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,           L->act_max};
@@ -26,7 +26,7 @@ void cortado_conv2d_narrow_s8__dsp(const cortado_conv2d_packed_t *L, const int8_
 void cortado_conv2d_runs_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                  void *scratch)
 {
-    const cortado_conv_source_t source = {L, rows, 0, L->in_c};
+    const cortado_conv_source_t source = cortado_conv_source(L, rows);
     const int32_t size = L->kernel_h * L->kernel_w * L->in_c;
     cortado_conv_tile_t tile = {L->weights, 0, L->out_c, L->out_c, L->out_offset, L->act_min, L->act_max};
     for (int32_t x = 0; x < L->out_w; x += 2) {

@@ -17,6 +17,12 @@ typedef struct {
     int32_t first, depth;
 } source_t;
 
+static inline source_t source_of(const cortado_conv2d_packed_t *L, const int8_t *const rows[])
+{
+    const source_t S = {L, rows, 0, L->in_c / L->groups};
+    return S;
+}
+
 static inline const int8_t *tap(const source_t *S, const int8_t *row, int32_t x)
 {
     const cortado_conv2d_packed_t *L = S->L;
@@ -61,6 +67,7 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
 #include "conv_window_s8__dsp.h"
 
 typedef cortado_conv_source_t source_t;
+#define source_of cortado_conv_source
 
 static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t size, int32_t *x)
 {
@@ -74,7 +81,7 @@ void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_packed_t *L, const int8
 {
     const int32_t channels = L->out_c / L->groups;
     const int32_t together = L->lean != 0 ? 2 : CORTADO_TILE_PIXELS;
-    source_t source = {L, rows, 0, L->in_c / L->groups};
+    source_t source = source_of(L, rows);
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
     cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), channels, L->out_c,
                                 L->out_offset, L->act_min,           L->act_max};

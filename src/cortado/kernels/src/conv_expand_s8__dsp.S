@@ -47,6 +47,17 @@
 .Lexpand_few:
     adds    r2, r2, #16
     beq     .Lexpand_return
+#if !defined(CORTADO_ALIGNED_ONLY)
+    cmp     r2, #8
+    blt     .Lexpand_next
+    ldr     r12, [r1, #4]
+    ldr     r3, [r1], #8
+    widen   r3, 0
+    widen   r12, 16
+    adds    r0, r0, #32
+    subs    r2, r2, #8
+    beq     .Lexpand_return
+#endif
     /* One turn: four bytes to two words. */
 .Lexpand_next:
     cmp     r2, #4

@@ -20,12 +20,30 @@ static inline void cortado_conv_pixels(const int8_t *in, int32_t in_c, int32_t p
     (void)cortado_conv_expand_s8__dsp(x + 1, pixels > 1 ? in + in_c : in, in_c);
 }
 
-/* Where a kernel reads: the group's first channel, and its channels per tap. */
+void cortado_conv_rows_s8__dsp(int8_t *to, const int8_t *const rows[], int32_t from, int32_t n, int32_t count);
+void cortado_conv_nines_s8__dsp(int32_t *x, const int8_t *const rows[], int32_t from, int32_t step);
+
+/* Where a kernel reads: the group's first channel, its channels per tap, and the last column from which on a window is
+ * in the image and each of its rows one run of bytes (below 0: none is). */
 typedef struct {
     const cortado_conv2d_packed_t *L;
     const int8_t *const *rows;
-    int32_t first, depth;
+    int32_t first, depth, last;
 } cortado_conv_source_t;
+
+static inline cortado_conv_source_t cortado_conv_source(const cortado_conv2d_packed_t *L, const int8_t *const rows[])
+{
+    cortado_conv_source_t S = {L, rows, 0, L->in_c / L->groups, -1};
+#if !defined(CORTADO_ALIGNED_ONLY)
+    if (L->dilation_w == 1 && L->groups == 1) {
+        S.last = L->in_w - L->kernel_w;
+        for (int32_t ky = 0; ky < L->kernel_h; ky++) {
+            S.last = rows[ky] != NULL ? S.last : -1;
+        }
+    }
+#endif
+    return S;
+}
 
 /* n bytes as products of one pixel; or, not wide, as bytes. */
 static CORTADO_ONCE void *put(void *at, int wide, const int8_t *from, int32_t n)
@@ -67,14 +85,32 @@ static CORTADO_ONCE void gather(const cortado_conv_source_t *S, int32_t left, vo
 static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t left, int32_t pixels, int32_t size,
                                         int32_t *x)
 {
+    const cortado_conv2d_packed_t *L = S->L;
     const int direct = S->depth % 4 == 0;
-    int32_t *const window = x + ((size + 3) & ~3);
+    const int32_t whole = (size + 3) & ~3, step = pixels > 1 ? L->stride_w : 0;
+    int32_t *const window = x + whole;
+#if !defined(CORTADO_ALIGNED_ONLY)
+    if (size == 27 && L->kernel_h == 3 && left >= 0 && left + step <= S->last) {
+        cortado_conv_nines_s8__dsp(x, S->rows, left * L->in_c, step * L->in_c);
+        return;
+    }
+#endif
+    if (!direct) {
+        window[whole / 4 - 1] = 0; /* what makes the last four products whole */
+    }
     for (int32_t i = 0; i < 2; i++) {
-        gather(S, left, direct ? x + i : window, direct);
-        if (!direct) {
-            (void)cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, size);
+#if !defined(CORTADO_ALIGNED_ONLY)
+        if (!direct && left >= 0 && left <= S->last) {
+            cortado_conv_rows_s8__dsp((int8_t *)window, S->rows, left * L->in_c, L->kernel_w * L->in_c, L->kernel_h);
+        } else
+#endif
+        {
+            gather(S, left, direct ? x + i : window, direct);
         }
-        left += pixels > 1 ? S->L->stride_w : 0;
+        if (!direct) {
+            (void)cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, whole);
+        }
+        left += step;
         CORTADO_STAY_A_LOOP;
     }
 }

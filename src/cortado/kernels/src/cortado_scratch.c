@@ -69,6 +69,16 @@ int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *
     return cortado_depthwise_s8__scalar_scratch(L);
 }
 
+int32_t cortado_batch_matmul_s8__dsp_scratch(const cortado_batch_matmul_t *L)
+{
+    return L->cols * (int32_t)sizeof(int32_t);
+}
+
+int32_t cortado_batch_matmul_s8__mve_scratch(const cortado_batch_matmul_t *L)
+{
+    return cortado_batch_matmul_s8__dsp_scratch(L);
+}
+
 /* Two windows of halfwords; of taps of an odd number of codes, one more. */
 int32_t cortado_conv2d_s16__dsp_scratch(const cortado_layer_s16_packed_t *L)
 {

@@ -6,7 +6,7 @@ Both zero points are negated, the right side is transposed. A constant matrix on
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,8 @@ from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops, nested
-from cortado.ops.conv.convolution import check_sums
+from cortado.ops.conv import packing
+from cortado.ops.conv.convolution import SUFFIX, check_sums
 from cortado.ops.float_graph import add_constant, add_permute, add_view, constant_data, is_constant
 from cortado.ops.move.embedding import layer_of_rows
 from cortado.ops.reach import divided
@@ -220,6 +221,17 @@ _LOOPS = nested(
 )
 
 
+_SUMMED = {
+    "calls": "batches",
+    "calls*batches*cols": "",
+    "calls*batches*cols*summed": "fours depth%4 depth/16",
+    "calls*batches*rows/2": "weighed weighed*fours weighed*depth%4 weighed*depth/16",
+}
+# Two rows and two columns at a time, or four.
+_PAIR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/2": "fours fours%2 depth%4"})
+_VECTOR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/4": "depth/16"})
+
+
 def _wide_kernel(call: Call) -> Kernel:
     batches, rows, depth = call.shape("lhs")
     return Kernel(
@@ -256,13 +268,26 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8.high,
     }
     sizes = {name: float(fields[name]) for name in ("batches", "rows", "cols", "depth")}
-    sizes |= {"fours": depth // 4, "summed": float(fields["lhs_zero"] != 0)}
+    sizes |= {"fours": depth // 4, "summed": float(fields["lhs_zero"] != 0), "weighed": float(fields["rhs_zero"] != 0)}
+    symbol, terms = _variant(fields, core)
+    fast = terms is not _LOOPS
     return Kernel(
-        call=CCall("cortado_batch_matmul_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
         struct="cortado_batch_matmul_t",
         fields=fields,
-        work=Work(_LOOPS, lambda calls: sizes),
+        scratch=4 * fields["cols"] if fast else 0,
+        scratch_check=CCall(f"cortado_{symbol}_scratch", (Operand.LAYER,)) if fast else None,
+        work=Work(terms, lambda calls: sizes),
     )
+
+
+def _variant(fields: Mapping[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
+    """The symbol of the kernel that takes a product, and its loops."""
+    sizes = fields["rows"], fields["cols"], fields["depth"], fields["shift"]
+    for isa, terms in ((Core.MVE, _VECTOR_LOOPS), (Core.DSP, _PAIR_LOOPS)):
+        if core in (Core.MVE, isa) and packing.fits_batch_matmul(*sizes, isa):
+            return f"batch_matmul_s8__{SUFFIX[isa]}", terms
+    return "batch_matmul_s8", _LOOPS
 
 
 def samples() -> Any:

@@ -7,9 +7,11 @@ import math
 from dataclasses import dataclass
 
 from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ops.conv.packing import LongRow
 from cortado.ops.loops import VECTOR, Window
 
 _LAID_OUT = tuple(f"{kind}_{what}" for kind in ("whole", "part") for what in ("pieces", "words", "bytes"))
+_SWIFT = nested({"nines": "", "swift": "kernel_h kernel_h*window_row/4"})  # windows that are copied by words
 _CUT = {"cut": "", "uncut": ""}
 
 # ---- terms: what each kernel has loops over --------------------------------------------------------------------------
@@ -33,7 +35,7 @@ _SCALAR_WINDOWS = nested(
         "tiles/2*groups": f"{_OF_TILE} kernel_h",
     }
 )
-_DSP_WINDOWS = (*nested({**_TILES, "tiles/2*groups": f"{_OF_TILE} kernel_h"}), *_LAID_OUT)
+_DSP_WINDOWS = (*nested({**_TILES, "tiles/2*groups": f"{_OF_TILE} kernel_h"}), *_LAID_OUT, *_SWIFT)
 
 # With the DSP instructions' lanes.
 _CHANNELS = "group_c group_c/2 group_c/4 group_c/16 group_c%4"
@@ -151,6 +153,15 @@ _PORTABLE_DEPTHWISE = {
     "border_rows*out_c": "kernel_w",
 }
 
+_LONG = {
+    "calls": "kernel_h long_places long_places*kernel_h",
+    "long_packs": "",
+    "long_laid": "long_fours long_pair long_edges",
+    "long_channels": "",
+    "long_tiles": "kernel_h kernel_h*long_words long_looped",
+    "long_limited": "",
+}
+
 TERMS = {
     "conv1x1_s8": _PORTABLE_PIXELS,
     "conv1x1_s8__scalar": _PIXEL_TILES,
@@ -164,7 +175,7 @@ TERMS = {
     "conv2d_s8__scalar": _SCALAR_WINDOWS,
     "conv2d_s8__dsp": _DSP_WINDOWS,
     "conv2d_s8__mve": nested(_VECTOR_WINDOWS),
-    "conv2d_lanes_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
+    "conv2d_lanes_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT, *_SWIFT),
     "conv1x1_s16__dsp": nested(_WIDE_PIXELS),
     "conv1x1_s16__mve": nested(_VECTOR_WIDE),
     "conv1x1_s16__scalar": nested(_SMALL_PIXELS),
@@ -195,6 +206,7 @@ TERMS = {
         {"calls": "", "stretches": "", "spans": "in_c/16 in_c/16*ties odd_vector", "outside": ""}
     ),
     "depthwise_few_s8__mve": nested(_FEW),
+    "depthwise_long_s8__dsp": nested(_LONG),
     "depthwise_s16": nested({"calls": "", "spans": "out_c", "rows_inside": "out_c", "taps_inside": "out_c"}),
 }
 
@@ -210,6 +222,7 @@ class Codes:
     out_offset: int
     has_offset: bool = False  # of the input, for portable kernels
     lean: bool = False
+    limited: bool = False  # not all of int8 is allowed
 
     @property
     def cut(self) -> int | None:
@@ -244,6 +257,7 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
         found |= _products(window.depth, window.kernel_h * window.kernel_w, window.out_c, window.groups)
         found |= {"strided": float(window.stride_w > 1), "window_row": float(window.kernel_w * window.depth)}
         found["border_rows"] = columns["spans"] * window.kernel_h - columns["inside_rows"]
+        found |= _long(window, calls, codes)
         return found | _gathered(window, calls) | _vector_windows(window, calls) | _few(window, calls, columns)
 
     return Work(TERMS[symbol], quantities, codes.cut)
@@ -294,18 +308,25 @@ def _tiles(calls: Calls, lean: bool) -> dict[str, float]:
 
 def _gathered(window: Window, calls: Calls) -> dict[str, float]:
     """Windows as they are laid out for two pixels. Taps inside the image that lie together are one piece; whether the
-    channels of a tap are whole fours makes a difference."""
+    channels of a tap are whole fours makes a difference. If not, windows that are all inside are copied by words, two
+    of three rows of nine bytes at once."""
     depth, lefts = window.depth, window.lefts
     lefts += lefts[-1:] * (len(lefts) % 2)  # a second pixel that is none is a copy of the first
-    pieces = [piece for left in lefts for piece in _pieces(window, left)]
-    empty = [1] * window.kernel_w * len(lefts)
-    rows, kind = calls.calls * window.kernel_h, "whole" if depth % 4 == 0 else "part"
+    pieces = [_pieces(window, left) for left in lefts]
+    swift = [window.plain and depth % 4 > 0 and window.inside(left) for left in lefts]
+    slow = [several for several, fast in zip(pieces, swift, strict=True) if not fast]
+    empty = [[1] * window.kernel_w * len(lefts)]
+    plain, kind = calls.calls - calls.edges, "whole" if depth % 4 == 0 else "part"
     totals = dict.fromkeys(_LAID_OUT, 0.0)
-    for several, times in ((pieces, rows - calls.outside), (empty, calls.outside)):
+    above = calls.edges * window.kernel_h - calls.outside  # rows of calls that have others outside of the image
+    for parts, times in ((slow, plain * window.kernel_h), (pieces, above), (empty, calls.outside)):
+        several = [piece for part in parts for piece in part]
         totals[f"{kind}_pieces"] += window.groups * times * len(several)
         totals[f"{kind}_words"] += window.groups * times * sum(piece * depth // 4 for piece in several)
         totals[f"{kind}_bytes"] += window.groups * times * sum(piece * depth % 4 for piece in several)
-    return totals
+    nines = window.kernel_h == 3 and window.kernel_w * depth == 9
+    pairs = sum(both == (True, True) for both in zip(swift[::2], swift[1::2], strict=True)) if nines else 0
+    return {**totals, "nines": plain * pairs, "swift": plain * (sum(swift) - 2 * pairs)}
 
 
 def _pieces(window: Window, left: int) -> list[int]:
@@ -344,4 +365,27 @@ def _few(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
     return {
         "few_pieces": joined + single,
         "few_vectors": joined * math.ceil(inside / max(VECTOR // window.in_c, 1)) + single,
+    }
+
+
+def _long(window: Window, calls: Calls, codes: Codes) -> dict[str, float]:
+    """Depthwise layers by long multiplies: rows of four channels that are laid out, in fours of columns, pairs
+    and single words; channels of which outputs are made; their tiles of four outputs, rows of these that are a loop's,
+    and tiles with limits."""
+    stride, height = window.stride_w, window.kernel_h
+    packs = calls.calls * math.ceil(window.in_c / 4)
+    row = LongRow.of(window.in_w, window.out_w, window.pad_left, stride, window.kernel_w)
+    made = 4.0 * packs * (window.out_c // window.in_c)
+    return {
+        "long_places": row.places,
+        "long_packs": packs,
+        "long_laid": packs * (height - calls.outside / max(calls.calls, 1)),
+        "long_fours": row.inside // 2,
+        "long_pair": row.inside % 2,
+        "long_edges": row.edges,
+        "long_channels": made,
+        "long_tiles": made * row.tiles,
+        "long_words": row.words,
+        "long_looped": 0.0 if (row.words, stride) == (3, 1) and height <= 5 else height,
+        "long_limited": made * row.tiles * codes.limited,
     }

@@ -116,7 +116,7 @@ def _int8_layer(call: Call, form: ConvForm) -> ConvLayer:
         depthwise = form is ConvForm.DEPTHWISE
         own |= {"depth_multiplier": call["depth_multiplier"]} if depthwise else {"groups": in_c // weights.shape[3]}
         shaped = weights[0] if depthwise else weights
-        fits = window_fits(own, np.uint8 if depthwise else np.int16) and own.get("depth_multiplier", 1) == 1
+        fits = window_fits(own, np.uint8 if depthwise else np.int16)
     fields = {**own, "weights": Array(shaped), **common}
     return ConvLayer(call, form, fields, shaped, _tables(call, common["bias"]), packs=folded and fits)
 
@@ -174,12 +174,15 @@ _INT4_FIELDS = {
 }
 
 
-def _packed_fields(layer: ConvLayer, stream: Numbers) -> dict[str, Any]:
+def _packed_fields(layer: ConvLayer, stream: Numbers, grouped: bool) -> dict[str, Any]:
     """The descriptor of a row with packed weights."""
+    if grouped:
+        kept = {name: value for name, value in layer.fields.items() if name != "depth_multiplier"}
+        return packed({**kept, "groups": kept["in_c"]}, stream)
     if layer.stored is not None:
         kept = packed({**layer.fields, "weights": Array(layer.stored.codes), "groups": 1}, stream)
         return {name: kept[name] for name in (*_INT4_FIELDS[layer.form], "out_offset", "act_min", "act_max", "weights")}
-    # With a depth multiplier of 1, which all of them need, neither it nor the output channels are of use.
+    # With a depth multiplier of 1, which all others need, neither it nor the output channels are of use.
     unused = {"depth_multiplier", "out_c"} if "depth_multiplier" in layer.fields else {"sum_shift"}
     found = packed({name: value for name, value in layer.fields.items() if name not in unused}, stream)
     if layer.elements == A16W8:  # it has no zero point: these are read outside of the image
@@ -208,11 +211,13 @@ class ConvKernel:
     scratch: Callable[[ConvLayer, Core], int] = lambda layer, core: 0
     lean: Callable[[ConvLayer, Core], int] | None = None  # scratch of the same with fewer pixels at a time
     tile: int = 1
+    grouped: bool = False  # a depthwise layer as a grouped convolution: several outputs of a channel too, more scratch
 
     def takes(self, layer: ConvLayer, core: Core) -> bool:
         if core not in self.cores or layer.elements != self.elements:
             return False
-        return self.pack is None or (layer.packs and self.fits(layer, self.cores[0]))
+        single = self.grouped or layer.fields.get("depth_multiplier", 1) == 1
+        return self.pack is None or (layer.packs and single and self.fits(layer, self.cores[0]))
 
 
 def _one_pixel(fits: Callable[[ConvLayer, Core], bool]) -> Callable[[ConvLayer, Core], bool]:
@@ -327,11 +332,27 @@ def _many(least: int) -> Callable[[ConvLayer, Core], bool]:
     return lambda y, core: y.fields["in_c"] == y.fields["out_c"] and y.fields["in_c"] >= least
 
 
-def _row3x3(layer: ConvLayer, core: Core) -> bool:
+def _slid(layer: ConvLayer) -> tuple[tuple[int, int], tuple[int, int, int]]:
+    """Widths of input and output; horizontal stride, left padding and dilation."""
     known = layer.fields
-    clamp, columns = (known["act_min"], known["act_max"]), (known["in_w"], known["out_w"])
-    slide = (known["stride_w"], known["pad_left"], known["dilation_w"])
-    return packing.fits_depthwise3x3_dsp(layer.weights, layer.tables[0], layer.shift, clamp, columns, slide)
+    return (known["in_w"], known["out_w"]), (known["stride_w"], known["pad_left"], known["dilation_w"])
+
+
+def _row3x3(layer: ConvLayer, core: Core) -> bool:
+    clamp = (layer.fields["act_min"], layer.fields["act_max"])
+    return packing.fits_depthwise3x3_dsp(layer.weights, layer.tables[0], layer.shift, clamp, *_slid(layer))
+
+
+def _long_pays(layer: ConvLayer, core: Core) -> bool:
+    """Whether long multiplies take a layer, and fewer cycles than depthwise_s8__dsp, by what a row costs on an M4:
+    tiles of four outputs and words to lay out, against outputs and their taps."""
+    (high, wide), (columns, slide), in_c = layer.window, _slid(layer), layer.fields["in_c"]
+    if not packing.fits_depthwise_long(layer.weights, layer.tables[0], layer.shift, in_c, columns, slide):
+        return False
+    row = packing.LongRow.of(*columns, slide[1], slide[0], wide)
+    laid_out = high * (18 + 5.5 * row.inside + 9 * row.edges)
+    spent = row.tiles * (75 + high * (8 + 4 * row.words)) + laid_out + 100
+    return layer.fields["depth_multiplier"] > 1 or spent < columns[1] * (26 + 3.6 * high * wide)
 
 
 def _depthwise_scratch(layer: ConvLayer, core: Core) -> int:
@@ -367,6 +388,11 @@ def _depthwise_rows() -> list[ConvKernel]:
         ConvKernel(
             "depthwise3x3_s8__dsp", A8W8, _WITH_DSP, _row3x3,
             lambda y, core: packing.pack_depthwise3x3_dsp(*y.all, y.fields["out_offset"]),
+        ),
+        ConvKernel(
+            "depthwise_long_s8__dsp", A8W8, _WITH_DSP, _long_pays,
+            lambda y, core: packing.pack_depthwise_long(*y.all, y.fields["in_c"], y.fields["stride_w"]),
+            lambda y, core: packing.scratch_depthwise_long(y.window, *_slid(y)), grouped=True,
         ),
         ConvKernel("depthwise_s8__dsp", A8W8, _WITH_DSP, fits, pack, _depthwise_scratch),
         ConvKernel("depthwise_s8__scalar", A8W8, (Core.LONG,), fits, pack, _depthwise_scratch),
@@ -457,14 +483,17 @@ TABLES = {
 # ---- the kernel of a call --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core, form: ConvForm) -> Kernel:
+def kernel(call: Call, core: Core, form: ConvForm, own: bool = False) -> Kernel:
+    """`own`: only kernels with the form's own descriptor."""
     layer = _layer(call, form)
-    return _made(layer, next(row for row in TABLES[form] if row.takes(layer, core)))
+    row, *others = [row for row in TABLES[form] if row.takes(layer, core) and not (own and row.grouped)]
+    made = _made(layer, row)
+    return replace(made, lean=_made(layer, others[0])) if row.grouped and others[0].pack is not None else made
 
 
 def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:
     core = row.cores[0]
-    fields = layer.fields if row.pack is None else _packed_fields(layer, row.pack(layer, core))
+    fields = layer.fields if row.pack is None else _packed_fields(layer, row.pack(layer, core), row.grouped)
     scratch = row.scratch(layer, core)
     more = (layer.pixels,) if layer.form is ConvForm.PIXELS else ()
     check = CCall(f"cortado_{row.symbol}_scratch", (Operand.LAYER, *more))
@@ -486,7 +515,8 @@ def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:
 def _bare(form: ConvForm, row: ConvKernel) -> Kernel:
     """A row's function and descriptor, whatever the layer."""
     reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
-    layer = {A16W8: "layer_s16", A8W4: form.value if row.pack else "narrow"}.get(row.elements, form.value)
+    name = ConvForm.WINDOW.value if row.grouped else form.value
+    layer = {A16W8: "layer_s16", A8W4: name if row.pack else "narrow"}.get(row.elements, name)
     return Kernel(
         call=CCall(f"cortado_{row.symbol}", (Operand.LAYER, *reads, Operand.SCRATCH)),
         struct=f"cortado_{layer}_{'packed_t' if row.pack else 't'}",
@@ -510,7 +540,8 @@ def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:
             return loops("calls outputs macs outputs*runs", runs=layer.runs)
         return loops("calls outputs outputs*taps outputs*runs macs", taps=layer.taps, runs=layer.runs)
     offset = layer.fields.get("in_offset", 0) != 0
-    codes = Codes(call["activation_min"], call["output_offset"], has_offset=offset, lean=lean)
+    limits = call["activation_min"], call["activation_max"]
+    codes = Codes(limits[0], call["output_offset"], offset, lean, limited=limits != INT8.codes)
     if layer.form is ConvForm.PIXELS:
         return pixels_work(symbol, layer.depth, call.out_shape[3], codes, layer.runs)
     return window_work(symbol, window_of(call, layer.window, layer.groups), codes)

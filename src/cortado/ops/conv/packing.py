@@ -5,6 +5,8 @@ where a `fits_` function here says no. Biases already hold the folded input offs
 acc * 2^shift fits in 32 bits: that much the operators guarantee.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,6 +88,31 @@ def fits_depthwise3x3_dsp(
     )
 
 
+LONG_LANE = 21  # bits between the outputs of one long multiply
+
+
+def fits_depthwise_long(
+    weights: Int8, bias: Int32, shift: Int32, in_c: int, columns: tuple[int, int], slide: tuple[int, int, int]
+) -> bool:
+    """Whether depthwise_long `__dsp` takes a layer: words of two columns and of two weights, sums of 20 bits and a
+    sign. weights [kernel_h, kernel_w, out_c]; `columns` and `slide` as above."""
+    (_, out_w), (stride, _, dilation) = columns, slide
+    kernel_h, kernel_w, out_c = weights.shape
+    sums = 128 * np.abs(weights.astype(np.int64)).sum(axis=(0, 1))
+    return (
+        in_c >= 4
+        and out_c % in_c == 0
+        and stride in (1, 2)
+        and dilation == 1
+        and 2 <= long_words(kernel_w, stride) <= 5
+        and kernel_h < 1 << 8
+        and out_w <= 1 << 15
+        and bool(np.all(shift < 0))
+        and bool(np.all(sums < 1 << (LONG_LANE - 1)))
+        and _doubling_fits(weights, bias, shift, 2)
+    )
+
+
 def fits_conv_tile_mve(shift: Int32) -> bool:
     """Whether conv2d or conv1x1 `__mve` takes a layer: every output is shifted right."""
     return bool(np.all(shift < 0))
@@ -129,6 +156,12 @@ def fits_means_mve(count: int) -> bool:
 def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
     """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums of 16 bits."""
     return kernel_h * kernel_w <= 256
+
+
+def fits_batch_matmul(rows: int, cols: int, depth: int, shift: int, core: Core) -> bool:
+    """Whether batch_matmul `__dsp` or `__mve` takes a product: tiles of two rows, every output is shifted right, and
+    doubled sums of products of two bytes, each with its zero point, fit 32 bits."""
+    return rows >= 2 and cols >= (4 if core is Core.MVE else 2) and shift < 0 and depth * 255 * 255 < 1 << 30
 
 
 def pad_to(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
@@ -250,6 +283,58 @@ def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: 
     words = np.stack([last, 2 * bias.astype(np.int64), multiplier, -shift], axis=1)
     parts = [products, as_bytes(words).reshape(len(bias), -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+
+def long_words(kernel_w: int, stride: int) -> int:
+    """The words of a row of weights of depthwise_long `__dsp`."""
+    return -(-kernel_w // 2) if stride == 1 else kernel_w // 4 * 2 + min(kernel_w % 4, 2)
+
+
+@dataclass(frozen=True)
+class LongRow:
+    """How depthwise_long `__dsp` lays out the columns under one row of outputs."""
+
+    tiles: int  # of four outputs; the first has an output before the first one
+    words: int  # of a row of weights
+    places: int  # words of two columns each
+    inside: int  # of them, those that come by fours of columns
+    edges: int  # those that come one by one
+
+    @staticmethod
+    def of(in_w: int, out_w: int, pad_left: int, stride: int, kernel_w: int) -> "LongRow":
+        more = pad_left % 2 == 1 if stride == 1 else pad_left % 4 == 2
+        more = more and (out_w + 1) // 4 == out_w // 4
+        pad, tiles, words = pad_left + stride * more, (out_w + more) // 4 + 1, long_words(kernel_w, stride)
+        places = (2 * tiles - 1) * stride + words
+        first = (pad + 1) // 2 if stride == 1 else (pad + 3) // 4 * 2
+        left = in_w - (2 * first - pad)
+        room, have = (places - first, left // 2) if stride == 1 else ((places - first) // 2 * 2, left // 4 * 2)
+        inside = max(min(have, room), 0)
+        lower = [(2 * at if stride == 1 else at // 2 * 4 + at % 2) - pad for at in range(places)]
+        outer = [at for place, at in enumerate(lower) if not first <= place < first + inside]
+        edges = sum(0 <= at < in_w or 0 <= at + stride < in_w for at in outer)
+        return LongRow(tiles, words, places, inside, edges)
+
+
+def pack_depthwise_long(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, in_c: int, stride: int) -> Int8:
+    """The stream of depthwise_long_rows_s8__dsp.S: [kernel_h, kernel_w, out_c] weights, four input channels at a time,
+    the last of which may repeat some of those before."""
+    _, kernel_w, out_c = weights.shape
+    words, each = long_words(kernel_w, stride), out_c // in_c
+    wide = np.pad(weights.astype(np.int64), ((0, 0), (0, 4 * words), (0, 0)))
+    lower = [2 * word if stride == 1 else word // 2 * 4 + word % 2 for word in range(words)]
+    order = [lower[-1], *lower[:-1]]
+    rows = (wide[:, [at + stride for at in order]] + (wide[:, order] << LONG_LANE)).transpose(2, 0, 1)
+    tables = np.stack([2 * bias.astype(np.int64) - (1 << LONG_LANE), multiplier, -shift], axis=1)
+    streams = np.concatenate([tables, rows.reshape(out_c, -1)], axis=1).reshape(in_c, each, -1)
+    firsts = [*range(0, in_c - 3, 4), *([in_c - 4] if in_c % 4 else [])]
+    return as_bytes(np.concatenate([streams[first : first + 4].reshape(-1) for first in firsts])).reshape(-1)
+
+
+def scratch_depthwise_long(kernel: tuple[int, int], columns: tuple[int, int], slide: tuple[int, int, int]) -> int:
+    """Bytes of scratch for depthwise_long `__dsp`: a word for two columns of four channels, and a list of edges."""
+    (kernel_h, kernel_w), (in_w, out_w), (stride, pad, _) = kernel, columns, slide
+    return 16 * LongRow.of(in_w, out_w, pad, stride, kernel_w).places * kernel_h + 128
 
 
 def scratch_depthwise(kernel_h: int, kernel_w: int, core: Core) -> int:

@@ -107,7 +107,7 @@ def _column_call(call: Call, phases: tuple[Phases, Phases], place: tuple[int, in
 def _row_kernel(call: Call, core: Core) -> Kernel:
     """By window, even where it is one pixel: its rows come as pointers."""
     if conv2d.is_depthwise_call(call):
-        return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
+        return kernels.kernel(depthwise_conv2d.from_grouped(call), core, ConvForm.DEPTHWISE, own=True)
     return kernels.kernel(call, core, ConvForm.WINDOW)
 
 
