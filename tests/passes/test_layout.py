@@ -272,12 +272,6 @@ class Builder:
         return lift(GraphModule(self.root, self.graph), self.inputs)
 
 
-def _shapes(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_shapes(item) for item in value]
-    return shape(value) if isinstance(value, Node) else value
-
-
 def codes(seed: int, sizes: tuple[int, ...]) -> Tensor:
     return torch.randint(-128, 128, sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.int8)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cortado.base.arrays import ArrayType
 from cortado.base.decision import Decision
-from cortado.base.element import INT8, INT16, Element
+from cortado.base.element import Element
 from cortado.base.errors import CortadoError
 
 DECISION = "decision.kept"  # a buffer: what is kept from output to output
@@ -74,7 +74,7 @@ class ClassScores:
     def classes(self) -> int:
         """Along the only dimension that is longer than 1; anything else has no classes."""
         long = [size for size in self.shape if size > 1]
-        is_scores = len(long) < 2 and self.scale is not None and self.element in (INT8, INT16)
+        is_scores = len(long) < 2 and self.scale is not None and self.element.real
         classes = (long or [1])[0]
         alone = len(self.shape) < 2 or self.shape[0] == 1
         if not is_scores or not alone or classes > MOST_CLASSES:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.base.element import INT8, INT16, Element
+from cortado.base.element import INT8, Element
 from cortado.base.names import c_string
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexM
@@ -41,8 +41,8 @@ _FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize
 
 def float_sources(program: Program) -> frozenset[str]:
     """The kernels of the functions that convert real numbers."""
-    wide = any(tensor.element == INT16 for tensor in (*program.inputs, *program.outputs))
-    return _FLOAT_SOURCES | ({"quantize_f32_s16.c", "dequantize_s16_f32.c"} if wide else frozenset())
+    coded = [tensor.element.bits for tensor in (*program.inputs, *program.outputs) if tensor.qparams is not None]
+    return _FLOAT_SOURCES.union(*({f"quantize_f32_s{bits}.c", f"dequantize_s{bits}_f32.c"} for bits in coded))
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ int {self.name}_run({arena_parameter(self.planned)})
                         f"                               channels, gain, offset, {q});"
                     ),
                     unused=("channels", "gain", "offset"),
-                    elements=(INT8,),
+                    only=INT8,
                 ),
             )
         )
@@ -275,14 +275,15 @@ int {self.name}_run({arena_parameter(self.planned)})
         const: str,
         call: Callable[[int, str, int, str], str],
         unused: Sequence[str] = (),
-        elements: Sequence[Element] = (INT8, INT16),
+        only: Element | None = None,
     ) -> str:
-        """A function that does something to one tensor of codes, by its number; for any other it does nothing."""
+        """A function that does something to one tensor of codes, by its number, or only to one of some element; for any
+        other it does nothing."""
         good = "!wrong(arena)" if self.planned.regions else "arena != NULL"
         cases = [
             f"    if ({good} && i == {number}) {{\n        {self._on_codes(tensor, qparams, const, call)}\n    }}"
             for number, (tensor, qparams) in enumerate((tensor, tensor.qparams) for tensor in tensors)
-            if qparams is not None and tensor.element in elements
+            if qparams is not None and only in (None, tensor.element)
         ]
         nothing = "\n".join(f"    (void){name};" for name in ("arena", "i", "values", *unused))
         body = "\n".join(cases) or nothing
