@@ -170,8 +170,8 @@ void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int
                                   void *scratch);
 void cortado_depthwise3x3_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
                                   void *scratch);
-/* By long multiplies, for windows of 3 to 9 columns, stride 1 or 2, no gaps, right shifts only, and at least 4 channels,
- * each with out_c / in_c outputs; `groups` is in_c. */
+/* By long multiplies, for windows of 3 to 9 columns, stride 1 or 2, no gaps, right shifts only, and at least 4
+ * channels, each with out_c / in_c outputs; `groups` is in_c. */
 void cortado_depthwise_long_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                     void *scratch);
 

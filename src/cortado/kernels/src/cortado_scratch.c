@@ -4,6 +4,7 @@
  */
 #include "cortado.h"
 #include "cortado_isa.h"
+#include "depthwise_long_rows_s8__dsp.h"
 
 static int32_t round4(int32_t n) { return (n + 3) & ~3; }
 
@@ -67,6 +68,11 @@ int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_packed_t *L)
 int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *L)
 {
     return cortado_depthwise_s8__scalar_scratch(L);
+}
+
+int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
+{
+    return cortado_long_shape(L).words * L->kernel_h * 16 + LONG_EDGES_MOST * (int32_t)sizeof(cortado_long_edge_t);
 }
 
 int32_t cortado_batch_matmul_s8__dsp_scratch(const cortado_batch_matmul_t *L)

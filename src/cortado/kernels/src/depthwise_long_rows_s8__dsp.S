@@ -191,9 +191,9 @@
     ldr     \to, [r0, #16 * \i]
     .endm
 
-/* One row of \n words of weights, two of them at a time. Stride 1: words 2 i, 2 i + 1 and 2 i + 2 of x, of which the last
- * is the first of the next two; stride 2: words 2 i to 2 i + 3, of which the last two are. They take turns in r8 to
- * r11. */
+/* One row of \n words of weights, two of them at a time. Stride 1: words 2 i, 2 i + 1 and 2 i + 2 of x, of which the
+ * last is the first of the next two; stride 2: words 2 i to 2 i + 3, of which the last two are. They take turns in r8
+ * to r11. */
     .macro row_1 n
     load_w  r2, 0, \n
     .if \n > 1
@@ -252,8 +252,8 @@
     .endif
     .endm
 
-/* One turn: one row. */
     .macro rows stride, n
+    /* One turn: one row. */
 .Llong_\stride\()_\n:
     row_\stride \n
     add     r0, r0, r12
@@ -303,6 +303,7 @@
     strd    r2, r3, [sp, #OUT]
     b       .Llong_tile
     .p2align 2
+    /* Where the loops are, from here. */
 .Llong_loops:
     .word   .Llong_1_2 - .Llong_loops
     .word   .Llong_2_2 - .Llong_loops

@@ -7,16 +7,16 @@
  *   (x[n] + x[n+1] B) (w[k+1] + w[k] B)  =  x[n] w[k+1]  +  (x[n] w[k] + x[n+1] w[k+1]) B  +  x[n+1] w[k] B^2
  *                                           of y[n-k-1]      of y[n-k]                        of y[n-k+1]
  *
- * SMLAL adds that to 64 bits: four products of one instruction. All words of one n - k, with k even, and all rows of the
- * window go into one such sum. Outputs of even places are its middle lane, those of odd places its upper lane and the
- * lower lane of the next. Both lower lanes start at 2^20, so that they are never negative and nothing is borrowed from
- * the lane above; the bias takes that back. With stride 2, even and odd columns are two convolutions of stride 1: words
- * hold columns 4 j and 4 j + 2, and 4 j + 1 and 4 j + 3.
+ * SMLAL adds that to 64 bits: four products of one instruction. All words of one n - k, with k even, and all rows of
+ * the window go into one such sum. Outputs of even places are its middle lane, those of odd places its upper lane and
+ * the lower lane of the next. Both lower lanes start at 2^20, so that they are never negative and nothing is borrowed
+ * from the lane above; the bias takes that back. With stride 2, even and odd columns are two convolutions of stride 1:
+ * words hold columns 4 j and 4 j + 2, and 4 j + 1 and 4 j + 3.
  */
 #ifndef DEPTHWISE_LONG_ROWS_S8__DSP_H
 #define DEPTHWISE_LONG_ROWS_S8__DSP_H
 
-#define LONG_LANE 21
+#define LONG_LANE (21)
 
 /* Members of cortado_depthwise_long_t, for the assembly. */
 #define LONG_DATA 0 /* and so on: they are read one after the other */
@@ -45,12 +45,12 @@
 #define LONG_ENTRY 92
 
 /* Up to five rows of three words of weights, with stride 1, are code without a loop: so many bytes for each. */
-#define LONG_FIVE_ROWS 8
-#define LONG_ROW_CODE 56
+#define LONG_FIVE_ROWS (8)
+#define LONG_ROW_CODE (56)
 
 #define LONG_FIRST_TILE (1 << 30)
 #define LONG_CLAMPED (1 << 29)
-#define LONG_SPECIAL 0x80000000 /* either of both */
+#define LONG_SPECIAL (0x80000000) /* either of both */
 
 #if !defined(__ASSEMBLER__)
 #include "cortado.h"
@@ -88,15 +88,28 @@ typedef struct {
     int32_t entry;        /* bytes of the loop's code that are not for this layer */
 } cortado_depthwise_long_t;
 
+CORTADO_AT(cortado_depthwise_long_t, data, LONG_DATA);
+CORTADO_AT(cortado_depthwise_long_t, rows, LONG_ROWS);
+CORTADO_AT(cortado_depthwise_long_t, kernel_h, LONG_KERNEL_H);
 CORTADO_AT(cortado_depthwise_long_t, row_bytes, LONG_ROW_BYTES);
+CORTADO_AT(cortado_depthwise_long_t, channels, LONG_CHANNELS);
 CORTADO_AT(cortado_depthwise_long_t, first, LONG_FIRST);
+CORTADO_AT(cortado_depthwise_long_t, to, LONG_TO);
+CORTADO_AT(cortado_depthwise_long_t, inside, LONG_INSIDE);
 CORTADO_AT(cortado_depthwise_long_t, edges, LONG_EDGES);
+CORTADO_AT(cortado_depthwise_long_t, edges_end, LONG_EDGES_END);
 CORTADO_AT(cortado_depthwise_long_t, zeros, LONG_ZEROS);
+CORTADO_AT(cortado_depthwise_long_t, stride, LONG_STRIDE);
 CORTADO_AT(cortado_depthwise_long_t, loop, LONG_LOOP);
+CORTADO_AT(cortado_depthwise_long_t, back, LONG_BACK);
 CORTADO_AT(cortado_depthwise_long_t, state, LONG_STATE);
+CORTADO_AT(cortado_depthwise_long_t, step, LONG_STEP);
 CORTADO_AT(cortado_depthwise_long_t, offset, LONG_OFFSET);
+CORTADO_AT(cortado_depthwise_long_t, skip, LONG_SKIP);
 CORTADO_AT(cortado_depthwise_long_t, last, LONG_LAST);
+CORTADO_AT(cortado_depthwise_long_t, low, LONG_LOW);
 CORTADO_AT(cortado_depthwise_long_t, high, LONG_HIGH);
+CORTADO_AT(cortado_depthwise_long_t, each, LONG_EACH);
 CORTADO_AT(cortado_depthwise_long_t, stream_bytes, LONG_STREAM_BYTES);
 CORTADO_AT(cortado_depthwise_long_t, entry, LONG_ENTRY);
 
@@ -104,6 +117,26 @@ CORTADO_AT(cortado_depthwise_long_t, entry, LONG_ENTRY);
 static inline int32_t cortado_long_words(int32_t kernel_w, int32_t stride)
 {
     return stride == 1 ? (kernel_w + 1) / 2 : kernel_w / 4 * 2 + cortado_min(kernel_w % 4, 2);
+}
+
+#define LONG_EDGES_MOST (8)
+
+/* What is made in one row: outputs, padding, tiles of four outputs, words. An output more in front, which is not
+ * stored, may make pairs of columns begin where the image does; not if it takes a tile more. */
+typedef struct {
+    int32_t outputs, pad, tiles, words;
+} cortado_long_shape_t;
+
+static inline cortado_long_shape_t cortado_long_shape(const cortado_conv2d_packed_t *L)
+{
+    const int32_t s = L->stride_w, p = L->pad_left;
+    const int32_t more = (s == 1 ? p % 2 == 1 : p % 4 == 2) && (L->out_w + 1) / 4 == L->out_w / 4;
+    cortado_long_shape_t S;
+    S.outputs = L->out_w + more;
+    S.pad = p + more * s;
+    S.tiles = S.outputs / 4 + 1;
+    S.words = (2 * S.tiles - 1) * s + cortado_long_words(L->kernel_w, s);
+    return S;
 }
 
 /* Lays out the rows of four channels, from `channel` on. */

@@ -2,38 +2,12 @@
  *
  * Depthwise convolution with long multiplies, any number of outputs for each channel: depthwise_long_rows_s8__dsp.h.
  *
- * Tile: 4 pixels x 1 channel. Scratch: the columns under one row of outputs, two in a word, of 4 channels, and 128 bytes.
+ * Tile: 4 pixels x 1 channel. Scratch: the columns under one row of outputs, two in a word, of 4 channels, and 128
+ * bytes.
  */
 #include "depthwise_long_rows_s8__dsp.h"
 
 #if defined(__ARM_FEATURE_DSP)
-
-#define EDGES 8
-
-/* What is made in one row: outputs, padding, tiles of four outputs, words. An output more in front, which is not stored,
- * may make pairs of columns begin where the image does; not if it takes a tile more. */
-typedef struct {
-    int32_t outputs, pad, tiles, words;
-} shape_t;
-
-static inline int32_t tiles_of(int32_t outputs) { return outputs / 4 + 1; }
-
-static shape_t shape_of(const cortado_conv2d_packed_t *L)
-{
-    const int32_t s = L->stride_w, p = L->pad_left;
-    const int32_t more = (s == 1 ? p % 2 == 1 : p % 4 == 2) && tiles_of(L->out_w + 1) == tiles_of(L->out_w);
-    shape_t S;
-    S.outputs = L->out_w + more;
-    S.pad = p + more * s;
-    S.tiles = tiles_of(S.outputs);
-    S.words = (2 * S.tiles - 1) * s + cortado_long_words(L->kernel_w, s);
-    return S;
-}
-
-int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
-{
-    return shape_of(L).words * L->kernel_h * 16 + EDGES * (int32_t)sizeof(cortado_long_edge_t);
-}
 
 /* The lower column of a word, counted from the first one; the upper one is a stride further. */
 static inline int32_t column_of(int32_t word, int32_t stride)
@@ -51,7 +25,7 @@ static void fill(int32_t *to, int32_t words, int32_t value)
 
 /* Words of which the image has all columns come by fours of columns; of the others, those that have some are edges, and
  * the rest is filled, as rows outside of the image are, for all channels. */
-static void plan(const cortado_conv2d_packed_t *L, const shape_t *S, cortado_long_edge_t *edge,
+static void plan(const cortado_conv2d_packed_t *L, const cortado_long_shape_t *S, cortado_long_edge_t *edge,
                  cortado_depthwise_long_t *P)
 {
     const int32_t s = L->stride_w, w = L->in_w, z = L->zero[0];
@@ -92,12 +66,12 @@ static void plan(const cortado_conv2d_packed_t *L, const shape_t *S, cortado_lon
 void cortado_depthwise_long_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                     void *scratch)
 {
-    const shape_t S = shape_of(L);
+    const cortado_long_shape_t S = cortado_long_shape(L);
     const int32_t words = cortado_long_words(L->kernel_w, L->stride_w);
     const int8_t *stream = L->weights;
     cortado_long_edge_t *const edges = scratch;
     cortado_depthwise_long_t P;
-    P.data = (int32_t *)(void *)(edges + EDGES);
+    P.data = (int32_t *)(void *)(edges + LONG_EDGES_MOST);
     P.rows = rows;
     P.kernel_h = L->kernel_h;
     P.row_bytes = S.words * 16;

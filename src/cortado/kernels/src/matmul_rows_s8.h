@@ -32,10 +32,15 @@ typedef struct {
     int32_t offset;
 } cortado_matmul_rows_t;
 
+CORTADO_AT(cortado_matmul_rows_t, starts, MATMUL_STARTS);
 CORTADO_AT(cortado_matmul_rows_t, cols, MATMUL_COLS);
+CORTADO_AT(cortado_matmul_rows_t, depth, MATMUL_DEPTH);
 CORTADO_AT(cortado_matmul_rows_t, fours, MATMUL_FOURS);
+CORTADO_AT(cortado_matmul_rows_t, rest, MATMUL_REST);
 CORTADO_AT(cortado_matmul_rows_t, row0, MATMUL_ROW0);
+CORTADO_AT(cortado_matmul_rows_t, row1, MATMUL_ROW1);
 CORTADO_AT(cortado_matmul_rows_t, multiplier, MATMUL_MULTIPLIER);
+CORTADO_AT(cortado_matmul_rows_t, shift, MATMUL_SHIFT);
 CORTADO_AT(cortado_matmul_rows_t, offset, MATMUL_OFFSET);
 
 /* Rows of lhs and out lie behind one another. At least 2 columns; with vectors 4. */

@@ -27,6 +27,7 @@
     movs    r4, #0
     movs    r6, #0
     dlstp.8 lr, r8
+    /* One turn: sixteen products of each sum. */
 .Lmatmul_mve_\@:
     vldrb.8 q0, [r1], #16
     vldrb.8 q2, [r5], #16
