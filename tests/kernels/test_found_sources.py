@@ -8,8 +8,8 @@ from cortado.ir.c_sources import functions_in, sources_of
 
 
 def test_a_variant_needs_its_inner_loops_and_their_twins_in_c() -> None:
-    assert sources_of(["cortado_conv2d_s8__dsp"]) == (
-        "conv2d_s8__scalar_dsp.c",
+    assert sources_of(["cortado_conv1x1_s8__dsp"]) == (
+        "conv1x1_s8__scalar_dsp.c",
         "conv_expand_s8__dsp.S",
         "conv_tile_s8__scalar.c",
         "conv_tile_s8__scalar_dsp.S",
