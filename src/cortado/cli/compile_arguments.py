@@ -366,6 +366,12 @@ def _artifact_arguments(parser: Group) -> None:
         metavar="1.4.0",
         help="the model's version: that of its packages and of MODEL_info (default: one that changes with the model)",
     )
+    parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
+    _float_arguments(parser)
+
+
+def _float_arguments(parser: Group) -> None:
+    """Adds the arguments on what may stay in float."""
     parser.add_argument(
         "--allow-float",
         "--allow_float",
@@ -380,4 +386,3 @@ def _artifact_arguments(parser: Group) -> None:
         help="modules whose names match stay in float in the .pte on purpose, as in 'head.*'; may be repeated. There "
         "is no C bundle then",
     )
-    parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
