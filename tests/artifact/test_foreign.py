@@ -268,6 +268,7 @@ def test_a_folder_from_elsewhere_runs_here_only_with_trust(
         ["run", copy / "tiny.pte"],
         ["run", pte, "--input", tmp_path / "x.npy"],
         ["validate", copy],
+        ["show", copy, "--write", tmp_path / "page.html"],
     ):
         assert main([str(word) for word in command]) == 2
         said = capsys.readouterr().err

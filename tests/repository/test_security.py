@@ -61,6 +61,15 @@ HELD: Mapping[str, tuple[str, ...]] = {
     "With `--trust` the compiler runs as": ("test_a_source_that_reads_a_file_in_disguise_is_not_compiled",),
     "The firmware runs inside QEMU": ("test_firmware_has_no_semihosting", "test_the_emulator_is_given_no_device"),
     "Its input and what it says": ("test_a_stream_that_is_no_records_is_refused",),
+    "`cortado show` needs trust": ("test_a_folder_from_elsewhere_runs_here_only_with_trust",),
+    "Its server gives two pages from memory": (
+        "test_this_machine_alone_gets_these_pages_alone",
+        "test_the_network_needs_the_secret_of_the_address",
+    ),
+    "The page runs the model as WebAssembly": (
+        "test_the_module_imports_nothing",
+        "test_names_stay_text_and_no_other_script_runs",
+    ),
     "On a chip behind a debug probe": ("test_a_chip_asks_for_trust",),
     "Compilers, linkers, disassembler and emulator": (
         "test_the_figures_are_those_of_the_code",

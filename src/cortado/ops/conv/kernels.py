@@ -28,7 +28,7 @@ from cortado.ops.reach import sum_shift
 
 
 class ConvForm(Enum):
-    """What one call of a kernel makes; the value is how C calls it."""
+    """Spans that one call of a kernel makes; the value is how C calls it."""
 
     PIXELS = "conv1x1"  # any span of pixels
     WINDOW = "conv2d"  # one output row from the rows under the window
