@@ -203,7 +203,9 @@ def test_counts_of_a_convolution() -> None:
     assert counts["spans*group_c/4*odd4*groups"] == 40 * 2
     assert (counts["inside*groups"], counts["border*groups"]) == (32, 8)
     assert (counts["tiles/4*groups"], counts["rest/4*groups"]) == (12, 4)
-    assert counts["part_pieces"] == 10 * (10 + 2) + 2 * 30
+    # In calls inside of the image the windows at the border, two pieces a row; in the others all windows.
+    assert counts["part_pieces"] == 2 * 3 * (2 + 2) + 4 * (8 + 2 * 2) + 2 * 30
+    assert counts["swift"] == 2 * 8
 
 
 def test_counts_of_a_recurrent_layer() -> None:

@@ -85,7 +85,7 @@ def test_an_output_that_can_not_be_written(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--on", "moon"], "can't run on 'moon'; known places: host, executorch, gdb:HOST:PORT, mps2-an385"),
+        (["--on", "moon"], "can't run on 'moon'; known places: host, wasm, executorch, gdb:HOST:PORT, mps2-an385"),
         (["--on", "mps3-an547"], "this bundle is for cortex-m4, which runs on mps2-an386, not on mps3-an547"),
     ],
 )

@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x8505779cu
+#if TINY_BUILD != 0xe7ef8d18u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

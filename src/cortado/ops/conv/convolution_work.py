@@ -258,7 +258,12 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
         found |= {"strided": float(window.stride_w > 1), "window_row": float(window.kernel_w * window.depth)}
         found["border_rows"] = columns["spans"] * window.kernel_h - columns["inside_rows"]
         found |= _long(window, calls, codes)
-        return found | _gathered(window, calls) | _vector_windows(window, calls) | _few(window, calls, columns)
+        return (
+            found
+            | _gathered(window, calls, by_words="swift" in TERMS[symbol])
+            | _vector_windows(window, calls)
+            | _few(window, calls, columns)
+        )
 
     return Work(TERMS[symbol], quantities, codes.cut)
 
@@ -306,14 +311,14 @@ def _tiles(calls: Calls, lean: bool) -> dict[str, float]:
     }
 
 
-def _gathered(window: Window, calls: Calls) -> dict[str, float]:
+def _gathered(window: Window, calls: Calls, *, by_words: bool) -> dict[str, float]:
     """Windows as they are laid out for two pixels. Taps inside the image that lie together are one piece; whether the
-    channels of a tap are whole fours makes a difference. If not, windows that are all inside are copied by words, two
-    of three rows of nine bytes at once."""
+    channels of a tap are whole fours makes a difference. If not, some kernels copy windows that are all inside
+    `by_words`, two of three rows of nine bytes at once."""
     depth, lefts = window.depth, window.lefts
     lefts += lefts[-1:] * (len(lefts) % 2)  # a second pixel that is none is a copy of the first
     pieces = [_pieces(window, left) for left in lefts]
-    swift = [window.plain and depth % 4 > 0 and window.inside(left) for left in lefts]
+    swift = [by_words and window.plain and depth % 4 > 0 and window.inside(left) for left in lefts]
     slow = [several for several, fast in zip(pieces, swift, strict=True) if not fast]
     empty = [[1] * window.kernel_w * len(lefts)]
     plain, kind = calls.calls - calls.edges, "whole" if depth % 4 == 0 else "part"
