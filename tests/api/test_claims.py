@@ -29,9 +29,9 @@ PAGES = [
 ]
 # Options of compilers, linkers, package managers, other tools and of the scripts in benchmarks/.
 FOREIGN = {
-    "--build", "--cask", "--combinations", "--gc-sections", "--header-size", "--install", "--kinds", "--language", "--multi",
-    "--networks", "--no-deps", "--no_unaligned_access", "--opset", "--persist", "--rm", "--saved-model", "--seed", "--specs",
-    "--targets", "--version",
+    "--build", "--cask", "--combinations", "--gc-sections", "--header-size", "--install", "--kinds", "--language",
+    "--multi", "--networks", "--no-deps", "--no_unaligned_access", "--opset", "--persist", "--rm", "--saved-model",
+    "--seed", "--specs", "--targets", "--version",
 }  # fmt: skip
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 

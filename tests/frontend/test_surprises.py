@@ -314,7 +314,7 @@ def test_a_channel_of_almost_no_weights_keeps_its_bias(kind: type[nn.Module], ti
     found = lower(layer, [(1, 3, 4, 4) if kind is nn.Conv2d else (1, 3)])
     is_integer(found)
     assert far_from_float(found, layer) < 3
-    biases = [data for name, data in found.graph.constants.items() if name.endswith("_bias")]
+    biases = [data for name, data in found.graph.constants.items() if "_bias" in name]
     assert len(biases) == 1
     assert int(biases[0].abs().max()) < 2**31 - 1
     channel = reference_outputs(found.graph, found.batches[0])[0].flatten(2)[:, 2] if kind is nn.Conv2d else None

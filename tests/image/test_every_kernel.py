@@ -22,7 +22,7 @@ from helpers.networks import planned
 from helpers.thunks import listed, of_operator
 
 DRAWS = 5
-LOADER_BYTES = 2560  # of code, at most, where inputs come whole and as codes
+LOADER_BYTES = 2600  # of code, at most, where inputs come whole and as codes
 OPERATORS = [one for one in registry().operators.values() if one.kernel is not None and one.samples is not None]
 
 

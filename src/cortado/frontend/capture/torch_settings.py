@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -12,11 +12,22 @@ OBJECTS = 50_000  # made since the last collection before the next one; Python's
 
 
 @contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Undoes a default device and autocast where there are such; entering either mode changes what layers do."""
+    with ExitStack() as stack:
+        if torch.get_default_device() != torch.device("cpu"):
+            stack.enter_context(torch.device("cpu"))
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+        yield
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Runs torch on one thread, as it is when nobody has changed it: new tensors are float32 on the CPU, and nothing is
     cast automatically. Networks for microcontrollers have small layers: threads would wait for one another most of
     the time."""
-    with alone(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
+    with alone(), _plain_torch():
         threads, default = torch.get_num_threads(), torch.get_default_dtype()
         torch.set_num_threads(1)
         torch.set_default_dtype(torch.float32)
