@@ -36,8 +36,7 @@ from cortado.frontend.quantize.accuracy_targets import decibels
 from cortado.models import zoo
 from cortado.ops.io.quantize import DEQUANTIZE
 from cortado.options import DEFAULTS, CalibrationMethod, Options
-from cortado.plan.ends import ends_of
-from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
+from cortado.plan.lowered import LoweredGraph, ends_of, lowered_graph, run_reference
 from cortado.plan.pricing import lowered
 
 Tensor = torch.Tensor

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig
 from cortado.plan.camera_costs import TABLE
-from cortado.run.board import find_board
-from cortado.run.disassembly import disassemble
+from cortado.run.board import build_firmware, find_board
 from cortado.run.elf import load_image
-from cortado.run.firmware import build_firmware
 from cortado.run.harness import run_harness
 from cortado.run.runner import Flown
+from cortado.run.stack import disassemble
 from cortado.run.watch import Watch, skipped_ranges
 
 WIDTHS = (20, 84)  # pixels of a row

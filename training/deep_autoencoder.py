@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import common
 from cortado.models.zoo._trained import load_samples
-from cortado.models.zoo.deep_autoencoder import DeepAutoencoder
+from cortado.models.zoo.sounds import DeepAutoencoder
 from machines import Clip, Kind, clips
 
 TRAIN_CLIPS, TEST_CLIPS = 100, 40  # of each machine

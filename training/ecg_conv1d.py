@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import common
-from cortado.models.zoo.ecg_conv1d import LABELS, SAMPLES, EcgConv1d
+from cortado.models.zoo.sensors import LABELS, SAMPLES, EcgConv1d
 
 RATE = 360
 NORMAL, SUPRAVENTRICULAR, VENTRICULAR, FUSION, UNKNOWN = range(len(LABELS))

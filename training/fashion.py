@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import common
-from cortado.models.zoo.mobilenet_tiny import LABELS, MobileNetTiny
-from cortado.models.zoo.resnet8 import ResNet8, as_colour
+from cortado.models.zoo.images import ResNet8, as_colour
+from cortado.models.zoo.mobilenets import FASHION_LABELS as LABELS
+from cortado.models.zoo.mobilenets import MobileNetTiny
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH = 64

@@ -25,7 +25,7 @@ import cortado
 import keywords
 from cortado.base.errors import CortadoWarning
 from cortado.models import zoo
-from cortado.models.zoo.mfcc import mfcc
+from cortado.models.zoo.sounds import mfcc
 from cortado.options import Options
 
 MOST_LOST = 0.3  # points

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 import common
-from cortado.models.zoo.imu_lstm import LABELS, TEST_SEED, ImuLstm, motions
+from cortado.models.zoo.sensors import MOTION_LABELS as LABELS
+from cortado.models.zoo.sensors import TEST_SEED, ImuLstm, motions
 
 EPOCHS = 60
 TRAINED, TESTED, BATCH = 8_000, 4_000, 64

@@ -16,10 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import common
-from cortado.models.zoo.ds_cnn import LABELS, DsCnn
-from cortado.models.zoo.kws_gru import KwsGru
-from cortado.models.zoo.kws_stream import KwsStream
-from cortado.models.zoo.mfcc import RATE, cosines, filters, mfcc
+from cortado.models.zoo.sounds import LABELS, RATE, DsCnn, KwsGru, KwsStream, cosines, filters, mfcc
 from speech import CLIPS, KEYWORDS, Synthesizer
 
 BATCH = 64

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import common
-from cortado.models.zoo.ds_cnn import LABELS
-from cortado.models.zoo.mfcc import RATE
+from cortado.models.zoo.sounds import LABELS, RATE
 
 CLIPS = common.BUILD / "speech.npz"
 KEYWORDS = LABELS[:10]

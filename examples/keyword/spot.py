@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import cortado
 from cortado.models import zoo
-from cortado.models.zoo import sound
-from cortado.models.zoo.mfcc import RATE, cosines, filters
+from cortado.models.zoo import sounds
+from cortado.models.zoo.sounds import RATE, cosines, filters
 
 WINDOW, HOP, POINTS = 640, 320, 1024  # samples of a frame, from one to the next, and of its FFT
 NO_DECISION = -1
@@ -27,8 +27,8 @@ LOUDNESS = (1.0, 0.3, 0.1)  # of the recordings that ranges are chosen from
 
 
 class Spotter(nn.Module):
-    """The zoo's network behind the features that it was trained on (cortado.models.zoo.mfcc): a second of int16 samples
-    to the probabilities of words."""
+    """The zoo's network behind the features that it was trained on (cortado.models.zoo.sounds): a second of int16
+    samples to the probabilities of words."""
 
     window: Tensor
     mel: Tensor
@@ -64,13 +64,13 @@ def as_samples(signal: np.ndarray) -> np.ndarray:
 
 def calibration() -> list[tuple[Tensor]]:
     """Every recording at several loudnesses, and silence."""
-    spoken = [loud * sound.load(word) for word in sound.words() for loud in LOUDNESS]
+    spoken = [loud * sounds.load(word) for word in sounds.words() for loud in LOUDNESS]
     return [(torch.from_numpy(as_samples(one))[None],) for one in (*spoken, quiet(RATE))]
 
 
 def listened(words: list[str]) -> np.ndarray:
     """A second of silence before, between and behind the words."""
-    pieces = [quiet(RATE), *(piece for word in words for piece in (sound.load(word), quiet(RATE)))]
+    pieces = [quiet(RATE), *(piece for word in words for piece in (sounds.load(word), quiet(RATE)))]
     return as_samples(np.concatenate(pieces))
 
 

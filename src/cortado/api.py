@@ -13,16 +13,16 @@ from torch.export import ExportedProgram
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weights
-from cortado.artifact.weights_report import WeightsReport
-from cortado.base.clock import IMPORT_EXECUTORCH, Clock
+from cortado.artifact.report import WeightsReport
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
 from cortado.base.findings import Finding
 from cortado.base.names import check_name
-from cortado.base.progress import PhaseProgress, with_counts
+from cortado.base.progress import IMPORT_EXECUTORCH, Clock, PhaseProgress, with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
 from cortado.emit.c.bundle import emit_c, with_selftest_stack, with_stack
+from cortado.emit.c.layers import check_limits
 from cortado.emit.c.selftest import selftest_files
 from cortado.emit.image.layout import check_one_core
 from cortado.emit.image.writer import emit_image
@@ -40,7 +40,7 @@ from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.patched import alone, forgotten, late_code
 from cortado.lowering import Graphs, Programs, has_executorch, programs_of
-from cortado.models.labelled import read_labelled
+from cortado.models.sources import read_labelled
 from cortado.options import (
     DEFAULTS,
     NO_EXECUTORCH,
@@ -56,12 +56,11 @@ from cortado.options import (
 )
 from cortado.passes import PIPELINE, TRIED
 from cortado.passes.dead_channels import removed_channels
-from cortado.plan.decided import Asked, check_decision
-from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.pricing import Pricing
 from cortado.plan.pricing import as_read as as_read
 from cortado.plan.program import Program
+from cortado.plan.request import Asked, check_decision
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure
 from cortado.run.doctor import require

@@ -14,16 +14,7 @@ from torch.export import ExportedProgram
 
 from cortado.artifact.checked import Checked
 from cortado.artifact.folder import write_folder
-from cortado.artifact.opened import (
-    CHECKS,
-    EXAMPLE,
-    EXPECTED,
-    PAGE,
-    PTE_REFERENCE,
-    REFERENCE,
-    Artifact,
-    recorded_name,
-)
+from cortado.artifact.opened import CHECKS, EXAMPLE, EXPECTED, PAGE, PTE_REFERENCE, REFERENCE, Artifact, recorded_name
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.streamed import Streamed, push_rows
@@ -37,8 +28,7 @@ from cortado.emit.image.files import loader_files
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
-from cortado.emit.pte.program import Pte
-from cortado.emit.pte.tools import bundle_pte
+from cortado.emit.pte.program import Pte, bundle_pte
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.capture.torch_settings import one_thread
 from cortado.options import Options, PackageKind

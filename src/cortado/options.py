@@ -18,8 +18,8 @@ from cortado.base.camera import (
 from cortado.base.chips import Chip, find_chip
 from cortado.base.decision import Decision, decision_of
 from cortado.base.errors import CortadoError
+from cortado.base.names import check_version, expressions, flag, member, text_of
 from cortado.base.regions import Region, WeightPlacement, parse_bytes, places_of, regions_of
-from cortado.base.texts import check_version, expressions, flag, member, text_of
 
 
 class Optimize(Enum):

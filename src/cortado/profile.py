@@ -6,18 +6,15 @@ from typing import Any
 
 from cortado import __version__
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report import LayerReport
-from cortado.artifact.report_found import CyclesReport, LayerProfileReport, MeasuredReport, ProfileReport
+from cortado.artifact.report import CyclesReport, LayerProfileReport, LayerReport, MeasuredReport, ProfileReport
 from cortado.base.arrays import ArrayType
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.run import toolchain
-from cortado.run.probe_place import is_probe
+from cortado.run.probe_place import Silicon, is_probe
 from cortado.run.runner import NO_LIMITS, RunLimits, choose_board, core_of
-from cortado.run.silicon import Silicon
-from cortado.timing.cycles import CoreTiming, Cycles
-from cortado.timing.flow import BEFORE
+from cortado.timing.cycles import BEFORE, CoreTiming, Cycles
 from cortado.timing.models import MODELS
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork, Spent

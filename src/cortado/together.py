@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from cortado.api import Compiled
-from cortado.artifact.together_folder import ModelFacts, TogetherFacts, write_together
+from cortado.artifact.folder import ModelFacts, TogetherFacts, write_together
 from cortado.base.errors import CortadoError
 from cortado.emit.c.together_source import JoinedProgram as TogetherInC
 from cortado.emit.c.together_source import ProgramMember, emit_together

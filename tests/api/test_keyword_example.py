@@ -14,8 +14,8 @@ import cortado
 from cortado.artifact.opened import load
 from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
-from cortado.models.zoo import sound
-from cortado.models.zoo.mfcc import mfcc
+from cortado.models.zoo import sounds
+from cortado.models.zoo.sounds import mfcc
 from cortado.options import Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cli import Run
@@ -58,7 +58,7 @@ def test_the_words_are_heard(run: Run, spotted: Spotted, monkeypatch: pytest.Mon
 def test_its_features_are_those_of_the_training() -> None:
     sys.path.insert(0, str(EXAMPLE))
     spot = importlib.import_module("spot")
-    signal = torch.from_numpy(spot.as_samples(sound.load("yes")))[None]
+    signal = torch.from_numpy(spot.as_samples(sounds.load("yes")))[None]
     torch.testing.assert_close(spot.Spotter(nn.Identity()).features(signal), mfcc(signal / 32768))
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from cortado.artifact import folder as folders
-from cortado.artifact.figures import save_figures
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import PAGE, Artifact
-from cortado.artifact.report import Report
-from cortado.artifact.report_found import (
+from cortado.artifact.pages import save_figures
+from cortado.artifact.report import (
     CyclesReport,
     EvaluationReport,
     FidelityReport,
     LayerFidelityReport,
     LayerProfileReport,
     ProfileReport,
+    Report,
 )
 from cortado.base.errors import CortadoError
 

@@ -35,7 +35,7 @@ from cortado.plan.schedule import schedule
 from cortado.run import runner
 from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import load_image
-from cortado.run.harness_source import harness_source
+from cortado.run.harness import harness_source
 from cortado.run.runner import RunResult
 from helpers.hostile import HOSTILE
 from helpers.mutations import mutate

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cortado.artifact.foreign import check_includes
-from cortado.artifact.manifest import REPORT, digest
+from cortado.artifact.manifest import REPORT, check_includes, digest
 from cortado.artifact.opened import EXAMPLE, EXPECTED, REFERENCE, Artifact
 from cortado.base.errors import CortadoError
 from cortado.cli import main
-from cortado.run import confined, limited
-from cortado.run.limited import Limits
+from cortado.run import confined, sandbox
+from cortado.run.sandbox import Limits
 from helpers.cli import Run
 
 
@@ -138,7 +137,7 @@ def test_a_compiler_that_a_source_makes_grow_is_ended(
     copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nine macros of eight of the one before are 128 million names; the limits here are lower than the real ones."""
-    monkeypatch.setattr(limited, "COMPILER", Limits(seconds=300, memory_bytes=1 << 29, file_bytes=4 << 20))
+    monkeypatch.setattr(sandbox, "COMPILER", Limits(seconds=300, memory_bytes=1 << 29, file_bytes=4 << 20))
     lines = ["#define A0 x x x x x x x x"]
     lines += [f"#define A{level} {' '.join([f'A{level - 1}'] * 8)}" for level in range(1, 9)]
     sign(copy, "tiny.c", (copy / "tiny.c").read_bytes() + "\n".join([*lines, "A8", ""]).encode())

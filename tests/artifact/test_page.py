@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cortado.artifact.opened import PAGE, Artifact
-from cortado.artifact.page import build_page
-from cortado.artifact.page_arena import buffer_label, modules_of, peak_moment
+from cortado.artifact.page import buffer_label, build_page, modules_of, peak_moment
 from cortado.artifact.report import FloatOperatorReport
 from cortado.models.sources import load_model
 from helpers.paths import MODELS

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 import cortado
 from cortado.artifact.comparison import compare, named
-from cortado.artifact.index_page import INDEX, build_index
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.page import build_page
+from cortado.artifact.pages import INDEX, build_index
 from helpers.browser import Browser, chromium
 from helpers.networks import prepared
 

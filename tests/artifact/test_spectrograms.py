@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from cortado.api import Compiled
 from cortado.api import compile as compile_model
+from cortado.artifact.build_report import MOST_BANDS, MOST_FRAMES, spectrogram_reports
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report, SpectrogramReport
-from cortado.artifact.spectrograms import MOST_BANDS, MOST_FRAMES, spectrogram_reports
 from cortado.base.errors import CortadoError
 from cortado.options import Options
 

@@ -10,9 +10,9 @@ import pytest
 
 from cortado.api import Model
 from cortado.artifact.comparison import ComparedModel, compare, difference
-from cortado.artifact.index_page import INDEX
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import Artifact
+from cortado.artifact.pages import INDEX
 from cortado.options import Border, Options
 from helpers.cli import TINY, Run, refused
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import cortado
-from cortado.artifact.listened import Recording, read_recording
-from cortado.artifact.streamed import push_codes, push_many
+from cortado.artifact.streamed import Recording, push_codes, push_many, read_recording
 from cortado.base.errors import CortadoError
-from cortado.scoring.events import Event, read_events
-from cortado.scoring.listening import decision_rule, evaluate_stream
+from cortado.scoring.events import Event, decision_rule, evaluate_stream, read_events
 from cortado.scoring.variations import ALL_PHASES, Variation, evaluate_variations, hop_samples, variations_of
 from helpers.cli import Run, refused
 from helpers.keyword import GROUP, Spotted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cortado.artifact.opened import Artifact
-from cortado.cli.completion import SHELLS, actions_of
+from cortado.cli.commands import SHELLS, actions_of
 from cortado.cli.entry import make_parser
 from cortado.models import zoo
 from helpers.cli import Run, compile_tiny, one_sentence

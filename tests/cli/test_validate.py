@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from cortado.api import compile
+from cortado.artifact.checked import layers_in
 from cortado.artifact.opened import PAGE, Artifact
-from cortado.artifact.traced import layers_in
 from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.convert import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from cortado.api import Model
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
-from cortado.run.board import find_board
-from cortado.run.firmware import build_firmware
+from cortado.run.board import build_firmware, find_board
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cores import THREE, each_core

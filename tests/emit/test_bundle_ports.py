@@ -11,7 +11,7 @@ from torch import nn
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.emit.c.ports import PortRow, Ports, shared_ports
+from cortado.emit.c.layers import PortRow, Ports, shared_ports
 from cortado.run import runner
 
 CHECKS = "CORTADO_ENABLE_RUNTIME_CHECKS"

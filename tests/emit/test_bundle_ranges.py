@@ -12,14 +12,12 @@ from cortado.api import Compiled, prepare
 from cortado.base.target import BUNDLE_FLAGS, Core
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Border, Optimize, Options
-from cortado.plan.ends import chosen_ends
-from cortado.plan.lowered import LoweredGraph, run_reference
+from cortado.plan.lowered import LoweredGraph, chosen_ends, run_reference
 from cortado.plan.program import Program, Walk
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
-from cortado.run.board import find_board
-from cortado.run.firmware import build_firmware
+from cortado.run.board import build_firmware, find_board
 from cortado.run.qemu import run_elf
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.sanitizers import SANITIZERS

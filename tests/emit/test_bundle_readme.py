@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from cortado.api import prepare
 from cortado.artifact.opened import Artifact
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.emit.c.data import float_text
 from cortado.models.sources import load_model

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 import cortado
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.names import identifier_part
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
-from cortado.emit.c.calls import call_function, call_text
-from cortado.emit.c.text import WIDTH, Names, comment, listed
+from cortado.emit.c.text import WIDTH, Names, call_function, call_text, comment, listed
 from cortado.ir.c_call import Argument, Callee, CCall, Member, Offset, Operand, Row, Typed
 from cortado.ir.kernel import Kernel
 from cortado.options import Optimize

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cortado import __version__
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import from_target_string
-from cortado.emit.c.kernels import library_hash
+from cortado.emit.c.library import library_hash
 from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.models import zoo
 from cortado.options import Optimize

@@ -17,8 +17,7 @@ from cortado.models import zoo
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
 from cortado.run import runner, toolchain
-from cortado.run.board import find_board
-from cortado.run.firmware import build_firmware
+from cortado.run.board import build_firmware, find_board
 from cortado.run.measure import PLAIN_NAMES
 from cortado.run.qemu import run_elf
 from cortado.run.runner import HOST, RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files

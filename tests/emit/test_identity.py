@@ -15,10 +15,9 @@ from cortado.base.names import version_of
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.options import Artifacts, Border, Options, PackageKind
-from cortado.plan.identity import model_id
-from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref
+from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, model_id
 from cortado.plan.program import Program, build_program
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files

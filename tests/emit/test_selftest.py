@@ -17,7 +17,7 @@ from cortado.options import Border, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.program import Walk
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run.runner import RUNTIME_CHECKS
 from helpers.cli import Run

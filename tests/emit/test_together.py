@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import cortado
 from cortado.api import Compiled, Model, prepare
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
-from cortado.emit.c.kernels import library_hash, version_number
+from cortado.emit.c.library import library_hash, version_number
 from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
@@ -24,8 +24,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
-from cortado.run.board import find_board
-from cortado.run.firmware import build_firmware
+from cortado.run.board import build_firmware, find_board
 from cortado.run.measure import PLAIN_NAMES
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files

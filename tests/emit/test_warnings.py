@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, from_target_string
 from cortado.models import zoo
 from cortado.options import Optimize

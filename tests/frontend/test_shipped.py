@@ -13,9 +13,9 @@ from torch import Tensor
 
 from cortado.base.errors import CortadoError
 from cortado.models import zoo
-from cortado.models.zoo import sound
+from cortado.models.zoo import sounds
 from cortado.models.zoo._trained import FOLDER, load_accuracy, load_clips
-from cortado.models.zoo.mfcc import RATE
+from cortado.models.zoo.sounds import RATE
 
 TRAINED = [name for name in zoo.names() if zoo.get(name).trained]
 MOST_BYTES = 1_500_000
@@ -110,11 +110,11 @@ def test_recordings_are_recognised() -> None:
     """One for each keyword, and one word that is none."""
     network = zoo.get("ds_cnn")
     labels = network.labels or ()
-    assert sound.words() == (*labels[:10], "house")
+    assert sounds.words() == (*labels[:10], "house")
     model = network.build()
     with torch.no_grad():
-        heard = {word: labels[int(model(*network.hear(word)).argmax())] for word in sound.words()}
-    expected = {word: word if word in labels else "unknown" for word in sound.words()}
+        heard = {word: labels[int(model(*network.hear(word)).argmax())] for word in sounds.words()}
+    expected = {word: word if word in labels else "unknown" for word in sounds.words()}
     assert sum(heard[word] == expected[word] for word in heard) >= 10
     assert heard["yes"] == "yes"
 
@@ -135,10 +135,10 @@ def test_a_wav_file_is_heard_as_the_recording_in_it(tmp_path: Path) -> None:
     assert clip.shape == (RATE,)
     spoken = np.flatnonzero(clip)
     word = clip[spoken[0] : spoken[-1] + 1]
-    whole = sound.load(write_wav(tmp_path / "same.wav", clip))
+    whole = sounds.load(write_wav(tmp_path / "same.wav", clip))
     assert np.array_equal(whole, clip.astype(np.float32) / 32768)
-    long = sound.load(write_wav(tmp_path / "long.wav", np.pad(word, (3 * RATE, 2 * RATE))))
-    short = sound.load(write_wav(tmp_path / "short.wav", word))
+    long = sounds.load(write_wav(tmp_path / "long.wav", np.pad(word, (3 * RATE, 2 * RATE))))
+    short = sounds.load(write_wav(tmp_path / "short.wav", word))
     for found in (long, short):
         assert found.shape == (RATE,)
         assert np.array_equal(found[np.flatnonzero(found)[0] :][: len(word)], word.astype(np.float32) / 32768)
@@ -153,7 +153,7 @@ def test_a_damaged_sound_is_no_crash(tmp_path: Path) -> None:
     for data in (*cut, *changed):
         path.write_bytes(data)
         with contextlib.suppress(CortadoError):
-            assert sound.load(str(path)).shape == (RATE,)
+            assert sounds.load(str(path)).shape == (RATE,)
 
 
 def test_sounds_that_are_none(tmp_path: Path) -> None:
@@ -167,6 +167,6 @@ def test_sounds_that_are_none(tmp_path: Path) -> None:
         (write_wav(tmp_path / "empty.wav", silent[:0]), "empty.wav holds no sound"),
     ):
         with pytest.raises(CortadoError, match=message):
-            sound.load(name)
+            sounds.load(name)
     with pytest.raises(CortadoError, match="resnet8 takes no sound"):
         zoo.get("resnet8").hear("yes")

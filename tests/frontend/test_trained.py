@@ -11,7 +11,7 @@ import torch
 from cortado.base.errors import CortadoError
 from cortado.models import zoo
 from cortado.models.zoo import Network, _trained
-from cortado.models.zoo.mfcc import RATE, filters, mfcc
+from cortado.models.zoo.sounds import RATE, filters, mfcc
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cortado.base.errors import CortadoError
 from cortado.models import zoo
-from cortado.models.zoo.mobilenet_v3_small import BottleneckBlock
+from cortado.models.zoo.mobilenets import BottleneckBlock
 from helpers.paths import ROOT
 from helpers.values import present
 

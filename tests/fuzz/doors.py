@@ -29,9 +29,9 @@ from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
 from cortado.exploring.estimation import estimate
 from cortado.options import Activations, Artifacts, Options, PackageKind, PteKind, Weights
-from cortado.plan.ends import chosen_ends
+from cortado.plan.lowered import chosen_ends
 from cortado.profile import profile
-from cortado.run.imaged import run_image
+from cortado.run.image_harness import run_image
 from cortado.scoring.saturation import saturation
 from cortado.scoring.validate import validate
 from cortado.together import save_together

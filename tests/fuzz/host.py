@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS
-from cortado.emit.c.kernels import library_hash
+from cortado.emit.c.library import library_hash
 from cortado.run import toolchain
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS
 from helpers.sanitizers import SANITIZERS

@@ -8,12 +8,9 @@ import numpy as np
 
 from cortado.base.target import BUNDLE_FLAGS, Machine
 from cortado.run import runner
-from cortado.run.board import find_board
-from cortado.run.bundle_info import BundleInfo
-from cortado.run.firmware import build_firmware
-from cortado.run.glue import untyped
-from cortado.run.harness import run_harness
-from cortado.run.harness_source import harness_source
+from cortado.run.board import build_firmware, find_board
+from cortado.run.bundle_info import BundleInfo, untyped
+from cortado.run.harness import harness_source, run_harness
 
 HERE = Path(__file__).parent
 # An instruction takes 32 ns of the board's time, whatever it is: the timer can then stop at each of them.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.ir.op import registry
 
 ROOT = Path(__file__).parent.parent.parent

@@ -36,10 +36,10 @@ from cortado.ops.move.topk import BEST
 from cortado.options import Border, LinearWeights, Optimize, Options, Weights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan import checks
-from cortado.plan.decided import Asked
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
+from cortado.plan.request import Asked
 from cortado.plan.schedule import schedule
 from cortado.pte.reader import read_pte
 from cortado.run import runner

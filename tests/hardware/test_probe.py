@@ -13,8 +13,8 @@ import pytest
 
 from cortado.api import Model
 from cortado.artifact.opened import Artifact
-from cortado.base.chip_memory import chip_memory
 from cortado.base.chips import CHIPS as KNOWN_CHIPS
+from cortado.base.chips import chip_memory
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, from_target_string
 from cortado.options import Artifacts, Options
@@ -22,8 +22,7 @@ from cortado.run import gdb, probe
 from cortado.run.gdb import ProbeLost
 from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
 from cortado.run.probe_chip import check_core, check_features, check_ram
-from cortado.run.probe_place import probe_place
-from cortado.run.silicon import CycleCounter, FlashWalk
+from cortado.run.probe_place import CycleCounter, FlashWalk, probe_place
 from helpers.cli import Run
 from helpers.gdb_servers import CHIPS, Chip, between, emulated, free_port, silent_server
 from models.tiny import sample

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from cortado.base.target import Machine
-from cortado.run.board import Board, find_board
-from cortado.run.firmware import build_firmware
+from cortado.run.board import Board, build_firmware, find_board
 
 STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffunction-sections", "-fdata-sections"]
 M0 = ["-mcpu=cortex-m0", "-mthumb"]

@@ -19,11 +19,11 @@ from cortado.emit.image.writer import ModelImage, emit_image
 from cortado.options import Border
 from cortado.plan.lowered import LoweredGraph
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
 from cortado.run.bundle_info import IO, BundleInfo
-from cortado.run.imaged import run_image
+from cortado.run.image_harness import run_image
 
 WHOLE = Feeding()
 ARENA_AT = 56  # where an image says how large its arena is

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cortado.base.data import DEVICE
+from cortado.base.system import DEVICE
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa, from_target_string
 from cortado.run import toolchain
-from cortado.run.board import INPUT_HEADER, find_board
+from cortado.run.board import INPUT_HEADER, build_firmware, find_board
 from cortado.run.elf import load_image
-from cortado.run.firmware import build_firmware
 from cortado.run.qemu import run_elf
 from helpers.kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 

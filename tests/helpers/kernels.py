@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.run import toolchain
 
 HEADER = KERNELS / "include/cortado.h"

@@ -21,7 +21,7 @@ from cortado.passes import CortexMPassManager
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
 from cortado.run.bundle_info import IO, BundleInfo, StoreRules

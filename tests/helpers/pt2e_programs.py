@@ -22,8 +22,7 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 
 from cortado.base.errors import CortadoError
-from cortado.emit.image.every import every_thunk
-from cortado.emit.image.files import image_sources
+from cortado.emit.image.files import every_thunk, image_sources
 from cortado.emit.image.reader import read_image
 from cortado.emit.image.thunks import table_text
 from cortado.executorch import HOST, CortadoPartitioner, CortexMQuantizer

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from cortado.base.target import BUNDLE_FLAGS, from_target_string
 from cortado.run import toolchain
-from cortado.run.board import find_board
-from cortado.run.firmware import build_firmware
+from cortado.run.board import build_firmware, find_board
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 

@@ -15,7 +15,7 @@ from cortado.options import Border
 from cortado.plan import checks
 from cortado.plan.lowered import run_reference
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.plan.stream import run_rows
 from cortado.run import runner

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
-from cortado.emit.image.every import ListedThunk
+from cortado.emit.image.files import ListedThunk
 from cortado.emit.image.thunks import Thunk, thunk_of
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Operator

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cortado.base.target import Compiler, CortexM, CortexMTargetConfig
 from cortado.run import toolchain
-from cortado.run.disassembly import disassemble
+from cortado.run.stack import disassemble
 from cortado.run.toolchain import Tool
 from cortado.timing.cycles import NONE, Cycles
 from cortado.timing.instructions import Instruction

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, from_target_string
-from cortado.emit.image.every import LIST, ListedThunk, every_thunk, list_text
-from cortado.emit.image.files import loader_files
+from cortado.emit.image.files import LIST, ListedThunk, every_thunk, list_text, loader_files
 from cortado.emit.image.writer import emit_image
 from cortado.ir.op import registry
 from cortado.ops.conv.kernels import every_kernel

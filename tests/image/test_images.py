@@ -13,7 +13,7 @@ import cortado
 from cortado import Options
 from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.image.reader import read_image
-from cortado.plan.pushed import Feeding
+from cortado.plan.request import Feeding
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, write_files
 from helpers.cores import each_core

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import ALIGNED_ONLY, Compiler, Core, from_target_string
 from cortado.emit.c.header import STACK_MARGIN
 from cortado.ir.op import Operator, registry

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.ir.c_sources import functions_in, sources_of
 
 

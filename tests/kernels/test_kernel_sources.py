@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cortado.base.data import DEVICE, KERNELS
+from cortado.base.system import DEVICE, KERNELS
 from cortado.run import toolchain
 from helpers.golden import Golden, generated
 from helpers.kernels import HEADER, WARNINGS, descriptors, header_text

@@ -9,8 +9,7 @@ import pytest
 
 from cortado.base.errors import CortadoError
 from cortado.memory import planner
-from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem
-from cortado.memory.timeline import Moment, peak_buffers, timeline
+from cortado.memory.problem import Buffer, Effort, Moment, Overlay, Plan, Problem, peak_buffers, timeline
 from cortado.memory.validate import validate
 from helpers.problems import MEMORY, PAIR, live_together, may_lie, random_problem, tiny_problem
 

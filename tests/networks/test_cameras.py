@@ -20,7 +20,7 @@ from cortado.emit.c.bundle import emit_c
 from cortado.frontend.capture.camera import codes_of, pixels_of, sample_picture, sensed
 from cortado.options import Artifacts, Border, CalibrationMethod, Optimize, Options
 from cortado.plan.lowered import run_reference
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.bundle_info import IO, BundleInfo

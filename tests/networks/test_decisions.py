@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from cortado import api
-from cortado.artifact.listened import Recording, listen
 from cortado.artifact.opened import Artifact
-from cortado.artifact.streamed import with_decision
+from cortado.artifact.streamed import Recording, listen, with_decision
 from cortado.base.decision import decision_of
 from cortado.base.target import BUNDLE_FLAGS, Core
 from cortado.emit.c.bundle import emit_c

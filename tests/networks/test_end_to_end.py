@@ -18,7 +18,7 @@ from cortado.artifact.opened import Artifact
 from cortado.artifact.report import PteReport
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.emit.c.kernels import library_hash
+from cortado.emit.c.library import library_hash
 from cortado.models import zoo
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes

@@ -14,7 +14,7 @@ from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Border, Optimize, Options
 from cortado.plan.program import PUSHED_ROWS
-from cortado.plan.pushed import OPERATOR, Feeding, program_of
+from cortado.plan.request import OPERATOR, Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files

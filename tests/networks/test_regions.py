@@ -17,7 +17,7 @@ from cortado.memory.spread import Room
 from cortado.options import Border, Optimize, Options
 from cortado.plan.over_regions import heat, over_regions
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import Schedules
 from cortado.run.board import AddressRange, find_board
 from cortado.run.bundle_info import BundleInfo

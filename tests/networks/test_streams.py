@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError
-from cortado.models.zoo.kws_gru import KwsGru
+from cortado.models.zoo.sounds import KwsGru
 from cortado.options import Artifacts, Options, StreamPadding
 from cortado.run.runner import RUNTIME_CHECKS
 from cortado.scoring.floats import float_model

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from cortado.base.data import KERNELS
+from cortado.base.system import KERNELS
 from cortado.base.target import Core
-from cortado.emit.image.every import every_thunk
+from cortado.emit.image.files import every_thunk
 from cortado.ir.c_sources import sources_of
 from cortado.ops.conv.kernels import TABLES, ConvForm, ConvKernel
 

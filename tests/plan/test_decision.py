@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortado.base.data import KERNELS
 from cortado.base.decision import Decision, decision_of
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.plan.decision import ClassScores, DecisionRule, rule_of
 from cortado.run import toolchain
 from helpers.deciding import LABELS, Naive, real

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.base.target import Core, CortexM, CortexMTargetConfig
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, registry

@@ -25,7 +25,7 @@ from cortado.emit.pte.delegate import NHWC, emit_delegate
 from cortado.options import NOT_DELEGATED, Activations, PteKind
 from cortado.plan.lowered import run_reference
 from cortado.plan.program import Tensor
-from cortado.plan.pushed import Feeding
+from cortado.plan.request import Feeding
 from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
 from cortado.run.executorch_host import DelegateKernels, run_pte

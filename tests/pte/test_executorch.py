@@ -15,10 +15,8 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.emit.pte.edge import EdgeProgram, to_edge
-from cortado.emit.pte.planning import ALIGNMENT
-from cortado.emit.pte.program import emit_pte
-from cortado.emit.pte.tools import bundle_pte
-from cortado.emit.pte.values import share_values
+from cortado.emit.pte.program import bundle_pte, emit_pte
+from cortado.emit.pte.values import ALIGNMENT, share_values
 from cortado.ir.op import Operator, Place, registry
 from cortado.models import zoo
 from cortado.options import LinearWeights

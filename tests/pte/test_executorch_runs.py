@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.base.target import from_target_string
-from cortado.emit.pte.program import emit_pte
-from cortado.emit.pte.tools import bundle_pte
+from cortado.emit.pte.program import bundle_pte, emit_pte
 from cortado.models import zoo
 from cortado.pte.reader import read_pte
 from cortado.run import executorch_host

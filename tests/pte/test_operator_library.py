@@ -18,7 +18,7 @@ from cortado.models import zoo
 from cortado.ops.conv.convolution import is_wrong_on_mve
 from cortado.ops.move.pad import looks_channels_last
 from cortado.plan.lowered import reference_outputs
-from cortado.pte.arguments import OPERATOR_ARGUMENTS
+from cortado.pte.method import OPERATOR_ARGUMENTS
 from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
 from cortado.run.executorch_host import ADAPTER, HEADER, operator_header, registered_operators, run_pte

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from executorch.exir import schema
 
-from cortado.base.data import KERNELS as KERNELS_FOLDER
+from cortado.base.system import KERNELS as KERNELS_FOLDER
 from cortado.pte.reader import read_pte
 from helpers.pte_files import (
     METADATA,

@@ -15,7 +15,6 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.tensor import scalar_type_table
 
 from cortado.base.errors import CortadoError
-from cortado.pte.arguments import OPERATOR_ARGUMENTS
 from cortado.pte.flatbuffer import SCHEMA
 from cortado.pte.info import (
     ConstantUse,
@@ -30,6 +29,7 @@ from cortado.pte.info import (
     ValueKind,
 )
 from cortado.pte.metadata import metadata_text, require_target
+from cortado.pte.method import OPERATOR_ARGUMENTS
 from cortado.pte.reader import read_pte, read_pte_file
 from cortado.pte.text import format_info, info_as_json
 from helpers.pte_files import (

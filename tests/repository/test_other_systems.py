@@ -10,8 +10,8 @@ import pytest
 from cortado.artifact.manifest import REPORT
 from cortado.base import system
 from cortado.cli.entry import main
-from cortado.run import limited
-from cortado.run.limited import Limits, TooMuch
+from cortado.run import sandbox
+from cortado.run.sandbox import Limits, TooMuch
 from helpers.cli import TINY, in_new_process
 
 MODULES = ("fcntl", "resource", "termios", "pwd", "grp", "msvcrt")
@@ -77,11 +77,11 @@ def test_a_model_compiles_to_the_same_files_without_what_is_linuxs(tiny_c: Path,
 
 
 def test_without_groups_a_program_still_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited, "_HAS_GROUPS", False)
-    done = limited.run([sys.executable, "-c", "print(input())"], Limits(seconds=60), doing="x", given=b"said\n")
+    monkeypatch.setattr(sandbox, "_HAS_GROUPS", False)
+    done = sandbox.run([sys.executable, "-c", "print(input())"], Limits(seconds=60), doing="x", given=b"said\n")
     assert (done.code, done.stdout.split()) == (0, [b"said"])
     with pytest.raises(TooMuch, match=r"x took more than 0\.2 seconds, and was ended"):
-        limited.run([sys.executable, "-c", "import time; time.sleep(60)"], Limits(seconds=0.2), doing="x")
+        sandbox.run([sys.executable, "-c", "import time; time.sleep(60)"], Limits(seconds=0.2), doing="x")
 
 
 def test_a_lock_is_anothers_until_its_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

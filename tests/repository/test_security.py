@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cortado.artifact import foreign, manifest
+from cortado.artifact import manifest
+from cortado.artifact import manifest as foreign
 from cortado.artifact.opened import Artifact
 from cortado.artifact.page import build_page
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.base.target import Machine
-from cortado.run import limited, qemu
+from cortado.run import qemu, sandbox
 from cortado.run.board import find_board
 from helpers.paths import ROOT
 
@@ -143,7 +144,7 @@ def test_every_test_that_holds_a_sentence_is_there() -> None:
 
 
 def test_the_figures_are_those_of_the_code() -> None:
-    compiler, text = limited.COMPILER, " ".join((ROOT / "SECURITY.md").read_text().split())
+    compiler, text = sandbox.COMPILER, " ".join((ROOT / "SECURITY.md").read_text().split())
     assert None not in (compiler.memory_bytes, compiler.cpu_seconds, compiler.file_bytes)
     figures = (
         f"{(compiler.memory_bytes or 0) // GIB} GB of memory, {(compiler.cpu_seconds or 0) // 60} minutes of computing "

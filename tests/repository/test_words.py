@@ -36,7 +36,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "src/cortado/emit/packages/cmsis_pack.py": "an element of CMSIS-Pack's files",
         "src/cortado/timing/instructions.py": "condition codes of Arm's instructions",
         "src/cortado/artifact/page.py": _CHIP,
-        "src/cortado/artifact/report_found.py": _CHIP,
+        "src/cortado/artifact/report.py": _CHIP,
         "src/cortado/profile.py": _CHIP,
         "docs/report.md": _CHIP,
     },

@@ -9,9 +9,8 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import Machine
 from cortado.run import toolchain, watch
-from cortado.run.board import AddressRange, find_board
+from cortado.run.board import AddressRange, build_firmware, build_host, find_board
 from cortado.run.elf import Image, load_image
-from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import run_harness, run_host
 from cortado.run.qemu import BoardFaultError, run_elf
 from cortado.run.watch import Watch

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cortado.run import limited
-from cortado.run.limited import Limits, TooMuch
+from cortado.run import sandbox
+from cortado.run.sandbox import Limits, TooMuch
 
 MB = 1 << 20
 
@@ -39,9 +39,9 @@ def started(file: Path, seconds: float = 60.0) -> int:
 
 
 def test_a_program_that_stays_within_them_is_as_ever() -> None:
-    done = limited.run(["cat"], Limits(60, 60, 500 * MB, MB), doing="cat", given=b"said")
+    done = sandbox.run(["cat"], Limits(60, 60, 500 * MB, MB), doing="cat", given=b"said")
     assert (done.code, done.stdout, done.errors) == (0, b"said", "")
-    assert limited.run(["sh", "-c", "echo no >&2; exit 3"], Limits(), doing="sh").code == 3
+    assert sandbox.run(["sh", "-c", "echo no >&2; exit 3"], Limits(), doing="sh").code == 3
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_program_that_stays_within_them_is_as_ever() -> None:
 )
 def test_a_program_ends_at_its_limit(tmp_path: Path, command: str, limits: Limits, limit: str, message: str) -> None:
     with pytest.raises(TooMuch, match=message) as caught:
-        limited.run(["sh", "-c", f"cd {tmp_path}; {command}"], limits, doing="job")
+        sandbox.run(["sh", "-c", f"cd {tmp_path}; {command}"], limits, doing="job")
     assert caught.value.limit == limit
 
 
@@ -68,7 +68,7 @@ def test_a_program_ends_at_its_limit(tmp_path: Path, command: str, limits: Limit
 def test_a_compiler_that_needs_too_much_memory_ends(tmp_path: Path) -> None:
     (tmp_path / "zero.c").write_text('#include "/dev/zero"\n')
     with pytest.raises(TooMuch, match="compiling needs more than 256 MB of memory, and was ended"):
-        limited.run(["cc", "-E", tmp_path / "zero.c"], Limits(300, 200, 256 * MB, MB), doing="compiling")
+        sandbox.run(["cc", "-E", tmp_path / "zero.c"], Limits(300, 200, 256 * MB, MB), doing="compiling")
 
 
 GRANDCHILD = "(echo $$ > {file}; exec sleep 600) & wait"
@@ -82,7 +82,7 @@ def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
     ):
         file = tmp_path / "pid"
         try:
-            limited.run(
+            sandbox.run(
                 ["sh", "-c", command.format(file=file).replace("$$", "$(exec sh -c 'echo $PPID')")], limits, doing="job"
             )
         except TooMuch:

@@ -8,8 +8,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Machine
 from cortado.run.board import find_board
 from cortado.run.harness import run_harness
-from cortado.run.qemu import BoardFaultError, _Run, run_elf
-from cortado.run.records import read_records
+from cortado.run.qemu import BoardFaultError, _Run, read_records, run_elf
 from helpers.boards import INPUTS, ONE_EACH, firmware
 
 

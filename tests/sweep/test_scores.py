@@ -10,11 +10,10 @@ import pytest
 
 from cortado.base.errors import CortadoError
 from cortado.sweep import isolated
-from cortado.sweep.constraints import parsed_constraint
 from cortado.sweep.page import build_page
 from cortado.sweep.rows import ScoreTask, Status, SweepRow, held_to, pareto
 from cortado.sweep.run import sweep
-from cortado.sweep.spec import read_spec
+from cortado.sweep.spec import parsed_constraint, read_spec
 from helpers.paths import ROOT
 
 NETS = """

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from cortado.base.target import CortexM
-from cortado.run.disassembly import disassemble
 from cortado.run.elf import load_image
 from cortado.run.harness import run_harness
+from cortado.run.stack import disassemble
 from cortado.run.watch import Watch, skipped_ranges
-from cortado.timing.cycles import Cycles
-from cortado.timing.flow import BEFORE, BasicBlock, Edge, Flow
+from cortado.timing.cycles import BEFORE, BasicBlock, Cycles, Edge, Flow
 from cortado.timing.models import MODELS
 from cortado.timing.parts import Part, parts_of
 from cortado.timing.work import MeasuredWork, Spent, account

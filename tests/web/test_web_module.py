@@ -16,8 +16,8 @@ from torch import Tensor, nn
 import cortado
 from cortado.artifact.opened import Artifact
 from cortado.artifact.streamed import push_codes
-from cortado.base.data import WEB_PAGE
 from cortado.base.errors import CortadoError, MissingTool
+from cortado.base.system import WEB_PAGE
 from cortado.run import toolchain
 from cortado.web.facts import Shown
 from cortado.web.package import web_files

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
-from cortado.memory.problem import Buffer
+from cortado.memory.problem import Buffer, peak_buffers
 from cortado.memory.spread import Room
-from cortado.memory.timeline import peak_buffers
 from cortado.options import Border, Optimize, Options
 from cortado.plan.over_regions import over_regions
 from cortado.plan.planned import Alternative, Planned

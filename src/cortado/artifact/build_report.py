@@ -1,68 +1,306 @@
-"""The report of a compile: what was lowered, RAM, flash, cost."""
+"""The report of a compile: what was lowered, RAM, flash, cost.
+
+The layers for the report: shape, work, constants and scales of every kernel.
+
+The report of a camera in front of a network: what its front end takes.
+
+Spectra of the example input for the report: what the integer reference, and so the device, makes of them.
+
+The arena for the report: every buffer with its place, its moments and what it is laid over.
+"""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from torch import Tensor as Values
 
 from cortado import __version__
-from cortado.artifact.arena import arena_buffers
-from cortado.artifact.cameras import camera_report
-from cortado.artifact.decision_report import DecisionReport
-from cortado.artifact.layers import layer_reports, longest_call
-from cortado.artifact.precision import PrecisionReport, TensorPrecisionReport
 from cortado.artifact.report import (
     SCHEMA_VERSION,
     AlternativeReport,
+    ArenaBufferReport,
+    BufferKind,
+    CameraReport,
     CandidateReport,
     ChipReport,
     ChoiceReport,
+    DecisionReport,
     DType,
     FlashReport,
     FloatOperatorReport,
     ImageReport,
     InputRowsReport,
+    LayerReport,
+    LongestCallReport,
     MemoryReport,
     MomentReport,
     OptionsReport,
     PeakBufferReport,
+    PrecisionReport,
     PteReport,
     RegionReport,
     Report,
     ScheduleReport,
     SearchReport,
     SectionReport,
+    SpectrogramReport,
     StateReport,
     StreamReport,
+    TensorPrecisionReport,
     TensorReport,
+    WeightScalesReport,
+    WeightsReport,
 )
-from cortado.artifact.spectrograms import spectrogram_reports
-from cortado.artifact.weights_report import WeightsReport
 from cortado.base.chips import Chip
-from cortado.base.clock import rounded
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, version_of
+from cortado.base.progress import rounded
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
+from cortado.emit.c.camera import camera_kernel, table_bytes
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
 from cortado.frontend.quantize.candidates import Choice
 from cortado.frontend.quantize.convert import Quantized
 from cortado.frontend.quantize.precision_search import Mixed
+from cortado.ir.kernel import Array, Field, NestedDescriptor
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
-from cortado.memory.timeline import peak_buffers, timeline
+from cortado.memory.problem import Buffer, Time, peak_buffers, timeline
+from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.options import Optimize, Options
-from cortado.plan.identity import model_id
-from cortado.plan.lowered import LoweredGraph, State, Value
+from cortado.plan.camera_costs import front_end_cycles
+from cortado.plan.cameras import sight_of
+from cortado.plan.decision import DECISION
+from cortado.plan.jobs import calls_of
+from cortado.plan.kernel_costs import estimated_cycles
+from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, State, Value, model_id
 from cortado.plan.over_regions import heat
 from cortado.plan.planned import Alternative, Planned
-from cortado.plan.program import Program, Tensor
+from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, STATE_MARK, Program, Step, Tensor
+from cortado.plan.segments import counters_name, scratch_name
 from cortado.plan.stream import push_macs, state_bytes
 from cortado.run.measure import Measured
+
+# ---- layers ----------------------------------------------------------------------------------------------
+
+_FIXED_POINT_BITS = 31  # a factor is multiplier * 2^(shift - 31)
+
+
+def layer_reports(planned: Planned, graph: LoweredGraph) -> tuple[LayerReport, ...]:
+    pairs = zip(planned.program.steps, estimated_cycles(planned), calls_of(planned), strict=True)
+    return tuple(_layer(step, graph, cycles, calls) for step, cycles, calls in pairs)
+
+
+def longest_call(layers: Sequence[LayerReport]) -> LongestCallReport | None:
+    """None where the cycles of a layer are not known: it could be that one."""
+    if not layers or any(layer.estimated_cycles is None for layer in layers):
+        return None
+    spent = {layer.name: (layer.estimated_cycles or 0) // max(layer.calls, 1) for layer in layers}
+    name = max(spent, key=lambda one: spent[one])
+    return LongestCallReport(layer=name, cycles=spent[name])
+
+
+def _layer(step: Step, graph: LoweredGraph, cycles: float | None, calls: int) -> LayerReport:
+    value, call = graph.values.get(step.name), graph.by_name.get(step.name)
+    codes = None if value is None else value.qparams
+    return LayerReport(
+        name=step.name,
+        operator=step.operator,
+        module=step.module,
+        macs=step.macs,
+        shape=() if value is None else value.shape,
+        element=DType(step.element.name),
+        weights_bytes=_weights_bytes(step),
+        estimated=cycles is not None,
+        estimated_cycles=None if cycles is None else round(cycles),
+        calls=calls,
+        scale=None if codes is None else codes.scale,
+        zero_point=None if codes is None else codes.zero_point,
+        weight_scales=None if call is None or value is None else _weight_scales(call, value, graph),
+    )
+
+
+def _weights_bytes(step: Step) -> int:
+    """On the core whose kernel has most."""
+    operands = sum(port.source.data.nbytes for port in step.inputs if isinstance(port.source, Array))
+    most = max((sum(_arrays(kernel.fields)) for kernel in step.kernels.values()), default=0)
+    return operands + most
+
+
+def _arrays(fields: Mapping[str, Field]) -> Iterator[int]:
+    """Bytes of every array that a descriptor points to."""
+    for field in fields.values():
+        if isinstance(field, Array):
+            yield field.data.nbytes
+        elif isinstance(field, tuple):
+            for item in field:
+                if isinstance(item, NestedDescriptor):
+                    yield from _arrays(item.fields)
+
+
+def _weight_scales(call: LoweredCall, value: Value, graph: LoweredGraph) -> WeightScalesReport | None:
+    """A weighted layer's factors are the scales of its weights, times its input's over its output's."""
+    multipliers, shifts = (
+        _numbers(call.arguments.get(f"requantize_{name}"), graph) for name in ("multipliers", "shifts")
+    )
+    weight, given = call.arguments.get("weight", call.arguments.get("weights")), call.arguments.get("input")
+    if multipliers is None or shifts is None or not isinstance(weight, Ref) or not isinstance(given, Ref):
+        return None
+    read = graph.values[given.name].qparams if given.name in graph.values else None
+    if weight.name not in graph.constants or read is None or value.qparams is None:
+        return None
+    factors = np.ldexp(multipliers, shifts.astype(np.int64) - _FIXED_POINT_BITS)
+    scales = factors * (value.qparams.scale / read.scale)
+    scales = scales[scales > 0]  # a channel whose weights are all zero has none
+    if not scales.size:
+        return None
+    return WeightScalesReport(channels=len(factors), least=float(scales.min()), largest=float(scales.max()))
+
+
+def _numbers(argument: object, graph: LoweredGraph) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
+    """A constant, or a list of numbers."""
+    if isinstance(argument, Ref):
+        constant = graph.constants.get(argument.name)
+        return None if constant is None else constant.numpy().astype(np.float64).reshape(-1)
+    return np.array(argument, np.float64) if isinstance(argument, list) else None
+
+
+# ---- cameras ---------------------------------------------------------------------------------------------
+
+
+def camera_report(planned: Planned) -> CameraReport | None:
+    """None without a camera."""
+    sight = sight_of(planned.program)
+    if sight is None:
+        return None
+    camera = sight.camera
+    return CameraReport(
+        format=camera.format,
+        size=str(camera.size),
+        crop=str(camera.crop),
+        resize=str(camera.resize),
+        filter=camera.filter,
+        mean=camera.mean,
+        std=camera.std,
+        line_bytes=camera.line_bytes,
+        held_bytes=sight.held_bytes,
+        table_bytes=table_bytes(sight),
+        cycles=front_end_cycles(planned.program.target, camera_kernel(sight), camera),
+    )
+
+
+# ---- spectrograms ----------------------------------------------------------------------------------------
+
+MOST_FRAMES, MOST_BANDS = 256, 128
+LAST_SHADE = 15
+
+
+def spectrogram_reports(graph: LoweredGraph, first: Mapping[str, Values]) -> tuple[SpectrogramReport, ...]:
+    """Returns the spectrogram of every spectrum, given the reference's values for the example; of several channels the
+    first."""
+    names = [call.name for call in graph.calls if call.operator == SPECTRUM.name and call.name in first]
+    return tuple(_report(graph, name, first[name]) for name in names)
+
+
+def _report(graph: LoweredGraph, name: str, codes: Values) -> SpectrogramReport:
+    known = graph.values[name].qparams
+    scale, zero = (1.0, 0) if known is None else (known.scale, known.zero_point)
+    frames = codes[0, :, 0, :].numpy().astype(np.int64)
+    count, bands = frames.shape
+    shown = frames[:: -(-count // MOST_FRAMES), :: -(-bands // MOST_BANDS)]
+    low, high = int(shown.min()), int(shown.max())
+    shades = (shown - low) * LAST_SHADE // max(1, high - low)
+    return SpectrogramReport(
+        layer=name,
+        frames=count,
+        bands=bands,
+        low=(low - zero) * scale,
+        high=(high - zero) * scale,
+        shades=tuple("".join(f"{shade:x}" for shade in band) for band in shades.T),
+    )
+
+
+# ---- arena -----------------------------------------------------------------------------------------------
+
+
+def arena_buffers(planned: Planned) -> tuple[ArenaBufferReport, ...]:
+    """In the order of their births, lowest address first."""
+    starts = [moment.start for moment in timeline(planned.problem, planned.plan)]
+    kinds, over = _kinds(planned.program), dict(_laid_over(planned))
+    buffers = [*planned.problem.buffers, *_where_state_lies(planned)]
+    found = [_arena_report(planned, buffer, starts, kinds, over.get(buffer.name, ())) for buffer in buffers]
+    return tuple(sorted(found, key=lambda one: (one.start, one.offset, one.name)))
+
+
+def _arena_report(
+    planned: Planned,
+    buffer: Buffer,
+    starts: Sequence[Time],
+    kinds: Mapping[str, BufferKind],
+    over: tuple[str, ...],
+) -> ArenaBufferReport:
+    program, name = planned.program, buffer.name
+    tensor = program.buffers.get(name)
+    ring = 0 if tensor is None else tensor.rows
+    kind = kinds.get(name, BufferKind.TENSOR)
+    return ArenaBufferReport(
+        name=name,
+        kind=BufferKind.RING if ring and kind is BufferKind.TENSOR else kind,
+        offset=planned.plan.offsets[name],
+        bytes=buffer.size,
+        start=bisect_right(starts, buffer.start) - 1,
+        end=bisect_left(starts, buffer.end),
+        persists=buffer.persists or (program.stream is not None and buffer.start <= (0, 0)),
+        ring_rows=ring or None,
+        rows=_rows(program, name) if ring else None,
+        over=over,
+    )
+
+
+def _kinds(program: Program) -> dict[str, BufferKind]:
+    """Those that are no layer's plain output. What is the model's input or output is that before all else."""
+    kinds = {scratch_name(step): BufferKind.SCRATCH for step in program.steps}
+    if program.pushed is not None:
+        kinds |= {counters_name(program.pushed): BufferKind.COUNTERS, PUSHED_ROWS: BufferKind.COUNTERS}
+    kinds |= dict.fromkeys([CAMERA_LINE, CAMERA_PLACE] if program.camera is not None else [], BufferKind.COUNTERS)
+    kinds |= dict.fromkeys([kept.tensor.buffer for kept in program.state] + [STATE_MARK, DECISION], BufferKind.STATE)
+    kinds |= {tensor.buffer: BufferKind.OUTPUT for tensor in program.outputs}
+    return kinds | {tensor.buffer: BufferKind.INPUT for tensor in program.inputs}
+
+
+def _rows(program: Program, name: str) -> int | None:
+    return next((step.rows for step in program.steps if name in step.outputs), None)
+
+
+def _where_state_lies(planned: Planned) -> Iterator[Buffer]:
+    """New values of state that are made where the old ones lie: no buffers of the memory problem, but tensors."""
+    buffers = {buffer.name: buffer for buffer in planned.problem.buffers}
+    stages = enumerate(planned.program.stages)
+    made = {name: number for number, stage in stages for step in stage.steps for name in step.outputs}
+    for new, old in planned.in_place.items():
+        yield replace(buffers[old], name=new, start=(made[new], 0), persists=False)
+
+
+def _laid_over(planned: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The overlays that the plan makes use of: of those that share a byte while both live."""
+    offsets, found = planned.plan.offsets, {new: (old,) for new, old in planned.in_place.items()}
+    buffers = {buffer.name: buffer for buffer in planned.problem.buffers}
+    for overlay in planned.problem.overlays:
+        out, inp = buffers[overlay.out], buffers[overlay.inp]
+        live = max(out.start, inp.start) < min(out.end, inp.end)
+        low, high = offsets[out.name], offsets[inp.name]
+        if live and low < high + inp.size and high < low + out.size:
+            found[out.name] = (*found.get(out.name, ()), inp.name)
+    yield from found.items()
+
+
+# ---- build report ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

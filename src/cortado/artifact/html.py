@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cortado.base.data import WEB
 from cortado.base.names import html_text
+from cortado.base.system import WEB
 
 GENERATOR = '<meta name="generator" content="Cortado">'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # nothing comes from elsewhere

@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from cortado.artifact.weights_report import WeightsReport
+from cortado.artifact.report import WeightsReport
 from cortado.base.names import c_identifier
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Optimize, Weights
-from cortado.plan.decided import Asked
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, observe
 from cortado.plan.planned import Planned
+from cortado.plan.request import Asked
 from cortado.plan.schedule import schedule
 from cortado.run import measure, toolchain
 from cortado.run.bundle_info import BundleInfo

@@ -1,4 +1,9 @@
-"""A compiled model in a folder: written whole or not at all, read back, run and checked against its reference."""
+"""A compiled model in a folder: written whole or not at all, read back, run and checked against its reference.
+
+A delegate's .pte on ExecuTorch's own runtime: the same plan, as an image with the kernels of this machine.
+
+A compiled model on a chip behind a debug probe.
+"""
 
 import json
 import tempfile
@@ -11,22 +16,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cortado.artifact.checked import Checked, Samples
-from cortado.artifact.feeding import bundle_info, check_value, fed, real_values, split
+from cortado.artifact.checked import Checked, Samples, TracedLayer, layers_in
+from cortado.artifact.feeding import bundle_info, check_value, fed, is_picture, pictures_in, real_values, seen, split
 from cortado.artifact.folder import compiled_inside
-from cortado.artifact.foreign import check_files
-from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
-from cortado.artifact.pictures import is_picture, pictures_in, seen
-from cortado.artifact.probed import probe_run
-from cortado.artifact.report import Report
+from cortado.artifact.manifest import REPORT, check_files, compare, is_remembered, read_report
+from cortado.artifact.report import ChipReport, Report, TensorReport
 from cortado.artifact.summary import html_summary, in_words
-from cortado.artifact.traced import TracedLayer, layers_in
 from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_expected
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig
 from cortado.options import PteKind
 from cortado.run.bundle_info import BundleInfo, StoreRules
-from cortado.run.probe_place import is_probe
+from cortado.run.probe import ProbeRun
+from cortado.run.probe_place import is_probe, probe_text
 from cortado.run.runner import EXECUTORCH, HERE, NO_LIMITS, TRACE, RunLimits, RunResult, run_bundle, write_files
 from cortado.run.toolchain import cache_dir
 
@@ -35,6 +37,71 @@ if TYPE_CHECKING:
 
     from cortado.plan.lowered import LoweredGraph
     from cortado.plan.planned import Planned
+
+
+# ---- delegated -------------------------------------------------------------------------------------------
+
+NHWC = (0, 2, 3, 1)
+
+
+def run_delegate(
+    planned: "Planned",
+    report: Report,
+    given: Samples,
+    expected: Samples,
+    real: Callable[[Sequence[ArrayType]], list[ArrayType]],
+    *,
+    sequence: int | None,
+    limits: RunLimits,
+) -> Checked:
+    """A plan with the kernels of this machine: codes that are given, those that must come out, and what `real` numbers
+    they stand for."""
+    from cortado.emit.image.files import portable_files
+    from cortado.emit.image.writer import emit_image
+    from cortado.emit.pte.delegate import emit_delegate
+    from cortado.run.executorch_host import TIMEOUT_SECONDS, DelegateKernels, run_pte
+
+    if report.input_rows is not None:
+        raise CortadoError(
+            f"{report.model} takes its input row by row, one with each call of the .pte; run it on a board, or "
+            "with --on host"
+        )
+    image = emit_image(planned)
+    pte = emit_delegate(planned, image, {"model": report.model})
+    kernels = DelegateKernels(*portable_files(image))
+    feeds = [[_named(one, x) for one, x in zip(report.inputs, sample, strict=True)] for sample in given]
+    length = sequence or max(len(feeds), 1)
+    found: list[list[ArrayType]] = []
+    for start in range(0, len(feeds), length):  # its state is reset by loading it again
+        seconds = limits.seconds or TIMEOUT_SECONDS
+        done = run_pte(pte.data, feeds[start : start + length], timeout=seconds, delegate=kernels)
+        found += [[_stored(one, x) for one, x in zip(report.outputs, sample, strict=True)] for sample in done]
+    result = RunResult(EXECUTORCH, found)
+    return Checked(result, expected, values=[real(sample) for sample in found])
+
+
+def _named(tensor: TensorReport, value: ArrayType) -> ArrayType:
+    """Images as the file names their dimensions; it stores channels last."""
+    return value.transpose(0, 3, 1, 2) if tuple(tensor.layout) == NHWC else value
+
+
+def _stored(tensor: TensorReport, value: ArrayType) -> ArrayType:
+    return np.ascontiguousarray(value.transpose(NHWC)) if tuple(tensor.layout) == NHWC else value
+
+
+# ---- probed ----------------------------------------------------------------------------------------------
+
+
+def probe_run(
+    folder: Path, chip: ChipReport | None, rules: StoreRules, on: str, info: BundleInfo, limits: RunLimits
+) -> ProbeRun:
+    """The chip is the one that the model was compiled for, unless another or its memories are named."""
+    named = "chip=" in on or "ram=" in on
+    text = on if named or chip is None else probe_text(on, {"chip": chip.name})
+    return ProbeRun(folder, info, [step.name for step in rules.steps], text, seconds=limits.seconds)
+
+
+# ---- opened ----------------------------------------------------------------------------------------------
 
 REFERENCE, EXAMPLE, CHECKS, PAGE = "reference.npz", "example.npz", "checks.json", "report.html"
 EXPECTED = "expected.npz"  # what the bundle is fed for the example, and what it must give back
@@ -59,7 +126,7 @@ def planned_again(
     report: Report, graph: "LoweredGraph", target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None
 ) -> "Planned":
     """The same network, fed and optimized as it was, for another target, or with the kernels of these cores."""
-    from cortado.plan.pushed import Feeding, program_of
+    from cortado.plan.request import Feeding, program_of
     from cortado.plan.schedule import schedule
 
     time = None if report.stream is None else report.stream.dim
@@ -315,7 +382,7 @@ class Artifact:
     ) -> Checked:
         """The .pte on ExecuTorch's own runtime. `reference` is that of these samples, if it is known."""
         self.check_trust()
-        from cortado.artifact.delegated import run_delegate
+        pass
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
 
         if self.report.pte is None:

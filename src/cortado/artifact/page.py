@@ -1,16 +1,392 @@
-"""report.html: the report for people. One file, nothing loaded from anywhere, made from report.json's data alone."""
+"""report.html: the report for people. One file, nothing loaded from anywhere, made from report.json's data alone.
+
+The tensors and their elements in report.html, where measurement chose them.
+
+Spectrograms in report.html: drawn without a script, a path for each shade.
+
+The arena in report.html: the data of the map that the page's script draws, and what stands around it.
+
+The tables of report.html that go layer by layer: work and time, and quantization.
+"""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
-from cortado.artifact.html import Markup, Table, TableCell, bullets, document, note, section
-from cortado.artifact.page_arena import arena_map, peak_table
-from cortado.artifact.page_layers import layer_table, quantization_table, tensor_table
-from cortado.artifact.page_precision import precision_table
-from cortado.artifact.page_spectrograms import spectrograms
-from cortado.artifact.report import ChoiceReport, FloatOperatorReport, MemoryReport, Report
+from cortado.artifact.html import Markup, Table, TableCell, bullets, document, embedded, note, section
+from cortado.artifact.report import (
+    ArenaBufferReport,
+    BufferKind,
+    ChoiceReport,
+    FloatOperatorReport,
+    LayerReport,
+    MemoryReport,
+    Report,
+    SpectrogramReport,
+    StateReport,
+    TensorReport,
+    WeightScalesReport,
+)
 from cortado.artifact.summary import chosen_ranges
 from cortado.base.codec import to_json
-from cortado.base.names import html_text
+from cortado.base.element import INT8, element_of
+from cortado.base.names import html_text, operator_base
+
+# ---- page precision --------------------------------------------------------------------------------------
+
+
+def precision_table(report: Report) -> Markup:
+    """Nothing where the user chose."""
+    found = report.precision
+    if found is None:
+        return Markup("")
+    rows = [(one.tensor, one.module, one.element, one.why) for one in found.tensors]
+    text = (
+        f"`{found.bar}`: {found.reached}, {found.int8} with int8 alone. RAM {found.arena_bytes:,} bytes, "
+        f"{found.int8_arena_bytes:,} with int8 alone."
+    )
+    table = Table(("tensor", "module", "element", "why"), rows, name="precision").markup()
+    return Markup(f"{table}\n{note(text)}")
+
+
+# ---- page spectrograms -----------------------------------------------------------------------------------
+
+_SHADES = "0123456789abcdef"
+_WIDTH, _TALL = 3, 4  # pixels of a frame and of a band
+
+
+def spectrograms(report: Report) -> Markup:
+    return Markup("\n".join(_picture(one) for one in report.spectrograms))
+
+
+def _picture(one: SpectrogramReport) -> str:
+    width, height = max((len(band) for band in one.shades), default=0), len(one.shades)
+    paths = "".join(
+        f'<path fill-opacity="{_SHADES.index(shade) / 15:.2f}" d="{path}"></path>'
+        for shade in _SHADES[1:]
+        if (path := _path(one, shade))
+    )
+    title = html_text(f"Spectrum of the example input: {one.layer}")
+    return (
+        f'<svg class="spectrogram" role="img" aria-label="{title}" viewBox="0 0 {width} {height}" '
+        f'width="{_WIDTH * width}" height="{_TALL * height}" preserveAspectRatio="none">{paths}</svg>\n'
+        + note(
+            f"`{one.layer}`: {one.frames:,} frames to the right, {one.bands:,} bands upwards, as the device sees the "
+            f"example input; from {one.low:.4g} (empty) to {one.high:.4g} (full)."
+        )
+    )
+
+
+def _path(one: SpectrogramReport, shade: str) -> str:
+    """Runs of frames of one shade, band by band, the lowest at the bottom."""
+    pieces = []
+    for number, band in enumerate(reversed(one.shades)):
+        at = 0
+        for found, run in groupby(band):
+            length = len(list(run))
+            if found == shade:
+                pieces.append(f"M{at} {number}h{length}v1h-{length}z")
+            at += length
+    return "".join(pieces)
+
+
+# ---- page arena ------------------------------------------------------------------------------------------
+
+_KINDS = {
+    BufferKind.INPUT: "input",
+    BufferKind.OUTPUT: "output",
+    BufferKind.STATE: "state",
+    BufferKind.TENSOR: "whole tensor",
+    BufferKind.RING: "ring: a few rows of a tensor",
+    BufferKind.SCRATCH: "scratch",
+    BufferKind.COUNTERS: "counters",
+}
+_TEXT = (
+    "A rectangle is a buffer: from its first byte to its last, from the layer that makes it to the last that reads it. "
+    "A stage is one layer, or several that run interleaved, a few rows at a time, so that the tensors between them are "
+    "rings of rows and never whole. Hatched: an output takes bytes of an input that nobody reads any more."
+)
+
+
+def arena_map(report: Report, memory: MemoryReport) -> Markup:
+    """Nothing of a report that was written before buffers were in it."""
+    if not memory.buffers or not memory.timeline:
+        return Markup("")
+    kinds = {buffer.kind for buffer in memory.buffers}
+    entries = [(f"kind-{kind.value}", text) for kind, text in _KINDS.items() if kind in kinds]
+    if any(buffer.over for buffer in memory.buffers):
+        entries.append(("kind-over", "laid over an input"))
+    if any(buffer.persists for buffer in memory.buffers):
+        entries.append(("kind-lasts", "lasts from call to call" if report.stream is None else "lasts from row to row"))
+    legend = "".join(f'<span class="{kind}">{html_text(text)}</span>' for kind, text in entries)
+    return Markup(f"""<div class="arena">
+<div class="tools"><span><button type="button" id="zoom-in" aria-label="zoom in">+</button>
+<button type="button" id="zoom-out" aria-label="zoom out">&minus;</button>
+<button type="button" id="zoom-all">all</button></span><span class="legend">{legend}</span></div>
+<div id="arena-picture"><noscript><p>The picture is drawn by a script, and scripts are off. The tables below say the
+same.</p></noscript></div>
+<div class="tip" id="arena-tip" hidden></div>
+<div class="details" id="arena-details" aria-live="polite"><p class="note">Point at a buffer, or reach the picture with
+Tab and walk: left and right in the order of birth, up and down by address. Enter zooms in, Escape out.</p></div>
+</div>
+{note(_TEXT)}
+{embedded("arena-data", _data(report, memory))}""")
+
+
+def _data(report: Report, memory: MemoryReport) -> dict[str, Any]:
+    modules, shapes = modules_of(report), {layer.name: list(layer.shape) for layer in report.layers}
+    shapes |= {tensor.node: list(tensor.shape) for tensor in report.inputs}
+    shapes |= {state.node: list(state.shape) for state in report.state}
+    stages = () if report.schedule is None else report.schedule.stages
+
+    def moment_label(stage: int, position: int) -> str:
+        names = stages[stage] if stage < len(stages) else ()
+        return modules.get(names[position], names[position]) if position < len(names) else "the end"
+
+    last = len(memory.timeline)
+    return {
+        "title": f"The arena of {report.model}: addresses upwards, time to the right",
+        "arena_bytes": memory.arena_bytes,
+        "peak": peak_moment(memory),
+        "moments": [
+            {"stage": at.stage, "bytes": at.bytes, "label": moment_label(at.stage, at.position)}
+            for at in memory.timeline
+        ],
+        "buffers": [
+            {
+                "name": one.name,
+                "label": buffer_label(report, one.name, modules),
+                "short": _short(one.name, buffer_label(report, one.name, modules), modules),
+                "kind": one.kind.value,
+                "offset": one.offset,
+                "bytes": one.bytes,
+                "start": min(one.start, last - 1),
+                "end": min(max(one.end, one.start + 1), last),
+                "persists": one.persists,
+                "ring_rows": one.ring_rows,
+                "rows": one.rows or one.ring_rows,
+                "over": list(one.over),
+                "shape": shapes.get(one.name, []),
+            }
+            for one in memory.buffers
+        ],
+    }
+
+
+def _short(name: str, label: str, modules: dict[str, str]) -> str:
+    """Returns what fits into a rectangle: of a layer's output the module alone."""
+    return modules[name] if label.startswith("output of") else label
+
+
+def peak_moment(memory: MemoryReport) -> int:
+    """The moment whose live buffers reach highest; of several such, the fullest."""
+
+    def top(number: int) -> int:
+        live = [one for one in memory.buffers if one.start <= number < one.end]
+        return max((one.offset + one.bytes for one in live), default=0)
+
+    return max(range(len(memory.timeline)), key=lambda number: (top(number), memory.timeline[number].bytes), default=0)
+
+
+def modules_of(report: Report) -> dict[str, str]:
+    """The module that each layer comes from; where there is none, the input that it takes, or its own name."""
+    inputs = {tensor.node: f"input '{tensor.name}'" for tensor in report.inputs}
+    return {layer.name: layer.module or inputs.get(layer.name, layer.name) for layer in report.layers}
+
+
+def buffer_label(report: Report, buffer: str, modules: dict[str, str]) -> str:
+    """A buffer in the words of the model."""
+    for tensor in report.inputs:
+        if buffer == tensor.node:
+            return f"input '{tensor.name}'"
+    for state in report.state:
+        if buffer == state.node:
+            return f"state '{state.name}'"
+    layer, _, what = buffer.partition(".")
+    module = modules.get(layer)
+    return buffer if module is None else f"{what or 'output'} of {module}"
+
+
+def peak_table(report: Report, memory: MemoryReport) -> Markup:
+    modules, places = modules_of(report), {one.name: one for one in memory.buffers}
+    buffers = sorted(memory.peak_buffers, key=lambda buffer: -buffer.bytes)
+    rows = [(buffer_label(report, one.name, modules), *_place(places.get(one.name)), one.bytes) for one in buffers]
+    head = ("buffer", "kind", "address", "bytes")
+    return Table(head, rows, frozenset({2, 3}), name="peak").markup() if rows else Markup("")
+
+
+def _place(buffer: ArenaBufferReport | None) -> tuple[str, int | None]:
+    return ("", None) if buffer is None else (buffer.kind.value, buffer.offset)
+
+
+# ---- page layers -----------------------------------------------------------------------------------------
+
+_ESTIMATED = (
+    "Estimated cycles come from a table of what kernels take. `cortado profile DIR --save` measures "
+    "instructions and cycles and writes them here."
+)
+
+
+def layer_table(report: Report) -> Markup:
+    """Shape, constants, products; estimated cycles until they are measured; decibels where they are known."""
+    if not report.layers:
+        return Markup("")
+    spent = {} if report.profile is None else {one.name: one for one in report.profile.layers}
+    kept = {} if report.fidelity is None else {one.name: one for one in report.fidelity.layers}
+    measured: tuple[str, ...] = ("instructions", "cycles") if report.profile is not None else ("estimated cycles",)
+    chip = _on_chip(report)
+    measured += ("on the chip",) if chip else ()
+    head = ("layer", "stage", "operator", "output", "weights, bytes", "products", *measured)
+    head += ("SQNR",) if report.fidelity is not None else ()
+    stages = () if report.schedule is None else report.schedule.stages
+    where = {name: number for number, names in enumerate(stages) for name in names}
+    cycles = {
+        layer.name: spent[layer.name].cycles.typical if layer.name in spent else layer.estimated_cycles
+        for layer in report.layers
+    }
+    most, modules = max(count or 0 for count in cycles.values()) or 1, modules_of(report)
+    rows = []
+    for layer in report.layers:
+        row: list[Any] = [modules[layer.name], where.get(layer.name), operator_base(layer.operator)]
+        row += [shape_text(layer.shape), layer.weights_bytes, layer.macs]
+        if report.profile is not None:
+            row.append(spent[layer.name].instructions if layer.name in spent else None)
+        row.append(_cycles(cycles[layer.name], most))
+        row += [chip.get(layer.name)] if chip else []
+        if report.fidelity is not None:
+            one = kept.get(layer.name)
+            row.append("" if one is None else decibels(one.sqnr_db, exact=one.exact))
+        rows.append(row)
+    numbers = frozenset({1, *range(4, len(head))})
+    table = Table(head, rows, numbers, foot=_sums(report, len(head)), sortable=True, name="layers").markup()
+    return Markup(f"{table}\n{note(_profiled(report))}")
+
+
+def _on_chip(report: Report) -> dict[str, int]:
+    """The cycles that a chip behind a debug probe took for each layer."""
+    found = None if report.profile is None else report.profile.measured
+    names = (layer.name for layer in report.layers)
+    return {} if found is None else dict(zip(names, found.layer_cycles, strict=False))
+
+
+def _cycles(cycles: int | None, most: int) -> TableCell:
+    return TableCell("not estimated", 0) if cycles is None else TableCell(f"{cycles:,}", cycles, share=cycles / most)
+
+
+def _sums(report: Report, columns: int) -> Sequence[Any]:
+    """Returns the sums of all columns; constants count once, as the bundle holds them, for layers may share them."""
+    flash, profile = report.flash, report.profile
+    row: list[Any] = ["all", None, "", "", None if flash is None else flash.weights_bytes, report.macs]
+    if profile is not None:
+        row += [profile.instructions, profile.cycles.typical]
+    else:
+        row.append(sum(layer.estimated_cycles or 0 for layer in report.layers))
+    return row + [""] * (columns - len(row))
+
+
+def _profiled(report: Report) -> str:
+    profile, fidelity = report.profile, report.fidelity
+    texts = [_ESTIMATED]
+    if profile is not None:
+        texts = [
+            f"Instructions are exact, counted on the emulated board {profile.board}; the sum has what runs before "
+            f"the first layer, too. Cycles are those of a model of the {profile.core} at zero wait states "
+            f"(grade {profile.grade}), {profile.cycles.low:,} to {profile.cycles.high:,} in all."
+        ]
+    if fidelity is not None:
+        count = f"{fidelity.samples:,} sample{'s' if fidelity.samples > 1 else ''}"
+        texts.append(f"SQNR: signal to noise of a layer's output beside {fidelity.float_model} in float, on {count}.")
+    else:
+        texts.append("`cortado validate DIR --per-layer --save` adds how far each layer is from the float model.")
+    return " ".join(texts)
+
+
+def decibels(value: float | None, *, exact: bool) -> TableCell:
+    if exact:
+        return TableCell("exact", 1000.0)
+    return TableCell("") if value is None else TableCell(f"{value:.1f} dB", value)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))  # noqa: RUF001
+
+
+# ---- quantization ---------------------------------------------------------------------------------------------------
+
+
+def tensor_table(report: Report) -> Markup:
+    """Returns what the C bundle reads and writes; of a .pte alone, what that does."""
+    rows = [
+        (
+            f"{kind} {tensor.name}",
+            str(list(tensor.model_shape)),
+            str(list(tensor.shape)),
+            tensor.dtype.value,
+            *_codes(tensor),
+        )
+        for kind, tensors in (("input", report.inputs), ("output", report.outputs))
+        for tensor in tensors
+    ]
+    rows += [
+        (f"state {one.name}", str(list(one.shape)), str(list(one.shape)), one.dtype.value, *_codes(one))
+        for one in report.state
+    ]
+    head = ("", "shape in the model", "shape here", "type", "scale", "zero point", "smallest", "largest")
+    return Table(head, rows, frozenset(range(4, 8)), name="tensors").markup()
+
+
+def quantization_table(report: Report) -> Markup:
+    modules = modules_of(report)
+    rows = [
+        (
+            modules[layer.name],
+            operator_base(layer.operator),
+            layer.element or "",
+            *_codes(layer),
+            *_weights(layer.weight_scales),
+        )
+        for layer in report.layers
+        if layer.scale is not None
+    ]
+    head = (
+        "layer",
+        "operator",
+        "type",
+        "scale",
+        "zero point",
+        "smallest",
+        "largest",
+        "weight scales",
+        "least",
+        "most",
+    )
+    table = Table(head, rows, frozenset(range(3, 10)), sortable=True, name="quantization").markup()
+    text = "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold."
+    return Markup(f"{table}\n{note(text)}") if rows else Markup("")
+
+
+def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
+    """Scale, zero point, and the range of a tensor of codes. The codes of a tensor that a caller gives or gets as real
+    numbers are those of int8: only the .pte has such."""
+    scale, zero = value.scale, value.zero_point
+    if scale is None or zero is None:
+        return ("", "", "", "")
+    shown, kind = TableCell(f"{scale:.9g}", scale), value.element if isinstance(value, LayerReport) else value.dtype
+    if kind is None:
+        return shown, zero, "", ""
+    element = element_of(kind.value)
+    low, high = ((code - zero) * scale for code in (INT8 if element.floating else element).codes)
+    return shown, zero, TableCell(f"{low:.4g}", low), TableCell(f"{high:.4g}", high)
+
+
+def _weights(scales: WeightScalesReport | None) -> tuple[Any, ...]:
+    if scales is None:
+        return ("", "", "")
+    least, largest = (TableCell(f"{value:.4g}", value) for value in (scales.least, scales.largest))
+    return scales.channels, least, largest
+
+
+# ---- page ------------------------------------------------------------------------------------------------
 
 
 def build_page(report: Report) -> str:

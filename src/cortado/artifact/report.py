@@ -1,32 +1,31 @@
-"""report.json as a value. Its keys are a contract: later versions add, and never rename (docs/report.md)."""
+"""report.json as a value. Its keys are a contract: later versions add, and never rename (docs/report.md).
 
-from collections.abc import Mapping
+The numbers and names of report.json, and what is one.
+
+report.json's part on a camera.
+
+The decision of a classifier in report.json.
+
+Which tensors have how many bits, where measurement chose (--precision auto): a part of report.json.
+
+The part of report.json on weights, where int4 was asked for.
+
+Parts of report.json that later commands add: `profile`, `validate` and `evaluate` with --save.
+"""
+
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from cortado.artifact.camera_report import CameraReport
-from cortado.artifact.decision_report import DecisionReport
-from cortado.artifact.precision import PrecisionReport
-from cortado.artifact.report_found import EvaluationReport, FidelityReport, ProfileReport
-from cortado.artifact.report_types import (
-    ChipName,
-    Count,
-    NetworkName,
-    NodeName,
-    OperatorName,
-    RegionName,
-    Scale,
-    Sha256,
-    Shades,
-    Size,
-    ZeroPoint,
-)
-from cortado.artifact.weights_report import WeightsReport
 from cortado.base import codec
-from cortado.base.codec import json_class, key
+from cortado.base.camera import Camera, PixelFormat, ResizeFilter, camera_of, crop_of, size_of
+from cortado.base.codec import Matching, Within, json_class, key
+from cortado.base.decision import MOST_HELD, MOST_SMOOTHED
 from cortado.base.element import arithmetic, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
+from cortado.base.names import NODE_NAME
+from cortado.base.regions import REGION_NAME
 from cortado.options import (
     Activations,
     Artifacts,
@@ -41,6 +40,211 @@ from cortado.options import (
 )
 from cortado.plan.decision import ClassScores, DecisionRule
 from cortado.plan.windows import StreamWindows
+
+# ---- report types ----------------------------------------------------------------------------------------
+
+_MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
+Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
+Size = Annotated[int, Within("an integer from 1 to 2^53-1", 1, _MOST)]
+ZeroPoint = Annotated[int, Within("an integer of 32 bits", -(2**31), 2**31 - 1)]
+Scale = Annotated[float, Within("a number above 0", 0, above=True)]
+NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
+OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
+NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run
+ChipName = Annotated[str, Matching("the name of a chip", "[a-z0-9]+(-[a-z0-9]+)*")]
+RegionName = Annotated[str, Matching("the name of a memory or a section", REGION_NAME)]
+Shades = Annotated[str, Matching("hexadecimal digits", "[0-9a-f]*")]
+Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{64}")]
+
+
+# ---- camera report ---------------------------------------------------------------------------------------
+
+_Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
+_Size = Annotated[str, Matching("a size in pixels, as in 160x120", "[0-9]{1,5}x[0-9]{1,5}")]
+_Crop = Annotated[
+    str, Matching("a part of a picture, as in 20,0,120x120", "[0-9]{1,5},[0-9]{1,5},[0-9]{1,5}x[0-9]{1,5}")
+]
+
+
+@json_class
+class CameraReport:
+    """A camera in front of the C bundle's input."""
+
+    format: PixelFormat = key("how pixels lie in the sensor's lines")
+    size: _Size = key("of the sensor's pictures, in pixels")
+    crop: _Crop = key("the part of them that the network sees: x, y and its size")
+    resize: _Size = key("what that becomes: the size of the network's image")
+    filter: ResizeFilter = key("how")
+    mean: tuple[float, ...] = key("what is subtracted from pixels of 0 to 1, of each channel or of all")
+    std: tuple[float, ...] = key("what they are then divided by")
+    line_bytes: _Count = key("bytes of a line of the sensor")
+    held_bytes: _Count = key("of the arena: the line that is kept for the next")
+    table_bytes: _Count = key("of the flash: which pixels a row is made of, and their codes")
+    cycles: _Count | None = key("of the front end for one picture, estimated; null for cores that it is not known for")
+
+    @property
+    def camera(self) -> Camera:
+        crop, resize = crop_of(self.crop), size_of(self.resize, "resize")
+        return camera_of(self.format, size_of(self.size, "size"), crop, resize, self.filter, self.mean, self.std)
+
+
+# ---- decision report -------------------------------------------------------------------------------------
+
+Outputs = Annotated[int, Within(f"a number of outputs from 1 to {MOST_SMOOTHED}", 1, MOST_SMOOTHED)]
+Held = Annotated[int, Within(f"a number of outputs from 0 to {MOST_HELD}", 0, MOST_HELD)]
+Sum = Annotated[int, Within("an integer of 32 bits", -(2**31), 2**31 - 2)]
+
+
+@json_class
+class DecisionReport:
+    """When scores over time become a decision; classes in their order."""
+
+    spec: str = key("what --decide said")
+    smooth: Outputs = key("outputs whose scores are averaged")
+    thresholds: tuple[Sum | None, ...] = key("the least sum of a class's codes; null: it is never decided for")
+    holdoffs: tuple[Held, ...] = key("outputs that a class rests after a decision for it")
+    bytes: int = key("of the arena, what is kept from output to output")
+
+    def rule(self, names: tuple[str, ...] | None) -> DecisionRule:
+        known = names if names is not None and len(names) == len(self.thresholds) else ()
+        return DecisionRule(self.smooth, self.thresholds, self.holdoffs, known)
+
+    def contradictions(self, scores: ClassScores, lasts: bool) -> Iterator[str]:
+        """Returns what is impossible for such an output. `lasts`: something does from output to output."""
+        try:
+            classes = scores.classes
+        except CortadoError:
+            classes = 0
+        if not lasts or len(self.thresholds) != classes or len(self.holdoffs) != classes:
+            yield f"a decision by '{scores.name}', which can't be decided by"
+
+
+# ---- precision -------------------------------------------------------------------------------------------
+
+
+@json_class
+class TensorPrecisionReport:
+    """A tensor and its element."""
+
+    tensor: str = key("its name in the graph, as --int16 takes it")
+    module: str = key("the module that makes it; empty for an input")
+    element: str = key("what its values are kept as: int8 or int16")
+    why: str = key("what it gives for its bytes, or why there is no choice")
+
+
+@json_class
+class PrecisionReport:
+    """The choice of --precision auto."""
+
+    bar: str = key("what was to be reached, as the option was given")
+    reached: str = key("what is reached, on the same data")
+    int8: str = key("what int8 alone reaches")
+    int8_arena_bytes: int = key("RAM of the C bundle with int8 alone")
+    arena_bytes: int = key("RAM as chosen, for the target that the model was prepared for")
+    tensors: tuple[TensorPrecisionReport, ...] = key("every tensor of real numbers")
+
+
+# ---- weights report --------------------------------------------------------------------------------------
+
+_Number = Annotated[int, Within("an integer from 0 to 2^53-1", 0, 2**53 - 1)]
+
+
+@json_class
+class WeightsReport:
+    """The weights of a layer, in a compile that asked for int4."""
+
+    layer: str = key("its name")
+    module: str = key("where in the model it comes from")
+    element: str = key("int4 or int8")
+    group: _Number = key("int4 weights that have a factor of their own; 0: one factor for each output channel")
+    saved_bytes: _Number = key("flash that its weights take less than as int8")
+    noise: float | None = key("of --weights auto: the power it adds to the outputs, beside theirs")
+    why: str = key("why it has int8 weights, or int4 ones")
+
+
+# ---- report found ----------------------------------------------------------------------------------------
+
+
+@json_class
+class CyclesReport:
+    """Cycles as a model of the core has them, at zero wait states."""
+
+    low: Count = key("at least")
+    typical: Count = key("what to reckon with")
+    high: Count = key("at most")
+
+
+@json_class
+class LayerProfileReport:
+    """Cost of a layer, with the row loop's work for it."""
+
+    name: NodeName = key("the layer")
+    instructions: Count = key("exactly")
+    cycles: CyclesReport = key("by the model of the core")
+
+
+@json_class
+class MeasuredReport:
+    """The same inference on a chip behind a debug probe, bit-exact: `cortado profile --on gdb --save`."""
+
+    place: str = key("the GDB server")
+    core: str = key("the core, by its CPUID")
+    counter: str = key("what counted: DWT or SysTick")
+    conditions: str = key("clock, caches and memory as found, in words")
+    clock_hz: Size | None = key("the clock, measured within a few percent")
+    first_cycles: Count = key("of the run after loading")
+    later_cycles: tuple[Count, ...] = key("of the runs behind it: with warm caches")
+    layer_cycles: tuple[Count, ...] = key("of each layer, in a build that watches them")
+
+
+@json_class
+class ProfileReport:
+    """One inference on an emulated board, bit-exact, as `cortado profile --save` measured it."""
+
+    board: str = key("the emulated board")
+    core: str = key("the core whose cycles these are")
+    grade: str = key("how far the model of the core is to be trusted")
+    instructions: Count = key("exactly, with what runs before the first layer")
+    cycles: CyclesReport = key("by the model of the core")
+    chip: ChipName | None = key("the chip that was named")
+    clock_hz: Size | None = key("its clock")
+    layers: tuple[LayerProfileReport, ...] = key("in the order in which they run")
+    measured: MeasuredReport | None = key("what a chip counted, if one was asked", default=None)
+
+
+@json_class
+class LayerFidelityReport:
+    """How far a layer's output is from the float model's."""
+
+    name: NodeName = key("the layer")
+    sqnr_db: float | None = key("signal to noise; null where both are equal or the float model has no such value")
+    exact: bool = key("whether both are equal")
+
+
+@json_class
+class FidelityReport:
+    """The layers beside the float model, as `cortado validate --per-layer --save` found them."""
+
+    samples: Size = key("inputs that were run")
+    float_model: str | None = key("the float model")
+    layers: tuple[LayerFidelityReport, ...] = key("in the order in which they run")
+
+
+@json_class
+class EvaluationReport:
+    """The score on a dataset, as `cortado evaluate --save` found it; null where there is no such figure."""
+
+    samples: Size = key("samples of the dataset")
+    float_model: str | None = key("the float model")
+    accuracy: float | None = key("the part of the samples that got their class")
+    float_accuracy: float | None = key("that of the float model")
+    auc: float | None = key("area under the ROC curve")
+    float_auc: float | None = key("that of the float model")
+    sqnr_db: float | None = key("signal to noise of the outputs; null also where they are equal")
+    exact: bool = key("whether the outputs are equal to the float model's")
+
+
+# ---- report ----------------------------------------------------------------------------------------------
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""

@@ -1,11 +1,90 @@
-"""Results in a few words: for an interpreter's prompt, and for a notebook."""
+"""Results in a few words: for an interpreter's prompt, and for a notebook.
+
+Two pictures of a compiled model for notebooks: the arena over time, and the cycles of each layer.
+
+Plain SVG without scripts or styles of a page, because a notebook's own style surrounds it.
+"""
 
 from collections.abc import Iterable
 
-from cortado.artifact.notebook import pictures
-from cortado.artifact.precision import PrecisionReport
-from cortado.artifact.report import ChoiceReport, Report
+from cortado.artifact.report import BufferKind, ChoiceReport, LayerReport, MemoryReport, PrecisionReport, Report
 from cortado.base.names import html_text
+
+# ---- notebook --------------------------------------------------------------------------------------------
+
+_WIDTH = 640
+_ARENA_HEIGHT = 220
+_BAR = 16
+_LABEL = 190
+_COLORS = {
+    BufferKind.INPUT: "#2f6fed",
+    BufferKind.OUTPUT: "#12a37f",
+    BufferKind.STATE: "#8f5fd6",
+    BufferKind.TENSOR: "#5b8def",
+    BufferKind.RING: "#3fb6c6",
+    BufferKind.SCRATCH: "#c9c9c9",
+    BufferKind.COUNTERS: "#e08a1e",
+}
+
+
+def pictures(report: Report) -> str:
+    """The pictures that there are data for, below each other."""
+    arena = "" if report.memory is None else arena_picture(report.memory)
+    return arena + cycles_picture(report.layers)
+
+
+def arena_picture(memory: MemoryReport) -> str:
+    """Every buffer as a rectangle: its lifetime from left to right, its addresses from the bottom up."""
+    moments, size = len(memory.timeline), memory.arena_bytes
+    if moments == 0 or size == 0:
+        return ""
+    across, up = _WIDTH / moments, _ARENA_HEIGHT / size
+    parts = [
+        _rectangle(
+            x=buffer.start * across,
+            y=_ARENA_HEIGHT - (buffer.offset + buffer.bytes) * up,
+            width=(buffer.end - buffer.start) * across,
+            height=buffer.bytes * up,
+            color=_COLORS[buffer.kind],
+            title=f"{buffer.name} ({buffer.kind.value}): {buffer.bytes:,} bytes at {buffer.offset:,}",
+        )
+        for buffer in memory.buffers
+    ]
+    return _figure(f"Arena over time: {size:,} bytes", _ARENA_HEIGHT, parts)
+
+
+def cycles_picture(layers: tuple[LayerReport, ...]) -> str:
+    """A bar for each layer whose cycles are estimated."""
+    found = [(layer, layer.estimated_cycles) for layer in layers if layer.estimated_cycles]
+    if not found:
+        return ""
+    most, total = max(cycles for _, cycles in found), sum(cycles for _, cycles in found)
+    parts = []
+    for at, (layer, cycles) in enumerate(found):
+        top, width = at * _BAR, max(cycles / most * (_WIDTH - _LABEL - 90), 1.0)
+        name, share = layer.module or layer.name, f"{cycles:,} ({cycles / total:.0%})"
+        parts.append(_text(_LABEL - 6, top + 12, name, "end"))
+        parts.append(_rectangle(_LABEL, top + 2, width, _BAR - 4, "#e08a1e", f"{layer.operator} {name}: {share}"))
+        parts.append(_text(_LABEL + width + 6, top + 12, share, "start"))
+    return _figure(f"Estimated cycles by layer: {total:,}", len(found) * _BAR, parts)
+
+
+def _rectangle(x: float, y: float, width: float, height: float, color: str, title: str) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {place} fill="{color}" stroke="#fff" stroke-width="0.5"><title>{html_text(title)}</title></rect>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text {place} font-size="11" fill="currentColor">{html_text(text)}</text>'
+
+
+def _figure(title: str, height: int, parts: list[str]) -> str:
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}">{"".join(parts)}</svg>'
+    return f"<figure><figcaption>{html_text(title)}</figcaption>{drawing}</figure>"
+
+
+# ---- summary ---------------------------------------------------------------------------------------------
 
 
 def sizes(report: Report) -> list[tuple[str, str]]:

@@ -1,8 +1,17 @@
-"""Progress of long work."""
+"""Progress of long work.
+
+CPU seconds of each phase of a compile.
+"""
 
 import inspect
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
+
+# ---- progress --------------------------------------------------------------------------------------------
 
 
 class Progress(Protocol):
@@ -26,3 +35,43 @@ def with_counts(progress: Callable[..., None]) -> Progress:
     except (TypeError, ValueError):
         return silent
     return progress
+
+
+# ---- clock -----------------------------------------------------------------------------------------------
+
+IMPORT = "import"
+IMPORT_EXECUTORCH = "import executorch"
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU seconds of this process and of those that it started and that have ended."""
+    return time.process_time() + children_seconds()
+
+
+def children_seconds() -> float:
+    """Returns the CPU seconds of the processes that this one started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Rounds seconds for a report."""
+    return {phase: round(value, 3) for phase, value in seconds.items()}
+
+
+@dataclass
+class Clock:
+    """CPU seconds per phase, those of compilers and other programs that it starts included."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    progress: Callable[[str], None] = lambda phase: None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.progress(name)
+        start = cpu_seconds()
+        yield
+        self.add(name, cpu_seconds() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds

@@ -1,6 +1,9 @@
 """Stand-ins for what differs between systems: locks of files, two folders exchanged at once, the processors of this
 process. Everything else that only Linux or POSIX has is for programs
-that Cortado runs (`run/limited`, `run/confined`)."""
+that Cortado runs (`run/sandbox`, `run/confined`).
+
+Paths of the package's data: C kernels, the code of boards, style and script of report.html and of the web page.
+"""
 
 import ctypes
 import errno
@@ -9,6 +12,8 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+
+# ---- system ----------------------------------------------------------------------------------------------
 
 
 def _module(name: str) -> ModuleType | None:
@@ -56,3 +61,12 @@ def exchange(new: Path, final: Path) -> None:
 def processors() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# ---- data ------------------------------------------------------------------------------------------------
+
+PACKAGE = Path(__file__).parents[1]
+KERNELS = PACKAGE / "kernels"
+DEVICE = PACKAGE / "device"
+WEB = PACKAGE / "artifact" / "web"
+WEB_PAGE = PACKAGE / "web" / "page"

@@ -1,16 +1,31 @@
-"""The small commands: targets, chips, zoo, ops, doctor, inspect, plan."""
+"""The small commands: targets, chips, zoo, ops, doctor, inspect, plan.
+
+cortado completion: what a shell offers after the tab key, made from the program's own parsers by shtab.
+
+cortado pack: a compiled folder as packages for build systems, without torch.
+"""
 
 import argparse
 import json
+import os
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from shlex import join, quote
+from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
 from cortado.cli.kernels import delegated_images
 from cortado.cli.tables import print_rows
 
 if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
     from cortado.emit.image.reader import ImageInfo
+    from cortado.emit.packages.content import Content
+
+
+# ---- commands --------------------------------------------------------------------------------------------
 
 
 def targets_command(arguments: argparse.Namespace) -> None:
@@ -104,8 +119,7 @@ def doctor_command(arguments: argparse.Namespace) -> None:
 
 
 def _inspect_image(arguments: argparse.Namespace) -> None:
-    from cortado.emit.image.reader import read_image_file
-    from cortado.emit.image.text import image_as_json, image_text
+    from cortado.emit.image.reader import image_as_json, image_text, read_image_file
 
     info = read_image_file(arguments.file)
     if arguments.target is not None and arguments.target != info.target:
@@ -115,7 +129,7 @@ def _inspect_image(arguments: argparse.Namespace) -> None:
 
 def inspect_command(arguments: argparse.Namespace) -> None:
     from cortado.base.target import from_target_string
-    from cortado.emit.image.text import image_as_json, image_text
+    from cortado.emit.image.reader import image_as_json, image_text
     from cortado.pte.metadata import require_target
     from cortado.pte.reader import read_pte_file
     from cortado.pte.text import format_info, info_as_json
@@ -173,3 +187,143 @@ def plan_command(arguments: argparse.Namespace) -> None:
         print(result, end="")
     else:
         write_file(arguments.output, result.encode())
+
+
+# ---- completion ------------------------------------------------------------------------------------------
+
+SHELLS = ("bash", "zsh", "fish")
+FILES = ("DIR", "FILE", "DATA", "X.npy", "Y.npy", ".csv", ".pte", ".npz")  # metavars of what lies on a disk
+
+
+def completion_command(arguments: argparse.Namespace) -> None:
+    print(script(arguments.parser, arguments.shell), end="")
+
+
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """To be sourced by bash and zsh, or kept as ~/.config/fish/completions/cortado.fish."""
+    import shtab
+
+    known = _known()
+    for action in actions_of(parser):
+        name = str(action.metavar)
+        words, files = known.get(name, ()), name == "MODEL" or name.endswith(FILES)
+        if action.choices is None and (words or files):
+            action.complete = _words(name, words, files)  # type: ignore[attr-defined]
+    return str(shtab.complete(parser, shell=shell))
+
+
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Arguments and options, of all commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from actions_of(command)
+
+
+def _known() -> dict[str, tuple[str, ...]]:
+    """The words that stand for a metavar."""
+    from cortado.base import chips, target
+    from cortado.models import zoo
+    from cortado.options import PackageKind
+    from cortado.run.runner import EXECUTORCH, HERE
+
+    boards = tuple(machine.value for machine in target.Machine)
+    return {
+        "MODEL": zoo.names(),
+        "TARGET": tuple(row.target for row in target.table()),
+        "CHIP": tuple(row.chip for row in chips.table()),
+        "BOARD": boards,
+        "PLACE": (*HERE, EXECUTORCH, *boards),
+        "SYSTEM": tuple(kind.value for kind in PackageKind),
+    }
+
+
+def _words(metavar: str, words: tuple[str, ...], files: bool) -> dict[str, Any]:
+    """Returns what offers these words, and files where they may stand too, as shtab wants it for each shell."""
+    name = f"_cortado_offer_{''.join(letter if letter.isalnum() else '_' for letter in metavar).lower()}"
+    listed = join(words)
+    in_bash = [f"compgen -W {quote(listed)} -- $1"] if words else []
+    in_zsh = [f"compadd -- {listed}"] if words else []
+    in_fish = [f"printf '%s\\n' {listed}"] if words else []
+    if files:
+        in_bash, in_zsh = [*in_bash, "compgen -f -- $1"], [*in_zsh, "_files"]
+        in_fish = [*in_fish, "__fish_complete_path (commandline -ct)"]
+    return {
+        "bash": name,
+        "zsh": name,
+        "fish": f"({name})",
+        "preamble": {
+            "bash": f"{name}() {{ {'; '.join(in_bash)}; }}\n",
+            "zsh": f"{name}() {{ {'; '.join(in_zsh)}; }}\n",
+            "fish": f"function {name}\n{chr(10).join(in_fish)}\nend\n",
+        },
+    }
+
+
+# ---- pack ------------------------------------------------------------------------------------------------
+
+
+def pack_arguments(commands: Any, add: Any) -> None:
+    text = (
+        "write a compiled model as packages for build systems; what `compile --package` does, later and without torch"
+    )
+    parser = add(commands, "pack", text, pack_command, json=False)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile --selftest` wrote")
+    parser.add_argument(
+        "--package",
+        metavar="SYSTEM",
+        required=True,
+        help="zephyr, arduino, cmsis-pack, platformio, pico or cmake; several with commas between them "
+        "(docs/packages.md)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", required=True, help="a new folder, with one for each system in it"
+    )
+
+
+def pack_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.folder import check_writable, write_each
+    from cortado.artifact.opened import Artifact
+    from cortado.emit.packages.kinds import package_files
+    from cortado.options import Options, PackageKind
+
+    kinds = Options(package=tuple(arguments.package.split(","))).package
+    if PackageKind.WEB in kinds:
+        raise CortadoError("web is no package of a folder's C; `cortado compile --package web` writes it")
+    output: Path = arguments.output
+    if output.exists():
+        raise CortadoError(f"{output} is there already; name a folder that is not there yet")
+    check_writable(output)
+    content = content_of(Artifact.open(arguments.folder))
+    files = {name: data for kind in kinds for name, data in package_files(kind, content).items()}
+    final = Path(os.path.realpath(output))
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent) as staging:
+        write_each(Path(staging) / "new", files)
+        os.rename(Path(staging) / "new", final)
+    print(f"{', '.join(kind.value for kind in kinds)} in {output}")
+
+
+def content_of(artifact: "Artifact") -> "Content":
+    """The bundle of a folder, which is beside what other artifacts have there, as packages take it."""
+    from cortado.emit.packages.content import LICENSE, Content
+
+    artifact.check_bundle()
+    report = artifact.report
+    if f"{report.prefix}_selftest.c" not in report.artifacts:
+        raise CortadoError(
+            f"{artifact.folder} has no self-test, which the examples of packages run; compile it again with --selftest"
+        )
+    if report.memory is not None and report.memory.regions:
+        raise CortadoError(
+            f"{artifact.folder} was compiled with --memory: packages have the arena in one piece; compile it without"
+        )
+    names = [name for name in report.artifacts if PurePosixPath(name).parts[0] in (name, "kernels")]
+    bundle = {
+        name: (artifact.folder / name).read_text(encoding="utf-8")
+        for name in names
+        if PurePosixPath(name).suffix in (".c", ".h", ".S") or name == LICENSE
+    }
+    ids, version = (report.id,), report.model_version
+    return Content.of((report.prefix,), artifact.info.target, bundle, ids, version, arithmetic=report.arithmetic)

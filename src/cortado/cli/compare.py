@@ -1,8 +1,12 @@
-"""cortado compare."""
+"""cortado compare.
+
+Several targets of one compile: one table, and a page that has them side by side.
+"""
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError
@@ -10,6 +14,10 @@ from cortado.cli.tables import in_columns
 
 if TYPE_CHECKING:
     from cortado.artifact.comparison import Comparison, Figure, LayerRow
+    from cortado.artifact.report import Report
+
+
+# ---- compare ---------------------------------------------------------------------------------------------
 
 SHOWN_LAYERS = 30
 
@@ -17,7 +25,7 @@ SHOWN_LAYERS = 30
 def compare_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.comparison import compare, read_models
     from cortado.artifact.folder import write_file
-    from cortado.artifact.index_page import build_index
+    from cortado.artifact.pages import build_index
 
     found = compare(read_models(arguments.models))
     if arguments.html is not None:
@@ -28,7 +36,7 @@ def compare_command(arguments: argparse.Namespace) -> None:
 
 
 def comparison_lines(found: "Comparison") -> list[str]:
-    from cortado.artifact.index_page import option_text
+    from cortado.artifact.pages import option_text
 
     lines = figure_lines(found)
     if found.options:
@@ -66,7 +74,7 @@ def _difference(row: "LayerRow") -> int:
 
 def _cells(values: "Sequence[Figure]") -> list[str]:
     from cortado.artifact.comparison import difference
-    from cortado.artifact.index_page import figure_text
+    from cortado.artifact.pages import figure_text
 
     shown = [figure_text(value) for value in values]
     return [*shown, difference(values[0], values[1])] if len(values) == 2 else shown
@@ -76,3 +84,40 @@ def _to_the_right(rows: Sequence[Sequence[str]], first: int) -> list[str]:
     """Columns from `first` on are numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return in_columns([[c.rjust(widths[at]) if at >= first else c for at, c in enumerate(row)] for row in rows])
+
+
+# ---- several ---------------------------------------------------------------------------------------------
+
+CompiledFolders = Sequence[tuple[Path, "Report"]]  # the folders and what was compiled into them
+
+
+def several_text(done: CompiledFolders, facts: Mapping[Path, Sequence[tuple[str, str]]]) -> str:
+    """The figures in one table; below it `facts`, what is no figure."""
+    rows = [(f"{report.target}: {label}", text) for folder, report in done for label, text in facts[folder]]
+    rows += [("written to", str(folder)) for folder, _ in done]
+    rows.append(("side by side", str(_index(done))))
+    width = max(len(label) for label, _ in rows)
+    title = f"{done[0][1].model} for {len(done)} targets"
+    return "\n".join(
+        [title, *figure_lines(_compared(done)), "", *(f"{label:>{width}}  {text}" for label, text in rows)]
+    )
+
+
+def write_index(done: CompiledFolders) -> None:
+    from cortado.artifact.folder import write_file
+    from cortado.artifact.pages import build_index
+
+    path = _index(done)
+    write_file(path, build_index(_compared(done), path.parent).encode())
+
+
+def _index(done: CompiledFolders) -> Path:
+    from cortado.artifact.pages import INDEX
+
+    return done[0][0].parent / INDEX
+
+
+def _compared(done: CompiledFolders) -> "Comparison":
+    from cortado.artifact.comparison import compare, named
+
+    return compare(named(done))

@@ -12,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
+from cortado.base.progress import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
+from cortado.cli.compare import several_text, write_index
 from cortado.cli.compile_together import together_command
 from cortado.cli.interrupts import AtOnce
-from cortado.cli.options import options_of, shapes_of
-from cortado.cli.several import several_text, write_index
-from cortado.cli.tables import ProgressBar, camera_text
-from cortado.cli.timing import cycles_text
+from cortado.cli.parsing import options_of, shapes_of
+from cortado.cli.tables import ProgressBar, camera_text, cycles_text
 from cortado.options import NO_EXECUTORCH, Artifacts, Options
 
 if TYPE_CHECKING:
@@ -228,8 +227,8 @@ def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
 def _check_places(folders: list[Path], intermediates: Path | None) -> None:
     """Places that can't be written are found out before the work, not after it."""
     from cortado.artifact.folder import check_folder, check_writable
-    from cortado.artifact.index_page import check_index
     from cortado.artifact.manifest import REPORT
+    from cortado.artifact.pages import check_index
 
     for folder in folders:
         check_folder(folder)

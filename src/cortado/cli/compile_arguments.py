@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 from cortado.base.camera import PixelFormat, ResizeFilter
 from cortado.cli.compile import compile_command
 from cortado.cli.events import decide_argument
-from cortado.cli.options import shape_argument
-from cortado.cli.parsing import add, names, number, part, sequence_argument
+from cortado.cli.parsing import add, names, number, part, sequence_argument, shape_argument
 from cortado.options import (
     Activations,
     Artifacts,

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
-from cortado.cli.options import options_of
+from cortado.cli.parsing import options_of
 from cortado.cli.tables import ProgressBar
 
 if TYPE_CHECKING:
     from cortado.api import Compiled
-    from cortado.artifact.together_folder import TogetherFacts
+    from cortado.artifact.folder import TogetherFacts
     from cortado.base.target import CortexMTargetConfig
     from cortado.options import Options
 
@@ -59,7 +59,7 @@ def _write(
     arguments: argparse.Namespace, specs: list[str], target: "CortexMTargetConfig", progress: ProgressBar
 ) -> tuple["TogetherFacts", list[str]]:
     progress("load")
-    from cortado.artifact.together_folder import check_together
+    from cortado.artifact.folder import check_together
     from cortado.together import save_together
 
     check_together(arguments.together)

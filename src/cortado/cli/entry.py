@@ -24,18 +24,19 @@ from cortado.cli.arguments import (
     validate_arguments,
 )
 from cortado.cli.commands import (
+    SHELLS,
     chips_command,
+    completion_command,
     doctor_command,
     inspect_command,
     ops_command,
+    pack_arguments,
     plan_command,
     targets_command,
     zoo_command,
 )
 from cortado.cli.compile_arguments import compile_arguments
-from cortado.cli.completion import SHELLS, completion_command
 from cortado.cli.kernels import kernels_arguments
-from cortado.cli.pack import pack_arguments
 from cortado.cli.parsing import add
 from cortado.cli.show import show_arguments
 from cortado.cli.sweep import estimate_arguments, sweep_arguments

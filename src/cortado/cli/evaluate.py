@@ -11,8 +11,15 @@ from cortado.base.errors import CortadoError
 from cortado.cli.events import check_together, evaluate_recording
 from cortado.cli.places import further_place
 from cortado.cli.run import folder_of, zoo_network
-from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
-from cortado.cli.scores import check_result, score_json, score_lines, thresholds_of
+from cortado.cli.scores import (
+    check_result,
+    saturation_json,
+    saturation_lines,
+    saturation_of,
+    score_json,
+    score_lines,
+    thresholds_of,
+)
 from cortado.cli.tables import ProgressBar, decibels, in_columns
 from cortado.cli.validate import load_float_model
 
@@ -68,7 +75,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
         print("\n".join([*_evaluation_text(artifact, found, spec), *saturation_lines(saturated)]))
     check_result(problems, found.cut_short())
     if arguments.save:
-        from cortado.artifact.figures import save_figures
+        from cortado.artifact.pages import save_figures
         from cortado.scoring.scores import evaluation_report
 
         save_figures(artifact, lambda report: replace(report, evaluation=evaluation_report(found, spec)))
@@ -77,7 +84,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
 def _evaluated(
     arguments: argparse.Namespace, artifact: "Artifact", data: "Dataset", spec: str | None, progress: ProgressBar
 ) -> tuple["Evaluation", "Thresholds"]:
-    from cortado.run.limited import RunLimits
+    from cortado.run.sandbox import RunLimits
     from cortado.scoring.scores import evaluate
 
     thresholds = thresholds_of(arguments, data, spec)

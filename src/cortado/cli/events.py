@@ -13,8 +13,7 @@ from cortado.cli.tables import in_columns
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
-    from cortado.scoring.events import ClassTally, EventScore
-    from cortado.scoring.listening import StreamEvaluation
+    from cortado.scoring.events import ClassTally, EventScore, StreamEvaluation
     from cortado.scoring.variations import VariedScore
 
 TOLERANCE = 1.0  # seconds
@@ -123,9 +122,8 @@ def check_together(arguments: argparse.Namespace) -> None:
 
 
 def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> None:
-    from cortado.artifact.listened import read_recording
-    from cortado.scoring.events import read_events
-    from cortado.scoring.listening import decision_rule, evaluate_stream
+    from cortado.artifact.streamed import read_recording
+    from cortado.scoring.events import decision_rule, evaluate_stream, read_events
     from cortado.scoring.variations import VariedScore, evaluate_variations, hop_samples, variations_of
 
     decision = decision_of(arguments.decide)

@@ -10,7 +10,7 @@ from cortado.cli.tables import print_rows
 
 if TYPE_CHECKING:
     from cortado.base.target import Core
-    from cortado.emit.image.every import ListedThunk
+    from cortado.emit.image.files import ListedThunk
     from cortado.emit.image.reader import ImageInfo
     from cortado.pte.info import PteInfo
 
@@ -71,7 +71,7 @@ def kernels_command(arguments: argparse.Namespace) -> None:
 
 def _all(target: str | None) -> tuple[list["ListedThunk"], str]:
     from cortado.base.target import from_target_string
-    from cortado.emit.image.every import every_thunk
+    from cortado.emit.image.files import every_thunk
     from cortado.emit.image.layout import check_one_core
 
     if target is None:
@@ -108,7 +108,7 @@ def _images(path: Path) -> list["ImageInfo"]:
 
 
 def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], str]:
-    from cortado.emit.image.every import every_thunk
+    from cortado.emit.image.files import every_thunk
 
     known = every_thunk()
     cores: dict[Core, Path] = {}

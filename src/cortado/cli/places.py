@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError
 
 if TYPE_CHECKING:
-    from cortado.run.silicon import Silicon
+    from cortado.run.probe_place import Silicon
 
 
 def probe_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,7 @@ from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
 from cortado.cli.places import place_of, silicon_json, silicon_lines
 from cortado.cli.run import folder_of
-from cortado.cli.tables import in_columns
-from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
+from cortado.cli.tables import cycles_json, cycles_text, in_columns, milliseconds_json
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
@@ -50,8 +49,8 @@ def profile_command(arguments: argparse.Namespace) -> None:
 
 
 def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> None:
-    from cortado.artifact.figures import save_figures
     from cortado.artifact.folder import write_file
+    from cortado.artifact.pages import save_figures
     from cortado.profile import clock_of, contribution, profile, profile_report
     from cortado.run.doctor import require
     from cortado.run.probe_place import is_probe

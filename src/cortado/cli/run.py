@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
 from cortado.cli.places import place_of, silicon_json, silicon_lines
-from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
-from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
+from cortado.cli.scores import saturation_json, saturation_lines, saturation_of
+from cortado.cli.tables import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
     from cortado.artifact.checked import Checked, Samples
@@ -94,7 +94,7 @@ def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
 
 def _example(artifact: "Artifact", on: str | None) -> list["ArrayType"]:
     """The model's, or with a camera in front a picture, where lines can be given."""
-    from cortado.artifact.pictures import example_picture
+    from cortado.artifact.feeding import example_picture
     from cortado.run.probe_place import is_probe
 
     return (None if is_probe(on) else example_picture(artifact.report)) or artifact.example()

@@ -1,4 +1,7 @@
-"""Texts on accuracy for validate and evaluate, and the thresholds that both take."""
+"""Texts on accuracy for validate and evaluate, and the thresholds that both take.
+
+--saturation: which tensors reach the ends of their ranges, for people and for programs.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -8,8 +11,14 @@ from cortado.base.errors import Unfinished, WrongResult
 from cortado.cli.tables import in_columns, json_decibels
 
 if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.base.arrays import ArrayType
     from cortado.scoring.dataset import Dataset
+    from cortado.scoring.saturation import Saturation
     from cortado.scoring.scores import Score, Scored, Thresholds
+
+
+# ---- scores ----------------------------------------------------------------------------------------------
 
 
 def thresholds_of(arguments: argparse.Namespace, data: "Dataset", spec: str | None) -> "Thresholds":
@@ -71,3 +80,49 @@ def check_result(problems: Sequence[str], cut_short: Sequence[str]) -> None:
         raise WrongResult("\ncortado: ".join(problems))
     if cut_short:
         raise Unfinished("\ncortado: ".join(cut_short))
+
+
+# ---- saturated -------------------------------------------------------------------------------------------
+
+SHOWN = 12  # tensors
+
+
+def saturation_of(
+    arguments: argparse.Namespace, artifact: "Artifact", samples: "Sequence[Sequence[ArrayType]]"
+) -> "tuple[Saturation, ...] | None":
+    """None if it was not asked for."""
+    if not arguments.saturation:
+        return None
+    from cortado.scoring.saturation import saturation
+
+    return saturation(artifact, samples, arguments.sequence)
+
+
+def saturation_json(found: "Sequence[Saturation] | None") -> dict[str, Any]:
+    if found is None:
+        return {}
+    return {
+        "saturation": [
+            {
+                "tensor": one.tensor,
+                "module": one.module or None,
+                "values": one.values,
+                "saturated": one.saturated,
+                "samples": one.samples,
+            }
+            for one in found
+        ]
+    }
+
+
+def saturation_lines(found: "Sequence[Saturation] | None") -> list[str]:
+    if found is None:
+        return []
+    if not found:
+        return ["no value is at an end of its range"]
+    rows = [
+        (one.tensor, one.module or "-", f"{one.part:.4%}", f"{one.saturated:,}", f"{one.samples:,}")
+        for one in found[:SHOWN]
+    ]
+    more = [f"{len(found) - SHOWN} more tensors saturate less often"] if len(found) > SHOWN else []
+    return [*in_columns([("TENSOR", "MODULE", "AT AN END", "VALUES", "SAMPLES"), *rows]), *more]

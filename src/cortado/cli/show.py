@@ -68,7 +68,7 @@ def show_command(arguments: argparse.Namespace) -> None:
 
 
 def _sounds(artifact: "Artifact", paths: list[Path]) -> list["PageSound"]:
-    from cortado.artifact.listened import read_recording, read_wav
+    from cortado.artifact.streamed import read_recording, read_wav
     from cortado.web.facts import PageSound
 
     sounds = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
-from cortado.cli.options import shape_argument, shapes_of
+from cortado.cli.parsing import shape_argument, shapes_of
 from cortado.cli.tables import ProgressBar, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 

@@ -67,7 +67,7 @@ def _validate_artifact(
         _print_validation(artifact, found, spec)
     check_result(problems, found.cut_short())
     if arguments.save:
-        from cortado.artifact.figures import save_figures
+        from cortado.artifact.pages import save_figures
         from cortado.scoring.validate import fidelity_report
 
         save_figures(artifact, lambda report: replace(report, fidelity=fidelity_report(found, spec)))
@@ -81,7 +81,7 @@ def _validated(
     progress: ProgressBar,
 ) -> tuple["Validation", "Thresholds"]:
     progress("load")
-    from cortado.run.limited import RunLimits
+    from cortado.run.sandbox import RunLimits
     from cortado.scoring.dataset import Dataset, read_dataset, scores_of
     from cortado.scoring.validate import validate
 

@@ -22,12 +22,12 @@ from cortado.api import prepare
 from cortado.base.element import INT32, Element
 from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import Core, from_target_string
+from cortado.emit.c.layers import check_limits
 from cortado.emit.image.writer import emit_image
 from cortado.frontend.quantize.prequantized import FLOAT_INSTEAD
 from cortado.ir.facts import DEBUG_HANDLE, VALUE
 from cortado.ir.graph import module_path
 from cortado.options import Artifacts, Border, Options
-from cortado.plan.limits import check_limits
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
 from cortado.plan.pricing import lowered

@@ -17,7 +17,7 @@ from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from cortado.emit.image.reader import ImageInfo, ImageTensor, read_image
 from cortado.emit.pte.delegate import BACKEND, PLANNED_ARENA, DelegatePort, planned_specs, shapes_alone
-from cortado.emit.pte.planning import ALIGNMENT
+from cortado.emit.pte.values import ALIGNMENT
 from cortado.ir.facts import SPEC, VALUE
 from cortado.memory.planner import plan
 from cortado.memory.problem import Buffer, Plan, Problem

@@ -20,10 +20,10 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.options import DEFAULTS, CalibrationMethod, Options, Weights
 from cortado.plan import checks
-from cortado.plan.decided import Asked
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.pricing import lowered
+from cortado.plan.request import Asked
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
 from cortado.run.bundle_info import IO, BundleInfo, StoreRules, rows_port

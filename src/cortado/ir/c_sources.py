@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.MULTILINE)

@@ -2,8 +2,7 @@
 
 from cortado.memory.csv import read_csv, write_csv
 from cortado.memory.planner import lower_bound, plan
-from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, SearchEffort
-from cortado.memory.timeline import Moment, peak_buffers, timeline
+from cortado.memory.problem import Buffer, Effort, Moment, Overlay, Plan, Problem, SearchEffort, peak_buffers, timeline
 from cortado.memory.validate import validate
 
 __all__ = [

@@ -1,5 +1,11 @@
-"""The lowered graph as plain data, its file format, and the exact integer reference that runs it."""
+"""The lowered graph as plain data, its file format, and the exact integer reference that runs it.
 
+Which model this is: a hash of what it computes, whatever its layers are called and wherever it was compiled.
+
+Which values of a tensor are at an end of its range: there they may be that value, or any beyond it.
+"""
+
+import hashlib
 import io
 import json
 import math
@@ -17,12 +23,15 @@ from torch.fx import Node
 from cortado.base.arrays import stored_headers
 from cortado.base.element import Element, element_of
 from cortado.base.errors import CortadoError
-from cortado.base.names import is_node_name, printable
+from cortado.base.names import ID_DIGITS, is_node_name, printable
 from cortado.base.numerics import QParams
 from cortado.ir.facts import STATE, TWIN, VALUE, element, qparams
 from cortado.ir.graph import constant_names, module_path, outputs, part_index, shape, user_inputs
 from cortado.ir.op import Call, Operator, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float_call, run_float, stays_in_float
+from cortado.ops.elementwise.activation import PLUS_MINUS_ONE, UNIT_INTERVAL, WIDE_UNIT
+
+# ---- lowered ---------------------------------------------------------------------------------------------
 
 Tensor = torch.Tensor
 
@@ -398,3 +407,97 @@ def from_bytes(data: bytes) -> LoweredGraph:
     return LoweredGraph(
         tuple(record["inputs"]), constants, tuple(calls), tuple(record["outputs"]), values, tuple(state)
     )
+
+
+# ---- identity --------------------------------------------------------------------------------------------
+
+
+def model_id(graph: LoweredGraph) -> str:
+    """Sixteen hexadecimal digits that follow from calls, constants, scales and shapes; names don't count."""
+    found = hashlib.sha256()
+    names = _Numbers()
+    text = {
+        "inputs": [[names.of(name), _hashed_value(graph.values[name])] for name in graph.inputs],
+        "state": [
+            [names.of(one.name), _hashed_value(graph.values[one.name]), _data(one.initial)] for one in graph.state
+        ],
+        "calls": [
+            [
+                call.operator,
+                {name: _argument(value, graph, names) for name, value in sorted(call.arguments.items())},
+                [names.of(name) if name else None for name in call.results or (call.name,)],
+                [_hashed_value(graph.values[name]) for name in call.read if name in graph.values],
+            ]
+            for call in graph.calls
+        ],
+        "outputs": [names.of(name) for name in graph.outputs],
+        "kept": [names.of(one.source) for one in graph.state],
+    }
+    found.update(json.dumps(text, sort_keys=True).encode())
+    return found.hexdigest()[:ID_DIGITS]
+
+
+class _Numbers:
+    """Values by the order in which they are first spoken of."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        return self.known.setdefault(name, len(self.known))
+
+
+def _hashed_value(value: Value) -> list[Any]:
+    codes = None if value.qparams is None else [value.qparams.scale, value.qparams.zero_point]
+    return [list(value.shape), value.element.name, codes]
+
+
+def _data(tensor: torch.Tensor) -> list[Any]:
+    data = tensor.detach().contiguous().numpy()
+    return [str(data.dtype), list(data.shape), hashlib.sha256(data.tobytes()).hexdigest()]
+
+
+def _argument(value: Any, graph: LoweredGraph, names: _Numbers) -> Any:
+    if isinstance(value, list | tuple):
+        return [_argument(item, graph, names) for item in value]
+    if isinstance(value, Ref):
+        return _data(graph.constants[value.name]) if value.name in graph.constants else {"value": names.of(value.name)}
+    return value if isinstance(value, int | float | str | None) else str(value)
+
+
+# ---- ends ------------------------------------------------------------------------------------------------
+
+WHOLE = frozenset([UNIT_INTERVAL, PLUS_MINUS_ONE, WIDE_UNIT])  # of sigmoid, softmax and tanh, which can't pass them
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The codes at the ends of a range. Zeros of a tensor without negative values don't count, as a relu makes them."""
+
+    element: Element
+    low: int | None
+    high: int
+
+    def count(self, codes: torch.Tensor) -> int:
+        low = 0 if self.low is None else int((codes == self.low).sum())
+        return low + int((codes == self.high).sum())
+
+
+def ends_of(qparams: QParams | None) -> Ends | None:
+    """None where there is no range, or one that no value can pass."""
+    if qparams is None or qparams in WHOLE:
+        return None
+    low, high = qparams.element.codes
+    return Ends(qparams.element, low if qparams.zero_point > low else None, high)
+
+
+def chosen_ends(graph: LoweredGraph) -> dict[str, Ends]:
+    """Returns the ends of tensors of codes whose range was chosen; what only moves values has been counted before."""
+    moved = {name for call in graph.calls if _moves(call.operator) for name in call.read}
+    found = {name: ends_of(value.qparams) for name, value in graph.values.items() if name not in moved}
+    return {name: ends for name, ends in found.items() if ends is not None}
+
+
+def _moves(operator: str) -> bool:
+    record = registry().operators.get(operator)
+    return record is not None and (record.view or record.same_values)

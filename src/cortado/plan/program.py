@@ -18,9 +18,7 @@ from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.options import Border
 from cortado.plan.decision import DecisionRule
-from cortado.plan.ends import Ends, chosen_ends, ends_of
-from cortado.plan.identity import model_id
-from cortado.plan.lowered import LoweredCall, LoweredGraph, State
+from cortado.plan.lowered import Ends, LoweredCall, LoweredGraph, State, chosen_ends, ends_of, model_id
 from cortado.plan.windows import StreamWindows, WindowRows
 
 PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
@@ -217,7 +215,7 @@ class Program:
     outputs: tuple[Tensor, ...]
     state: tuple[StateTensor, ...] = ()  # in an order in which no source is overwritten before it is read
     stream: Stream | None = None
-    identity: str = ""  # of what it computes: plan/identity.py
+    identity: str = ""  # of what it computes: plan/lowered.py
     ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
     decision: DecisionRule | None = None  # of the first output, over time
     camera: Camera | None = None  # in front of its input

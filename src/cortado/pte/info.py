@@ -1,8 +1,13 @@
-"""Contents of a .pte, as plain data."""
+"""Contents of a .pte, as plain data.
+
+Storage of the bytes of a .pte's values.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
+
+# ---- info ------------------------------------------------------------------------------------------------
 
 
 class ScalarType(IntEnum):
@@ -272,3 +277,35 @@ class PteInfo:
     def method(self, name: str) -> Method | None:
         """The method of that name."""
         return next((method for method in self.methods if method.name == name), None)
+
+
+# ---- storage ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConstantStorage:
+    """A constant's place in the file."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Storage that the program's methods refer to by index."""
+
+    segments: tuple[DataSegment, ...]
+    constants: tuple[ConstantStorage, ...]
+    initial_states: tuple[tuple[ConstantStorage, ...], ...]
+    delegate_blobs: tuple[ConstantStorage, ...]
+
+
+@dataclass(frozen=True)
+class MethodValue:
+    """One of a method's values, as far as it matters here: a tensor, a text or a list of other values."""
+
+    kind: ValueKind
+    tensor: TensorInfo | None = None
+    text: str | None = None
+    items: tuple[int, ...] = ()
+    count: int = 0  # of a list of integers

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from cortado.pte.info import Dynamism, InstructionKind, Loading, TensorInfo, ValueKind
-from cortado.pte.storage import MethodValue
+from cortado.pte.info import Dynamism, InstructionKind, Loading, MethodValue, TensorInfo, ValueKind
 
 _EVALUE, _EVALUE_ALIGNMENT = 16, 8
 _BUFFER = 24  # of a FreeableBuffer, what has no pointers' size

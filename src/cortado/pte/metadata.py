@@ -7,8 +7,7 @@ from typing import Any
 
 from cortado.base.errors import CortadoError
 from cortado.pte.flatbuffer import FlatTable
-from cortado.pte.info import IoQParams, Metadata, PteInfo
-from cortado.pte.storage import MethodValue
+from cortado.pte.info import IoQParams, Metadata, MethodValue, PteInfo
 
 METADATA_METHOD = "cortado"
 """The constant method that returns Cortado's JSON text."""

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from cortado.base.errors import CortadoError
 from cortado.pte.flatbuffer import FlatBuffer, FlatTable, Width
-from cortado.pte.info import ConstantUse, DataSegment, PteConstant, PteInfo, TensorInfo
+from cortado.pte.info import ConstantStorage, ConstantUse, DataSegment, PteConstant, PteInfo, Storage, TensorInfo
 from cortado.pte.method import MethodPlan, read_plan
-from cortado.pte.storage import ConstantStorage, Storage
 
 _IDENTIFIER = b"ET12"
 _BUNDLE_IDENTIFIER = b"BP08"

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from cortado.base.arrays import ArrayType
-from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
 from cortado.pte.info import Dynamism, Method, MethodPort, ScalarType, TensorInfo
 from cortado.pte.reader import read_pte
-from cortado.run import limited, toolchain
-from cortado.run.limited import Limits, TooMuch
+from cortado.run import sandbox, toolchain
+from cortado.run.sandbox import Limits, TooMuch
 
 ADAPTER = KERNELS / "executorch"
 HEADER = ADAPTER / "cortex_m_ops.h"
@@ -318,7 +318,7 @@ _NOISE = re.compile(r"\] arg \d+ with type id \d+$")
 
 def _run_child(command: Sequence[str], name: str, timeout: float) -> None:
     try:
-        done = limited.run(command, Limits(seconds=timeout, file_bytes=FILE_BYTES), doing=name)
+        done = sandbox.run(command, Limits(seconds=timeout, file_bytes=FILE_BYTES), doing=name)
     except TooMuch as error:
         raise CortadoError(
             f"the ExecuTorch runtime did not finish {name} in {timeout:.0f} seconds; "

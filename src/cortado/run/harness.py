@@ -1,17 +1,24 @@
-"""A model's samples through the harness: on a board, or on this machine."""
+"""A model's samples through the harness: on a board, or on this machine.
+
+The decision of a classifier as one more output of the harness, behind those of the model.
+
+The C between a bundle and the harness that feeds it files.
+"""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
-from cortado.run import limited
+from cortado.run import sandbox
 from cortado.run.board import Board
+from cortado.run.bundle_info import IO, LINE_MEMBERS, BundleInfo, arena_symbol, line_source, untyped
 from cortado.run.elf import load_image
-from cortado.run.limited import Limits, TooMuch
-from cortado.run.qemu import BoardResult, run_elf
-from cortado.run.records import read_records
+from cortado.run.qemu import BoardResult, read_records, run_elf
+from cortado.run.sandbox import Limits, TooMuch
 from cortado.run.watch import Watch
+
+# ---- harness ---------------------------------------------------------------------------------------------
 
 HOST_TIMEOUT = 600.0
 HOST_FILE_BYTES = 4 << 30  # of what a program on this machine says: a trace of all layers of many samples
@@ -62,7 +69,7 @@ def run_host(
     start = time.monotonic()
     given = _samples(inputs, count, sequence)
     try:
-        done = limited.run(
+        done = sandbox.run(
             [*by, program.resolve()],
             Limits(seconds=timeout, file_bytes=HOST_FILE_BYTES),
             doing=program.name,
@@ -77,3 +84,127 @@ def run_host(
         raise CortadoError(f"{program.name} ended with exit code {done.code} on this machine:\n{output}")
     said = read_records(done.stdout, whole=True)
     return BoardResult(said, time.monotonic() - start)
+
+
+# ---- decided ---------------------------------------------------------------------------------------------
+
+DECISION_OUTPUT = "decision"
+
+
+def output_source(name: str) -> str:
+    """The C of the harness that gives it an output; a bundle with a decision has one more."""
+    return f"""#ifdef {name.upper()}_NO_DECISION
+static const void *output(const void *a, int i)
+{{
+    static int32_t decision;
+    if (i < {name.upper()}_OUTPUTS) {{
+        return {name}_output(a, i);
+    }}
+    decision = {name}_decision((void *)a);
+    return &decision;
+}}
+#else
+static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
+#endif
+"""
+
+
+# ---- harness source --------------------------------------------------------------------------------------
+
+
+def push_source(name: str) -> str:
+    """PUSH, which takes the row at MODEL_row; on this machine samples come from elsewhere, not from there."""
+    upper = name.upper()
+    return f"""#ifdef {upper}_PUSH_SAMPLES
+static int push(void *a)
+{{
+#if defined(__arm__)
+    return {name}_push(a, NULL);
+#else
+    {upper}_INPUT0_TYPE samples[{upper}_PUSH_SAMPLES];
+    memcpy(samples, {name}_row(a), sizeof samples);
+    memset({name}_row(a), 0x5A, sizeof samples);
+    return {name}_push(a, samples);
+#endif
+}}
+#define PUSH push
+#else
+#define PUSH {untyped("int ", f"{name}_push")}
+#endif
+"""
+
+
+def harness_source(info: BundleInfo) -> str:
+    """The glue between a bundle and the harness that feeds it files."""
+    name = info.name
+    arena = "&regions" if info.regions else "&arena"
+
+    reset = untyped("void ", f"{name}_reset")
+
+    def sizes(group: Sequence[IO]) -> str:
+        return ", ".join(str(tensor.bytes) for tensor in group)
+
+    if info.line_bytes:
+        accessor = line_source(name, info.line_bytes, rows=info.row_bytes > 0)
+        run = f"{LINE_MEMBERS}, {info.line_bytes}"
+    elif info.row_bytes:
+        accessor = push_source(name)
+        run = f"NULL, output, NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, PUSH, {info.row_bytes}"
+    else:
+        accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
+        run = f"input, output, {untyped('int ', f'{name}_run')}, {reset if info.state else 'NULL'}, NULL, NULL, 0"
+    return f"""#include "harness.h"
+#include "{name}.h"
+
+{_harness_arena(info)}static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
+static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
+{accessor}{output_source(name)}
+const cortado_harness_model_t cortado_harness_model = {{
+    "{name}", {arena}, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes,
+    {run},
+}};
+
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#include "cortado_run.h"
+#include "port.h"
+
+void cortado_check_failed(const char *step, const char *what, const char *buffer)
+{{
+    const char *const words[] = {{"check failed: ", step, " ", what, " ", buffer, "\\n"}};
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {{
+        cortado_port_print(words[i]);
+    }}
+    cortado_port_exit(1);
+}}
+#endif
+
+#ifdef CORTADO_TRACE
+#include "cortado_run.h"
+#include "port.h"
+
+void cortado_traced(const void *row, uint32_t bytes)
+{{
+    cortado_port_send(CORTADO_RECORD_TRACE, row, bytes);
+}}
+#endif
+"""
+
+
+def _harness_arena(info: BundleInfo) -> str:
+    """In one piece, or the first region in the usual RAM and the others in the large one: boards have two memories."""
+    upper = info.name.upper()
+    if not info.regions:
+        return f"static {info.name}_arena_t arena;\n"
+    pieces = [
+        f"static uint8_t {arena_symbol(name)}[{upper}_ARENA_{name.upper()}_BYTES]\n"
+        f"    __attribute__((aligned({upper}_ARENA_ALIGN))){' BIG' if number else ''};\n"
+        for number, name in enumerate(info.regions)
+    ]
+    members = ", ".join(f"(void *){arena_symbol(name)}" for name in info.regions)
+    return f"""#ifdef __arm__
+#define BIG __attribute__((section(".bigram")))
+#else
+#define BIG
+#endif
+{"".join(pieces)}static {info.name}_arena_t regions = {{{members}}};
+"""

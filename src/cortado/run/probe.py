@@ -17,10 +17,17 @@ from cortado.run.elf import Image, load_image
 from cortado.run.gdb import Gdb, GdbRefused, ProbeLost
 from cortado.run.probe_chip import check_core, check_features, check_ram
 from cortado.run.probe_firmware import PROFILE, build_probe
-from cortado.run.probe_place import ProbePlace, probe_place
+from cortado.run.probe_place import (
+    CycleCounter,
+    FlashWalk,
+    ProbePlace,
+    Silicon,
+    StepCycles,
+    probe_place,
+    without_overhead,
+)
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import RunResult, split_outputs
-from cortado.run.silicon import CycleCounter, FlashWalk, Silicon, StepCycles, without_overhead
 
 RESET, RUN, AGAIN, PUSH, SPIN, WALK = range(1, 7)  # device/probe.h
 _MAGIC, _NO_STEP = 0x0C047AD0, 0xFFFFFFFF

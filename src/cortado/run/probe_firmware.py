@@ -4,13 +4,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
+from cortado.base.system import DEVICE
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexMTargetConfig
 from cortado.run import toolchain
-from cortado.run.bundle_info import BundleInfo
-from cortado.run.glue import untyped
-from cortado.run.harness_source import push_source
+from cortado.run.bundle_info import BundleInfo, untyped
+from cortado.run.harness import push_source
 from cortado.run.probe_place import ProbePlace
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources
 from cortado.run.toolchain import BuildError

@@ -1,4 +1,7 @@
-"""Runs an ELF file on an emulated board: input in its memory, records out, faults in words."""
+"""Runs an ELF file on an emulated board: input in its memory, records out, faults in words.
+
+Records by which a program on a board or on this machine speaks to the one who runs it (device/port.h).
+"""
 
 import re
 import signal
@@ -7,14 +10,15 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
-from cortado.run import limited, toolchain
+from cortado.base.names import printable
+from cortado.run import sandbox, toolchain
 from cortado.run.board import INPUT_HEADER, MEGABYTE, Board
 from cortado.run.elf import Image, load_image
-from cortado.run.limited import Limits, TooMuch
-from cortado.run.records import Said, read_records
+from cortado.run.sandbox import Limits, TooMuch
 from cortado.run.toolchain import Tool
 from cortado.run.watch import (
     Counts,
@@ -27,7 +31,70 @@ from cortado.run.watch import (
     read_stores,
     watch_config,
 )
-from cortado.timing.flow import Flow
+from cortado.timing.cycles import Flow
+
+# ---- records ---------------------------------------------------------------------------------------------
+
+_HEADER = struct.Struct("<BI")
+_NUMBER = struct.Struct("<I")
+
+
+class Record(IntEnum):
+    """The kinds of records, as device/port.h numbers them."""
+
+    TEXT = ord("T")
+    OUTPUT = ord("O")
+    TRACE = ord("R")
+    STACK = ord("S")
+    EXIT = ord("X")
+
+
+@dataclass(frozen=True)
+class Said:
+    """All that a program said. Without an exit code it was cut off."""
+
+    text: str
+    outputs: bytes
+    trace: bytes
+    stack_bytes: int | None
+    exit_code: int | None
+
+
+def read_records(data: bytes, *, whole: bool) -> Said:
+    """The records of a program, which may be anybody's: nothing in them is believed. `whole`: up to the exit code."""
+    found: dict[Record, list[bytes]] = {kind: [] for kind in Record}
+    position = 0
+    while position + _HEADER.size <= len(data):
+        kind, length = _HEADER.unpack_from(data, position)
+        start = position + _HEADER.size
+        if kind not in Record.__members__.values():
+            raise CortadoError(f"the program said something that is no record, at byte {position:,} of its output")
+        if found[Record.EXIT]:
+            raise CortadoError(f"the program said more after its exit code, at byte {position:,} of its output")
+        position = start + length
+        if position > len(data):
+            break
+        found[Record(kind)].append(data[start:position])
+    if whole and (position != len(data) or not found[Record.EXIT]):
+        raise CortadoError(f"the output of the program was cut off at byte {len(data):,}, before its exit code")
+    return Said(
+        text=printable(b"".join(found[Record.TEXT]).decode(errors="replace")),
+        outputs=b"".join(found[Record.OUTPUT]),
+        trace=b"".join(found[Record.TRACE]),
+        stack_bytes=_number(found[Record.STACK]),
+        exit_code=_number(found[Record.EXIT]),
+    )
+
+
+def _number(parts: list[bytes]) -> int | None:
+    if not parts:
+        return None
+    if len(parts) != 1 or len(parts[0]) != _NUMBER.size:
+        raise CortadoError("the program said a number that is none")
+    return int(_NUMBER.unpack(parts[0])[0])
+
+
+# ---- qemu ------------------------------------------------------------------------------------------------
 
 MOST_INSTRUCTIONS = 20_000_000_000  # of a sample: two minutes of a machine that has nothing else to do
 MEMORY_BYTES = 8 << 30  # of addresses, most of which the emulator never touches
@@ -188,7 +255,7 @@ def _boot(
     most = max(most_output, run.board.kept.length if run.board.kept is not None else 0)
     limits = Limits(seconds=timeout, memory_bytes=MEMORY_BYTES, file_bytes=most)
     try:
-        done = limited.run([*run.command(), *arguments], limits, doing=f"{name} on {machine}", folder=run.folder)
+        done = sandbox.run([*run.command(), *arguments], limits, doing=f"{name} on {machine}", folder=run.folder)
     except TooMuch as error:
         if error.limit == "seconds":
             raise _unfinished(run, f"within {timeout:g} s (--timeout)") from None

@@ -11,26 +11,21 @@ from pathlib import Path
 import numpy as np
 
 from cortado.base.arrays import ArrayType
-from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
-from cortado.base.system import processors
+from cortado.base.system import DEVICE, processors
 from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
-from cortado.run.board import Board, find_board
+from cortado.run.board import Board, build_firmware, build_harness_wasm, build_host, find_board
 from cortado.run.bundle_info import BundleInfo, StoreRules
-from cortado.run.disassembly import disassemble
 from cortado.run.elf import load_image
-from cortado.run.firmware import build_firmware, build_harness_wasm, build_host
-from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
-from cortado.run.harness_source import harness_source
-from cortado.run.limited import NO_LIMITS as NO_LIMITS
-from cortado.run.limited import RunLimits as RunLimits
-from cortado.run.probe_place import is_probe
-from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
-from cortado.run.records import Said
-from cortado.run.silicon import Silicon
+from cortado.run.harness import HOST_TIMEOUT, harness_source, run_harness, run_host, samples_per_boot
+from cortado.run.probe_place import Silicon, is_probe
+from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult, Said
+from cortado.run.sandbox import NO_LIMITS as NO_LIMITS
+from cortado.run.sandbox import RunLimits as RunLimits
+from cortado.run.stack import disassemble
 from cortado.run.toolchain import Tool, require
 from cortado.run.watch import Watch, skipped_ranges
-from cortado.timing.flow import Flow
+from cortado.timing.cycles import Flow
 from cortado.timing.instructions import Instruction
 from cortado.timing.models import MODELS
 from cortado.timing.parts import parts_of

@@ -2,18 +2,48 @@
 
 It is a bound: a function's frame is all that any path through it pushes, and a call through a pointer is one of
 whatever it may be. `run` on a board measures what a run takes; the tests hold the bound to that.
+
+The instructions of a firmware, read back from it.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
+from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM
-from cortado.run.disassembly import disassemble
-from cortado.timing.instructions import Instruction, Kind
+from cortado.run import sandbox, toolchain
+from cortado.run.toolchain import Tool
+from cortado.timing.instructions import Instruction, Kind, parse
+
+# ---- disassembly -----------------------------------------------------------------------------------------
+
+# objdump takes vector instructions for those of a coprocessor unless it is told the architecture.
+_ARCHITECTURE = {cpu: "armv8.1-m.main" for cpu in (CortexM.M52, CortexM.M55, CortexM.M85)}
+
+
+def disassemble(elf: Path, cpu: CortexM) -> dict[int, Instruction]:
+    """Every instruction of a firmware for this core, by address."""
+    return _disassemble(elf, elf.stat().st_mtime_ns, _ARCHITECTURE.get(cpu))
+
+
+@lru_cache(maxsize=4)
+def _disassemble(elf: Path, mtime_ns: int, architecture: str | None) -> dict[int, Instruction]:
+    gcc = toolchain.require(Tool.ARM_GCC)
+    objdump = gcc.with_name(gcc.name.removesuffix("gcc") + "objdump")
+    machine = [] if architecture is None else ["-m", architecture]
+    command: list[str | Path] = [objdump, "-d", *machine, elf]
+    done = sandbox.run(command, sandbox.COMPILER, doing=f"reading the instructions of {elf.name}")
+    if done.code != 0:
+        raise CortadoError(f"{objdump.name} can't read {elf.name}: {done.errors.strip()}")
+    return parse(done.stdout.decode(errors="replace"))
+
+
+# ---- stack -----------------------------------------------------------------------------------------------
 
 _NUMBER = re.compile(r"#(-?\d+)")
 _MOST = 1 << 20  # bytes: no frame is as large

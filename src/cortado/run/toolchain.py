@@ -22,10 +22,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError, MissingTool
-from cortado.base.system import lock
-from cortado.run import limited
+from cortado.base.system import DEVICE, lock
+from cortado.run import sandbox
 from cortado.run.confined import confined
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
@@ -287,7 +286,7 @@ def _run(command: Sequence[str | Path], doing: str, *, sees: Sequence[Path] | No
     if sees is not None:
         tools = [path for tool in (Tool.ARM_GCC, Tool.CLANG) if (path := find(tool)) is not None]
         given = confined(command, reads=sees, writes=output.parent, tools=tools)
-    done = limited.run(given, limited.COMPILER, doing=doing)
+    done = sandbox.run(given, sandbox.COMPILER, doing=doing)
     if done.code != 0:
         raise BuildError(f"{doing} failed ({Path(command[0]).name}, exit code {done.code}):\n{done.errors}")
 

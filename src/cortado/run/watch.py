@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
 from cortado.base.regions import ByteRange
+from cortado.base.system import DEVICE
 from cortado.run import toolchain
 from cortado.run.elf import Image
-from cortado.timing.flow import BasicBlock, Edge, Flow
+from cortado.timing.cycles import BasicBlock, Edge, Flow
 
 IDLE_SECONDS = 60  # that a core may sleep: nothing will wake it
 MARKER_STEP = "cortado_marker_step"

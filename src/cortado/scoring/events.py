@@ -1,4 +1,7 @@
-"""Decisions beside events: what was heard, what was missed, what was heard that was not there, and how late."""
+"""Decisions beside events: what was heard, what was missed, what was heard that was not there, and how late.
+
+A compiled classifier on a recording with events: the decisions of its scores, and what they are worth.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,8 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from cortado.artifact.opened import Artifact
+from cortado.artifact.streamed import Recording, listen
+from cortado.base.decision import Decision
 from cortado.base.errors import CortadoError
-from cortado.plan.decision import NO_DECISION, class_number
+from cortado.plan.decision import NO_DECISION, DecisionRule, class_number, rule_of
+
+# ---- events ----------------------------------------------------------------------------------------------
 
 HOUR = 3600.0
 
@@ -158,3 +166,52 @@ def _event(cells: Sequence[str], where: str, classes: int, names: Sequence[str] 
         return Event(start, end, class_number(cells[2], classes, names))
     except CortadoError as error:
         raise CortadoError(f"{where}: {error}") from None
+
+
+# ---- listening -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StreamEvaluation:
+    """Decisions of the reference; `same_in_c`: the compiled C gave the same, None where it decides by another rule or
+    by none."""
+
+    outputs: int
+    decisions: tuple[Heard, ...]
+    score: EventScore
+    same_in_c: bool | None
+
+
+def decision_rule(artifact: Artifact, decision: Decision | None) -> DecisionRule:
+    """By what is decided: what is given, or else what the model was compiled with."""
+    if decision is not None:
+        return rule_of(decision, artifact.report.outputs[0].scores, artifact.report.labels)
+    rule = artifact.report.rule
+    if rule is None:
+        raise CortadoError(
+            f"{artifact.folder} was compiled without --decide; expected a decision to score: give it one with --decide"
+        )
+    return rule
+
+
+def evaluate_stream(
+    artifact: Artifact, recording: Recording, events: Sequence[Event], rule: DecisionRule, tolerance: float
+) -> StreamEvaluation:
+    """The C kernels hear the recording on this machine; their scores are decided by."""
+    found = listen(artifact, recording)
+    late = max(event.start for event in events)
+    if late >= found.seconds:
+        raise CortadoError(
+            f"an event begins at {late:g} s, and the recording has {found.seconds:g} s; expected events within it, in "
+            "seconds"
+        )
+    decisions = rule.decisions(found.scores)
+    in_c = found.decisions if rule == artifact.report.rule else None
+    made = heard(decisions.tolist(), found.times)
+    deciding = [threshold is not None for threshold in rule.thresholds]
+    return StreamEvaluation(
+        outputs=len(decisions),
+        decisions=tuple(made),
+        score=score_events(events, made, deciding, found.seconds, tolerance),
+        same_in_c=None if in_c is None else bool(np.array_equal(decisions, in_c)),
+    )

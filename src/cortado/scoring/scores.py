@@ -9,12 +9,11 @@ import numpy as np
 
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report_found import EvaluationReport
+from cortado.artifact.report import EvaluationReport
 from cortado.artifact.summary import html_table
 from cortado.base.arrays import ArrayType
-from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
-from cortado.base.progress import Progress, silent
+from cortado.base.progress import Progress, cpu_seconds, silent
 from cortado.frontend.capture.torch_settings import one_thread
 from cortado.frontend.quantize.convert import FloatModel
 from cortado.run.probe import Interrupted

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from cortado.artifact.opened import Artifact, Reference
-from cortado.artifact.report_found import FidelityReport, LayerFidelityReport
+from cortado.artifact.report import FidelityReport, LayerFidelityReport
 from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig

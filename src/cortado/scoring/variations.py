@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.artifact.listened import FULL_SCALE, Recording
 from cortado.artifact.opened import Artifact
-from cortado.artifact.streamed import push_many, row_values
+from cortado.artifact.streamed import FULL_SCALE, Recording, push_many, row_values
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.plan.decision import DecisionRule

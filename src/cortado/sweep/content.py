@@ -20,7 +20,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import GraphModule
 
 from cortado import __version__
-from cortado.base.data import PACKAGE
+from cortado.base.system import PACKAGE
 from cortado.models.sources import Source
 from cortado.sweep.rows import ScoreTask, Task
 

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from cortado.sweep.constraints import Constraint
-from cortado.sweep.spec import SweepTarget
+from cortado.sweep.spec import Constraint, SweepTarget
 
 
 class Status(Enum):

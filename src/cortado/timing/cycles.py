@@ -1,4 +1,7 @@
-"""Cycles as a range, and what a model of a core's timing is."""
+"""Cycles as a range, and what a model of a core's timing is.
+
+How a program went: which blocks of instructions followed which, how often, in which step.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +9,8 @@ from enum import Enum
 from typing import Protocol
 
 from cortado.timing.instructions import Instruction
+
+# ---- cycles ----------------------------------------------------------------------------------------------
 
 NOTE = "cycles at zero wait states: a model, no measurement. Flash, caches and other masters of the bus may add to them"
 
@@ -57,3 +62,33 @@ class CoreTiming(Protocol):
 
     def jump(self, last: Instruction) -> Cycles:
         """Returns what a jump costs beside the instruction that makes it."""
+
+
+# ---- flow ------------------------------------------------------------------------------------------------
+
+BEFORE = -1  # the step of what runs before the first
+
+
+@dataclass(frozen=True)
+class BasicBlock:
+    """Instructions that run one after the other, as the emulator translates them."""
+
+    address: int
+    instructions: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`count` times block `after` ran right after block `before` (None: the very first), in this step."""
+
+    step: int
+    before: BasicBlock | None
+    after: BasicBlock
+    count: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The edges of one run between the markers."""
+
+    edges: tuple[Edge, ...]

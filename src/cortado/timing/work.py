@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from cortado.timing.cycles import NONE, CoreTiming, Cycles
-from cortado.timing.flow import BasicBlock, Edge, Flow
+from cortado.timing.cycles import NONE, BasicBlock, CoreTiming, Cycles, Edge, Flow
 from cortado.timing.instructions import Instruction
 from cortado.timing.parts import Part
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.artifact.feeding import bundle_info, real_values
+from cortado.artifact.feeding import bundle_info, example_picture, real_values, seen
 from cortado.artifact.opened import Artifact, planned_again
-from cortado.artifact.pictures import example_picture, seen
 from cortado.artifact.report import Report, TensorReport
 from cortado.base.arrays import ArrayType
 from cortado.base.chips import table

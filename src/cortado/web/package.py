@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from cortado import __version__
-from cortado.base.data import DEVICE, KERNELS, WEB_PAGE
 from cortado.base.names import html_text
+from cortado.base.system import DEVICE, KERNELS, WEB_PAGE
 from cortado.base.target import WASM_FLAGS
 from cortado.emit.c.bundle import emit_c
-from cortado.run.harness_source import harness_source
+from cortado.run.harness import harness_source
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from cortado.run.toolchain import build_wasm
 from cortado.web.facts import Shown, bands_of, module_facts, page_facts

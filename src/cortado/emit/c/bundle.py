@@ -15,9 +15,8 @@ from cortado.emit.c.decision import decision_in_c
 from cortado.emit.c.example import Interface
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
-from cortado.emit.c.kernels import Kernels
 from cortado.emit.c.layers import Layers
-from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
+from cortado.emit.c.library import LICENSE, Kernels, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text, stack_row
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration, selftest_stack_fact
 from cortado.emit.c.source import ModelSource, float_sources

@@ -1,19 +1,71 @@
-"""Kernel calls and descriptors of a bundle's steps, for every core."""
+"""Kernel calls and descriptors of a bundle's steps, for every core.
 
-from collections.abc import Callable, Collection, Mapping
+Limits of the tables and descriptors of a C bundle: their fields are small, to be small.
+
+Rows of the ports' table that several steps share: most of their operands lie where that of an earlier step lay.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, TooLarge
 from cortado.base.target import Core
-from cortado.emit.c.calls import call_function, need_function
 from cortado.emit.c.data import Arrays, Reader, float_text, int_text
-from cortado.emit.c.text import Names, Piece, comment, label, listed, title
+from cortado.emit.c.text import Names, Piece, call_function, comment, label, listed, need_function, title, titled
 from cortado.ir.c_call import CCall
 from cortado.ir.kernel import Array, Field, Kernel, NestedDescriptor
-from cortado.plan.limits import SHORT_FIELDS
-from cortado.plan.program import Step
+from cortado.plan.program import Port, Program, Step
+
+# ---- limits ----------------------------------------------------------------------------------------------
+
+MOST_TAPS = (1 << 8) - 1  # rows of a window, its stride, dilation and padding
+MOST_ROWS = (1 << 16) - 1
+MOST_SHORT = (1 << 15) - 1
+# What descriptors hold in 16 bits and a model's author chooses.
+SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
+
+
+def check_limits(program: Program, lines: Mapping[str, str]) -> None:
+    """Refuses a step that no table can hold, by its name and the line it comes from."""
+    for step in program.steps:
+        line = lines.get(step.name)
+        where = f"{step.name} ({step.operator})" + (f" at {line}" if line else "")
+        for what, found, most in _numbers(step, program.stream is not None):
+            if found > most:
+                raise TooLarge(
+                    f"{where}: {what} of {found} is too large for the tables of a C bundle, expected at most {most}; "
+                    "split the layer in two, or compile for a .pte alone (--artifacts pte)"
+                )
+
+
+def _numbers(step: Step, endless: bool) -> list[tuple[str, int, int]]:
+    """(what it is, its size, the largest that fits) for every number of a step."""
+    found = [number for port in step.inputs for number in _window(port, endless)]
+    if not endless:
+        found.append(("a number of rows", step.rows, MOST_ROWS))
+    for kernel in step.kernels.values():
+        fields = {name: value for name, value in kernel.fields.items() if name in SHORT_FIELDS}
+        found += [(f"a {name}", value, MOST_SHORT) for name, value in fields.items() if isinstance(value, int)]
+    return found
+
+
+def _window(port: Port, endless: bool) -> list[tuple[str, int, int]]:
+    rule = port.rule
+    found = [
+        ("a window's height", rule.taps, MOST_TAPS),
+        ("a window's vertical stride", rule.stride, MOST_TAPS),
+        ("a window's vertical dilation", rule.dilation, MOST_TAPS),
+    ]
+    if not endless:
+        found += [("a window's padding above", rule.pad, MOST_TAPS), ("a number of rows", port.height, MOST_ROWS)]
+    return found
+
+
+# ---- layers ----------------------------------------------------------------------------------------------
 
 NO_SECTIONS: Mapping[str, str] = {}
 
@@ -196,3 +248,74 @@ def _same_field(a: Field, b: Field) -> bool:
             for x, y in pairs
         )
     return a == b
+
+
+# ---- ports -----------------------------------------------------------------------------------------------
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class PortRow:
+    """An operand. With guards around buffers it lies elsewhere, so fewer are the same in a build that checks."""
+
+    text: str  # of both builds
+    release: Hashable  # what a release build sees of it
+
+
+@dataclass(frozen=True)
+class Ports:
+    text: str
+    firsts: tuple[str, ...]  # of each step, the number of its first row
+
+
+class RowTable(Generic[Key]):
+    """Rows by what tells them apart. What is there already, in the same order, is not written again."""
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        self.keys: list[Key] = []
+        self._starts: dict[Key, list[int]] = defaultdict(list)
+        self._append(keys)
+
+    def place(self, keys: Sequence[Key]) -> int:
+        """Returns where they begin; those that are new come last. Of none, at the start."""
+        for start in self._starts[keys[0]] if keys else (0,):
+            if self.keys[start : start + len(keys)] == keys:
+                return start
+        self._append(keys)
+        return len(self.keys) - len(keys)
+
+    def _append(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._starts[key].append(len(self.keys))
+            self.keys.append(key)
+
+
+def shared_ports(steps: Sequence[tuple[str, Sequence[PortRow]]]) -> Ports:
+    """Returns the ports that steps share, with their labels. A build that checks has the rows of the release build, and
+    behind them its own."""
+    release = RowTable[Hashable]()
+    texts: list[str] = []
+    firsts: list[int] = []
+    for _, rows in steps:
+        firsts.append(release.place([row.release for row in rows]))
+        if firsts[-1] == len(texts):
+            texts += [row.text for row in rows]
+    both = RowTable(texts)
+    checked = [both.place([row.text for row in rows]) for _, rows in steps]
+    fits(len(both.keys), 16, "the table of operands")
+    labels: dict[int, dict[str, None]] = defaultdict(dict)  # of the steps whose ports begin with a row, each once
+    for (name, rows), *starts in zip(steps, firsts, checked, strict=True):
+        for start in starts if rows else ():
+            labels[start][name] = None
+    lines = [titled("; ".join(labels[i]), [text]) if i in labels else text for i, text in enumerate(both.keys)]
+    return Ports(
+        text=_of_both_builds(lines[: len(texts)], lines[len(texts) :]),
+        firsts=tuple(f"AT({a}, {b})" if a != b else str(a) for a, b in zip(firsts, checked, strict=True)),
+    )
+
+
+def _of_both_builds(release: Sequence[str], checked: Sequence[str]) -> str:
+    if not checked:
+        return "\n".join(release)
+    return "\n".join([*release, "#ifdef CORTADO_ENABLE_RUNTIME_CHECKS", *checked, "#endif"])

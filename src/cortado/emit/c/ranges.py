@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cortado.base.names import c_identifier, c_string
 from cortado.emit.c.arena import place
 from cortado.emit.c.text import comment, listed
-from cortado.plan.ends import Ends
+from cortado.plan.lowered import Ends
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Step, Walk
 

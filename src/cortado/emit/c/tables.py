@@ -4,8 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cortado.base.names import c_string
-from cortado.emit.c.layers import Layers, StepInC, fits
-from cortado.emit.c.ports import PortRow, shared_ports
+from cortado.emit.c.layers import Layers, PortRow, StepInC, fits, shared_ports
 from cortado.emit.c.text import LONGEST_TITLE, designated, label, listed, title, titled
 from cortado.ir.kernel import ONE_ROW
 from cortado.plan.planned import GUARD_BYTES, Planned

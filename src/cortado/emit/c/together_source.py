@@ -8,8 +8,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.bundle import Bundle, emit_c, with_selftest_stack, with_stack
-from cortado.emit.c.kernels import SHARED_ARENA, Kernels, lasting, mark
-from cortado.emit.c.library import LICENSE, cmake_text, own_sources
+from cortado.emit.c.library import LICENSE, SHARED_ARENA, Kernels, cmake_text, lasting, mark, own_sources
 from cortado.emit.c.selftest import selftest_files
 from cortado.plan.planned import Planned
 from cortado.plan.segments import ALIGNMENT

@@ -1,15 +1,28 @@
-"""Sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it."""
+"""Sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it.
+
+All calls of kernels that images make, for each kind of core: what firmware takes to run any image.
+
+The list is a file, every.txt, which a test writes from the samples of all operators (`make golden`): one line for a
+call, with the cores that have it and its descriptor.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortado.base.data import KERNELS
-from cortado.base.target import BUNDLE_FLAGS
+from cortado.base.system import KERNELS
+from cortado.base.target import BUNDLE_FLAGS, Core
 from cortado.emit.c.library import LICENSE, kernel_files, license_text
 from cortado.emit.image.thunks import Thunk, table_text
+from cortado.ir.c_sources import functions_in, sources_of
 
 if TYPE_CHECKING:
     from cortado.emit.image.writer import ModelImage
+
+
+# ---- files -----------------------------------------------------------------------------------------------
 
 LOADER = "cortado_image.c"
 TABLE = "loader/cortado_kernels.c"
@@ -111,3 +124,43 @@ registers `CortadoBackend` before `main()`, `loader/` opens a delegate's blob an
 call `cortado_delegate_registered()` somewhere. A `.pte` that calls a kernel which is not here is refused when it is
 loaded, and the log has the kernel's name; `cortado kernels FILE.pte ... --executorch FOLDER` writes this folder anew.
 """
+
+
+# ---- every -----------------------------------------------------------------------------------------------
+
+LIST = Path(__file__).with_name("every.txt")
+
+
+@dataclass(frozen=True)
+class ListedThunk:
+    """A call, and the cores on which operators choose it."""
+
+    thunk: Thunk
+    cores: tuple[Core, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files of kernels/src that it needs."""
+        return sources_of(functions_in(self.thunk.call))
+
+    @property
+    def line(self) -> str:
+        cores = ",".join(core.name.lower() for core in self.cores)
+        return f"{cores} | {self.thunk.struct or '-'} | {self.thunk.call}"
+
+    @staticmethod
+    def parse(line: str) -> "ListedThunk":
+        cores, struct, call = line.split(" | ")
+        thunk = Thunk(None if struct == "-" else struct, call)
+        return ListedThunk(thunk, tuple(Core[name.upper()] for name in cores.split(",")))
+
+
+@cache
+def every_thunk() -> dict[int, ListedThunk]:
+    """By their numbers."""
+    lines = LIST.read_text().splitlines() if LIST.is_file() else []
+    return {one.thunk.id: one for one in map(ListedThunk.parse, lines)}
+
+
+def list_text(found: Iterable[ListedThunk]) -> str:
+    return "".join(f"{line}\n" for line in sorted(one.line for one in found))

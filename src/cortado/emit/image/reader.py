@@ -1,15 +1,21 @@
-"""Reads an image of anybody: what it says of itself, every place checked."""
+"""Reads an image of anybody: what it says of itself, every place checked.
+
+An image in words, and as JSON.
+"""
 
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import plain
 from cortado.base.target import Core
 from cortado.emit.image.layout import CRC_AT, ELEMENTS, FORMAT, HANDLE_BYTES, HEADER, MAGIC, TENSOR, ImageHead
+
+# ---- reader ----------------------------------------------------------------------------------------------
 
 _LONGEST_TEXT = 200
 
@@ -131,3 +137,48 @@ def read_image_file(path: Path) -> ImageInfo:
     except OSError as error:
         raise CortadoError(f"can't read {path}: {error.strerror}; expected a MODEL.cortado") from error
     return read_image(data, str(path))
+
+
+# ---- text ------------------------------------------------------------------------------------------------
+
+_FEEDING = ("whole", "row by row", "an endless stream of rows")
+
+
+def image_as_json(info: ImageInfo) -> dict[str, Any]:
+    head = info.head
+    return {
+        "name": info.name,
+        "target": info.target,
+        "core": info.core.name.lower(),
+        "format": head.format,
+        "kernels_version": info.version,
+        "bytes": head.bytes,
+        "arena_bytes": head.arena_bytes,
+        "ram_bytes": head.ram_bytes,
+        "state_bytes": head.state_bytes,
+        "input_comes": _FEEDING[head.feeding] if head.feeding < len(_FEEDING) else "unknown",
+        "stages": head.stages,
+        "steps": head.steps,
+        "inputs": [asdict(tensor) for tensor in info.inputs],
+        "outputs": [asdict(tensor) for tensor in info.outputs],
+        "kernels": [{"kernel": kernel.name, "number": f"{kernel.id:08x}"} for kernel in info.kernels],
+    }
+
+
+def image_text(info: ImageInfo) -> str:
+    head, data = info.head, image_as_json(info)
+    rows = [
+        ("image", f"{info.name} for {info.target}, format {head.format}, kernels of Cortado {info.version}"),
+        ("size", f"{head.bytes:,} bytes; {head.ram_bytes:,} bytes of RAM for its tables"),
+        ("arena", f"{head.arena_bytes:,} bytes" + (f", {head.state_bytes:,} of state" if head.state_bytes else "")),
+        ("runs", f"{head.steps} steps in {head.stages} stages; inputs come {data['input_comes']}"),
+        *((f"input {i}", _text_tensor(one)) for i, one in enumerate(info.inputs)),
+        *((f"output {i}", _text_tensor(one)) for i, one in enumerate(info.outputs)),
+        *(("kernel", f"{kernel.name} ({kernel.id:08x})") for kernel in info.kernels),
+    ]
+    return "\n".join(f"{label:>9}  {text}" for label, text in rows)
+
+
+def _text_tensor(tensor: ImageTensor) -> str:
+    scale = "" if tensor.scale is None else f", scale {tensor.scale:.9g}, zero point {tensor.zero_point}"
+    return f"{tensor.name}: {tensor.dtype} {list(tensor.shape)}, {tensor.bytes:,} bytes at {tensor.offset:,}{scale}"

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from cortado.emit.c.calls import call_text, parameters
 from cortado.emit.c.library import more_headers
+from cortado.emit.c.text import call_text, parameters
 from cortado.emit.image.structs import POINTER, Structure, structures
 from cortado.ir.kernel import Kernel
 

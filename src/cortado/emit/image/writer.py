@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from cortado import __version__
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core
-from cortado.emit.c.kernels import version_number
-from cortado.emit.c.ports import RowTable
+from cortado.emit.c.layers import RowTable
+from cortado.emit.c.library import version_number
 from cortado.emit.c.tables import PRODUCERS, makers_of, port_numbers, step_numbers
-from cortado.emit.image.descriptors import Descriptors
 from cortado.emit.image.layout import (
     COUNTER_BYTES,
     CRC_AT,
@@ -33,7 +32,7 @@ from cortado.emit.image.layout import (
     TENSOR_SHAPE,
     ImageHead,
 )
-from cortado.emit.image.pieces import ImageConstants, ImagePiece, joined, lay_out, point
+from cortado.emit.image.structs import Descriptors, ImageConstants, ImagePiece, joined, lay_out, point
 from cortado.emit.image.thunks import Thunk, thunk_of
 from cortado.ir.kernel import Array
 from cortado.plan.planned import Planned, moved

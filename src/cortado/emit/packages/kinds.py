@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from cortado.emit.packages.arduino import arduino
-from cortado.emit.packages.cmake import cmake
+from cortado.emit.packages.arduino import arduino, platformio
+from cortado.emit.packages.cmake import cmake, pico
 from cortado.emit.packages.cmsis_pack import cmsis_pack
 from cortado.emit.packages.content import Content
-from cortado.emit.packages.pico import pico
-from cortado.emit.packages.platformio import platformio
 from cortado.emit.packages.zephyr import zephyr
 from cortado.options import PackageKind
 

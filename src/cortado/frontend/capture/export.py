@@ -18,8 +18,8 @@ from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils.rnn import PackedSequence
 
-from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
+from cortado.base.system import PACKAGE
 from cortado.frontend.capture.eager import Eager
 from cortado.frontend.capture.incoming import as_module, check_calls, check_modules, evaluating, evaluation
 from cortado.frontend.capture.inputs import check_example, dtype_name, is_other_float

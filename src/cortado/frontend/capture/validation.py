@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
+from cortado.base.system import PACKAGE
 from cortado.frontend.rewrite.canonical import context_body
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import describe, source_line

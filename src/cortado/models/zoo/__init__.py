@@ -1,7 +1,8 @@
 """The networks that ship with Cortado, as examples and benchmarks: plain torch.nn.
 
 A trained one's weights and a few hundred samples lie in `trained/`; the others have seeded random weights.
-To add one: a file with a `DEFINITION`, and its line in `_NETWORKS`. Torch is imported only when a network is used.
+To add one: a `Definition` named as the network in capitals, and its line in `_NETWORKS`.
+Torch is imported only when a network is used.
 """
 
 from __future__ import annotations
@@ -102,12 +103,12 @@ class Network:
         """The inputs for a recording that comes with Cortado, named by its word, or for a .wav file."""
         import torch
 
-        from cortado.models.zoo import sound
+        from cortado.models.zoo import sounds
 
         hear = self._definition().hear
         if hear is None:
             raise CortadoError(f"{self.name} takes no sound; `ds_cnn` does")
-        return (hear(torch.from_numpy(sound.load(recording))[None]),)
+        return (hear(torch.from_numpy(sounds.load(recording))[None]),)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -147,27 +148,27 @@ class Network:
         return definition.samples() if definition.samples else _trained.load_samples(self.data).map(definition.form)
 
     def _definition(self) -> Definition:
-        definition: Definition = importlib.import_module(self.module).DEFINITION
+        definition: Definition = getattr(importlib.import_module(self.module), self.name.upper())
         return definition
 
 
-def _network(name: str, summary: str, data: str | None = None) -> Network:
-    return Network(name, summary, module=f"{__name__}.{name}", data=data)
+def _network(name: str, summary: str, module: str, data: str | None = None) -> Network:
+    return Network(name, summary, module=f"{__name__}.{module}", data=data)
 
 
 _NETWORKS = (
-    _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)", data="keywords"),
-    _network("kws_stream", "keyword spotting as sound arrives, causal and separable", data="keywords"),
-    _network("kws_gru", "keyword spotting, a recurrent layer", data="keywords"),
-    _network("mobilenet_v1_025", "person in view or not, width 0.25 (MLPerf Tiny)"),
-    _network("resnet8", "image classification, residual (MLPerf Tiny)", data="fashion"),
-    _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)", data="machines"),
-    _network("mobilenet_v2", "ImageNet classification, inverted residuals, width 1.0"),
-    _network("mobilenet_v3_small", "ImageNet classification, squeeze-excite and hardswish"),
-    _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions", data="ecg"),
-    _network("imu_lstm", "what a wrist's motion says, a recurrent layer", data="motions"),
-    _network("mobilenet_tiny", "image classification, a MobileNet of 6 to 32 channels", data="fashion"),
-    _network("unet_small", "image segmentation, encoder and decoder with skips"),
+    _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)", "sounds", data="keywords"),
+    _network("kws_stream", "keyword spotting as sound arrives, causal and separable", "sounds", data="keywords"),
+    _network("kws_gru", "keyword spotting, a recurrent layer", "sounds", data="keywords"),
+    _network("mobilenet_v1_025", "person in view or not, width 0.25 (MLPerf Tiny)", "mobilenets"),
+    _network("resnet8", "image classification, residual (MLPerf Tiny)", "images", data="fashion"),
+    _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)", "sounds", data="machines"),
+    _network("mobilenet_v2", "ImageNet classification, inverted residuals, width 1.0", "mobilenets"),
+    _network("mobilenet_v3_small", "ImageNet classification, squeeze-excite and hardswish", "mobilenets"),
+    _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions", "sensors", data="ecg"),
+    _network("imu_lstm", "what a wrist's motion says, a recurrent layer", "sensors", data="motions"),
+    _network("mobilenet_tiny", "image classification, a MobileNet of 6 to 32 channels", "mobilenets", data="fashion"),
+    _network("unet_small", "image segmentation, encoder and decoder with skips", "images"),
 )
 _BY_NAME = {network.name: network for network in _NETWORKS}
 

@@ -1,4 +1,6 @@
-"""Activity recognition from two seconds of a wrist's acceleration and rotation: an LSTM over 64 frames of six values.
+"""A heartbeat classifier of 1-D convolutions: one second of one ECG lead at 360 Hz in, five beat classes out.
+
+Activity recognition from two seconds of a wrist's acceleration and rotation: an LSTM over 64 frames of six values.
 
 The motions are made up (`motions`): gravity from any side, a swing of each activity's own pace and size, its harmonics,
 turns and noise. The figures say how well a network learned that, and nothing about people.
@@ -12,9 +14,64 @@ from torch import Tensor, nn
 from cortado.models.zoo._definition import Definition
 from cortado.models.zoo._trained import ZooSamples
 
+# ---- ecg conv1d ------------------------------------------------------------------------------------------
+
+SAMPLES = 360
+# The five classes of the AAMI EC57 standard.
+LABELS = ("normal", "supraventricular ectopic", "ventricular ectopic", "fusion", "unknown")
+
+
+class EcgBlock(nn.Module):
+    """Two convolutions beside a skip, which is a 1-wide convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv1d(inputs, outputs, 5, stride, padding=2, bias=False),
+            nn.BatchNorm1d(outputs),
+            nn.ReLU(),
+            nn.Conv1d(outputs, outputs, 5, padding=2, bias=False),
+            nn.BatchNorm1d(outputs),
+        )
+        self.skip: nn.Module = nn.Identity()
+        if inputs != outputs or stride != 1:
+            self.skip = nn.Sequential(nn.Conv1d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm1d(outputs))
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.relu(self.body(x) + self.skip(x))
+        return y
+
+
+class EcgConv1d(nn.Module):
+    """A strided stem with a max-pool, three residual blocks, a pool over time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv1d(1, 16, 7, stride=2, padding=3, bias=False),
+            nn.BatchNorm1d(16),
+            nn.ReLU(),
+            nn.MaxPool1d(3, stride=2, padding=1),
+        )
+        self.blocks = nn.Sequential(EcgBlock(16, 16, 1), EcgBlock(16, 32, 2), EcgBlock(32, 64, 2))
+        self.pool = nn.AdaptiveAvgPool1d(1)
+        self.classifier = nn.Linear(64, len(LABELS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.pool(self.blocks(self.stem(x)))
+        scores: Tensor = self.classifier(x.flatten(1))
+        return scores
+
+
+ECG_CONV1D = Definition(create=EcgConv1d, input_shape=(1, 1, SAMPLES), labels=LABELS)
+
+
+# ---- imu lstm --------------------------------------------------------------------------------------------
+
 FRAMES, AXES, RATE = 64, 6, 32
 UNITS = 32
-LABELS = ("resting", "walking", "running", "climbing stairs", "cycling", "shaking")
+MOTION_LABELS = ("resting", "walking", "running", "climbing stairs", "cycling", "shaking")
 CALIBRATION_SAMPLES, TEST_SAMPLES = 100, 224
 TRAIN_SEED, TEST_SEED = 1, 2
 
@@ -37,7 +94,7 @@ def _directions(count: int, generator: torch.Generator) -> Tensor:
 def motions(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """(count, FRAMES, AXES) in g and in rad/s, a quarter of each; and what is done, all activities alike often."""
     generator = torch.Generator().manual_seed(seed)
-    labels = torch.randperm(count, generator=generator) % len(LABELS)
+    labels = torch.randperm(count, generator=generator) % len(MOTION_LABELS)
     limits = torch.tensor(_RECIPES)[labels]
     drawn = limits[..., 0] + (limits[..., 1] - limits[..., 0]) * torch.rand(count, 4, generator=generator)
     pace, swing, second, turning = (drawn[:, i, None, None] for i in range(4))
@@ -61,7 +118,7 @@ class ImuLstm(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.lstm = nn.LSTM(AXES, UNITS, batch_first=True)
-        self.classifier = nn.Linear(UNITS, len(LABELS))
+        self.classifier = nn.Linear(UNITS, len(MOTION_LABELS))
 
     def forward(self, x: Tensor) -> Tensor:
         states, _ = self.lstm(x)
@@ -69,4 +126,4 @@ class ImuLstm(nn.Module):
         return scores
 
 
-DEFINITION = Definition(create=ImuLstm, input_shape=(1, FRAMES, AXES), labels=LABELS, samples=samples)
+IMU_LSTM = Definition(create=ImuLstm, input_shape=(1, FRAMES, AXES), labels=MOTION_LABELS, samples=samples)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from cortado.base.arrays import ArrayType
 from cortado.base.target import BUNDLE_FLAGS, Machine
-from cortado.run.board import find_board
+from cortado.run.board import build_firmware, build_host, find_board
 from cortado.run.bundle_info import IO, BundleInfo
-from cortado.run.firmware import build_firmware, build_host
 from cortado.run.runner import WARNINGS, RunResult, board_flags, run_bundle, write_files
 
 
