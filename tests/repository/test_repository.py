@@ -305,3 +305,13 @@ def test_tests_of_a_group_run_in_one_worker(request: pytest.FixtureRequest) -> N
     what a group shares, and nothing says so."""
     if request.config.getoption("loadgroup", default=False):
         assert request.node.nodeid.endswith("@together")
+
+
+def test_every_fault_of_the_mutants_can_still_be_made() -> None:
+    table = tomllib.loads((ROOT / "tools" / "mutants.toml").read_text())["fault"]
+    assert len(table) == 40
+    for row in table:
+        text = (ROOT / "src" / "cortado" / row["file"]).read_text()
+        assert text.count(row["was"]) == 1, f"{row['file']}: {row['was']}"
+        assert row["was"] != row["becomes"]
+        assert all((ROOT / path).exists() for path in row["tests"]), row
