@@ -155,9 +155,9 @@ def test_an_exported_program_keeps_its_state() -> None:
     assert decibels(eager_steps(model, steps)[0], run_steps(graph, steps)[0].numpy()) > 23
 
 
-def count(self: Any, x: Tensor) -> Tensor:
-    self.calls += 1
-    return x * self.calls
+def hold(self: Any, x: Tensor) -> Tensor:
+    self.last.copy_(x > 0)
+    return x * self.last.float()
 
 
 def grow(self: Any, x: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ def swap(self: Any, x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Buffered(count, calls=torch.zeros((), dtype=torch.uint8)), r"changes the buffer 'calls', which holds uint8"),
+        (Buffered(hold, last=torch.zeros(1, 8, dtype=torch.uint16)), r"changes the buffer 'last', which holds uint16"),
         (Buffered(grow, h=torch.zeros(1, 8)), r"gives the buffer 'h' the shape \[1, 16\], expected that it keeps"),
         (Trained(), "changes the parameter 'weight'"),
         (Shared(), "changes 'h', which shares its memory with 'part'"),
@@ -234,6 +234,26 @@ def test_an_attribute_that_is_no_buffer_is_told_of() -> None:
         pytest.raises(CortadoError, match="register_buffer"),
     ):
         prepare(Attribute(), (steps[:1],), steps, name="net")
+
+
+def count(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Counters that wrap around, and a list of them that is written where a position of no dimensions says."""
+    self.calls += (x > 0).to(self.calls.dtype) * 37
+    self.seen[self.place] = self.calls[0] // 2
+    self.last = torch.cat([self.last[:, 1:], self.calls[:, :1]], 1)
+    self.place.copy_((self.place + 1) % 3)
+    return self.seen + self.last[:, :1], self.calls.float().mean(1) > 3
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.int64])
+def test_integers_of_any_type_are_kept_as_they_are(kind: torch.dtype) -> None:
+    zeros = {name: torch.zeros(sizes, dtype=kind) for name, sizes in (("calls", (1, 8)), ("seen", (3, 8)))}
+    model = Buffered(count, **zeros, last=torch.arange(4)[None].to(kind), place=torch.zeros((), dtype=torch.int64))
+    steps = torch.randint(-4, 5, (40, 8), generator=torch.Generator().manual_seed(2)) / 4
+    found = run_steps(lowered(model, steps), steps)
+    wanted = [model(step[None]) for step in steps]
+    assert torch.equal(found[0], torch.cat([seen for seen, _ in wanted]).to(found[0].dtype))
+    assert torch.equal(found[1], torch.cat([large for _, large in wanted]))
 
 
 def test_what_no_output_depends_on_is_not_kept() -> None:

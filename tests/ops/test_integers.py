@@ -46,6 +46,13 @@ def reals(rng: torch.Generator, *sizes: int) -> Tensor:
     return values / 64
 
 
+def codes(rng: torch.Generator, *sizes: int) -> Tensor:
+    """All of int8's codes are steps of a power of two."""
+    values = torch.randint(-128, 128, sizes, generator=rng)
+    values.view(-1)[:2] = torch.tensor([-128, 127])
+    return values / 64
+
+
 def distinct(rng: torch.Generator, *sizes: int) -> Tensor:
     """Of equal numbers torch's topk takes any."""
     count = torch.Size(sizes).numel()
@@ -120,6 +127,15 @@ EXACT: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
         ((reals, (2, 9)), (truth, (2, 9))),
     ),
     "broadcast": (lambda self, x, y: x > y, ((reals, (1, 3, 4, 5)), (reals, (1, 1, 4, 1)))),
+    "integers of several bytes": (
+        lambda self, x: (
+            (x * 64 * 300).round().long(),
+            (x * 64e6).round().int(),
+            (x * 8 + 0.01).short().long(),
+        ),
+        ((codes, (2, 30)),),
+    ),
+    "integers of bytes": (lambda self, x: (x.float() * 0.3).long(), ((small(torch.uint8), (2, 30)),)),
     "moved": (lambda self, x: (x > 0).int().transpose(0, 1), ((reals, (2, 9)),)),
     "sums in float beyond 32 bits": (
         lambda self, x: ((x * x).float().mean(1) > 3.5, (x * x).float().sum(1) < -1, (x * x).float().cumsum(1) < 2.0),

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cortado import api
-from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
 from cortado.ops.recurrent.gru import GRU
@@ -249,11 +248,15 @@ def test_cells_are_layers_of_one_step(tmp_path: Path) -> None:
     assert worst_decibels(model, compiled, batches) > 20
 
 
-def test_projections_are_refused_with_their_reason() -> None:
-    x = torch.randn(1, STEPS, INPUTS)
-    model = Net(nn.LSTM(INPUTS, UNITS, proj_size=4, **FIRST), "output").eval()
-    with pytest.raises(CortadoError, match=r"has projections \(proj_size\), which no kernel computes"):
-        api.prepare(model, (x,), [(x,)], name="projected").compile(M4)
+@pytest.mark.parametrize("bias", [True, False])
+def test_projections_are_part_of_the_states_weights(bias: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.LSTM(INPUTS, UNITS, proj_size=4, num_layers=2, bidirectional=True, bias=bias, **FIRST)
+    model = Net(layer, "all").eval()
+    rng = torch.Generator().manual_seed(1)
+    batches = [(torch.randn(1, STEPS, INPUTS, generator=rng),) for _ in range(40)]
+    compiled = api.prepare(model, batches[0], batches[:32], name="projected").compile(M4)
+    assert worst_decibels(model, compiled, batches[32:]) > 25
 
 
 # ---- the operators -------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ def steps(*sizes: tuple[int, ...]) -> Draw:
 
 WEIGHT = torch.arange(-15, 15).reshape(6, 5) % 7 - 3
 BOUNDARIES = torch.tensor([-0.9375, 0.3125, 1.0625])  # half-way between numbers that are drawn
+BUCKETS = torch.tensor([5.0, -3.0, 2.0, 7.0, 0.0, 4.0, -8.0, 1.0])
 CASES: dict[str, tuple[Callable[..., Tensor], Draw]] = {
     "bits": (lambda a, b: ((a & b) | (a ^ 21)) ^ ~b, integers(-90, 90, (8,), (8,))),
     "shifts": (lambda a: (a >> 2) + (a << 3), integers(-90, 90, (8,))),
@@ -48,6 +49,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], Draw]] = {
     "isin": (lambda a: torch.isin(a, torch.tensor([1, 5, 7])), integers(0, 10, (8,))),
     "bucketize": (lambda a: torch.bucketize(a, BOUNDARIES), steps((8,))),
     "searchsorted": (lambda a: torch.searchsorted(BOUNDARIES, a, right=True), steps((8,))),
+    "integers of reals": (lambda a: (4 * a + 0.25).floor().long() % 5, steps((8,))),
+    "buckets": (lambda a: BUCKETS[(2 * a + 4.125).to(torch.int32).clamp(0, 7)].to(torch.int64), steps((8,))),
+    "integers of a count": (lambda a: (a.float().sum(1).sqrt() * 3).floor().long(), truths((3, 40))),
+    "integers of truth values": (lambda a: (a.to(torch.uint8).float() * 1.7).long(), truths((3, 4))),
+    "a position without dimensions": (lambda t, i: t[i] - t[:, i - 3].sum(), integers(0, 4, (4, 4), ())),
+    "the largest row": (lambda t, i: t[t.sum(1).argmax()] + i, integers(-99, 99, (6, 4), ())),
+    "two positions without dimensions": (lambda t, i: t[i, -i - 1], integers(0, 4, (4, 4), ())),
+    "topk in any order": (lambda a: a.topk(5, sorted=False).values.sum(-1), integers(-500, 500, (3, 8))),
     "two lists of positions": (lambda t, q: t[q % 6, q % 4], integers(-40, 40, (6, 4), (5,))),
 }
 
@@ -56,6 +65,11 @@ CASES: dict[str, tuple[Callable[..., Tensor], Draw]] = {
 def test_integers_and_truth_values_are_those_of_the_model(name: str) -> None:
     function, draw = CASES[name]
     assert_equal_to_eager(Expression(function), draw)
+
+
+def test_a_function_of_integers_that_may_be_anything_is_refused() -> None:
+    with pytest.raises(CortadoError, match=r"integers whose interval is not known"):
+        compiled(Expression(lambda a: (a.float() * 0.3).long()), drawn(integers(0, 9, (1, 8)), 0))
 
 
 def test_rows_that_are_too_long_to_be_sorted_are_refused() -> None:

@@ -23,7 +23,7 @@ from cortado.base.system import PACKAGE
 from cortado.frontend.capture.eager import Eager
 from cortado.frontend.capture.incoming import as_module, check_calls, check_modules, evaluating, evaluation
 from cortado.frontend.capture.inputs import check_example, dtype_name, is_other_float
-from cortado.frontend.capture.numbers import drop_nones
+from cortado.frontend.capture.numbers import drop_nones, keep_positions
 from cortado.frontend.capture.validation import as_it_is, check_graph, check_model, check_values, rename_state
 from cortado.frontend.rewrite.state import StateBuffer, lift_state
 from cortado.ir.patched import alone, late_code
@@ -63,6 +63,7 @@ def _captured(model: torch.nn.Module, inputs: tuple[Tensor, ...]) -> Captured:
     rename_state(program)
     module = program.module(check_guards=False)
     nones = drop_nones(module)
+    keep_positions(module)
     check_graph(module)
     check_calls(module)
     _drop_unused(module)

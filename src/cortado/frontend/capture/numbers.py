@@ -1,6 +1,7 @@
 """Arguments of forward that are Python's own. Numbers and None among the example inputs are constants of the model, as
 for torch.export; tuples, lists and dictionaries of tensors, as the (h, c) of an LSTM, are inputs one by one. None among
-its outputs is nothing that a compiled model computes.
+its outputs is nothing that a compiled model computes. A number that is made of a tensor's value is one that a compiled
+model has not; where it only says which row is meant, the tensor says it too.
 """
 
 import copy
@@ -9,14 +10,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.inputs import ending
-from cortado.ir.graph import output_node
+from cortado.frontend.rewrite.writes import written
+from cortado.ir.facts import dtype
+from cortado.ir.graph import add_call, bind, is_call, output_node, shape
+from cortado.ops.float_graph import add_view, out_of_place
 
 Tensor = torch.Tensor
+aten = torch.ops.aten
 _NUMBERS = (bool, int, float)
 
 
@@ -110,3 +115,46 @@ def drop_nones(module: GraphModule) -> tuple[int, ...]:
         codegen.pytree_info = codegen.pytree_info._replace(out_spec=pytree.tree_structure(tuple(0 for _ in kept)))
         module.recompile()
     return places
+
+
+# ---- positions ---------------------------------------------------------------------------------------------------
+
+
+def keep_positions(module: GraphModule) -> None:
+    """`x[i]` of a tensor i that has no dimension takes i as a number: here it is a tensor of one position again."""
+    for item in [node for node in module.graph.nodes if is_call(node, aten.item.default)]:
+        source, chosen = item.all_input_nodes[0], [user for user in item.users if _chooses(user, item)]
+        if dtype(source).is_floating_point or dtype(source) == torch.bool or len(chosen) < len(item.users):
+            continue
+        for select in chosen:
+            _choose(select, source)
+        module.graph.erase_node(item)
+    module.recompile()
+
+
+def _chooses(user: Node, item: Node) -> bool:
+    return is_call(user, aten.select.int) and user.args[2] is item and user.args[0] is not item
+
+
+def _choose(select: Node, position: Node) -> None:
+    """One row by a tensor; what is written into the row is written into the tensor, there."""
+    bound = bind(select)
+    source: Node = bound["self"]
+    dim = int(bound["dim"]) % len(shape(source))
+    rest = [size for axis, size in enumerate(shape(source)) if axis != dim]
+    with select.graph.inserting_before(select):
+        place = [*[None] * dim, add_view(select, position, (1,))]
+        found = add_view(select, add_call(select, aten.index.Tensor, source, place), rest)
+    for user in list(select.users):
+        if select in written(user):
+            target: Any = out_of_place(user.target)  # type: ignore[arg-type]
+            with select.graph.inserting_before(user):
+                new = add_call(user, target, found, *user.args[1:], **user.kwargs)
+                row = add_view(user, new, (*rest[:dim], 1, *rest[dim:]))
+                add_call(user, aten.index_put_.default, source, place, row)
+            user.replace_all_uses_with(new)
+            select.graph.erase_node(user)
+            found = new
+        else:
+            user.replace_input_with(select, found)
+    select.graph.erase_node(select)

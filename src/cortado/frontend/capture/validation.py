@@ -13,6 +13,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.overrides import TorchFunctionMode
 
 from cortado.base.errors import CortadoError
 from cortado.base.system import PACKAGE
@@ -83,8 +84,41 @@ def check_model(model: Any) -> None:
 @contextlib.contextmanager
 def as_it_is(model: torch.nn.Module) -> Iterator[None]:
     """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
-    with user_lines(__file__, f"{PACKAGE / 'onnx'}/"), _assigned_deep_inside(model), captured_as_it_is():
+    own = user_lines(__file__, f"{PACKAGE / 'onnx'}/")
+    with own, _assigned_deep_inside(model), captured_as_it_is(), _WritesRows():
         yield
+
+
+class _WritesRows(TorchFunctionMode):
+    """`x[i] = value` at a position that is a tensor without dimensions: torch.export follows what is written into a
+    row that was selected, but not this."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        row = _row(*args[:2]) if func is Tensor.__setitem__ else None
+        if row is None:
+            return func(*args, **(kwargs or {}))
+        return row.copy_(args[2]) if isinstance(args[2], Tensor) else row.fill_(args[2])
+
+
+def _row(source: Tensor, index: Any) -> Tensor | None:
+    """A view of what an index of numbers, slices and positions means; None where it has something else, or no position
+    that is a tensor."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    if not any(isinstance(one, Tensor) for one in given) or not all(map(_is_plain, given)):
+        return None
+    dim = 0
+    for one in given:
+        if isinstance(one, slice):
+            source, dim = source[(slice(None),) * dim + (one,)], dim + 1
+        else:
+            source = source.select(dim, one.item() if isinstance(one, Tensor) else one)  # type: ignore[arg-type]
+    return source
+
+
+def _is_plain(index: Any) -> bool:
+    if isinstance(index, Tensor):
+        return not index.dim() and not index.is_floating_point() and index.dtype != torch.bool
+    return isinstance(index, int | slice) and not isinstance(index, bool)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, Refused
 from cortado.frontend.quantize.prequantized import is_dequantize
 from cortado.ir.domain import (
     DOMAIN,
@@ -34,6 +34,7 @@ from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED_IDS
 from cortado.ops.elementwise.pointwise import sources
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.calculate import How
+from cortado.ops.integer.counted import counted
 from cortado.ops.integer.forms import MOVED, operands
 from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH
 from cortado.ops.integer.words import WORD_BITS, WRAPPED_IDS, calculated_by, integer_in
@@ -152,6 +153,7 @@ class Meeting:
         self.pieces = sources(graph)
         self.made: dict[tuple[DomainKind, Node], Node | None] = {}
         self.behind: dict[Node, Node] = {}  # what came after a node before anything was made of it
+        self.replaced: dict[Node, Node] = {}
 
     def rewrite(self) -> None:
         for node in list(self.graph.nodes):
@@ -171,6 +173,7 @@ class Meeting:
             return
         new = rule.real(self, bind(node)) if rule.real is not None else self.again(bind(node), self.real)
         if new is not None and new is not node:
+            self.replaced[node] = new
             node.replace_all_uses_with(new)
 
     def again(self, bound: Bound, form: OperandForm) -> Node | None:
@@ -260,11 +263,24 @@ class Meeting:
         if self.holds_truth(node):
             truth = self.truth(node)
             return None if truth is None else add_call(node, AS_INTEGER, truth)
+        root = self.pieces.get(node)
+        if root is not None and dtype(root).is_floating_point:
+            return self._counted(node, root)
         rule = rule_of(node) if node.op == "call_function" else _NO_RULE
         if rule.words is None:
             return node if dtype(node) in (torch.int32, torch.int64) else add_call(node, WIDENED, node)
         made = rule.words(self, bind(node))
         return self._within_type(node, made) if made is not None and rule.wraps else made
+
+    def _counted(self, node: Node, root: Node) -> Node | None:
+        """Integers that are a function of a tensor of real numbers; of integers it would round them to codes."""
+        if domain_of(root).kind is DomainKind.INTEGER:
+            raise Refused(
+                f"{describe(node)} makes integers of float32 numbers that are computed of integers whose interval is "
+                "not known, or has too many of them; clamp the integers, or calculate with them as they are (// for a "
+                "quotient that is rounded down)"
+            )
+        return counted(node, self.replaced.get(root, root))
 
     def _within_type(self, node: Node, made: Node) -> Node:
         """Wraps around as torch's types do; what leaves 32 bits in int64 is refused."""

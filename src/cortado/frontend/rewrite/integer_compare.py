@@ -3,7 +3,7 @@
 `mask.float().sum(1) == 3` compares integers that float32 holds exactly. `ids.float() / 10 >= 0.5` is a function of one
 integer: for which integers it holds is found here, by computing it as torch does, and bounds of the integer take its
 place. `hits / tries > 0.25` is a quotient of two: the products of numerators and denominators are compared. Conversions
-of such numbers back to integers are no conversions.
+of such numbers back to integers are no conversions; `(hits.float() / 10).floor().long()` is looked up by the integer.
 """
 
 import math
@@ -35,6 +35,7 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 MOST_TRIED = 2**17  # integers that a function is computed for, all of them
+MOST_LISTED = 2**12  # integers that a table has an integer for
 UNKNOWN_DIVISOR = 2**12  # the largest divisor for which a quotient's comparison with any number is exact
 _PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
 
@@ -59,6 +60,7 @@ def _exact(node: Node) -> Node | None:
         source = node.all_input_nodes[0]
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
+        return _looked_up(node, source)
     return None
 
 
@@ -307,6 +309,21 @@ def _of_one(node: Node, side: Node) -> Node | None:
     if not _is_monotone(side, root):
         return None
     return _bisected(node, side, root)
+
+
+def _looked_up(node: Node, source: Node) -> Node | None:
+    """An integer that is computed in float32 of one integer: a table of all that it may be."""
+    root = _root(source)
+    known = domain_of(root).interval
+    integers = dtype(source).is_floating_point and domain_of(root).kind is not DomainKind.REAL
+    if not integers or known is None or known.high - known.low >= MOST_LISTED or shape(root) != shape(node):
+        return None
+    tried = torch.arange(known.low, known.high + 1).to(dtype(root))
+    found = add_constant(node, "table", _computed(node, root, tried).to(torch.int64))
+    place = _Integers(node).of(root)
+    if known.low:
+        place = add_call(node, aten.sub.Scalar, place, known.low)
+    return add_call(node, aten.index.Tensor, found, [place])
 
 
 def _root(node: Node) -> Node:

@@ -20,8 +20,9 @@ from cortado.frontend.quantize.observers import RangeObserver
 from cortado.frontend.quantize.prequantized import QUANTIZE, is_dequantize, qparams_of
 from cortado.frontend.rewrite.canonical import inline_contexts
 from cortado.frontend.rewrite.writes import written
+from cortado.ir.domain import DOMAIN, Domain, DomainKind, interval_of
 from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers
-from cortado.ir.graph import describe, fake_mode_of, is_call, output_node, shape
+from cortado.ir.graph import add_call, describe, fake_mode_of, is_call, output_node, shape
 
 Tensor = torch.Tensor
 
@@ -76,7 +77,7 @@ def lift_state(module: GraphModule, inputs: Sequence[Tensor]) -> tuple[StateBuff
     state = tuple(_buffer(module, name, finder.writers[name]) for name in finder.copies if name in finder.writers)
     if state:
         _lift(module, state)
-    return state
+    return tuple(replace(one, initial=_kept(one.initial)) for one in state)
 
 
 def _buffer(module: GraphModule, name: str, writer: Node) -> StateBuffer:
@@ -115,18 +116,43 @@ def _lift(module: GraphModule, state: Sequence[StateBuffer]) -> None:
         readers = [node for node in graph.nodes if node.op == "get_attr" and node.target == one.name]
         with graph.inserting_after(last[0]) if last else graph.inserting_before(next(iter(graph.nodes))):
             holder = graph.placeholder(f"state_{one.name.replace('.', '_')}")
-        VALUE.note(holder, mode.from_tensor(one.initial, static_shapes=True))
-        STATE.note(holder, Lasting(one.name, one.initial))
+        VALUE.note(holder, mode.from_tensor(_kept(one.initial), static_shapes=True))
+        STATE.note(holder, Lasting(one.name, _kept(one.initial)))
+        value = _as_declared(holder, one.initial.dtype)
         for reader in readers:
-            reader.replace_all_uses_with(holder)
+            reader.replace_all_uses_with(value)
             graph.erase_node(reader)
-        last = [holder]
-        new.append(holder)
-    new = [_assigned(holder) or holder for holder in new]  # once all writes are plain calls: what was written last
+        last = [value]
+        new.append(value)
+    new = [_assigned(value) or value for value in new]  # once all writes are plain calls: what was written last
+    new = [_as_kept(value, output_node(graph)) for value in new]
     output_node(graph).args = (tuple([*returned_nodes(graph), *new]),)
     graph.set_codegen(torch.fx.graph.CodeGen())
     module._forward_pre_hooks.clear()  # of torch.export, which knows of the user's inputs alone
     module.recompile()
+
+
+_NARROW = (torch.uint8, torch.int8, torch.int16)  # kept in 32 bits, as all integers are calculated with
+
+
+def _kept(value: Tensor) -> Tensor:
+    return value.to(torch.int32) if value.dtype in _NARROW else value
+
+
+def _as_declared(holder: Node, kind: torch.dtype) -> Node:
+    """State in the type that the model gives it, of which it never leaves the interval."""
+    if kind not in _NARROW:
+        return holder
+    DOMAIN.note(holder, Domain(DomainKind.INTEGER, interval_of(kind)))
+    with holder.graph.inserting_after(holder):
+        return add_call(holder, torch.ops.aten.to.dtype, holder, kind)
+
+
+def _as_kept(value: Node, output: Node) -> Node:
+    if dtype(value) not in _NARROW:
+        return value
+    with output.graph.inserting_before(output):
+        return add_call(output, torch.ops.aten.to.dtype, value, torch.int32)
 
 
 def _assigned(holder: Node) -> Node | None:
@@ -223,8 +249,8 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
     if one.initial.dtype not in _KINDS:
         raise CortadoError(
             f"{one.where} changes the buffer '{one.name}', which holds {kind} numbers and would have to last until the "
-            "next call, expected float32, which is kept as int8 codes, or int32, int64 or bool, which are kept as they "
-            "are; register it as torch.int32"
+            "next call, expected float32, which is kept as codes, or int8 to int64, uint8 or bool, which are kept as "
+            "they are; register it as torch.int32"
         )
     if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32.high:
         raise CortadoError(

@@ -107,8 +107,13 @@ def _parsed(function: str) -> tuple[tuple[OpOverload, tuple[Any, ...], dict[str,
     return tuple(calls)
 
 
+def computed(input: Tensor, function: str) -> Tensor:
+    """A piece of calls, given as text, on these values."""
+    return _values(input, function)[-1]
+
+
 def _run(input: Tensor, function: str) -> Tensor:
-    return _values(input, function)[-1].to(torch.float32)
+    return computed(input, function).to(torch.float32)
 
 
 def _values(input: Tensor, function: str) -> list[Tensor]:
@@ -218,7 +223,8 @@ def is_bytes(node: Node) -> bool:
     if not holds_integers(node) or dtype(node).itemsize != 1 or node.op == "placeholder":
         return node.op == "placeholder" and holds_integers(node) and dtype(node).itemsize == 1
     moves = dtype(node) != torch.bool and any(pattern.moves for pattern in patterns_of(node.target))
-    return moves and is_bytes(node.all_input_nodes[0]) and isinstance(find(node), Match)
+    moved = bind(node).nodes(next(iter(bind(node).values))) if moves else []
+    return bool(moved) and all(map(is_bytes, moved)) and isinstance(find(node), Match)
 
 
 def gives_truth(node: Node) -> bool:
@@ -239,7 +245,7 @@ def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
     found = sources(module.graph, cut)
     ends = [node for node in found if is_float32(node) and any(found.get(u) is not found[node] for u in node.users)]
     # All texts first: replacing one end changes what the text of another would be made from.
-    texts = [_text(node, found[node]) for node in ends]
+    texts = [text_of(node, found[node]) for node in ends]
     for node, text in zip(ends, texts, strict=True):
         if text is not None:
             with module.graph.inserting_before(node):
@@ -247,7 +253,7 @@ def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
     module.graph.eliminate_dead_code()
 
 
-def _text(end: Node, root: Node) -> str | None:
+def text_of(end: Node, root: Node) -> str | None:
     """The piece from root to end; None where it is a single call that needs no other spelling."""
     if end.target in FUNCTIONS and end.all_input_nodes == [root]:
         return None

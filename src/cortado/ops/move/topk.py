@@ -18,7 +18,6 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import VALUE
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
@@ -46,17 +45,18 @@ def output_shape(call: Call) -> tuple[int, ...]:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 _LIBRARY = Functions()
-_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable) -> Tensor")
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable, bool ordered) -> Tensor")
 
 
-def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
-    """By the function that the model calls: of equal numbers a stable sort takes the first, others any."""
+def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool) -> Tensor:
+    """By the function that the model calls: of equal numbers a stable sort takes the first, others any. Without
+    `ordered` torch gives the best in any order; in C they always come in order."""
     if all:
         return torch.sort(self, dim=-1, descending=largest, stable=stable).indices
-    return torch.topk(self, k, dim=-1, largest=largest).indices
+    return torch.topk(self, k, dim=-1, largest=largest, sorted=ordered).indices
 
 
-def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool) -> Tensor:
     return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
 
 
@@ -65,7 +65,7 @@ _LIBRARY.impl("best_positions", _no_best, "Meta")
 BEST = torch.ops.cortado.best_positions.default
 
 
-def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool) -> Tensor:
     """The same where of equal numbers the first is the better, as in C: by how many numbers come before each."""
     mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
     places = torch.arange(self.shape[-1])
@@ -99,13 +99,14 @@ def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
     """Both results of a sort: positions, and the values that are there."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
-    best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))
+    stable, ordered = bool(bound.get("stable")), bool(bound.get("sorted", True))
+    best = add_call(bound.node, BEST, source, k, largest, all, stable, ordered)
     replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
     replace_result(bound.node, 1, along.back(best))
 
 
 def topk_to_best(bound: Bound) -> None:
-    if bound["sorted"] and shape(bound["self"]):
+    if shape(bound["self"]):
         _replace(bound, int(bound["k"]), bool(bound["largest"]), all=False)
 
 
@@ -119,14 +120,13 @@ def argsort_to_best(bound: Bound) -> Node | None:
         return None
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
-    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable"))))
+    return along.back(
+        add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable")), True)
+    )
 
 
 def refuse(bound: Bound) -> Reject:
     """Refuses the calls that the rewrites left alone."""
-    value = VALUE.must(bound["self"])
-    if value.dim() and not bound.get("sorted", True):
-        return Reject("leaves the order of its results open (sorted=False); supported is sorted=True")
     return Reject("of a single number has no dimension to look along")
 
 

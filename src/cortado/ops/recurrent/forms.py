@@ -5,7 +5,7 @@ LSTM has a second one for its cells: their range is observed in calibration, and
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,15 @@ from cortado.base.errors import Reject
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
-from cortado.ops.float_graph import add_permute, add_view, constant_data, is_constant, parts_of, replace_result
+from cortado.ops.float_graph import (
+    add_constant,
+    add_permute,
+    add_view,
+    constant_data,
+    is_constant,
+    parts_of,
+    replace_result,
+)
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -133,6 +141,20 @@ def add_layer(
     return RecurrentLayer(add_call(like, RNN_LAYER, *arguments, relu), None, reverse)
 
 
+def add_projected(
+    like: Node, source: Node, parameters: Sequence[Node | None], start: list[Node], reverse: bool
+) -> RecurrentLayer:
+    """An LSTM whose states are projected: the states before the projection make a plain LSTM, whose state weights are
+    the product of both matrices, and the projection is a linear layer behind it."""
+    weight_ih, weight_hh, *biases, projection = [one for one in parameters if one is not None]
+    product = add_constant(like, "weight_hh", constant_data(weight_hh) @ constant_data(projection))
+    batch, units = shape(source)[0], shape(projection)[1]
+    before = [add_constant(like, "start", torch.zeros(batch, units)), *start[1:]]
+    own: list[Node | None] = [weight_ih, product, *biases, *[None] * (2 - len(biases))]
+    layer = add_layer(like, source, own, before, reverse)
+    return replace(layer, output=add_call(like, aten.linear.default, layer.output, projection))
+
+
 def _last(like: Node, layer: RecurrentLayer, tensor: Node) -> Node:
     """[1, batch, units]: what a layer gives at its last step."""
     step = 0 if layer.reverse else shape(tensor)[1] - 1
@@ -168,8 +190,8 @@ def to_layers(bound: Bound) -> None:
 
 def _layers(bound: Bound, source: Node) -> list[RecurrentLayer]:
     node, parameters = bound.node, list(bound["params"])
-    count = 4 if bound["has_biases"] else 2
     directions = 2 if bound["bidirectional"] else 1
+    count = len(parameters) // (directions * int(bound["num_layers"]))
     states = bound["hx"] if isinstance(bound["hx"], list | tuple) else [bound["hx"]]
     found: list[RecurrentLayer] = []
     for layer in range(int(bound["num_layers"])):
@@ -178,7 +200,8 @@ def _layers(bound: Bound, source: Node) -> list[RecurrentLayer]:
             index = layer * directions + direction
             own = parameters[count * index : count * (index + 1)]
             start = [_state(node, state, index, shape(source)[0]) for state in states]
-            here.append(add_layer(node, source, [*own, *[None] * (4 - count)], start, reverse=direction == 1))
+            add = add_projected if _is_projected(bound) else add_layer
+            here.append(add(node, source, [*own, *[None] * (4 - count)], start, reverse=direction == 1))
         found += here
         source = _joined(node, [one.output for one in here], 2)
     return found
@@ -223,11 +246,18 @@ def unsupported(bound: Bound) -> Reject | None:
     """Why a call of a recurrent layer can't be taken; None where it can."""
     if bound["train"] and bound["dropout"] > 0:
         return Reject("drops values out in training mode; call model.eval() first")
-    per_layer = 4 if bound["has_biases"] else 2
-    layers = int(bound["num_layers"]) * (2 if bound["bidirectional"] else 1)
-    if len(bound["params"]) != per_layer * layers:
-        return Reject("has projections (proj_size), which no kernel computes; use a linear layer behind it instead")
+    if _is_projected(bound) and not (is_zero(bound["hx"][0]) and all(map(is_constant, bound["params"]))):
+        return Reject(
+            "has projections (proj_size) and begins with states that are given, which no kernel computes; use a linear "
+            "layer behind it instead, or states that are zero"
+        )
     return None
+
+
+def _is_projected(bound: Bound) -> bool:
+    """Whether there is one matrix more for each layer."""
+    layers = int(bound["num_layers"]) * (2 if bound["bidirectional"] else 1)
+    return len(bound["params"]) > (4 if bound["has_biases"] else 2) * layers
 
 
 def match(bound: Bound) -> Reject:
