@@ -36,6 +36,7 @@ class Device:
         assert self._board.stdout is not None
         self._to: IO[bytes] = self._board.stdin
         self._from: IO[bytes] = self._board.stdout
+        self.pictures = 0  # that the model has read, as its state says
         self._expect_start()
         self._control = socket.socket(socket.AF_UNIX)
         self._control.connect(control)
@@ -98,16 +99,23 @@ class Device:
         return int.from_bytes(self.ask("V"), "little")
 
     def run(self, codes: bytes) -> bytes:
-        return self.ask("R", codes)
+        """The codes of the scores."""
+        found = self.ask("R", codes)
+        self.pictures = int.from_bytes(found[-4:], "little")
+        return found[:-4]
+
+    def save(self) -> None:
+        self.ask("S")
 
     def begin(self, image: bytes, version: int) -> None:
         self.ask("B", struct.pack("<II", len(image), version))
 
-    def update(self, image: bytes, version: int) -> None:
+    def update(self, image: bytes, version: int) -> str:
+        """Returns what became of the state."""
         self.begin(image, version)
         for block in blocks(image):
             self.ask("D", block)
-        self.ask("E")
+        return self.ask("E").decode()
 
 
 def packet(kind: str, data: bytes) -> bytes:
@@ -124,11 +132,14 @@ def main(firmware: str, first: str, following: str) -> None:
         for version, path in ((1, first), (2, following)):
             image = Path(path).read_bytes()
             begun = time.monotonic()
-            device.update(image, version)
-            print(f"{path}: {len(image)} bytes in {time.monotonic() - begun:.1f} s")
-            print(f"version {device.version()} gives {list(struct.unpack('10b', device.run(codes)))}")
+            state = device.update(image, version)
+            print(f"{path}: {len(image)} bytes in {time.monotonic() - begun:.1f} s, {state}")
+            scores = list(struct.unpack("10b", device.run(codes)))
+            print(f"version {device.version()} gives {scores} for picture {device.pictures}")
+        device.save()
         device.reset()
-        print(f"after a reset: version {device.version()}")
+        device.run(codes)
+        print(f"after a reset: version {device.version()}, picture {device.pictures}")
 
 
 if __name__ == "__main__":

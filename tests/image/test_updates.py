@@ -17,6 +17,7 @@ from torch import nn
 
 import cortado
 from cortado import Options
+from cortado.base.system import KERNELS
 from cortado.emit.image.layout import TENSOR_SHAPE, ImageHead
 from cortado.emit.image.reader import read_image
 from cortado.run import toolchain
@@ -104,6 +105,28 @@ def test_a_transfer_cut_at_every_block_leaves_the_old_model_running(networks: tu
         assert (device.version(), device.run(old.codes)) == (2, new.expected)
 
 
+def _of_other_state() -> bytes:
+    """An image of the same interface whose state has another name."""
+
+    class Other(nn.Module):
+        seen: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = _module("networks").network()
+            self.register_buffer("seen", torch.zeros(1, dtype=torch.int32))
+
+        def forward(self, picture: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            self.seen = self.seen + 1
+            return self.model(picture), self.seen
+
+    pictures, _ = _module("networks").draw(64, seed=2)
+    options = Options(artifacts="c", image=True)
+    compiled = cortado.compile(Other().eval(), (pictures[:1],), "cortex-m55", pictures, name="digits", options=options)
+    assert compiled.image is not None
+    return compiled.image.data
+
+
 def _foreign() -> bytes:
     """An image of the same interface with kernels that the firmware does not have."""
     torch.manual_seed(0)
@@ -159,10 +182,39 @@ def test_what_it_cannot_run_is_refused_and_the_old_model_runs(
 
 
 def test_power_may_fail_in_every_erase_and_every_write() -> None:
-    sources = [HELPERS / "power_cuts.c", EXAMPLE / "slots.c"]
-    program = toolchain.build_executable(sources, [EXAMPLE], ["-O2", "-fsanitize=undefined"], "power_cuts")
+    sources = [HELPERS / "power_cuts.c", EXAMPLE / "slots.c", KERNELS / "src" / "cortado_saved.c"]
+    folders = [EXAMPLE, KERNELS / "include", KERNELS / "src"]
+    program = toolchain.build_executable(sources, folders, ["-O2", "-fsanitize=undefined"], "power_cuts")
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    cuts, news = map(int, re.findall(r"\d+", done.stdout))
+    cuts, news, state_cuts, state_news = map(int, re.findall(r"\d+", done.stdout))
     assert cuts > 2 * 250
     assert 2 <= news < 6
+    assert state_cuts >= 2 * (2 + 26 + 1)  # the pages of a slot, the units of a saved state, the record
+    assert 2 <= state_news < 6
+
+
+def test_state_lasts_through_a_reset_and_an_update_unless_its_layout_is_another(
+    networks: tuple[Path, Network, Network],
+) -> None:
+    firmware, old, new = networks
+    other = _of_other_state()
+    example: Any = _module("device")
+    with example.Device(firmware) as device:
+        assert device.update(old.image, 1) == "state begins anew"
+        for _ in range(3):
+            device.run(old.codes)
+        device.save()
+        device.run(old.codes)
+        device.reset()  # the fourth was not saved
+        assert device.run(old.codes) == old.expected
+        assert device.pictures == 4
+        assert device.update(new.image, 2) == "state was kept"
+        assert device.run(old.codes) == new.expected
+        assert device.pictures == 5
+        device.reset()  # the state that the old model wrote is there, and the fifth was not saved
+        device.run(old.codes)
+        assert device.pictures == 5
+        assert device.update(other, 3) == "state begins anew: it has another layout"
+        device.run(old.codes)
+        assert device.pictures == 1

@@ -1,5 +1,7 @@
 """A planned program: its stages, its memory problem and its plan."""
 
+import hashlib
+import json
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -116,6 +118,28 @@ def moved(planned: Planned) -> list[StateTensor]:
 
 def _lies(planned: Planned, buffer: str) -> str:
     return planned.in_place.get(buffer, buffer)
+
+
+def saved_state(program: Program) -> list[StateTensor]:
+    """State in the order in which it is saved, by name: the same whatever the calls that change it."""
+    return sorted(program.state, key=lambda kept: kept.name)
+
+
+def state_layout(program: Program) -> int:
+    """A hash of 32 bits of what saved state means: names, elements, shapes and scales of its pieces."""
+    pieces = [
+        [one.name, one.tensor.dtype, list(one.tensor.shape), None if q is None else [q.scale, q.zero_point]]
+        for one in saved_state(program)
+        for q in (one.tensor.qparams,)
+    ]
+    rule = program.decision
+    decided = None if rule is None else [rule.classes, rule.smooth, program.outputs[0].dtype]
+    return int(hashlib.sha256(json.dumps([pieces, decided]).encode()).hexdigest()[:8], 16)
+
+
+def identity_words(program: Program) -> tuple[int, int]:
+    """The id of the model as two words of 32 bits, the first digits in the first."""
+    return int(program.identity[:8], 16), int(program.identity[8:], 16)
 
 
 def with_state(plan: Plan, in_place: Mapping[str, str]) -> Plan:

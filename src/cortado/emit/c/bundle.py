@@ -20,7 +20,7 @@ from cortado.emit.c.library import LICENSE, Kernels, cmake_text, kernel_files, l
 from cortado.emit.c.readme import readme_text, stack_row
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration, selftest_stack_fact
 from cortado.emit.c.source import ModelSource, float_sources
-from cortado.emit.c.state import state_in_c
+from cortado.emit.c.state import SAVING_SOURCE, state_in_c
 from cortado.emit.c.tables import build_tables
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program
@@ -79,7 +79,7 @@ def emit_c(
     sections = _placed(layers.arrays.section_bytes, places)
     decision = decision_in_c(planned)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    beside = {*tested, *_decides(planned), *camera_sources(planned.program)}
+    beside = {*tested, *_decides(planned), *_saves(planned), *camera_sources(planned.program)}
     sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *beside})
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
@@ -117,6 +117,10 @@ def emit_c(
 
 def _decides(planned: Planned) -> tuple[str, ...]:
     return () if planned.program.decision is None else (DECISION_SOURCE,)
+
+
+def _saves(planned: Planned) -> tuple[str, ...]:
+    return (SAVING_SOURCE,) if planned.program.state else ()
 
 
 def _loop(planned: Planned) -> str:

@@ -203,7 +203,9 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         text = _paragraph(
             f"This network has state ({buffers}) in the first `{self.upper}_STATE_BYTES` bytes of "
             f"{state_place(self.planned)}, which have to last from run to run. Call `{self.name}_reset(arena)` before "
-            f"the first `{self.name}_run`, which returns 2 without it, and wherever a new sequence begins."
+            f"the first `{self.name}_run`, which returns 2 without it, and wherever a new sequence begins. "
+            f"`{self.name}_save` writes the state as `{self.upper}_SAVED_BYTES` bytes, for flash; `{self.name}_load` "
+            "takes them back and refuses what is not whole or not this model's."
         )
         return f"{text}\n\n"
 

@@ -182,7 +182,7 @@ int {self.name}_run({arena_parameter(self.planned)})
 
     def _results(self) -> str:
         return f"""{self._accessor("output", self.program.outputs, const="const ")}
-{self.decision.function}{arena_function_text(self.planned)}{self._default_arena()}
+{self.state.saving}{self.decision.function}{arena_function_text(self.planned)}{self._default_arena()}
 {info_text(self.planned)}"""
 
     def _default_arena(self) -> str:

@@ -6,13 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cortado.base.names import c_identifier, identifier_part, plain
+from cortado.base.system import KERNELS
 from cortado.emit.c.arena import arena_parameter, local, place, wrong_arena
 from cortado.emit.c.data import Arrays, Reader
 from cortado.emit.c.decision import decision_in_c, decision_top
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import LONGEST_TITLE, comment
-from cortado.plan.planned import GUARD_BYTES, Planned, moved
+from cortado.plan.decision import DECISION
+from cortado.plan.planned import GUARD_BYTES, Planned, identity_words, moved, saved_state, state_layout
 from cortado.plan.program import MARK_BYTES, STATE_MARK, StateTensor
+
+SAVED_HEAD_BYTES = 24  # CORTADO_SAVED_HEAD_BYTES
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class StateInC:
 
     include: str = ""
     functions: str = ""
+    saving: str = ""  # MODEL_state_bytes, MODEL_save, MODEL_load, MODEL_adopt
     check: str = ""  # the lines of MODEL_run that refuse state without a reset
     keep: str = ""  # the line of MODEL_run
 
@@ -40,7 +45,7 @@ static void keep_state({"uint8_t *base" if not planned.regions else arena_parame
 
 """
     return StateInC(
-        include="\n#include <string.h>\n",
+        include='\n#include <string.h>\n\n#include "cortado_saved.h"\n',
         functions=f"""/* ---- state: what lasts from run to run ---- */
 
 /* What {name}_reset leaves behind. */
@@ -59,6 +64,7 @@ void {name}_reset({arena_parameter(planned)})
 {decision_in_c(planned).reset}}}
 
 {keep if moves else ""}""",
+        saving=_saving(planned),
         check=f"    if (*reset_mark(arena) != {name.upper()}_BUILD) {{\n        return 2;\n    }}\n",
         keep=f"    keep_state({'arena' if planned.regions else '(uint8_t *)arena'});\n" if moves else "",
     )
@@ -81,6 +87,78 @@ def _reset(planned: Planned, kept: StateTensor, arrays: Arrays) -> str:
 
 
 RESET = "the reset of state"
+SAVING_SOURCE = "cortado_saved.c"
+
+
+def _pieces(planned: Planned) -> list[tuple[str, str, int]]:
+    """Names, buffers and bytes of what is saved, in order."""
+    kept = [(one.name, one.tensor.buffer, one.initial.data.nbytes) for one in saved_state(planned.program)]
+    decided = [] if planned.program.decision is None else [("decision", DECISION, planned.program.decision_bytes)]
+    return [*kept, *decided]
+
+
+def saved_bytes(planned: Planned) -> int:
+    """The bytes of a saved state."""
+    return SAVED_HEAD_BYTES + sum(size for _, _, size in _pieces(planned))
+
+
+def _saving(planned: Planned) -> str:
+    program = planned.program
+    name, upper, arena = c_identifier(program.name), c_identifier(program.name).upper(), arena_parameter(planned)
+    pieces = "\n".join(
+        f"    AT({local(planned, buffer)}u, {local(planned, buffer, GUARD_BYTES)}u), {size}u, "
+        f"{comment(plain(title)[:LONGEST_TITLE])}"
+        for title, buffer, size in _pieces(planned)
+    )
+    ids = ", ".join(f"0x{word:08x}u" for word in identity_words(program))
+    memory = "arena" if not planned.regions else f"arena->{planned.region_of(program.state[0].tensor.buffer).name}"
+    takes = f"{arena}, const void *in, size_t bytes"
+    return f"""/* ---- state that is saved ---- */
+
+/* Of each piece where it lies, and its bytes. */
+static const uint32_t saved_pieces[] = {{
+{pieces}
+}};
+static const cortado_saved_t saved = {{
+    saved_pieces, {len(_pieces(planned))}u, 2u, 0x{state_layout(program):08x}u, {{{ids}}}
+}};
+
+uint32_t {name}_state_bytes(void)
+{{
+    return {upper}_SAVED_BYTES;
+}}
+
+uint32_t {name}_save({arena}, void *out)
+{{
+    if ({wrong_arena(planned)} || out == NULL || *reset_mark(arena) != {upper}_BUILD) {{
+        return 0;
+    }}
+    return cortado_save(&saved, (const uint8_t *){memory}, out);
+}}
+
+static cortado_load_t load({takes}, int any_model)
+{{
+    if ({wrong_arena(planned)}) {{
+        return CORTADO_LOAD_ARENA;
+    }}
+    const cortado_load_t found = cortado_load(&saved, (uint8_t *){memory}, in, bytes, any_model);
+    if (found == CORTADO_LOAD_FINE) {{
+        *reset_mark(arena) = {upper}_BUILD;
+    }}
+    return found;
+}}
+
+cortado_load_t {name}_load({takes})
+{{
+    return load(arena, in, bytes, 0);
+}}
+
+cortado_load_t {name}_adopt({takes})
+{{
+    return load(arena, in, bytes, 1);
+}}
+
+"""
 
 
 def _keep(planned: Planned, kept: StateTensor) -> str:
@@ -96,7 +174,8 @@ def state_facts(planned: Planned) -> str:
     """The macros of MODEL.h."""
     if not planned.program.state:
         return ""
-    upper = c_identifier(planned.program.name).upper()
+    name = c_identifier(planned.program.name)
+    upper = name.upper()
     about = comment(
         f"State: the first {upper}_STATE_BYTES bytes of {state_place(planned)} last from run to run; the rest may be "
         f"used for anything between two runs. {_listed(planned)}"
@@ -107,8 +186,16 @@ def state_facts(planned: Planned) -> str:
 #else
 #define {upper}_STATE_BYTES {_top(planned, 0)}
 #endif
+#define {upper}_SAVED_BYTES {saved_bytes(planned)} /* that {name}_save writes */
 
+{_load_results()}
 """
+
+
+def _load_results() -> str:
+    """The type that cortado_saved.h has too, for programs that include MODEL.h alone."""
+    text = (KERNELS / "include" / "cortado_saved.h").read_text()
+    return text[text.index("#ifndef CORTADO_LOAD\n") : text.index("#define CORTADO_SAVED_HEAD_BYTES")]
 
 
 def _top(planned: Planned, guard: int) -> int:
@@ -145,4 +232,26 @@ def state_functions(planned: Planned) -> str:
         f"Gives state its initial values: call it before the first {name}_run, and wherever a new sequence begins. "
         f"It does nothing if the arena is NULL or not aligned to {name.upper()}_ARENA_ALIGN bytes."
     )
-    return f"{about}\nvoid {name}_reset({arena_parameter(planned)});\n\n"
+    arena, upper = arena_parameter(planned), name.upper()
+    save = comment(
+        f"Writes the state to `out`, {upper}_SAVED_BYTES bytes at any address, between two runs. Returns that many, or "
+        f"0, having written nothing, if the arena is NULL or not aligned or was never given to {name}_reset."
+    )
+    load = comment(
+        f"Gives the arena the state that {name}_save wrote, in the place of {name}_reset. What another model wrote, or "
+        f"a part of it, or damaged bytes are refused, and leave the arena as it was. {name}_adopt also takes what an "
+        "earlier version of the model wrote, if names, types, shapes and scales of its state are the same. A CRC finds "
+        "damage and no forgery. All four are linked only if used."
+    )
+    return f"""{about}
+void {name}_reset({arena});
+
+{save}
+uint32_t {name}_save({arena}, void *out);
+uint32_t {name}_state_bytes(void); /* {upper}_SAVED_BYTES */
+
+{load}
+cortado_load_t {name}_load({arena}, const void *in, size_t bytes);
+cortado_load_t {name}_adopt({arena}, const void *in, size_t bytes);
+
+"""

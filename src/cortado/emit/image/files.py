@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 LOADER = "cortado_image.c"
 TABLE = "loader/cortado_kernels.c"
-# The loops over rows, and what converts real numbers; a linker takes those that are used.
-_LOOPS = ("cortado_run.c", "cortado_stream.c")
+# The loops over rows, what saves state and what converts real numbers; a linker takes those that are used.
+_LOOPS = ("cortado_run.c", "cortado_saved.c", "cortado_stream.c")
 _FLOATS = ("quantize_f32_s8.c", "dequantize_s8_f32.c", "quantize_f32_s16.c", "dequantize_s16_f32.c")
 
 

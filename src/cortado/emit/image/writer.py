@@ -35,7 +35,7 @@ from cortado.emit.image.layout import (
 from cortado.emit.image.structs import Descriptors, ImageConstants, ImagePiece, joined, lay_out, point
 from cortado.emit.image.thunks import Thunk, thunk_of
 from cortado.ir.kernel import Array
-from cortado.plan.planned import Planned, moved
+from cortado.plan.planned import Planned, identity_words, moved, saved_state, state_layout
 from cortado.plan.program import Port, StateTensor, Step, Tensor
 
 _CONSTANT = PRODUCERS["CORTADO_CONSTANT"]
@@ -112,7 +112,7 @@ class _Writer:
         return ImagePiece(bytearray(data), 4, [(TENSOR_NAME, self._text(tensor.name)), (TENSOR_SHAPE, shape)])
 
     def _resets(self) -> list[ImagePiece]:
-        return [self._reset(kept) for kept in self.program.state]
+        return [self._reset(kept) for kept in saved_state(self.program)]
 
     def _reset(self, kept: StateTensor) -> ImagePiece:
         data = kept.initial.data.tobytes()
@@ -128,6 +128,12 @@ class _Writer:
             (offsets[one.tensor.buffer], one.initial.data.nbytes, offsets[one.source]) for one in moved(self.planned)
         ]
         return [ImagePiece(bytearray(STATE.pack(*row, 0))) for row in rows]
+
+    def _saved(self) -> list[ImagePiece]:
+        """The row that says what state is saved as; none without state."""
+        if not self.program.state:
+            return []
+        return [ImagePiece(bytearray(STATE.pack(*identity_words(self.program), state_layout(self.program), 0)))]
 
     def _stages(self) -> ImagePiece:
         data, first = b"", 0
@@ -207,7 +213,7 @@ class _Writer:
         """All pieces in their order. Ports that point to no constant are read where the image lies."""
         layers = self.descriptors.pieces
         tensors = [self._tensor(tensor) for tensor in (*self.program.inputs, *self.program.outputs)]
-        states, stages = [*self._resets(), *self._moves()], self._stages()
+        states, stages = [*self._resets(), *self._moves(), *self._saved()], self._stages()
         thunks = [
             ImagePiece(bytearray(struct.pack("<II", one.id, 0)), 4, [(4, self._text(one.name))]) for one in self.thunks
         ]
@@ -253,7 +259,7 @@ class _Writer:
             inputs=len(self.program.inputs),
             outputs=len(self.program.outputs),
             resets=len(self.program.state),
-            moves=len(parts.states) - len(self.program.state),
+            moves=len(moved(self.planned)),
             thunks=len(parts.thunks),
             stages=len(self.program.stages),
             ports=len(parts.ports) - 1,

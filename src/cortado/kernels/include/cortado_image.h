@@ -17,6 +17,7 @@
 #ifndef CORTADO_IMAGE_H
 #define CORTADO_IMAGE_H
 
+#include "cortado_saved.h"
 #include "cortado_stream.h"
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -79,7 +80,8 @@ typedef struct {
 } cortado_image_tensor_t;
 
 /* The table `state`, first what reset sets. A piece of state: what it begins with, a place in the image or one
- * byte for all; or, behind a run, from where in the arena it takes its next value. */
+ * byte for all; or, behind a run, from where in the arena it takes its next value. Behind them, where there is state,
+ * one row more: the id of the model in place of offset and bytes, and for `from` the hash of the state's layout. */
 typedef struct {
     uint32_t offset, bytes, from;
     uint32_t fill; /* where `from` is 0 */
@@ -142,6 +144,13 @@ void *cortado_image_input(const cortado_model_t *model, void *arena, int i);
 int cortado_image_run(const cortado_model_t *model, void *arena);
 const void *cortado_image_output(const cortado_model_t *model, const void *arena, int i);
 void cortado_image_reset(cortado_model_t *model, void *arena);
+
+/* MODEL_state_bytes, MODEL_save, MODEL_load and MODEL_adopt; 0, and CORTADO_LOAD_LAYOUT, of a model without state. What
+ * lasts of a stream is not saved: it is about rows that came a moment ago. Linked only if used. */
+uint32_t cortado_image_state_bytes(const cortado_model_t *model);
+uint32_t cortado_image_save(const cortado_model_t *model, const void *arena, void *out);
+cortado_load_t cortado_image_load(const cortado_model_t *model, void *arena, const void *in, size_t bytes);
+cortado_load_t cortado_image_adopt(const cortado_model_t *model, void *arena, const void *in, size_t bytes);
 
 /* MODEL_row and MODEL_push. Where a stream stands is in the model's RAM. */
 int8_t *cortado_image_row(const cortado_model_t *model, void *arena);

@@ -4,6 +4,8 @@
  * as one that may leave the arena, a number of rows as one that may leave its ring.
  */
 #include "cortado_image.h"
+
+#include "cortado_crc.h"
 #include "cortado_math.h"
 
 #include <string.h>
@@ -35,20 +37,6 @@ typedef struct {
 typedef struct {
     uint32_t scratch_bytes, seal;
 } call_t;
-
-CORTADO_ONCE static uint32_t crc32(uint32_t crc, const void *data, size_t bytes)
-{
-    static const uint32_t table[4] = {0x00000000u, 0x76DC4190u, 0xEDB88320u, 0x9B64C2B0u}; /* of two bits */
-    const uint8_t *at = data;
-    crc = ~crc;
-    for (; bytes > 0; bytes--) {
-        crc ^= *at++;
-        for (int i = 0; i < 4; i++) {
-            crc = table[crc & 3u] ^ (crc >> 2);
-        }
-    }
-    return ~crc;
-}
 
 /* Whether `count` times `size` bytes from `offset` on lie within `room`. */
 CORTADO_ONCE static int fits(uint32_t room, uint32_t offset, uint32_t count, uint32_t size)
@@ -100,7 +88,7 @@ CORTADO_ONCE static cortado_image_error_t check_head(const cortado_image_t *imag
         return CORTADO_IMAGE_CUT_OFF;
     }
     const size_t head = offsetof(cortado_image_t, crc) + sizeof image->crc;
-    if (crc32(0, at(image, head), image->bytes - head) != image->crc) {
+    if (cortado_crc32(0, at(image, head), image->bytes - head) != image->crc) {
         return CORTADO_IMAGE_DAMAGED;
     }
     if (image->core != THIS_CORE || image->pointer_bytes != sizeof(void *)) {
@@ -200,14 +188,14 @@ static uint32_t sealed(const cortado_image_t *image, const cortado_step_t *step,
     numbers.out_ring &= (uint16_t)(low & ~15u);
     numbers.port = 0;
     const uint32_t words[] = {id, call->scratch_bytes};
-    uint32_t seal = crc32(crc32(0, words, sizeof words), &numbers, sizeof numbers);
+    uint32_t seal = cortado_crc32(cortado_crc32(0, words, sizeof words), &numbers, sizeof numbers);
     for (uint32_t i = 0; i < step->ports; i++) {
         cortado_port_t rule = port[i];
         rule.at.offset &= rule.producer == CORTADO_CONSTANT ? 0xFFFFFFFFu : low;
         rule.ring &= (uint16_t)(low & ~15u);
         rule.lead = 0;
         rule.producer = rule.producer < CORTADO_CONSTANT ? 0 : rule.producer;
-        seal = crc32(seal, &rule, sizeof rule);
+        seal = cortado_crc32(seal, &rule, sizeof rule);
     }
     return seal;
 }
@@ -283,19 +271,28 @@ CORTADO_ONCE static int check_tensors(const cortado_image_t *image)
 CORTADO_ONCE static int check_state(const cortado_image_t *image)
 {
     const cortado_image_state_t *state = table(image, image->state);
+    uint32_t left = image->arena_bytes; /* pieces lie beside each other */
     for (uint32_t i = 0; i < (uint32_t)image->resets + image->moves; i++, state++) {
         const uint32_t room = i < image->resets ? image->bytes : image->arena_bytes;
-        if (!fits(image->arena_bytes, state->offset, 1, state->bytes) || !fits(room, state->from, 1, state->bytes)) {
+        if (!fits(image->arena_bytes, state->offset, 1, state->bytes) || !fits(room, state->from, 1, state->bytes) ||
+            (i < image->resets && state->bytes > left)) {
             return 0;
         }
+        left -= i < image->resets ? state->bytes : 0;
     }
     return 1;
+}
+
+/* Rows of the table: resets, moves and, where there is state, what it is saved as. */
+static uint32_t states(const cortado_image_t *image)
+{
+    return (uint32_t)image->resets + image->moves + (image->resets != 0);
 }
 
 CORTADO_ONCE static int check_tables(const cortado_image_t *image)
 {
     return has(image, 4u * image->tensor, (uint32_t)image->inputs + image->outputs, sizeof(cortado_image_tensor_t)) &&
-           has(image, 4u * image->state, (uint32_t)image->resets + image->moves, sizeof(cortado_image_state_t)) &&
+           has(image, 4u * image->state, states(image), sizeof(cortado_image_state_t)) &&
            has(image, 4u * image->thunk, image->thunks, sizeof(thunk_t)) &&
            has(image, 4u * image->call, image->steps, sizeof(call_t)) &&
            has(image, 4u * image->stage, image->stages, sizeof(cortado_stage_t)) &&
@@ -404,6 +401,52 @@ void cortado_image_reset(cortado_model_t *model, void *arena)
         set_state(image, arena, 0, image->resets, (const uint8_t *)image);
         model->count = 0;
     }
+}
+
+/* What cortado_saved.c has to know of the state. Rows begin with offset and bytes. */
+static cortado_saved_t saved(const cortado_model_t *model)
+{
+    const cortado_image_t *image = model->image;
+    const cortado_image_state_t *state = table(image, image->state), *last = state;
+    cortado_saved_t found = {&state->offset, image->resets, sizeof *state / sizeof state->offset, 0, {0, 0}};
+    if (image->resets != 0) {
+        last += image->resets + image->moves;
+        found.id[0] = last->offset;
+        found.id[1] = last->bytes;
+        found.layout = last->from;
+    }
+    return found;
+}
+
+uint32_t cortado_image_state_bytes(const cortado_model_t *model)
+{
+    const cortado_saved_t state = saved(model);
+    return state.count == 0 ? 0 : cortado_saved_bytes(&state);
+}
+
+uint32_t cortado_image_save(const cortado_model_t *model, const void *arena, void *out)
+{
+    const cortado_saved_t state = saved(model);
+    return wrong(arena) || state.count == 0 ? 0 : cortado_save(&state, arena, out);
+}
+
+static cortado_load_t load(const cortado_model_t *model, void *arena, const void *in, size_t bytes, int any_model)
+{
+    const cortado_saved_t state = saved(model);
+    if (wrong(arena)) {
+        return CORTADO_LOAD_ARENA;
+    }
+    return state.count == 0 ? CORTADO_LOAD_LAYOUT : cortado_load(&state, arena, in, bytes, any_model);
+}
+
+cortado_load_t cortado_image_load(const cortado_model_t *model, void *arena, const void *in, size_t bytes)
+{
+    return load(model, arena, in, bytes, 0);
+}
+
+cortado_load_t cortado_image_adopt(const cortado_model_t *model, void *arena, const void *in, size_t bytes)
+{
+    return load(model, arena, in, bytes, 1);
 }
 
 static void run_stages(const cortado_model_t *model, uint8_t *arena, uint32_t first)
