@@ -32,7 +32,8 @@ from cortado.frontend.capture.export import capture
 from cortado.frontend.capture.inputs import Inputs, check_batches, check_example, checked_labels
 from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
-from cortado.frontend.quantize.convert import FloatRun, PrecisionGiven, Quantized, keep, quantize, train
+from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, keep, quantize, train
+from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
 from cortado.frontend.quantize.ties import ties_finding
@@ -111,7 +112,7 @@ class Model:
             pte = self._as_delegate(c, target, clock)
         runs = self._runs(options)
         with clock.phase("check"):
-            kept = check_outputs(graphs.reported, runs, self.quantized.how.sequence, self._blamed)
+            kept = check_outputs(graphs.reported, runs, self._blamed)
         if c is not None and options.selftest:
             c = _with_selftest(c, kept.first)
         report = build_report(
@@ -157,9 +158,8 @@ class Model:
         """With int4 weights where they are asked for."""
         if programs.c is None or options.weights is Weights.INT8:
             return programs, ()
-        samples = [run.inputs for run in self._runs(options)]
         corrected = self.quantized.how.bias_correction
-        request = WeightsRequest(self._asked(target, options), samples, correct=corrected)
+        request = WeightsRequest(self._asked(target, options), self._runs(options), correct=corrected)
         found = narrow_weights(programs.c, request, intermediates)
         if programs.pte is None or programs.pte is programs.c:
             return programs, found
@@ -168,7 +168,7 @@ class Model:
     def _blamed(self, output: int) -> list[Culprit]:
         """The tensors that an output loses most to."""
         quantized = self.quantized
-        return culprits(quantized.converted, quantized.checked, output, quantized.how.sequence)
+        return culprits(quantized.converted, quantized.checked, output)
 
     def _ties(self, pte: Pte | None, target: CortexMTargetConfig) -> list[Finding]:
         """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""

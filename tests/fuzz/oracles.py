@@ -28,6 +28,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.pte.program import c_only, emit_pte
+from cortado.frontend.quantize.judgement import FloatRun
 from cortado.ir import op
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
@@ -190,9 +191,8 @@ class ModuleCase(Case):
             self.model.quantized.program(), PIPELINE, target_config=choices.config, linear=choices.options.linear
         ).transform()
         if options.weights is Weights.INT4:
-            narrow_weights(
-                self.program, WeightsRequest(Asked(name, choices.config, options), self.batches, correct=True)
-            )
+            runs = [FloatRun(tuple(batch), ()) for batch in self.batches]
+            narrow_weights(self.program, WeightsRequest(Asked(name, choices.config, options), runs, correct=True))
         self.graph = lowered_graph(self.program)
 
 

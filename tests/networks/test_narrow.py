@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from cortado.frontend.quantize.judgement import FloatRun
 from cortado.ops.conv.int4 import LARGEST, StoredWeights
 from cortado.options import Artifacts, Options, Weights
 from cortado.passes import PIPELINE
@@ -123,7 +124,7 @@ def test_a_layer_without_its_arguments_is_found_by_name() -> None:
     """The step is verified as a pass is."""
     program = lowered(prepared().quantized, from_target_string("cortex-m4"), Options())
     graph = lowered_graph(program)
-    layers = observe(graph, [[data(1, 1)]], run=0, correct=False).layers()
+    layers = observe(graph, [FloatRun((data(1, 1),), ())], run=0, correct=False).layers()
     with pytest.raises(CortadoError, match="after int4-weights: broken rule at level LOWERED: every call has just the"):
         apply_layers(program, [replace(layers[0], arguments={}), *layers[1:]])
 

@@ -425,6 +425,7 @@ def precision_report(mixed: Mixed | None) -> PrecisionReport | None:
     return PrecisionReport(
         bar=mixed.bar,
         reached=mixed.reached,
+        new_data=mixed.new,
         int8=mixed.before,
         int8_arena_bytes=mixed.ram[0],
         arena_bytes=mixed.ram[1],

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch.export import ExportedProgram
 
 from cortado.artifact.report import WeightsReport
 from cortado.base.names import c_identifier
 from cortado.emit.c.bundle import emit_c
+from cortado.frontend.quantize.judgement import FloatRun
 from cortado.options import Optimize, Weights
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, observe
@@ -25,7 +25,7 @@ class WeightsRequest:
     """Request for int4 weights: what a compile asks for, calibration inputs, and whether biases are corrected."""
 
     asked: Asked
-    samples: Sequence[Sequence[torch.Tensor]]
+    runs: Sequence[FloatRun]
     correct: bool
 
 
@@ -35,7 +35,7 @@ def narrow_weights(
     """Gives layers of a lowered program int4 weights, in place; with `intermediates`, the graph is written there."""
     options = request.asked.options
     graph, automatic = lowered_graph(program), options.weights is Weights.AUTO
-    observed = observe(graph, request.samples, run=options.weight_group or 0, correct=request.correct)
+    observed = observe(graph, request.runs, run=options.weight_group or 0, correct=request.correct)
     layers = chosen = observed.layers()
     if automatic and options.flash_limit is not None:
         layers = observed.with_noise(layers)

@@ -137,7 +137,12 @@ class PrecisionReport:
     """The choice of --precision auto."""
 
     bar: str = key("what was to be reached, as the option was given")
-    reached: str = key("what is reached, on the same data")
+    reached: str = key("what is reached, on all of the data")
+    new_data: str | None = key(
+        "what new data are expected to reach, by ranges from one half of the samples on the other; null where the bar "
+        "is no number of decibels, or samples are few",
+        default=None,
+    )
     int8: str = key("what int8 alone reaches")
     int8_arena_bytes: int = key("RAM of the C bundle with int8 alone")
     arena_bytes: int = key("RAM as chosen, for the target that the model was prepared for")

@@ -19,6 +19,7 @@ from torch.fx import GraphModule
 from cortado.base.element import INT8, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
+from cortado.frontend.quantize.judgement import FloatRun, drawn_runs
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants
 from cortado.ir.op import Operator
 from cortado.ir.schemas import overload
@@ -31,7 +32,8 @@ from cortado.ops.recurrent.int4_layer import NARROW_OF
 from cortado.ops.recurrent.layer import LARGEST_SUM
 from cortado.passes import PIPELINE, CortexMPass, run_pass
 from cortado.passes.verify import Level
-from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, after, reference_of, run_reference
+from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, reference_of
+from cortado.plan.pricing import references
 
 Tensor = torch.Tensor
 Values = Mapping[str, Any]
@@ -278,13 +280,11 @@ def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, 
 # ---- on calibration data ---------------------------------------------------------------------------------------------
 
 
-def observe(graph: LoweredGraph, samples: Sequence[Sequence[Tensor]], *, run: int, correct: bool) -> ObservedLayer:
-    """The graph's values on the first of these calibration inputs; of a model with state they are steps."""
+def observe(graph: LoweredGraph, runs: Sequence[FloatRun], *, run: int, correct: bool) -> ObservedLayer:
+    """The graph's values on some of these calibration inputs; of a model with state they are steps."""
     size = sum(int(torch.Size(value.shape).numel()) for value in graph.values.values())
-    found: list[Values] = [run_reference(graph, samples[0])]
-    for sample in samples[1 : 1 + min(SAMPLES - 1, WORK // max(size, 1))]:
-        found.append(run_reference(graph, sample, after(graph, found[-1])))
-    return ObservedLayer(graph, found, correct, run)
+    some = drawn_runs([one.begins for one in runs], min(SAMPLES, 1 + WORK // max(size, 1)))
+    return ObservedLayer(graph, list(references(graph, [runs[place] for place in some])), correct, run)
 
 
 def _run_again(graph: LoweredGraph, known: Values, changed: str) -> Values:

@@ -1,6 +1,7 @@
 """A quantized model as the passes leave it, and what it takes of RAM and time, before anything is emitted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -8,8 +9,8 @@ from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.quantize.convert import Quantized
+from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.precision_search import Price
 from cortado.ir.graph import TO_NHWC
 from cortado.ir.patched import late_code
@@ -51,6 +52,14 @@ def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
     return tuple(value.permute(TO_NHWC).contiguous() if nhwc and value.dim() == 4 else value for value in inputs)
 
 
+def references(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Iterator[dict[str, Tensor]]:
+    """Yields the exact values of each run; state has its initial values where a run begins, else what the last left."""
+    values: dict[str, Tensor] = {}
+    for run in runs:
+        values = run_reference(graph, run.inputs, after(graph, values) if values and not run.begins else None)
+        yield values
+
+
 class Pricing:
     """Quantized models, one after the other: what each takes on a target, and what its integers give."""
 
@@ -66,19 +75,13 @@ class Pricing:
         planned = schedule(self._asked.stand_in(graph), self._asked.options.optimize)
         return Price(planned.plan.peak, sum(cycles or 0.0 for cycles in estimated_cycles(planned)))
 
-    def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None:
-        """The reference's outputs; of a model with state samples are steps."""
+    def outputs(self, quantized: Quantized, runs: Sequence[FloatRun]) -> list[list[Tensor]] | None:
+        """The reference's outputs; of a model with state runs are steps."""
         graph = self._graph(quantized)
         if graph is None:
             return None
-        found, values = [], dict[str, Tensor]()
-        for number, sample in enumerate(samples):
-            begins = number == 0 or (quantized.how.sequence is not None and number % quantized.how.sequence == 0)
-            values = run_reference(
-                graph, as_read(sample, self._asked.options), None if begins else after(graph, values)
-            )
-            found.append([values[name] for name in graph.outputs])
-        return found
+        read = [replace(run, inputs=as_read(run.inputs, self._asked.options)) for run in runs]
+        return [[values[name] for name in graph.outputs] for values in references(graph, read)]
 
     def _graph(self, quantized: Quantized) -> LoweredGraph | None:
         if self._last is None or self._last[0] is not quantized:

@@ -4,21 +4,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.quantize.accuracy_targets import agreement, decibels
-from cortado.frontend.quantize.convert import FloatRun
-from cortado.plan.lowered import LoweredGraph, after, run_reference
+from cortado.frontend.quantize.judgement import FloatRun, agreement, decibels, drawn_runs
+from cortado.plan.lowered import LoweredGraph, run_reference
+from cortado.plan.pricing import references
 from cortado.scoring.blame import Culprit
 
 Tensor = torch.Tensor
 
 ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth of the signal's power
 ALIKE = 0.95  # of the integers or truth values of an output: fewer are told of
-WORK = 2_000_000  # values that are computed, at most, beyond the first sample
-SEQUENCE_WORK = 20 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
+WORK = 32_000_000  # values that are computed, at most, to judge by: about a second
+SEQUENCE_WORK = 5 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
+CALL = 500  # values that take as long as one call of torch, however small
 
 
 NOBODY = (
@@ -35,28 +38,37 @@ class AccuracyFindings:
     findings: tuple[Finding, ...]
 
 
+class _Calls(TorchFunctionMode):
+    """Counts the calls of torch: the work of layers that go step by step, in small tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
 def check_outputs(
     graph: LoweredGraph,
     runs: Sequence[FloatRun],
-    sequence: int | None = None,
     blamed: Callable[[int], Sequence[Culprit]] = lambda output: (),
 ) -> AccuracyFindings:
-    """`runs` are calibration inputs, at least one, with the float model's outputs; how many are looked at depends on
-    the size of the network. Of a model with state they are steps of sequences, of that length or one, and judged over
-    all of them: a value that moves by less than its code's step in each never moves. `blamed` gives the tensors that an
-    output loses most to."""
-    size = sum(math.prod(value.shape) for value in graph.values.values())
-    values = first = run_reference(graph, runs[0].inputs)
-    found = [[first[name] for name in graph.outputs]]
-    most = (SEQUENCE_WORK if graph.state else WORK) // max(size, 1)
-    for number, run in enumerate(runs[1 : 1 + most], start=1):
-        state = None if sequence is not None and number % sequence == 0 else after(graph, values)
-        values = run_reference(graph, run.inputs, state)
-        found.append([values[name] for name in graph.outputs])
+    """`runs` are calibration inputs, at least one, with the float model's outputs: all of them are looked at, or of a
+    large network as many as the work allows, drawn from all. Of a model with state they are steps of sequences, and
+    judged over all of them: a value that moves by less than its code's step in each never moves. `blamed` gives the
+    tensors that an output loses most to."""
+    with _Calls() as calls:
+        first = run_reference(graph, runs[0].inputs)
+    size = sum(math.prod(value.shape) for value in graph.values.values()) + CALL * calls.count
+    most = max(1, (SEQUENCE_WORK if graph.state else WORK) // size)
+    looked_at = [runs[place] for place in drawn_runs([run.begins for run in runs], most)]
+    found = [[values[name] for name in graph.outputs] for values in references(graph, looked_at)]
     findings = []
     for position, output in enumerate(runs[0].outputs):
         tensor = _tensor(graph, position, graph.outputs[position])
-        pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(runs, found, strict=False)]
+        pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(looked_at, found, strict=True)]
         findings.append(
             _low(tensor, pairs, partial(blamed, position)) if output.is_floating_point() else _unlike(tensor, pairs)
         )

@@ -11,9 +11,8 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from cortado.base.numerics import QParams
-from cortado.frontend.quantize.accuracy_targets import decibels
 from cortado.frontend.quantize.bias import attribute
-from cortado.frontend.quantize.convert import FloatRun
+from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn_runs
 from cortado.frontend.quantize.prequantized import (
     DEQUANTIZE_CHANNEL,
     QUANTIZE_CHANNEL,
@@ -86,26 +85,24 @@ class Alone:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int, sequence: int | None) -> list[Culprit]:
+def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int) -> list[Culprit]:
     """Those that an output loses most to, the worst first."""
     model = Alone(converted)
-    runs = runs[: STEPS if model.initial else SAMPLES]
+    runs = [runs[place] for place in drawn_runs([run.begins for run in runs], STEPS if model.initial else SAMPLES)]
     most = max(8, WORK // max(model.size * len(runs), 1))
     with torch.no_grad():
-        _outputs(model, runs, sequence, output, None)
-        kept = {place: decibels(_outputs(model, runs, sequence, output, place)) for place in model.places[:most]}
+        _outputs(model, runs, output, None)
+        kept = {place: decibels(_outputs(model, runs, output, place)) for place in model.places[:most]}
     found = sorted((place for place in kept if math.isfinite(kept[place]) or kept[place] < 0), key=lambda p: kept[p])
     worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN][:NAMED]
     return [Culprit(_name(place), kept[place], remedy(place, model.seen.get(place))) for place in worst]
 
 
-def _outputs(
-    model: Alone, runs: Sequence[FloatRun], sequence: int | None, output: int, rounded: Node | None
-) -> list[tuple[Tensor, Tensor]]:
+def _outputs(model: Alone, runs: Sequence[FloatRun], output: int, rounded: Node | None) -> list[tuple[Tensor, Tensor]]:
     """Returns the outputs of each sample or step, beside the float model's."""
     state, pairs = model.initial, []
-    for number, run in enumerate(runs):
-        state = model.initial if sequence is not None and number % sequence == 0 else state
+    for run in runs:
+        state = model.initial if run.begins else state
         found = model.run([*run.inputs, *state], rounded)
         state = found[len(found) - len(state) :]
         pairs.append((run.outputs[output], found[output]))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
+from cortado.frontend.quantize.judgement import drawn
 from cortado.plan.lowered import chosen_ends
 
 MOST = 256  # samples that the reference runs
@@ -33,7 +34,8 @@ def saturation(
     ends = chosen_ends(graph)
     modules = {name: graph.by_name[name].module if name in graph.by_name else "" for name in ends}
     found = {name: Saturation(name, module, 0, 0, 0) for name, module in modules.items()}
-    for values in artifact.runs(samples[:MOST], graph, sequence):
+    some = range(min(len(samples), MOST)) if graph.state else drawn(len(samples), MOST)
+    for values in artifact.runs([samples[number] for number in some], graph, sequence):
         for name, before in found.items():
             count = ends[name].count(values[name])
             found[name] = replace(

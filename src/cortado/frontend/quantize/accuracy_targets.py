@@ -1,13 +1,8 @@
-"""Accuracy targets of --precision auto: decibels on calibration data, or accuracy on samples with labels.
+"""Accuracy targets of --precision auto: decibels on calibration data, or accuracy on samples with labels."""
 
-How far numbers are from those of the float model.
-"""
-
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
@@ -15,36 +10,11 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.frontend.capture.eager import Eager
 from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn
 from cortado.frontend.quantize.precision_search import Bar
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE
 from cortado.options import Options
-
-# ---- noise -----------------------------------------------------------------------------------------------
-
-Pairs = Sequence[tuple[Tensor, Tensor]]  # of the float model, and of the quantized one
-
-
-def decibels(pairs: Pairs) -> float:
-    """Signal to noise over (float, int8) outputs; values that are not finite in float have no signal."""
-    signal = noise = 0.0
-    for wanted, found in pairs:
-        finite = torch.isfinite(wanted)
-        wanted, found = wanted.to(torch.float64)[finite], found.to(torch.float64)[finite]
-        signal += float(wanted.square().sum())
-        noise += float((wanted - found).square().sum())
-    if noise == 0.0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0.0 else -math.inf
-
-
-def agreement(pairs: Pairs) -> float:
-    """The part of integers or truth values that are the float model's."""
-    same = sum(int((wanted.to(torch.int64) == found.to(torch.int64)).sum()) for wanted, found in pairs)
-    return same / max(sum(wanted.numel() for wanted, _ in pairs), 1)
-
-
-# ---- mixed bars ------------------------------------------------------------------------------------------
 
 MOST = 1000  # labelled samples that are looked at
 
@@ -57,23 +27,22 @@ class Labelled:
     labels: Sequence[int]
 
     def some(self) -> "Labelled":
-        """Returns as many samples as are run for one choice, far from one another."""
-        every = -(-len(self.labels) // MOST)
-        return Labelled(self.samples[::every], self.labels[::every])
+        """Returns as many samples as are run for one choice."""
+        numbers = drawn(len(self.labels), MOST)
+        return Labelled([self.samples[number] for number in numbers], [self.labels[number] for number in numbers])
 
 
 class Goal:
     """A bar, and how a quantized graph or its integers are measured by it."""
 
-    def __init__(
-        self, how: Options, wanted: Sequence[Sequence[Tensor]], eager: Eager, labelled: Labelled | None
-    ) -> None:
-        """`wanted` are the float model's outputs for the first calibration inputs."""
+    def __init__(self, how: Options, wanted: Sequence[Tensor], eager: Eager, labelled: Labelled | None) -> None:
+        """`wanted` are the float model's outputs for a calibration input."""
         ((option, value),) = how.bars.items()
         asked = f"{option} {value:g}"
-        self._wanted, self.labelled = wanted, None if labelled is None else labelled.some()
+        self._real = [place for place, output in enumerate(wanted) if output.is_floating_point()]
+        self.labelled = None if labelled is None else labelled.some()
         if self.labelled is None:
-            _check_real(asked, wanted[0])
+            _check_real(asked, wanted)
             self.bar = Bar(asked, value, lambda db: f"{db:.1f} dB", decibels=True)
             return
         count = len(self.labelled.labels)
@@ -88,11 +57,10 @@ class Goal:
         found = [pytree.tree_leaves(converted(*sample, *initial))[0] for sample in self.labelled.samples]
         return _right(found, self.labelled.labels)
 
-    def kept(self, found: Sequence[Sequence[Tensor]]) -> float:
-        """Decibels of the real output that keeps least."""
-        real = [place for place, output in enumerate(self._wanted[0]) if output.is_floating_point()]
-        pairs = list(zip(self._wanted, found, strict=True))
-        return min(decibels([(wanted[place], one[place]) for wanted, one in pairs]) for place in real)
+    def kept(self, runs: Sequence[FloatRun], found: Sequence[Sequence[Tensor]]) -> float:
+        """Decibels of the real output that keeps least, over these runs."""
+        pairs = [(run.outputs, outputs) for run, outputs in zip(runs, found, strict=True)]
+        return min(decibels([(wanted[place], one[place]) for wanted, one in pairs]) for place in self._real)
 
 
 def _check_real(asked: str, outputs: Sequence[Tensor]) -> None:

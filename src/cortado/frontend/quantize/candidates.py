@@ -16,9 +16,9 @@ import torch
 from torch.fx import GraphModule
 
 from cortado.frontend.capture.inputs import Inputs
-from cortado.frontend.quantize.accuracy_targets import agreement, decibels
 from cortado.frontend.quantize.bias import Means
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
+from cortado.frontend.quantize.judgement import FloatRun, agreement, decibels, drawn_runs
 from cortado.frontend.quantize.observers import Observed, RangeObserver
 from cortado.frontend.quantize.ranges import odd_samples
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence
@@ -71,12 +71,12 @@ class Choice:
         return _mean(_gains(kept, self.judged[0].kept)) if kept else 0.0
 
 
-def most_judged(graph_size: int, samples: int, state: bool) -> int:
-    """How many samples candidates are judged by. Of a model with state these are its first steps: errors add up from
+def most_judged(graph_size: int, samples: int, state: bool, sequences: int = 1) -> int:
+    """How many samples candidates are judged by; of a model with state, steps of whole sequences: errors add up from
     one to the next."""
     most = max(FEWEST, WORK // max(graph_size, 1))
     if state:
-        return min(samples, STEPS, most)
+        return min(samples if sequences < ENOUGH else samples // 2, STEPS, most)
     return min(samples if samples < ENOUGH else samples // 2, MOST, most)
 
 
@@ -109,8 +109,19 @@ class Calibrated:
 
     batches: Sequence[Inputs]
     fed: Sequence[Inputs]  # the same with the state that each step read
-    wanted: Mapping[int, Sequence[Tensor]]  # the float model's outputs by the number of the sample
+    runs: Sequence[FloatRun]  # all of them, or as many as can be remembered
+    begins: Sequence[bool]  # of each batch: whether state has its initial values
     state: Sequence[StateBuffer]
+
+    @cached_property
+    def wanted(self) -> dict[int, Sequence[Tensor]]:
+        """The float model's outputs by the number of the sample."""
+        return {run.number: run.outputs for run in self.runs}
+
+    @property
+    def sequences(self) -> int:
+        """Samples, or sequences of them, that do not depend on one another."""
+        return sum(self.begins)
 
 
 def _odd(prepared: GraphModule, inputs: bool) -> frozenset[int]:
@@ -140,10 +151,10 @@ class Judge:
         self._sequence, samples = sequence, len(data.batches)
         wrong = _odd(prepared, inputs=True)
         rare = _odd(prepared, inputs=False) - wrong
-        count = most_judged(size_of(prepared), samples, bool(data.state))
-        judged = list(range(count)) if data.state or samples < ENOUGH else held_back(samples, count, rare, wrong)
+        hold, size = data.sequences >= ENOUGH, size_of(prepared)
+        count = most_judged(size, samples, bool(data.state), data.sequences)
+        judged = held_back(samples, count, rare, wrong) if hold and not data.state else drawn_runs(data.begins, count)
         self._wanted = {number: data.wanted[number] for number in judged if number in data.wanted}
-        hold = samples >= ENOUGH and not data.state
         self._without = frozenset(self._wanted) - rare if hold else frozenset()
         fit = [number for number in range(samples) if number not in wrong and number not in self._without]
         self._fit = fit[:: max(1, len(fit) // CORRECTED)][:CORRECTED]
@@ -230,10 +241,10 @@ class Judge:
     def _steps(self, scales: Scales, correction: Correction) -> dict[int, list[Tensor]]:
         """Runs a model with state step by step, as its own state leads to the next."""
         steps, outputs = StateSequence(self._data.state, self._sequence), {}
-        for number in range(max(self._wanted) + 1):
+        for number in self._wanted:
             (found,) = self._rounded.run([steps.inputs(number, self._data.batches[number])], scales, correction)
             outputs[number] = steps.outputs(found)
-        return {number: outputs[number] for number in self._wanted}
+        return outputs
 
     def _kept(self, outputs: Mapping[int, Sequence[Tensor]]) -> tuple[float, ...]:
         first = next(iter(self._wanted.values()))

@@ -23,8 +23,18 @@ from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.quantize.accuracy_targets import Goal, Labelled
 from cortado.frontend.quantize.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.quantize.calibration import Settled, hide_masked, settle
-from cortado.frontend.quantize.candidates import REMEMBERED, Calibrated, Candidate, Choice, Judge, size_of
+from cortado.frontend.quantize.candidates import (
+    ENOUGH,
+    REMEMBERED,
+    Calibrated,
+    Candidate,
+    Choice,
+    Judge,
+    observers_of,
+    size_of,
+)
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
+from cortado.frontend.quantize.judgement import FloatRun, drawn, drawn_runs, halves
 from cortado.frontend.quantize.observer_replay import Sightings
 from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.quantize.precision import WHY, scheme_for
@@ -59,17 +69,9 @@ from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
 
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
-CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
-SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto chooses, of a model without and with state
-STEPS = 4096  # the same of a model with state, whose errors add up from step to step
-
-
-@dataclass(frozen=True)
-class FloatRun:
-    """A calibration input and what the float model makes of it."""
-
-    inputs: Inputs
-    outputs: tuple[Tensor, ...]
+SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto searches, of a model without and with state
+STEPS = 4096  # of a model with state, whose float outputs are kept
+CONFIRMED = 200_000_000  # values that are computed, at most, to hold what was chosen to the bar
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Quantized:
 
     converted: GraphModule
     example_inputs: Inputs
-    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
+    checked: tuple[FloatRun, ...] = ()  # calibration inputs: all, or as many as can be remembered; the first always
     findings: tuple[Finding, ...] = ()  # of the calibration data
     tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
     reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have 8 or 16 bits
@@ -146,7 +148,7 @@ def quantize(
             if number == 0 and tried is not None and len(batches) > 1:
                 tried(_first_form(prepared, example_inputs, how))
 
-        data, checked = _calibrated(captured, float_model, stream, batches, writes, seen)
+        data = _calibrated(captured, float_model, stream, batches, writes, seen)
         choice = _choose(prepared, float_model, data, how)
         mixed = None
         if measured is not None and pristine is not None:
@@ -158,7 +160,7 @@ def quantize(
     return Quantized(
         converted=converted,
         example_inputs=tuple(example_inputs),
-        checked=checked,
+        checked=tuple(data.runs),
         findings=settled.findings,
         tied=tied_inputs(converted, batches),
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
@@ -176,11 +178,11 @@ def _calibrated(
     batches: Sequence[Inputs],
     writes: Sequence[str],
     seen: Callable[[int], None],
-) -> tuple[Calibrated, tuple[FloatRun, ...]]:
-    """Runs all data through the observers, and checks each batch. Some outputs are kept: to judge by, and to check."""
+) -> Calibrated:
+    """Runs all data through the observers, and checks each batch. Outputs are kept to judge by."""
     fed: list[Inputs] = []  # what each step reads, state included
-    wanted: dict[int, list[Tensor]] = {}
-    checked: list[FloatRun] = []
+    runs, kept = list[FloatRun](), set[int]()
+    begins = [not stream.state or stream.begins(number) for number in range(len(batches))]
     for number, batch in enumerate(batches):
         if stream.begins(number):
             captured.eager.reset()
@@ -189,22 +191,34 @@ def _calibrated(
             found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
         outputs = stream.outputs(found)
         captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
-        if number < (STEPS if stream.state else CHECKED):
-            checked.append(FloatRun(batch, tuple(outputs)))
-        if number * sum(output.numel() for output in outputs) < REMEMBERED:
-            wanted[number] = outputs
+        kept = kept or _remembered(begins, outputs)
+        if number in kept:
+            runs.append(FloatRun(batch, tuple(outputs), number, begins[number]))
         seen(number)
-    return Calibrated(batches, fed, wanted, stream.state), tuple(checked)
+    return Calibrated(batches, fed, runs, begins, stream.state)
+
+
+def _remembered(begins: Sequence[bool], outputs: Sequence[Tensor]) -> set[int]:
+    """Returns the numbers of the samples whose float outputs are kept, the first among them."""
+    most = max(1, REMEMBERED // max(sum(output.numel() for output in outputs), 1))
+    return {0, *drawn_runs(begins, most if all(begins) else min(STEPS, most))}
 
 
 def _converted(
-    prepared: GraphModule, graph: Graph, means: Means, data: Calibrated, settled: Settled, winner: Candidate
+    prepared: GraphModule,
+    graph: Graph,
+    means: Means,
+    data: Calibrated,
+    settled: Settled,
+    winner: Candidate,
+    without: Collection[int] = (),
 ) -> GraphModule:
     """The quantized graph of settled observers; biases are corrected by samples that are like the others, as many as
-    the float graph's size allows."""
+    the float graph's size allows, `without` those that are held back."""
     avoid_ties(prepared, data.batches)
-    usual = [number for number in range(len(data.fed)) if number not in settled.odd]
-    samples = {number: data.fed[number] for number in usual[: samples_to_correct(graph, means.layers)]}
+    usual = [number for number in range(len(data.fed)) if number not in settled.odd and number not in without]
+    places = drawn(len(usual), samples_to_correct(graph, means.layers))
+    samples = {usual[place]: data.fed[usual[place]] for place in places}
     for node in prepared.graph.nodes:
         if node.op == "call_module":
             _check_observer(prepared, node)
@@ -280,16 +294,18 @@ def keep(
     stream = StateSequence(state, sequence)
     returned = pytree.tree_leaves(output_node(module.graph).args)
     steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned[: len(returned) - len(state)]]
-    checked = []
+    given, checked, kept = batches or [tuple(example_inputs)], list[FloatRun](), set[int]()
+    begins = [not state or stream.begins(number) for number in range(len(given))]
     with torch.no_grad(), _right_kernels(module):
-        for number, batch in enumerate(batches or [tuple(example_inputs)]):
+        for number, batch in enumerate(given):
             where = f"calibration batch {number}" if batches else "the example inputs"
             if stream.begins(number):
                 captured.eager.reset()
             found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
             outputs = captured.eager.check_codes(where, batch, found, steps)
-            if number < (STEPS if state else CHECKED):
-                checked.append(FloatRun(batch, tuple(outputs)))
+            kept = kept or _remembered(begins, outputs)
+            if number in kept:
+                checked.append(FloatRun(batch, tuple(outputs), number, begins[number]))
         as_codes(module)
     return Quantized(
         converted=module,
@@ -354,7 +370,7 @@ class Priced(Protocol):
     """Questions of --precision auto to later stages."""
 
     def price(self, quantized: Quantized) -> Price | None: ...
-    def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None: ...
+    def outputs(self, quantized: Quantized, runs: Sequence[FloatRun]) -> list[list[Tensor]] | None: ...
 
 
 @dataclass(frozen=True)
@@ -381,29 +397,59 @@ class MixedWork:
     ) -> None:
         self._pristine, self._how, self._means, self._data = pristine, how, means, data
         self._winner, self._example = winner, example
-        numbers = range(min(len(data.wanted), STEPS_JUDGED if data.state else SAMPLES_JUDGED))
-        self._samples = [data.batches[number] for number in numbers]
-        self._wanted = [data.wanted[number] for number in numbers]
+        self._runs = self._some(STEPS_JUDGED if data.state else SAMPLES_JUDGED)
+
+    def _some(self, most: int) -> list[FloatRun]:
+        """Runs that are drawn from all."""
+        return [self._data.runs[place] for place in drawn_runs([run.begins for run in self._data.runs], most)]
 
     def choose(self, first: GraphModule, measured: PrecisionGiven, eager: Eager) -> Mixed:
         """`first` is the graph that has seen all data."""
         self._sightings = Sightings.of(first)
-        goal = Goal(self._how, self._wanted, eager, measured.labelled)
+        goal, pricing = Goal(self._how, self._runs[0].outputs, eager, measured.labelled), measured.pricing
         narrow = self.prepared(())
         _settle(narrow, self._winner, ())
         tensors = Tensors.of(narrow.graph)
 
         def price(chosen: Chosen) -> Price | None:
-            return measured.pricing.price(self._quantized(chosen, corrected=False))
+            return pricing.price(self._quantized(chosen, corrected=False))
+
+        def kept(quantized: Quantized, runs: Sequence[FloatRun]) -> float:
+            found = pricing.outputs(quantized, runs)
+            return -math.inf if found is None else goal.kept(runs, found)
 
         def measure(chosen: Chosen) -> tuple[float, Price | None]:
             quantized = self._quantized(chosen)
-            if not goal.bar.decibels:
-                return goal.accuracy(quantized.converted), measured.pricing.price(quantized)
-            found = measured.pricing.outputs(quantized, self._samples)
-            return -math.inf if found is None else goal.kept(found), measured.pricing.price(quantized)
+            found = kept(quantized, self._runs) if goal.bar.decibels else goal.accuracy(quantized.converted)
+            return found, pricing.price(quantized)
 
-        return self.search(tensors, self._noise(narrow, tensors), Attempts(price, measure), goal.bar).choose()
+        def confirm(chosen: Chosen) -> float:
+            quantized = self._quantized(chosen)
+            return kept(quantized, self._all) if goal.bar.decibels else goal.accuracy(quantized.converted)
+
+        attempts = Attempts(price, measure, confirm)
+        mixed = self.search(tensors, self._noise(narrow, tensors), attempts, goal.bar).choose()
+        if not goal.bar.decibels or len(self._all) < ENOUGH:
+            return mixed
+        return replace(mixed, new=goal.bar.shown(self._on_new_data(mixed.calls, goal, pricing)))
+
+    @cached_property
+    def _all(self) -> list[FloatRun]:
+        """Returns all runs; of a large network, as many as the work allows."""
+        return self._some(max(SAMPLES_JUDGED, CONFIRMED // max(size_of(self._pristine), 1)))
+
+    def _on_new_data(self, chosen: Chosen, goal: Goal, pricing: Priced) -> float:
+        """Estimates what new data will keep: ranges and biases from one half of the samples, judged by the other."""
+        runs, found = list[FloatRun](), list[list[Tensor]]()
+        for part in halves(self._data.begins):
+            judged = [run for run in self._all if run.number in part or not all(self._data.begins)]
+            outputs = pricing.outputs(self._quantized(chosen, without=part), judged)
+            pairs = zip(judged, outputs or [], strict=outputs is not None)
+            for run, output in pairs:
+                if run.number in part:
+                    runs.append(run)
+                    found.append(output)
+        return goal.kept(runs, found) if runs else -math.inf
 
     def prepared(self, wide: Collection[str]) -> GraphModule:
         """Its observers know all that was seen."""
@@ -413,29 +459,31 @@ class MixedWork:
         self._sightings.carry_to(prepared, self._data.fed[0])
         return prepared
 
-    def _quantized(self, wide: Collection[str], *, corrected: bool = True) -> Quantized:
-        """Quantizes a trial model; for its price biases don't count."""
+    def _quantized(self, wide: Collection[str], *, corrected: bool = True, without: Collection[int] = ()) -> Quantized:
+        """Quantizes a trial model; for its price biases don't count. Samples that it is `without` are held back."""
         prepared = self.prepared(wide)
+        for observer in observers_of(prepared) if without else ():
+            observer.recall(observer.observed(), without)
         settled = _settle(prepared, self._winner, ())
         winner = self._winner if corrected else replace(self._winner, corrected=())
-        converted = _converted(prepared, self._pristine.graph, self._means, self._data, settled, winner)
+        converted = _converted(prepared, self._pristine.graph, self._means, self._data, settled, winner, without)
         return Quantized(converted=converted, example_inputs=self._example, how=self._how)
 
     def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
-        """Returns the noise of each tensor, on the first samples, or steps."""
+        """Returns the noise of each tensor, on a few samples, or steps."""
         rounded, no_shift = Rounded(narrow, {}), Correction({}, 0)
-        count = len(self._samples) if self._data.state else samples_for(size_of(narrow), len(self._samples))
+        runs = self._runs if self._data.state else self._some(samples_for(size_of(narrow), len(self._runs)))
 
         def run(scales: Scales) -> list[list[Tensor]]:
             if not self._data.state:
-                return rounded.run(self._data.fed[:count], scales, no_shift)
+                return rounded.run([self._data.fed[one.number] for one in runs], scales, no_shift)
             steps, outputs = StateSequence(self._data.state, self._how.sequence), []
-            for number, inputs in enumerate(self._samples):
-                (found,) = rounded.run([steps.inputs(number, inputs)], scales, no_shift)
+            for one in runs:
+                (found,) = rounded.run([steps.inputs(one.number, one.inputs)], scales, no_shift)
                 outputs.append(steps.outputs(found))
             return outputs
 
-        return measure_noise(narrow, rounded.scales(), tensors, self._wanted[:count], run)
+        return measure_noise(narrow, rounded.scales(), tensors, [one.outputs for one in runs], run)
 
 
 class FloatModel:

@@ -4,8 +4,9 @@ A tensor has them where the call that makes it and all that read it compute with
 codes cost the outputs is measured once: noise where it alone is rounded, added up over tensors. So the decibels of any
 choice are known without a run; what it takes of RAM and time is planned. Tensors are taken in the order of decibels
 for bytes and cycles until the bar holds (of few calls, the cheapest subset that should reach it); then those that are
-not needed any more are given back. The bar is judged by
-the integers of the lowered graph (accuracy: by the quantized graph).
+not needed any more are given back. The bar is judged by the integers of the lowered graph (accuracy: by the quantized
+graph): on a drawn part of the samples while the search lasts, and then on all of them; where these keep less, it goes
+on.
 """
 
 import math
@@ -41,6 +42,7 @@ TRIED = 2  # calls, at least, that are given back if the bar still holds
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
 NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
 FEWEST, MOST = 2, 4  # samples that noise is measured on
+CONFIRMATIONS = 4  # choices that are held to all of the data; the last has all in int16
 STEP = 1.0  # dB that are aimed for next, where the bar is none of decibels
 
 
@@ -64,11 +66,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Attempts:
-    """The network with some calls in int16: what it would take, and what it reaches. A price of None: it can't be
-    lowered."""
+    """The network with some calls in int16: what it would take, and what it reaches on a drawn part of the samples and
+    on all. A price of None: it can't be lowered."""
 
     price: Callable[[Chosen], Price | None]
     measure: Callable[[Chosen], tuple[float, Price | None]]
+    confirm: Callable[[Chosen], float]
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Mixed:
     reached: str
     before: str  # what int8 alone reaches
     ram: tuple[int, int]  # bytes: int8 alone, and as chosen
+    new: str | None = None  # what new data are expected to reach, by ranges from one half of the samples
 
 
 # ---- tensors and calls -----------------------------------------------------------------------------------------------
@@ -245,19 +249,32 @@ class MixedSearch:
     """Takes tensors until the bar holds."""
 
     def __init__(self, tensors: Tensors, noise: Noise, attempts: Attempts, bar: Bar) -> None:
-        self._tensors, self._noise, self._attempts, self._bar = tensors, noise, attempts, bar
+        self._tensors, self._noise, self._attempts, self._bar, self._asked = tensors, noise, attempts, bar, bar
         self._prices: dict[Chosen, Price | None] = {}
         self._measured: dict[Chosen, float] = {}
+        self._confirmed: dict[Chosen, float] = {}
 
     def choose(self) -> Mixed:
         every = frozenset(call for calls in self._tensors.open.values() for call in calls)
+        for rounds in range(CONFIRMATIONS):
+            found = self._found(every) if rounds + 1 < CONFIRMATIONS else every
+            missing = self._asked.least - self._confirm(found)
+            if missing <= 0:
+                return self._result(found)
+            if found == every:
+                break
+            self._bar = replace(self._bar, least=self._measure(found) + missing)
+        raise CortadoError(self._out_of_reach(every))
+
+    def _found(self, every: Chosen) -> Chosen:
+        """Returns the choice that holds on a drawn part of the samples; all that can be int16 where none does."""
         if self._holds(frozenset()):
-            return self._result(frozenset())
+            return frozenset()
         if not self._holds(every):
-            raise CortadoError(self._out_of_reach(every))
+            return every
         self._noise = self._noise.reaching(self._measure(every)) if self._bar.decibels else self._noise
         found = self._cheapest(every) if len(every) <= SMALL else self._in_order(every)
-        return self._result(self._given_back(found))
+        return self._given_back(found)
 
     def _cheapest(self, every: Chosen) -> Chosen:
         """Returns the cheapest choice; with few calls, among all subsets. Those are planned that are enough by their
@@ -383,13 +400,18 @@ class MixedSearch:
             self._measured[chosen], self._prices[chosen] = self._attempts.measure(chosen)
         return self._measured[chosen]
 
+    def _confirm(self, chosen: Chosen) -> float:
+        if chosen not in self._confirmed:
+            self._confirmed[chosen] = self._attempts.confirm(chosen)
+        return self._confirmed[chosen]
+
     def _holds(self, chosen: Chosen) -> bool:
         return self._measure(chosen) >= self._bar.least
 
     # ---- in words ----
 
     def _out_of_reach(self, every: Chosen) -> str:
-        found, alone = (self._bar.shown(self._measure(one)) for one in (every, frozenset[str]()))
+        found, alone = (self._bar.shown(self._confirm(one)) for one in (every, frozenset[str]()))
         narrow = [call for call in self._tensors.reads if call.name not in every]
         others = (
             f"; {len(narrow)} more have no int16 kernel or are fixed, {describe(narrow[0])} first" if narrow else ""
@@ -405,8 +427,8 @@ class MixedSearch:
             calls=chosen,
             tensors=tuple(self._rows(chosen)),
             bar=self._bar.option,
-            reached=self._bar.shown(self._measure(chosen)),
-            before=self._bar.shown(self._measure(frozenset())),
+            reached=self._bar.shown(self._confirm(chosen)),
+            before=self._bar.shown(self._confirm(frozenset())),
             ram=(0 if before is None else before.ram, 0 if after is None else after.ram),
         )
 

@@ -1,0 +1,182 @@
+"""Accuracy is judged on all of the data: data sorted by class, data that begin with silence, and bars that are kept."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import cortado
+from cortado.api import prepare
+from cortado.base.errors import CortadoError
+from cortado.base.findings import Finding, FindingKind
+from cortado.frontend.quantize.convert import STEPS
+from cortado.frontend.quantize.judgement import decibels, drawn, drawn_runs, halves
+from cortado.frontend.quantize.precision_search import Attempts, Bar, Chosen, MixedSearch, Noise, Price, Tensors
+from cortado.options import Artifacts, Options
+from cortado.plan.lowered import after, reference_outputs, run_reference
+
+pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+
+C_ALONE = Options(artifacts=Artifacts.C)
+
+
+def found_in(compiled: cortado.Compiled, kind: FindingKind) -> list[Finding]:
+    return [finding for finding in compiled.report.warnings if finding.kind is kind]
+
+
+def kept_by(compiled: cortado.Compiled, model: nn.Module, data: Sequence[tuple[Tensor, ...]]) -> float:
+    """Decibels of the first output on all data, beside the user's own module."""
+    assert compiled.graph is not None
+    with torch.no_grad():
+        return decibels([(model(*one), reference_outputs(compiled.graph, one)[0]) for one in data])
+
+
+# ---- which samples ---------------------------------------------------------------------------------------------------
+
+
+def test_samples_are_drawn_from_all_of_the_data_and_always_the_same() -> None:
+    assert drawn(5, 8) == [0, 1, 2, 3, 4]
+    numbers = drawn(1000, 10)
+    assert numbers == drawn(1000, 10)
+    assert [number // 100 for number in numbers] == list(range(10))
+    assert len({number % 100 for number in numbers}) > 8  # not at one distance: data may come in turns
+
+
+def test_whole_sequences_are_drawn_of_a_model_with_state() -> None:
+    begins = [step % 6 == 0 for step in range(60)]
+    numbers = drawn_runs(begins, 20)
+    assert [begins[number] for number in numbers] == [step % 6 == 0 for step in range(18)]
+    assert max(numbers) >= 40
+    assert drawn_runs([True, *[False] * 99], 10) == list(range(10))  # one sequence is run from where it begins
+    long = drawn_runs([step % 50 == 0 for step in range(200)], 20)
+    assert [number % 50 for number in long] == [0, 1, 2, 3, 4] * 4  # the beginnings of several
+    assert drawn_runs(begins, STEPS) == list(range(60))
+
+
+@pytest.mark.parametrize("begins", [[True] * 7, [True, False] * 4])
+def test_halves_take_every_sample_once_and_no_sequence_apart(begins: list[bool]) -> None:
+    first, second = halves(begins)
+    assert sorted([*first, *second]) == list(range(len(begins)))
+    apart = [(a in first) != (b in first) for a, b in itertools.pairwise(range(len(begins)))]
+    assert all(begins[number + 1] for number, changes in enumerate(apart) if changes)
+    assert halves([True, *[False] * 15])[0] == {0, 1, 4, 5, 8, 9, 12, 13}  # of a single one, pieces
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------------
+
+
+class Steep(nn.Module):
+    """Small inputs are all that counts once they are there; large ones only set the range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8, bias=False)
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.eye(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.layer(x) * 20)
+
+
+def test_an_output_that_only_later_samples_lose_is_told() -> None:
+    torch.manual_seed(0)
+    large = [(3 * torch.randn(1, 8),) for _ in range(12)]
+    small = [(0.02 * torch.randn(1, 8),) for _ in range(52)]
+    model, data = Steep().eval(), [*large, *small]
+    compiled = cortado.compile(model, data[0], "cortex-m4", data, "steep", C_ALONE)
+    assert kept_by(compiled, model, data[:8]) > 20
+    assert kept_by(compiled, model, data) < 20
+    (finding,) = found_in(compiled, FindingKind.LOW_SQNR)
+    assert finding.found == pytest.approx(kept_by(compiled, model, data), abs=0.01)
+
+
+def test_biases_are_corrected_by_samples_of_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[list[int]] = []
+
+    def noted(converted: object, means: object, samples: dict[int, object], layers: object) -> None:
+        used.append(list(samples))
+
+    monkeypatch.setattr("cortado.frontend.quantize.convert.correct_biases", noted)
+    monkeypatch.setattr("cortado.frontend.quantize.convert.samples_to_correct", lambda graph, layers: 4)
+    data = [(torch.randn(1, 8),) for _ in range(64)]
+    prepare(nn.Linear(8, 4).eval(), data[0], data, options=Options(calibration_method="mse"))  # type: ignore[arg-type]
+    assert [number // 16 for number in used[0]] == [0, 1, 2, 3]
+
+
+# ---- what --precision auto promises ----------------------------------------------------------------------------------
+
+
+class Level(nn.Module):
+    """A level that follows its input slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 6, bias=False), nn.Linear(6, 4, bias=False)
+        self.level = nn.Buffer(torch.zeros(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.level.copy_(0.8 * self.level + 0.2 * x)
+        return self.second(torch.tanh(self.first(self.level)))
+
+
+def kept_over_steps(compiled: cortado.Compiled, model: Level, steps: list[tuple[Tensor]]) -> float:
+    graph, state, pairs = compiled.graph, None, []
+    assert graph is not None
+    model.level.zero_()
+    for step in steps:
+        values = run_reference(graph, step, state)
+        state = after(graph, values)
+        with torch.no_grad():
+            pairs.append((model(*step).clone(), values[graph.outputs[0]]))
+    return decibels(pairs)
+
+
+def test_a_bar_is_held_on_all_steps_and_not_on_the_first_alone() -> None:
+    torch.manual_seed(2)
+    loud = [(2 * torch.ones(1, 4) + torch.randn(1, 4),) for _ in range(64)]
+    quiet = [(0.2 * torch.randn(1, 4),) for _ in range(64)]
+    model, steps = Level().eval(), [*loud, *quiet]
+    options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=30)  # type: ignore[arg-type]
+    made = prepare(model, steps[0], steps, "level", options=options, target="cortex-m4")
+    mixed, compiled = made.quantized.mixed, made.compile("cortex-m4", C_ALONE)
+    assert mixed is not None
+    assert mixed.reached == f"{kept_over_steps(compiled, model, steps):.1f} dB"
+    assert compiled.report.precision is not None
+    assert compiled.report.precision.new_data == mixed.new
+    assert 20 < float(str(mixed.new).removesuffix(" dB")) < 60
+
+
+@dataclass
+class Told:
+    """A search of which all choices keep less on all data than on the drawn part."""
+
+    less: float
+    confirmed: list[Chosen] = field(default_factory=list)
+
+    def measure(self, chosen: Chosen) -> tuple[float, Price | None]:
+        return 30.0 + 5 * len(chosen), Price(len(chosen), 0.0)
+
+    def confirm(self, chosen: Chosen) -> float:
+        self.confirmed.append(chosen)
+        return self.measure(chosen)[0] - self.less
+
+    def search(self, bar: float) -> MixedSearch:
+        graph = torch.fx.Graph()
+        nodes = [graph.placeholder(name) for name in "abc"]
+        tensors = Tensors()
+        tensors.__dict__["open"] = {node: frozenset({node.name}) for node in nodes}
+        noise = Noise((1.0,), (1e-9,), {node: (1e-3,) for node in nodes})
+        attempts = Attempts(lambda chosen: self.measure(chosen)[1], self.measure, self.confirm)
+        return MixedSearch(tensors, noise, attempts, Bar("--min-sqnr", bar, lambda db: f"{db:.1f} dB", decibels=True))
+
+
+def test_the_search_goes_on_where_all_data_keep_less_than_a_part_of_them() -> None:
+    mixed = Told(less=0.0).search(34).choose()
+    assert (len(mixed.calls), mixed.reached) == (1, "35.0 dB")
+    mixed = Told(less=4.0).search(34).choose()
+    assert (len(mixed.calls), mixed.reached, mixed.before) == (2, "36.0 dB", "26.0 dB")
+    with pytest.raises(CortadoError, match=r"--min-sqnr is out of reach: 25.0 dB with all 3 calls .* 10.0 dB in int8"):
+        Told(less=20.0).search(34).choose()
