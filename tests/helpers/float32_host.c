@@ -25,6 +25,20 @@ static double reciprocal(double x) { return 1.0 / x; }
 static double (*const truth[UNARY])(double) = {exp,  exp2, expm1, sigmoid, tanh, erf,  log,   log2,       log10, log1p, sin, cos,
                                                tan,  atan, asin,  acos,    sqrt, rsqrt, reciprocal, trunc, floor, ceil, rint};
 
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static double double_of(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* In units in the last place of the true value; infinite for a wrong sign, NaN or infinity. */
 static double distance(float got, double exact)
 {
@@ -41,10 +55,9 @@ static double distance(float got, double exact)
     if (isinf(got)) {
         return (limit - fabs(exact)) * 0x1p-104;
     }
-    int exponent;
-    (void)frexp(exact, &exponent);
-    const int unit = exponent - 24 < -149 ? -149 : exponent - 24;
-    return fabs(got - exact) * ldexp(1.0, -unit);
+    const uint64_t exponent = bits_of(exact) >> 52 & 0x7FF; /* of 2^0: 1023 */
+    const uint64_t unit = exponent < 1023 - 126 ? 1023 - 149 : exponent - 23;
+    return fabs(got - exact) * double_of((2046 - unit) << 52);
 }
 
 /* The largest distance of a function on first, first + step, ... below `end`, and where it is. */

@@ -298,12 +298,15 @@ def _reduced_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
     turns = ((mantissa * words[0]) << np.uint64(32)) + mantissa * words[1] + ((mantissa * words[2]) >> np.uint64(32))
     n = (turns + np.uint64(1 << 61)) >> np.uint64(62)
     rest = (turns - (n << np.uint64(62))).view(np.int64)
+    product = ((rest >> 30) * 0x6487ED51) >> 32
+    large = np.abs(product) >= 2**27
     size = np.where(rest == 0, np.int64(1), np.abs(rest)).astype(np.uint64)
     zeros = _leading_zeros(size)
-    product = (((size << zeros) >> np.uint64(32)) * np.uint64(0xC90FDAA2)) >> np.uint64(33)
-    whole = product.astype(np.int64).astype(np.float32)  # of 31 bits: rounded once
-    scale = _power2(-28 - zeros.astype(np.int64)) * np.where(rest < 0, -_ONE, _ONE)
-    lost = (product.astype(np.int64) - whole.astype(np.int64)).astype(np.float32)
+    little = (((size << zeros) >> np.uint64(32)) * np.uint64(0xC90FDAA2)) >> np.uint64(33)
+    product = np.where(large, product, little.view(np.int64))
+    whole = product.astype(np.float32)  # of 31 bits: rounded once
+    scale = np.where(large | (rest >= 0), _ONE, -_ONE) * _power2(np.where(large, -30, -28 - zeros.astype(np.int64)))
+    lost = (product - whole.astype(np.int64)).astype(np.float32)
     near = a < _QUARTER_PI
     return np.where(near, 0, n.astype(np.int32)), np.where(near, a, whole * scale), np.where(near, 0, lost * scale)
 
@@ -449,7 +452,7 @@ def _log2_of(x: Floats) -> tuple[_Long, NDArray[np.bool_]]:
     r = mantissa * _POW_INVERSE[part] - 2**33  # * 2^33
     slope = np.full_like(r, _POW_SLOPE[-1])
     for one in _POW_SLOPE[-2::-1]:
-        slope = ((slope * r) >> 33) + one
+        slope = ((slope * (r >> 1)) >> 32) + one
     slope = _POW_LOG2E + ((slope * r) >> 2)
     value = _POW_LOG[part] + ((r * (slope >> 32)) >> 1) + ((r * (slope & 0xFFFFFFFF)) >> 33)
     e -= np.where(tiny, 23, 0)

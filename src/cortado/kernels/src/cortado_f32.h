@@ -331,58 +331,34 @@ static inline float cortado_f32_log_tail(float f)
     return cortado_f32_mul(cortado_f32_mul(f, z), p) - cortado_f32_mul(0.5f, z);
 }
 
-/* n and f for which x = 2^n * (1 + f), f from -0.3 to 0.42; of positive finite numbers. */
-static inline float cortado_f32_reduced_log(float x, float *n)
+/* Whether a number is positive, finite and not denormal: what logarithms are made for. */
+static inline int32_t cortado_f32_is_normal(float x) { return cortado_f32_bits(x) - 0x800000u < 0x7F000000u; }
+
+/* n and f for which x = 2^n * (1 + f), f from -0.3 to 0.42; of numbers that cortado_f32_is_normal says yes to. */
+static inline float cortado_f32_reduced_log(float x, int32_t *n)
 {
-    int32_t e = 0;
-    if (x < 1.17549435e-38f) {
-        x = x * 8388608.0f;
-        e = -23;
-    }
     const uint32_t bits = cortado_f32_bits(x);
-    const int32_t turns = (int32_t)(bits - 0x3F3504F3u) >> 23;
-    *n = (float)(e + turns);
-    return cortado_f32_from(bits - ((uint32_t)turns << 23)) - 1.0f;
+    *n = (int32_t)(bits - 0x3F3504F3u) >> 23;
+    return cortado_f32_from(bits - ((uint32_t)*n << 23)) - 1.0f;
 }
 
-/* Whether a logarithm is computed; else the value it has. */
-static inline int32_t cortado_f32_log_inside(float x, float *outside)
+/* log(x) of 2^n * (1 + f), and in other bases. */
+static inline float cortado_f32_log_of(float f, float n)
 {
-    *outside = x > 0.0f ? cortado_f32_infinity() : x == 0.0f ? -cortado_f32_infinity() : cortado_f32_nan();
-    return x > 0.0f && x < cortado_f32_infinity();
-}
-
-static inline float cortado_f32_log(float x)
-{
-    float n, f;
-    if (!cortado_f32_log_inside(x, &f)) {
-        return f;
-    }
-    f = cortado_f32_reduced_log(x, &n);
     const float tail = cortado_f32_log_tail(f) + cortado_f32_mul(n, -2.12194442e-4f);
     return (f + tail) + cortado_f32_mul(n, 0.693359375f);
 }
 
-static inline float cortado_f32_log2(float x)
+static inline float cortado_f32_log2_of(float f, float n)
 {
-    float n, f;
-    if (!cortado_f32_log_inside(x, &f)) {
-        return f;
-    }
-    f = cortado_f32_reduced_log(x, &n);
     const float upper = cortado_f32_upper(f);
     const float low = cortado_f32_mul(f, 0.000312228396f) + cortado_f32_mul(cortado_f32_log_tail(f), 1.44269504f);
     const float small = cortado_f32_mul(f - upper, 1.4423828125f) + low;
     return (small + cortado_f32_mul(upper, 1.4423828125f)) + n;
 }
 
-static inline float cortado_f32_log10(float x)
+static inline float cortado_f32_log10_of(float f, float n)
 {
-    float n, f;
-    if (!cortado_f32_log_inside(x, &f)) {
-        return f;
-    }
-    f = cortado_f32_reduced_log(x, &n);
     const float upper = cortado_f32_upper(f);
     const float low = cortado_f32_mul(f, -3.16899714e-05f) + cortado_f32_mul(cortado_f32_log_tail(f), 0.434294492f);
     const float small = cortado_f32_mul(f - upper, 0.434326172f) + low;
@@ -390,20 +366,49 @@ static inline float cortado_f32_log10(float x)
     return sum + cortado_f32_mul(n, 0.301025391f);
 }
 
+/* Of a number that isn't normal: 2^23 times a denormal one and 1, or the logarithm it has and 0. */
+static inline float cortado_f32_log_rest(float x, int32_t *again)
+{
+    *again = x > 0.0f && x < cortado_f32_infinity();
+    if (*again) {
+        return x * 8388608.0f;
+    }
+    return x > 0.0f ? cortado_f32_infinity() : x == 0.0f ? -cortado_f32_infinity() : cortado_f32_nan();
+}
+
+static inline float cortado_f32_log_in(float x, float (*of)(float f, float n))
+{
+    int32_t n, again, less = 0;
+    if (!cortado_f32_is_normal(x)) {
+        x = cortado_f32_log_rest(x, &again);
+        if (!again) {
+            return x;
+        }
+        less = 23;
+    }
+    const float f = cortado_f32_reduced_log(x, &n);
+    return of(f, (float)(n - less));
+}
+
+static inline float cortado_f32_log(float x) { return cortado_f32_log_in(x, cortado_f32_log_of); }
+static inline float cortado_f32_log2(float x) { return cortado_f32_log_in(x, cortado_f32_log2_of); }
+static inline float cortado_f32_log10(float x) { return cortado_f32_log_in(x, cortado_f32_log10_of); }
+
 static inline float cortado_f32_log1p(float x)
 {
-    const float u = x + 1.0f;
-    float n, f;
-    if (!cortado_f32_log_inside(u, &f)) {
-        return f;
+    const float u = x + 1.0f; /* never denormal */
+    int32_t n;
+    if (!cortado_f32_is_normal(u)) {
+        return cortado_f32_log_rest(u, &n);
     }
-    f = cortado_f32_reduced_log(u, &n);
-    if (n == 0.0f) {
+    const float f = cortado_f32_reduced_log(u, &n);
+    if (n == 0) {
         return x + cortado_f32_log_tail(x);
     }
     const float lost = (x >= 1.0f ? 1.0f - (u - x) : x - (u - 1.0f)) / u; /* what u lacks */
-    const float tail = cortado_f32_log_tail(f) + cortado_f32_step(n, -2.12194442e-4f, lost);
-    return (f + tail) + cortado_f32_mul(n, 0.693359375f);
+    const float turns = (float)n;
+    const float tail = cortado_f32_log_tail(f) + cortado_f32_step(turns, -2.12194442e-4f, lost);
+    return (f + tail) + cortado_f32_mul(turns, 0.693359375f);
 }
 
 #endif /* CORTADO_F32_H */

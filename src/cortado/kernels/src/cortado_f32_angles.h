@@ -22,41 +22,68 @@ static inline int32_t cortado_f32_zeros(uint64_t x)
 #endif
 }
 
+/* A call would pass this structure through memory. */
+#if defined(__GNUC__)
+#define CORTADO_F32_INLINE static inline __attribute__((always_inline))
+#else
+#define CORTADO_F32_INLINE static inline
+#endif
+
 typedef struct {
     uint32_t n;    /* quarter turns, modulo 4 */
     float r, lost; /* what is left, |r| < 0.7854, and what its rounding lost */
 } cortado_f32_angle_t;
 
-/* Of a >= 0. a times 2 / pi in integers, of which 64 bits count: two of the quarter turn, 62 behind it. Of 2 / pi, a
- * float has 24 bits above those and needs 96: that many from the bit on where whole turns end. */
-static inline cortado_f32_angle_t cortado_f32_angle(float a)
+/* 32 bits from bit `left` of two words on. */
+static inline uint32_t cortado_f32_window(uint32_t high, uint32_t low, uint32_t left)
 {
-    static const uint32_t two_over_pi[8] = {0,          0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,
-                                            0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu};
-    if (a < 0.785398185f) {
-        const cortado_f32_angle_t small = {0, a, 0.0f};
-        return small;
-    }
-    const uint32_t bits = cortado_f32_bits(a);
-    const uint32_t mantissa = (bits & 0x7FFFFFu) | 0x800000u;
-    const uint32_t at = (bits >> 23) - 120;
-    const uint32_t *const word = two_over_pi + (at >> 5);
-    const uint32_t left = at & 31;
-    const uint32_t high = (uint32_t)((((uint64_t)word[0] << 32 | word[1]) << left) >> 32);
-    const uint32_t middle = (uint32_t)((((uint64_t)word[1] << 32 | word[2]) << left) >> 32);
-    const uint32_t low = (uint32_t)((((uint64_t)word[2] << 32 | word[3]) << left) >> 32);
-    const uint64_t turns =
-        ((uint64_t)(mantissa * high) << 32) + (uint64_t)mantissa * middle + (((uint64_t)mantissa * low) >> 32);
-    const uint32_t n = (uint32_t)((turns + ((uint64_t)1 << 61)) >> 62);
-    const uint64_t rest = turns - ((uint64_t)n << 62);
-    const int32_t below = (int32_t)(rest >> 63);
-    const uint64_t size = below ? 0 - rest : rest;
+    return high << left | low >> 1 >> (31 - left);
+}
+
+/* What is left of a quarter turn where it is little, size * 2^-62 of it: the bits that count, then times pi / 2. */
+static inline float cortado_f32_small_angle(uint64_t size, float *lost)
+{
     const int32_t zeros = cortado_f32_zeros(size);
     const int32_t product = (int32_t)(((uint64_t)(uint32_t)((size << zeros) >> 32) * 0xC90FDAA2u) >> 33);
-    const float whole = (float)product;
-    const float scale = cortado_f32_from(((uint32_t)(99 - zeros) << 23) | (uint32_t)below << 31);
-    const float lost = (float)(int32_t)((uint32_t)product - (uint32_t)whole);
-    const cortado_f32_angle_t angle = {n & 3, cortado_f32_mul(whole, scale), cortado_f32_mul(lost, scale)};
+    const float whole = (float)product, scale = cortado_f32_power2(-28 - zeros);
+    *lost = cortado_f32_mul((float)(int32_t)((uint32_t)product - (uint32_t)whole), scale);
+    return cortado_f32_mul(whole, scale);
+}
+
+/* Of a >= 0. a times 2 / pi in integers, of which 64 bits count: two of the quarter turn, 62 behind it. Of 2 / pi it
+ * needs 96 bits, from the one on where whole turns end. */
+CORTADO_F32_INLINE cortado_f32_angle_t cortado_f32_angle(float a)
+{
+    static const uint32_t two_over_pi[8] = {0,           0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,
+                                            0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu};
+    const uint32_t bits = cortado_f32_bits(a);
+    cortado_f32_angle_t angle = {0, a, 0.0f};
+    if (bits < 0x3F490FDBu) { /* pi / 4 */
+        return angle;
+    }
+    const uint32_t mantissa = (bits & 0x7FFFFFu) | 0x800000u, at = (bits >> 23) - 120, left = at & 31;
+    const uint32_t *const word = two_over_pi + (at >> 5);
+    const uint64_t turns = ((uint64_t)(mantissa * cortado_f32_window(word[0], word[1], left)) << 32) +
+                           (uint64_t)mantissa * cortado_f32_window(word[1], word[2], left) +
+                           (((uint64_t)mantissa * cortado_f32_window(word[2], word[3], left)) >> 32);
+    const uint32_t high = (uint32_t)(turns >> 32);
+    angle.n = (high + 0x20000000u) >> 30;
+    const uint32_t rest = high - (angle.n << 30);
+    const int32_t upper = (int32_t)(rest << 2 | (uint32_t)turns >> 30); /* of a quarter turn, * 2^32 */
+    const int32_t product = (int32_t)(((int64_t)upper * 0x6487ED51) >> 32);
+    if ((uint32_t)product + 0x8000000u >= 0x10000000u) {
+        const float whole = (float)product;
+        angle.r = cortado_f32_mul(whole, 9.31322575e-10f);
+        angle.lost = cortado_f32_mul((float)(product - (int32_t)whole), 9.31322575e-10f);
+        return angle;
+    }
+    const uint64_t all = (uint64_t)rest << 32 | (uint32_t)turns;
+    const uint32_t below = rest >> 31;
+    angle.r = cortado_f32_small_angle(below ? 0 - all : all, &angle.lost);
+    if (below) {
+        angle.r = -angle.r;
+        angle.lost = -angle.lost;
+    }
     return angle;
 }
 
@@ -81,7 +108,7 @@ static inline float cortado_f32_cosine(float r)
 static inline float cortado_f32_sin(float x)
 {
     const float a = cortado_f32_abs(x);
-    if (!(a < cortado_f32_infinity())) {
+    if (cortado_f32_bits(a) >= 0x7F800000u) {
         return cortado_f32_nan();
     }
     const cortado_f32_angle_t angle = cortado_f32_angle(a);
@@ -92,7 +119,7 @@ static inline float cortado_f32_sin(float x)
 static inline float cortado_f32_cos(float x)
 {
     const float a = cortado_f32_abs(x);
-    if (!(a < cortado_f32_infinity())) {
+    if (cortado_f32_bits(a) >= 0x7F800000u) {
         return cortado_f32_nan();
     }
     const cortado_f32_angle_t angle = cortado_f32_angle(a);
@@ -103,7 +130,7 @@ static inline float cortado_f32_cos(float x)
 static inline float cortado_f32_tan(float x)
 {
     const float a = cortado_f32_abs(x);
-    if (!(a < cortado_f32_infinity())) {
+    if (cortado_f32_bits(a) >= 0x7F800000u) {
         return cortado_f32_nan();
     }
     const cortado_f32_angle_t angle = cortado_f32_angle(a);
@@ -157,14 +184,19 @@ static inline float cortado_f32_atan(float x)
 
 static inline float cortado_f32_atan2(float y, float x)
 {
-    const float ay = cortado_f32_abs(y), ax = cortado_f32_abs(x);
-    if (x != x || y != y) {
+    /* Numbers that aren't negative are ordered as their bits are. */
+    const uint32_t ay = cortado_f32_bits(y) & 0x7FFFFFFFu, ax = cortado_f32_bits(x) & 0x7FFFFFFFu;
+    const int32_t steep = ay > ax, left = (int32_t)(cortado_f32_bits(x) >> 31);
+    const uint32_t top = steep ? ax : ay, bottom = steep ? ay : ax;
+    if (bottom > 0x7F800000u) {
         return cortado_f32_nan();
     }
-    const int32_t steep = ay > ax, left = (int32_t)(cortado_f32_bits(x) >> 31);
-    const float top = steep ? ax : ay, bottom = steep ? ay : ax;
     /* Two infinities are equal, and so are two zeros. */
-    float angle = cortado_f32_atan_to_one(bottom == 0.0f ? 0.0f : top == bottom ? 1.0f : top / bottom);
+    float quotient = cortado_f32_from(top) / cortado_f32_from(bottom);
+    if (top == bottom) {
+        quotient = bottom == 0 ? 0.0f : 1.0f;
+    }
+    float angle = cortado_f32_atan_to_one(quotient);
     if (steep || left) {
         angle = steep == left ? angle : -angle;
         angle = steep ? 1.57079637f + (angle + -4.37113883e-8f) : 3.14159274f + (angle + -8.74227766e-8f);
@@ -228,6 +260,12 @@ static inline float cortado_f32_acos(float x)
 
 /* ---- powers ---- */
 
+/* A step of Horner's rule on fixed point. */
+static inline int32_t cortado_f32_fixed(int32_t a, int32_t x, int32_t b)
+{
+    return (int32_t)(((int64_t)a * x) >> 32) + b;
+}
+
 /* log2(x) * 2^62, of x from 0.7 to 1.4 (*near is 1), elsewhere * 2^54; of positive finite numbers. */
 static inline int64_t cortado_f32_log2_fixed(float x, int32_t *near)
 {
@@ -238,7 +276,6 @@ static inline int64_t cortado_f32_log2_fixed(float x, int32_t *near)
         -1165213642170721211, -920826160948473729,  -678862894199729772,  -452093186346374828,
         -242427344909495863,  0,                    360445057706960753,   741541642249411165,
         1099650847447036895,  1445761135573508750,  1776837224931603046,  2089580484208175971};
-    static const int32_t slopes[5] = {-1549082005, 1032721173, -774539946, 620207962, -517486128}; /* * 2^31 */
     int32_t e = 0;
     if (x < 1.17549435e-38f) {
         x = x * 8388608.0f;
@@ -250,10 +287,11 @@ static inline int64_t cortado_f32_log2_fixed(float x, int32_t *near)
     const int32_t mantissa = ((one & 0x7FFFFF) | 0x800000) << (one >= 0x3F800000);
     /* Below 2^28 in size, so its lowest 32 bits are enough: 2^33 is a multiple of 2^32. */
     const int32_t r = (int32_t)((uint32_t)mantissa * (uint32_t)inverse[part]);
-    int32_t slope = slopes[4];
-    for (int32_t k = 3; k >= 0; k--) {
-        slope = (int32_t)(((int64_t)slope * r) >> 33) + slopes[k];
-    }
+    const int32_t half = r >> 1; /* * 2^32 */
+    int32_t slope = cortado_f32_fixed(-517486128, half, 620207962); /* * 2^31 */
+    slope = cortado_f32_fixed(slope, half, -774539946);
+    slope = cortado_f32_fixed(slope, half, 1032721173);
+    slope = cortado_f32_fixed(slope, half, -1549082005);
     const int64_t factor = 6653256548922161246 + (((int64_t)slope * r) >> 2);
     const int64_t value = log2_c[part] + (((int64_t)r * (int32_t)(factor >> 32)) >> 1) +
                           (((int64_t)r * (int64_t)(uint32_t)factor) >> 33);
@@ -265,7 +303,6 @@ static inline int64_t cortado_f32_log2_fixed(float x, int32_t *near)
 /* x^y of finite x > 0 that isn't 1, and finite y: 2^(y * log2(x)) in integers. */
 static inline float cortado_f32_positive_pow(float x, float y)
 {
-    static const int32_t exp2[7] = {1518500250, 1052544206, 364784020, 84281741, 14604948, 2034832, 234992};
     int32_t near;
     const int64_t log2_x = cortado_f32_log2_fixed(x, &near);
     uint64_t size = (uint64_t)(log2_x < 0 ? -log2_x : log2_x);
@@ -284,10 +321,12 @@ static inline float cortado_f32_positive_pow(float x, float y)
         return n > 0 ? cortado_f32_infinity() : 0.0f;
     }
     const int32_t middle = (int32_t)((uint32_t)power - 0x80000000u);
-    int32_t value = exp2[6];
-    for (int32_t k = 5; k >= 0; k--) {
-        value = (int32_t)(((int64_t)value * middle) >> 32) + exp2[k];
-    }
+    int32_t value = cortado_f32_fixed(234992, middle, 2034832); /* * 2^30 */
+    value = cortado_f32_fixed(value, middle, 14604948);
+    value = cortado_f32_fixed(value, middle, 84281741);
+    value = cortado_f32_fixed(value, middle, 364784020);
+    value = cortado_f32_fixed(value, middle, 1052544206);
+    value = cortado_f32_fixed(value, middle, 1518500250);
     return cortado_f32_scaled((float)value, n - 30);
 }
 
