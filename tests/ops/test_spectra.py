@@ -134,7 +134,40 @@ def of_bytes(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
     return torch.sqrt(functional.linear((found * found.conj()).real.mT, bands.T))
 
 
+def powers(x: Tensor, window: Tensor) -> Tensor:
+    return torch.fft.rfft(x.unfold(-1, 200, 80) * window, 256).abs() ** 2
+
+
+def cube_root(x: Tensor, window: Tensor) -> Tensor:
+    return (powers(x, window) ** 2 + 1e-6) ** (1 / 3)
+
+
+def third_power(x: Tensor, window: Tensor) -> Tensor:
+    return powers(x, window) ** 3
+
+
+def below_the_largest(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    sums = powers(x, window) @ bands
+    found = 10 * torch.log10(sums.clamp(min=1e-10)) - 10 * torch.log10(torch.maximum(torch.tensor(1e-10), sums.max()))
+    return found.clamp(min=-80)
+
+
+def below_the_largest_band(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    sums = powers(x, window) @ bands + 1e-6
+    return sums.log() - sums.max(-1, keepdim=True).values.log()
+
+
+def by_strides(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    frames = torch.as_strided(x[0], (48, 200), (80, 1))
+    return torch.log((torch.fft.rfft(frames * window, 256).abs() ** 2 @ bands).clamp(min=1e-6))
+
+
 CASES: dict[str, tuple[nn.Module, torch.dtype, float]] = {
+    "cube root of squared powers": (Expression(cube_root, window=SHORT), torch.float32, 27),
+    "third power of powers": (Expression(third_power, window=SHORT), torch.float32, 25),
+    "decibels below the largest": (Expression(below_the_largest, window=SHORT, bands=BANDS), torch.float32, 36),
+    "below the largest band": (Expression(below_the_largest_band, window=SHORT, bands=BANDS), torch.float32, 29),
+    "frames by strides": (Expression(by_strides, window=SHORT, bands=BANDS), torch.float32, 36),
     "frames and pairs": (Expression(by_frames, window=SHORT, bands=BANDS), torch.float32, 38),
     "real and imaginary parts": (Expression(real_and_imaginary, window=SHORT, bands=BANDS), torch.float32, 38),
     "int16, log1p of magnitudes": (Expression(of_integers, window=SHORT, bands=BANDS), torch.int16, 36),
@@ -371,3 +404,19 @@ def test_silence_is_what_the_model_makes_of_it(loud: float) -> None:
     assert any(node.target is SPECTRUM_OF for node in graph.graph.nodes)
     silent = torch.zeros_like(x)
     assert torch.equal(graph(silent), model(silent))
+
+
+@pytest.mark.parametrize("floor", [1e-5, 1e-10])
+@pytest.mark.parametrize("power", [1, 2])
+def test_silence_is_the_least_that_a_logarithm_is_taken_of(floor: float, power: int) -> None:
+    """However small a bound beside the sums of a signal is."""
+    window = torch.hann_window(32)
+    model = Expression(
+        lambda x, window: torch.log10((torch.fft.rfft(x.unfold(-1, 32, 16) * window).abs() ** power).clamp(min=floor)),
+        window=window,
+    )
+    x = torch.randn(1, 320, generator=torch.Generator().manual_seed(1))
+    graph = canonicalize(capture(model, [x]).module, [x])
+    silent = torch.zeros_like(x)
+    assert torch.allclose(graph(silent), model(silent))
+    assert torch.allclose(graph(x), model(x), atol=1e-3)

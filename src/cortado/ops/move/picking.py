@@ -13,7 +13,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.ir.facts import dtype
+from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Decomposition, Rewrite
 from cortado.ops.float_graph import add_constant, add_permute, add_view, is_constant, pair
@@ -88,6 +88,20 @@ def picked(bound: Bound) -> Node | None:
     if others is None or 0 in shape(bound.node) or not isinstance(target, OpOverload):
         return None
     return pick(bound.node, source, target(torch.arange(math.prod(sizes)).reshape(sizes), **others))
+
+
+def strided(bound: Bound) -> Node | None:
+    """as_strided of a tensor whose values lie in order: frames that overlap."""
+    source: Node = bound["self"]
+    value = VALUE.must(source)
+    reach = sum((size - 1) * step for size, step in zip(bound["size"], bound["stride"], strict=True))
+    first = bound.get("storage_offset")
+    skipped = 0 if first is None else int(first) - int(value.storage_offset())
+    inside = skipped >= 0 and min(bound["stride"], default=0) >= 0 and skipped + reach < value.numel()
+    if not value.is_contiguous() or not inside or 0 in shape(bound.node):
+        return None
+    places = torch.arange(value.numel()).as_strided(bound["size"], bound["stride"], skipped)
+    return pick(bound.node, source, places)
 
 
 def gathered(bound: Bound) -> Node | None:
@@ -188,4 +202,5 @@ PICKED_REWRITE = Rewrite(
     rewrite=picked,
 )
 BRACKETS_REWRITE = Rewrite(aten=(aten.index.Tensor,), rewrite=brackets)
+STRIDED_REWRITE = Rewrite(aten=(aten.as_strided.default, aten.as_strided_copy.default), rewrite=strided)
 COLUMNS_REWRITE = Rewrite(aten=(aten.im2col.default,), rewrite=columns)

@@ -32,6 +32,7 @@ from cortado.ops.probing import (
     region_behind,
 )
 from cortado.ops.signal.codes import SPECTRUM_OF, block_of
+from cortado.ops.signal.compressed import compressed, written_in_logarithms
 from cortado.ops.signal.fft import LONGEST, SHORTEST, is_length
 from cortado.ops.signal.input_codes import KINDS, SAMPLES_OF
 from cortado.ops.signal.spectrum import Curve, Power
@@ -56,6 +57,7 @@ class Bands:
     power: int
     weights: Tensor
     axes: tuple[int | None, ...]
+    silence: float  # the smallest of them where X is 0: what keeps a root away from 0, or a bound
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,27 @@ class Curved:
     axes: tuple[int | None, ...]
 
 
-def _bands(region: Followed, sizes: Sequence[int]) -> Bands | None:
-    """The last cut at which such sums stand."""
+def _bands(region: Followed, sizes: Sequence[int]) -> tuple[Bands, Curved] | None:
+    """The last cut at which such sums stand, and a curve of them; where silence is not 0 there, an earlier one of which
+    a curve reaches as far, as the curve says what silence is."""
+    last: tuple[Bands, Curved] | None = None
     for end in reversed(region.cuts):
         value = VALUE.of(end)
+        found = None
         if isinstance(value, Tensor) and not value.is_complex():
             found = _bands_at(region.to(end), end, sizes)
-            if found is not None:
-                return found
-    return None
+        if found is None:
+            continue
+        curved = _curved(found)
+        if last is None or _reaches(region, curved.end, last[1].end):
+            last = found, curved
+        if not found.silence:
+            break
+    return last
+
+
+def _reaches(region: Followed, end: Node, other: Node) -> bool:
+    return region.calls.index(end) >= region.calls.index(other)
 
 
 def _random(sizes: Sequence[int]) -> Tensor:
@@ -104,7 +118,9 @@ def _bands_at(function: Function, end: Node, sizes: Sequence[int]) -> Bands | No
     expected, found = probe.abs() ** power @ weights.T, arranged(once, axes)
     if found is None or not close(found, expected, largest * CLOSE):
         return None
-    return Bands(end, power, weights.clamp(min=0), tuple(axes))
+    silent = attempt(function, 0 * probe)
+    silence = 0.0 if silent is None else max(float(silent.min()), 0.0)
+    return Bands(end, power, weights.clamp(min=0), tuple(axes), silence)
 
 
 def _adds(function: Function, probe: Tensor, power: int) -> bool:
@@ -143,9 +159,12 @@ def _curved(bands: Bands) -> Curved:
     for end in reversed(region.cuts):
         found = _curve_at(region.to(end), end, sizes)
         if found is not None:
-            return found
-    same = tuple(range(len(sizes)))
-    return Curved(bands.end, Fit(Curve.LINEAR, 1.0), same)
+            return replace(found, fit=found.fit.above(bands.silence))
+    return Curved(bands.end, Fit(Curve.LINEAR, 1.0), _same(bands))
+
+
+def _same(bands: Bands) -> tuple[int | None, ...]:
+    return tuple(range(len(shape(bands.end))))
 
 
 def _curve_at(function: Function, end: Node, sizes: Sequence[int]) -> Curved | None:
@@ -158,7 +177,7 @@ def _curve_at(function: Function, end: Node, sizes: Sequence[int]) -> Curved | N
     values = [_uniform(function, sizes, number) for number in _GRID]
     found = torch.tensor([value for value in values if value is not None], dtype=torch.float64)
     fit = _fitted(found, _uniform(function, sizes, 0.0)) if len(found) == len(_GRID) else None
-    wide = 10.0 ** (18 * probe - 18)  # each of its own size: nothing but itself decides
+    wide = 10.0 ** (28 * probe - 26)  # each of its own size, from 1e-12 to 1e16: nothing but itself decides
     result = attempt(function, wide)
     together = None if result is None else arranged(result, axes)
     if fit is None or together is None or not fit.holds(wide, together.reshape(wide.shape)):
@@ -189,6 +208,11 @@ class Fit:
         curves = {Curve.LOGARITHM: torch.log, Curve.ROOT: torch.sqrt}
         curved = curves[self.curve](kept) if self.curve in curves else kept
         return curved * self.factor + self.offset
+
+    def above(self, silence: float) -> "Fit":
+        """The same of sums that are never below a number: a logarithm of 0 is none."""
+        bare = self.curve is Curve.LOGARITHM and not self.floor
+        return replace(self, floor=silence, clamped=True) if bare and silence else self
 
     def holds(self, sums: Tensor, found: Tensor) -> bool:
         made = self.of(sums)
@@ -417,13 +441,19 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
             f"{describe(node)} has {points} points, expected an even number 2^a * 3^b * 5^c from {SHORTEST} to "
             f"{LONGEST}; choose the next larger one (frames are padded with zeros: n_fft=...)"
         )
-    bands = _bands(region_behind(node), shape(node))
-    if bands is None:
+    found = _bands(region_behind(node), shape(node))
+    if found is None:
         raise Refused(f"{describe(node)} gives a spectrum that is used in another way than can be compiled; {WAYS}")
-    curved = _curved(bands)
+    bands, curved = found
     frames = _signal(node, _frames(bound["self"], points))
     signal, _ = _whole_blocks(node, frames)
     window = frames.window * _GAINS[norm](points)
+    in_logarithms = None
+    if curved.end is bands.end:
+        largest = float(window.abs().sum()) ** bands.power * float(bands.weights.sum(1).max())
+        in_logarithms = compressed(bands.end, largest)
+    if in_logarithms is not None:
+        curved = Curved(bands.end, Fit(Curve.LOGARITHM, 1.0, 0.0, in_logarithms, clamped=True), _same(bands))
     result = add_call(
         node,
         SPECTRUM_OF,
@@ -442,10 +472,16 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
         curved.fit.floor,
         curved.fit.clamped,
     )
-    _replace(node, result, bands, curved)
+    result = _laid_out(node, result, bands, curved)
+    if in_logarithms is not None:
+        result = written_in_logarithms(bands.end, result)
+    curved.end.replace_all_uses_with(result)
+    for call in reversed([node, *region_behind(node).calls]):
+        if not call.users:
+            node.graph.erase_node(call)
 
 
-def _replace(node: Node, result: Node, bands: Bands, curved: Curved) -> None:
+def _laid_out(node: Node, result: Node, bands: Bands, curved: Curved) -> Node:
     """In the layout that the last of the calls gave."""
     leading = shape(node)[:-1]
     places = [None if axis is None else curved.axes[axis] for axis in bands.axes]
@@ -456,10 +492,7 @@ def _replace(node: Node, result: Node, bands: Bands, curved: Curved) -> None:
     kept = [dim for dim, place in enumerate(places) if place is not None]
     order = sorted(range(len(kept)), key=lambda one: places[kept[one]] or 0)
     moved = add_permute(node, add_view(node, result, [sizes[dim] for dim in kept]), order)
-    curved.end.replace_all_uses_with(add_view(node, moved, shape(curved.end)))
-    for call in reversed([node, *region_behind(node).calls]):
-        if not call.users:
-            node.graph.erase_node(call)
+    return add_view(node, moved, shape(curved.end))
 
 
 RFFT_REWRITE = Rewrite(aten=(aten.fft_rfft.default,), rewrite=of_rfft)

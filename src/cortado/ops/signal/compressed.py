@@ -1,0 +1,119 @@
+"""Sums of a spectrum that are only read by functions that bring numbers of very different sizes near each other.
+
+A cube root of bands, `10 * log10(bands / bands.max())`: of such sums int8 codes keep the largest alone, of their
+logarithms all alike. The sums become exp(logarithms), and a table of the logarithms is made of the exponential and what
+follows it. The largest of the sums is the exponential of the largest logarithm.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch.fx import Node
+
+from cortado.ir.graph import add_call, bind, is_call, shape
+from cortado.ops.elementwise.pointwise import is_pointwise, operands
+from cortado.ops.float_graph import parts_of
+from cortado.ops.probing import Followed, attempt
+
+aten = torch.ops.aten
+
+_DECADES = [10.0**power for power in range(-8, 9)]
+MOST_OF_IT = 0.85  # of a function's range in one decade; of a square root it is 0.68, of a straight line 0.9
+_QUIET, _UNSEEN, _SMALLEST = 1e-5, 1e-4, 1e-14  # parts of the largest sum, or of the function
+_LARGEST = (aten.amax.default, aten.max.default, aten.max.dim)
+
+
+def compressed(sums: Node, largest: float) -> float | None:
+    """The smallest sum whose logarithm is needed, if all that is computed of the sums one by one, or of the largest of
+    them, compresses; None where something does not. `largest`: that of a signal up to 1."""
+    followed, ends = [sums], list[Node]()
+    for node in followed:
+        behind = [user for user in node.users if _follows(user, node)]
+        followed += behind
+        if len(behind) < len(node.users):
+            ends.append(node)
+    functions = [_Function(Followed(sums, tuple(sorted(followed[1:])), ()), end) for end in ends]
+    if not all(one.end is not sums and one.compresses() for one in functions):
+        return None
+    return min(one.floor(largest) for one in functions)
+
+
+@dataclass(frozen=True)
+class _Function:
+    """What a call makes of sums that are all one number."""
+
+    region: Followed
+    end: Node
+
+    def at(self, number: float) -> float | None:
+        found = attempt(self.region.to(self.end), torch.full(shape(self.region.start), number, dtype=torch.float64))
+        return None if found is None or not found.numel() else float(found.flatten()[0])
+
+    def compresses(self) -> bool:
+        if self.end.target == aten.max.dim:
+            return False
+        values = [self.at(number) for number in _DECADES]
+        found = [value for value in values if value is not None]
+        steps = [after - before for before, after in pairwise(found)]
+        rises = len(found) == len(_DECADES) and all(step >= 0 for step in steps)
+        return rises and 0 < max(steps) <= MOST_OF_IT * (found[-1] - found[0])
+
+    def floor(self, largest: float) -> float:
+        """A sum so small that the function of it is that of 0, beside what it is of a quiet signal."""
+        silent, quiet = self.at(0.0), self.at(_QUIET * largest)
+        if silent is None or quiet is None:
+            return _SMALLEST * largest
+        for part in (10.0**-power for power in range(6, 36)):
+            found = self.at(part * largest)
+            if found is None or found - silent <= _UNSEEN * (quiet - silent):
+                return part * largest
+        return _SMALLEST * largest
+
+
+def _follows(user: Node, node: Node) -> bool:
+    """Whether a call makes something of each number, or takes the largest; of several results the numbers alone."""
+    if is_call(user, aten.max.dim):
+        return not parts_of(user, 1)
+    if node.target == aten.max.dim:
+        return True
+    return is_call(user, *_LARGEST) or (is_pointwise(user) and operands(user) == [node])
+
+
+def written_in_logarithms(sums: Node, logarithms: Node) -> Node:
+    """The exponential of logarithms, for all that reads the sums but the largest of them: that is moved in front of
+    what is computed before it."""
+    for node, chain in list(_largest_of(sums, [])):
+        found = _largest(node, logarithms)
+        for call in [None, *chain]:
+            found = add_call(node, aten.exp.default, found) if call is None else _again(call, found)
+        given = parts_of(node, 0) if is_call(node, aten.max.dim) else [node]
+        for one in given:
+            one.replace_all_uses_with(found)
+    return add_call(logarithms, aten.exp.default, logarithms)
+
+
+def _largest_of(node: Node, chain: Sequence[Node]) -> list[tuple[Node, Sequence[Node]]]:
+    """Calls that take the largest of what a chain of calls makes of a node."""
+    found: list[tuple[Node, Sequence[Node]]] = []
+    for user in node.users:
+        if is_call(user, *_LARGEST):
+            found.append((user, chain))
+        elif _follows(user, node):
+            found += _largest_of(user, [*chain, user])
+    return found
+
+
+def _largest(node: Node, source: Node) -> Node:
+    bound = bind(node)
+    dims = bound.get("dim", [])
+    given = [dims] if isinstance(dims, int) else list(dims)
+    return add_call(node, aten.amax.default, source, given, bool(bound.get("keepdim", False)))
+
+
+def _again(call: Node, source: Node) -> Node:
+    """The same call of another tensor."""
+    (operand,) = operands(call)
+    args = [source if one is operand else one for one in call.args]
+    return add_call(call, call.target, *args, **call.kwargs)
