@@ -16,7 +16,7 @@ from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.models import zoo
 from cortado.options import Activations, Artifacts, Optimize, Options, Weights
-from cortado.plan.jobs import jobs_of, loop_of
+from cortado.plan.planned import jobs_of, loop_of
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork
 from single_layers import draw_biased, draw_layers, draw_rare, draw_wide

@@ -16,7 +16,7 @@ import numpy as np
 
 from cortado.base.system import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig
-from cortado.plan.camera_costs import TABLE
+from cortado.plan.kernel_costs import TABLE
 from cortado.run.board import build_firmware, find_board
 from cortado.run.elf import load_image
 from cortado.run.harness import run_harness
@@ -27,6 +27,7 @@ from cortado.run.watch import Watch, skipped_ranges
 WIDTHS = (20, 84)  # pixels of a row
 FORMATS = ("565", "888", "yuyv", "grey8")
 LINE = 4 * 256  # bytes of a line
+LINE_CYCLES = 60.0  # of MODEL_take_line, for a line and for a row: the same on all cores within a few percent
 Case = tuple[str, int, bool]  # a function, the width of a row, whether the line is only kept
 
 
@@ -98,8 +99,9 @@ def measured(target: CortexMTargetConfig) -> dict[str, dict[str, float]]:
         if width == few:
             pixel = (cycles[function, many, kept] - cycles[function, few, kept]) / (many - few)
             terms = found.setdefault(function, {})
-            terms["kept" if kept else "pixel"] = round(pixel, 1)
-            terms.setdefault("call", round(max(cycles[function, few, kept] - few * pixel, 0.0), 1))
+            terms["kept_pixels" if kept else "pixels"] = round(pixel, 1)
+            terms.setdefault("calls", round(max(cycles[function, few, kept] - few * pixel, 0.0), 1))
+            terms["lines"] = LINE_CYCLES
     return found
 
 
@@ -107,14 +109,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="into the table")
     arguments = parser.parse_args()
-    table = {}
-    for core in CortexM:
-        if core is not CortexM.ANY:
-            table[core.value] = measured(CortexMTargetConfig(core))
-            for function, terms in table[core.value].items():
-                print(f"{core.value:14} {function:36} {terms}", flush=True)
+    table = json.loads(TABLE.read_text())
+    for core, costs in table["cores"].items():
+        found = measured(CortexMTargetConfig(CortexM(core)))
+        costs["kernels"] = dict(sorted({**costs["kernels"], **found}.items()))
+        for function, terms in found.items():
+            print(f"{core:14} {function:36} {terms}", flush=True)
     if arguments.write:
-        TABLE.write_text(json.dumps({"cores": table}, indent=1) + "\n")
+        TABLE.write_text(json.dumps(table, indent=1) + "\n")
 
 
 if __name__ == "__main__":

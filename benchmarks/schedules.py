@@ -1,5 +1,5 @@
-"""What each --optimize costs: cycles beyond `time`, as `balanced` estimates them (src/cortado/plan/costs.py) and as
-modelled over what the emulated board ran (docs/time.md).
+"""What each --optimize costs: cycles beyond `time`, as `balanced` estimates them
+(src/cortado/plan/kernel_costs.py) and as modelled over what the emulated board ran (docs/time.md).
 
 python benchmarks/schedules.py [--networks ds_cnn,...] [--targets m0,m3,m4,m55] [--json]
 """
@@ -13,16 +13,15 @@ from cortado import api
 from cortado.base.target import from_target_string
 from cortado.models import zoo
 from cortado.options import Optimize
-from cortado.plan.costs import costs_of, kernel_cycles, wasted_cycles
-from cortado.plan.planned import Planned
+from cortado.plan.kernel_costs import known_costs, loop_cycles
+from cortado.plan.planned import Planned, estimated_cycles, loop_of
 from cortado.profile import profile
 
 
-def estimate(planned: Planned) -> tuple[int, int]:
-    """The kernels' cycles as `balanced` sees them, and what row calls and tiles that are not full add to them."""
-    program = planned.program
-    added = costs_of(program).row_call * planned.row_calls
-    return kernel_cycles(program), added + round(sum(wasted_cycles(program, step) for step in program.steps))
+def estimate(planned: Planned) -> int:
+    """Its cycles as `balanced` sees them."""
+    loop = loop_cycles(known_costs()[planned.program.target.cpu], loop_of(planned))
+    return round(sum(cycles or 0.0 for cycles in estimated_cycles(planned)) + loop)
 
 
 def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
@@ -36,7 +35,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
             one = run(model, key, optimize)
             first = first or one
             one["extra"] = one["cycles"] - first["cycles"]
-            one["estimated_extra"] = one["estimated_added"] - first["estimated_added"]
+            one["estimated_extra"] = one["estimated_cycles"] - first["estimated_cycles"]
             found.append({"network": name, **one})
     return found
 
@@ -50,15 +49,13 @@ def run(model: api.Model, key: str, optimize: Optimize) -> dict[str, Any]:
         done = profile(artifact, [artifact.example()])
     if not done.bit_exact:
         raise SystemExit(f"{compiled.name} on {key} is not bit-exact")
-    kernels, added = estimate(compiled.planned)
     return {
         "target": key,
         "optimize": optimize.value,
         "arena_bytes": memory.arena_bytes,
         "row_calls": compiled.planned.row_calls,
         "cycles": round(done.timing.total.cycles.typical),
-        "estimated_cycles": kernels + added,
-        "estimated_added": added,
+        "estimated_cycles": estimate(compiled.planned),
     }
 
 

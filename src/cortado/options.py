@@ -26,7 +26,7 @@ class Optimize(Enum):
     """Goals of the schedule."""
 
     RAM = "ram"  # the lowest peak
-    BALANCED = "balanced"  # the lowest peak that costs at most 10% more instructions
+    BALANCED = "balanced"  # the lowest peak that costs at most an eighth more cycles, as estimated
     TIME = "time"  # layer by layer
 
 

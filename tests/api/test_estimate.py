@@ -18,8 +18,9 @@ from cortado.ir.work import Calls, loops
 from cortado.models import zoo
 from cortado.ops.pool import cumsum
 from cortado.plan import kernel_costs
-from cortado.plan.jobs import FunctionWork, Job, jobs_of
+from cortado.plan.jobs import FunctionWork, Job
 from cortado.plan.kernel_costs import CoreCosts, evaluate, job_cycles, known_costs
+from cortado.plan.planned import jobs_of
 
 FAR = 0.05
 CORES = ("cortex-m0plus", "cortex-m4", "cortex-m55")

@@ -74,14 +74,12 @@ from cortado.ir.portable import FloatOperator
 from cortado.memory.problem import Buffer, Time, peak_buffers, timeline
 from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.options import Optimize, Options
-from cortado.plan.camera_costs import front_end_cycles
 from cortado.plan.cameras import sight_of
 from cortado.plan.decision import DECISION
-from cortado.plan.jobs import calls_of
-from cortado.plan.kernel_costs import estimated_cycles
+from cortado.plan.kernel_costs import front_end_cycles
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, State, Value, model_id
 from cortado.plan.over_regions import heat
-from cortado.plan.planned import Alternative, Planned
+from cortado.plan.planned import Alternative, Planned, calls_of, estimated_cycles
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, STATE_MARK, Program, Step, Tensor
 from cortado.plan.segments import counters_name, scratch_name
 from cortado.plan.stream import push_macs, state_bytes

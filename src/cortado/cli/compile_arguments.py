@@ -93,7 +93,7 @@ def _target_arguments(parser: Group) -> None:
         choices=names(Optimize),
         default="balanced",
         help="ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most "
-        "10%% more instructions",
+        "an eighth more cycles, as estimated",
     )
     parser.add_argument(
         "--ram-budget",

@@ -13,8 +13,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
 from cortado.exploring.sketch import Sketch, prepared, sketch
 from cortado.options import DEFAULTS, Options
-from cortado.plan.jobs import loop_of
-from cortado.plan.kernel_costs import estimated_cycles, known_costs, loop_cycles
+from cortado.plan.kernel_costs import known_costs, loop_cycles
+from cortado.plan.planned import estimated_cycles, loop_of
 
 HEAVIEST = 5  # layers that a notebook shows
 

@@ -6,7 +6,7 @@ not full; x%4 is what is in that last one, and x~4 all of x where it is no multi
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from cortado.base.errors import CortadoError
@@ -60,9 +60,10 @@ class Work:
     lowest: int | None = None  # the code that a kernel may be through earlier with
     mask: int | None = None  # which operand says by its values what is to be done
 
-    def counts(self, calls: Calls) -> dict[str, float]:
+    def counts(self, calls: Calls, only: Collection[str] | None = None) -> dict[str, float]:
+        """How often each of its terms, or of `only` these, is done."""
         known = {**calls.quantities, **self.quantities(calls)}
-        return {term: product(term, known) for term in self.terms}
+        return {term: product(term, known) for term in self.terms if only is None or term in only}
 
 
 def loops(terms: str, lowest: int | None = None, mask: int | None = None, **sizes: float) -> Work:

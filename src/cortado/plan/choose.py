@@ -7,12 +7,12 @@ from cortado.options import Optimize
 from cortado.plan.program import Walk
 from cortado.plan.segments import Segment, Segments, Tally
 
-BALANCED_EXTRA = 0.10  # more cycles than layer by layer that `balanced` may spend
+BALANCED_EXTRA = 1 / 8  # more cycles than layer by layer that `balanced` may spend
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Stages up to some step: what their row calls cost, the highest of their peaks, and the last of them."""
+    """Stages up to some step: their cycles, the highest of their peaks, and the last of them."""
 
     cycles: int = 0
     peak: int = 0
@@ -68,8 +68,8 @@ def _longer(
             yield from ((before, segment) for segment in search.segments(first, last, tally))
 
 
-def choose(search: Segments, optimize: Optimize, kernels: int, tally: Tally) -> tuple[Segment, ...]:
-    """The stages of a schedule; `kernels` estimates the cycles of the kernels themselves."""
+def choose(search: Segments, optimize: Optimize, tally: Tally) -> tuple[Segment, ...]:
+    """The stages of a schedule."""
     layers = _Choice()
     if search.first_stage > 0:
         layers = layers.then(search.segment(0, search.first_stage))
@@ -77,7 +77,7 @@ def choose(search: Segments, optimize: Optimize, kernels: int, tally: Tally) -> 
         layers = layers.then(search.alone(index))
     if optimize is Optimize.TIME:
         return layers.stages
-    budget = layers.cycles + BALANCED_EXTRA * kernels
+    budget = layers.cycles * (1 + BALANCED_EXTRA)
     best, low = layers, max(search.crossing[0], search.crossing[-1])
     step = low // 16 + 64
     while low < best.peak:  # no limit below `low` is within reach, `best` is

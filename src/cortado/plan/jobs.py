@@ -1,17 +1,14 @@
-"""Workload of the kernels and the row loop in one run of a planned network, as numbers from which cycles follow."""
+"""Workload of the kernels and the row loop in one run of a stage, as numbers from which cycles follow."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from cortado.base.target import Core
 from cortado.ir.kernel import ONE_ROW, Kernel
 from cortado.ir.work import Calls
-from cortado.plan.planned import Planned, moved
-from cortado.plan.program import Port, Stage, Step
-from cortado.plan.stages import StageRun
+from cortado.plan.program import Port, Step
 
 
 @dataclass(frozen=True)
@@ -47,33 +44,26 @@ class Loop:
     several: int = 0  # operands of calls that have more than one
     kept_bytes: int = 0  # state that is copied when all is done
 
+    def __add__(self, other: "Loop") -> "Loop":
+        return Loop(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
 
 # ---- kernels -------------------------------------------------------------------------------------------------------
 
 
-def jobs_of(planned: Planned, core: Core, values: Mapping[str, torch.Tensor]) -> list[Job | None]:
-    """One for each step, in order; None where rows are pushed and no kernel runs. `values` are the reference's."""
-    found: list[Job | None] = []
-    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
-        made: list[list[int]] = [[] for _ in stage.steps]
-        for position, y in run.calls:
-            made[position].append(y)
-        for step, ys, rows in zip(stage.steps, made, run.rows, strict=True):
-            kernel = step.kernels.get(core)
-            found.append(None if kernel is None else _job(step, kernel, ys, rows, values))
-    return found
-
-
-def calls_of(planned: Planned) -> list[int]:
-    """How often each step's kernel is called in one run."""
-    found: list[int] = []
-    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
-        made = Counter(position for position, _ in run.calls)
-        found += [step.images * made[position] for position, step in enumerate(stage.steps)]
-    return found
-
-
-def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, values: Mapping[str, torch.Tensor]) -> Job:
+def step_job(
+    step: Step,
+    core: Core,
+    rows: int,
+    values: Mapping[str, torch.Tensor],
+    only: Mapping[str, Collection[str]] | None = None,
+) -> Job | None:
+    """Workload of a step that makes this many rows; None where rows are pushed and no kernel runs. `values` are the
+    reference's; `only` names the terms of each function that are counted."""
+    kernel = step.kernels.get(core)
+    if kernel is None:
+        return None
+    ys = range(0, rows, step.group)
     images, made = step.images, 1 if step.one_row else rows
     outside = [sum(_outside(port, y, step.group) for port in step.inputs) for y in ys]
     calls = Calls(
@@ -88,7 +78,9 @@ def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, values: Mappi
         cut=_cut(kernel, values.get(step.name)),
         marked=_marked(step, kernel, values),
     )
-    return Job(tuple(_parts(kernel, calls)), all(one.work is not None or one.called for one in kernels_of(kernel)))
+    return Job(
+        tuple(_parts(kernel, calls, only)), all(one.work is not None or one.called for one in kernels_of(kernel))
+    )
 
 
 def kernels_of(kernel: Kernel) -> Iterator[Kernel]:
@@ -113,11 +105,12 @@ def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> f
     return 1.0 if value is None else float((value != 0).float().mean())
 
 
-def _parts(kernel: Kernel, calls: Calls) -> Iterator[FunctionWork]:
+def _parts(kernel: Kernel, calls: Calls, only: Mapping[str, Collection[str]] | None) -> Iterator[FunctionWork]:
     if kernel.work is not None:
-        yield FunctionWork(function_of(kernel), kernel.work.counts(calls))
+        function = function_of(kernel)
+        yield FunctionWork(function, kernel.work.counts(calls, None if only is None else only.get(function, ())))
     for one in kernel.called:
-        yield from _parts(one.kernel, calls.share(one.calls, one.outputs))
+        yield from _parts(one.kernel, calls.share(one.calls, one.outputs), only)
 
 
 def function_of(kernel: Kernel) -> str:
@@ -136,58 +129,38 @@ def _outside(port: Port, y: int, group: int) -> int:
 # ---- the row loop --------------------------------------------------------------------------------------------------
 
 
-def loop_of(planned: Planned) -> Loop:
-    total = Loop(kept_bytes=sum(planned.program.buffers[kept.tensor.buffer].size for kept in moved(planned)))
-    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
-        total = _sum(total, _stage(stage, run))
-    return total
-
-
-def _sum(a: Loop, b: Loop) -> Loop:
-    return replace(a, **{name: getattr(a, name) + value for name, value in vars(b).items()})
-
-
-def _stage(stage: Stage, run: StageRun) -> Loop:
-    images, inside = stage.steps[0].images, {name for step in stage.steps for name in step.outputs}
-    ports = [step.ports for step in stage.steps]
-    counts = [sum(position == number for position, _ in run.calls) for number, _ in enumerate(stage.steps)]
-    single = [[_is_plain(port, inside) and port not in step.also for port in step.ports] for step in stage.steps]
-    windows = [
-        [port for port, plain in zip(several, plains, strict=True) if not plain]
-        for several, plains in zip(ports, single, strict=True)
-    ]
-    edges = sum(bool(_outside(port, y, 1)) for position, y in run.calls for port in windows[position])
+def step_loop(step: Step, rows: int, plain: Sequence[bool], ahead: int) -> Loop:
+    """Workload of the row loop for a step that makes this many rows. `plain` says of each port whether it is one row of
+    the same stage; `ahead` is how many steps behind it its last reader stands, with which the loop goes on after a
+    call, and back from there to a step that can run."""
+    images, ys = step.images, range(0, rows, step.group)
+    calls = images * len(ys)
+    windows = [port for port, one in zip(step.ports, plain, strict=True) if not one]
     return Loop(
-        stages=1,
-        images=images,
-        resets=images * len(stage.steps),
-        port_resets=images * sum(map(len, ports)),
-        calls=images * len(run.calls),
-        looks=images * _looks(stage, run),
-        plain_ports=images * sum(count * sum(plains) for count, plains in zip(counts, single, strict=True)),
-        windows=images * sum(count * len(several) for count, several in zip(counts, windows, strict=True)),
-        taps=images
-        * sum(count * sum(port.rule.taps for port in several) for count, several in zip(counts, windows, strict=True)),
-        edges=images * edges,
-        several=images
-        * sum(count * len(several) for count, several in zip(counts, ports, strict=True) if len(several) > 1),
+        resets=images,
+        port_resets=images * len(step.ports),
+        calls=calls,
+        looks=images + calls * ahead,
+        plain_ports=calls * sum(plain),
+        windows=calls * len(windows),
+        taps=calls * sum(port.rule.taps for port in windows),
+        edges=images * sum(bool(_outside(port, y, 1)) for y in ys for port in windows),
+        several=calls * len(step.ports) if len(step.ports) > 1 else 0,
     )
 
 
-def _is_plain(port: Port, inside: set[str]) -> bool:
-    return isinstance(port.source, str) and port.source in inside and port.rule == ONE_ROW
+def is_plain(step: Step, port: Port, *, inside: bool) -> bool:
+    """Whether an operand is one row of what a step of the same stage makes."""
+    return inside and port.rule == ONE_ROW and port not in step.also
 
 
-def _looks(stage: Stage, run: StageRun) -> int:
-    """After a call the loop goes on with the last step that reads its rows, and back from there to one that can run."""
-    makers = {name: number for number, step in enumerate(stage.steps) for name in step.outputs}
-    reach = list(range(len(stage.steps)))
-    for number, step in enumerate(stage.steps):
-        for port in step.inputs:
-            if isinstance(port.source, str) and port.source in makers:
-                reach[makers[port.source]] = number
-    at, looks = len(stage.steps) - 1, 0
-    for position, _ in run.calls:
-        looks += at - position
-        at = reach[position]
-    return looks + at + 1
+def stage_loop(steps: Sequence[Step], rows: Sequence[int]) -> Loop:
+    """Workload of the row loop for a stage whose steps make these numbers of rows."""
+    makers = {name: number for number, step in enumerate(steps) for name in step.outputs}
+    read = [(makers.get(str(port.source)), number) for number, step in enumerate(steps) for port in step.inputs]
+    last = dict(read)  # step -> the last that reads what it makes
+    total = Loop(stages=1, images=steps[0].images)
+    for number, (step, made) in enumerate(zip(steps, rows, strict=True)):
+        plain = [is_plain(step, port, inside=str(port.source) in makers) for port in step.ports]
+        total += step_loop(step, made, plain, last.get(number, number) - number)
+    return total

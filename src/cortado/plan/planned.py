@@ -1,4 +1,4 @@
-"""A planned program: its stages, its memory problem and its plan."""
+"""A planned program: its stages, its memory problem, its plan and its estimated cycles."""
 
 import hashlib
 import json
@@ -6,8 +6,13 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
+from cortado.base.target import Core
 from cortado.memory.problem import Buffer, Overlay, Plan, Problem, SearchEffort
 from cortado.plan.decision import DECISION
+from cortado.plan.jobs import Job, Loop, stage_loop, step_job
+from cortado.plan.kernel_costs import costs_for, job_cycles
 from cortado.plan.program import MARK_BYTES, STATE_MARK, Program, StateTensor
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
@@ -184,3 +189,44 @@ def memory_problem(
         buffers.append(Buffer(STATE_MARK, MARK_BYTES, (0, 0), (len(program.stages), 0), MARK_BYTES, persists=True))
     buffers += decision_buffers(program)
     return Problem(tuple(buffers), tuple(overlay for overlay in overlays if overlay.out not in in_place))
+
+
+# ---- what a run takes ------------------------------------------------------------------------------------------------
+
+
+def estimated_cycles(planned: Planned, values: Mapping[str, torch.Tensor] | None = None) -> list[float | None]:
+    """Returns the estimated cycles of each step; None where a kernel has no row. `values` are the reference's, where
+    they are known."""
+    program = planned.program
+    costs = costs_for(program.target)
+    if costs is None:
+        return [None for _ in program.steps]
+    jobs = jobs_of(planned, max(program.cores), values or {}, costs.kernels)
+    return [0.0 if job is None else job_cycles(costs, job) for job in jobs]
+
+
+def jobs_of(
+    planned: Planned,
+    core: Core,
+    values: Mapping[str, torch.Tensor],
+    only: Mapping[str, Collection[str]] | None = None,
+) -> list[Job | None]:
+    """The workload of each step, in order, as `step_job` has it."""
+    rows = [rows for run in planned.runs for rows in run.rows]
+    return [step_job(step, core, made, values, only) for step, made in zip(planned.program.steps, rows, strict=True)]
+
+
+def calls_of(planned: Planned) -> list[int]:
+    """How often each step's kernel is called in one run."""
+    rows = [rows for run in planned.runs for rows in run.rows]
+    return [
+        step.images * len(range(0, made, step.group)) for step, made in zip(planned.program.steps, rows, strict=True)
+    ]
+
+
+def loop_of(planned: Planned) -> Loop:
+    """Workload of the row loop in one run."""
+    total = Loop(kept_bytes=sum(planned.program.buffers[kept.tensor.buffer].size for kept in moved(planned)))
+    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
+        total += stage_loop(stage.steps, run.rows)
+    return total

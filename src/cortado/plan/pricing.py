@@ -17,8 +17,8 @@ from cortado.ir.patched import late_code
 from cortado.options import InputLayout, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.base import CortexMPass
-from cortado.plan.kernel_costs import estimated_cycles
 from cortado.plan.lowered import LoweredGraph, after, lowered_graph, run_reference
+from cortado.plan.planned import estimated_cycles
 from cortado.plan.request import Asked
 from cortado.plan.schedule import schedule
 

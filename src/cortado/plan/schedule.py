@@ -10,7 +10,6 @@ from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.plan import branches
 from cortado.plan.choose import choose
-from cortado.plan.costs import kernel_cycles
 from cortado.plan.planned import Alternative, Planned, guarded, memory_problem, with_state, written_in_place
 from cortado.plan.program import Program, Stage
 from cortado.plan.segments import STAGES_WORK, Known, Segment, Segments, Tally, counters_name
@@ -81,7 +80,7 @@ class Schedules:
         best: _Found | None = None
         for search in searches:
             tallies.append(Tally(bound))
-            segments = choose(search, optimize, kernel_cycles(search.program), tallies[-1])
+            segments = choose(search, optimize, tallies[-1])
             staged = _staged(search, segments)
             runs, in_place = tuple(segment.run for segment in segments), written_in_place(staged)
             for one in _forms(staged, memory_problem(staged, runs, search.uses, in_place)):

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import NamedTuple
 
 from cortado.base.errors import CortadoError
 from cortado.memory import planner
 from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
-from cortado.plan.costs import costs_of, waste, wasted_cycles
+from cortado.plan.kernel_costs import StageCosts
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, Port, Program, Step, Walk, place_of
 from cortado.plan.stages import StageRun, StageRuns
 
@@ -18,7 +18,7 @@ ALIGNMENT = 16
 COUNTER_BYTES = 16  # cortado_state_t
 LONGEST_STAGE = 64
 GROUPS = (2, 4)  # rows a call that are tried beside one
-WORTH_A_GROUP = 0.1  # of a kernel's work done in vain when it makes single rows
+WORTH_A_GROUP = 0.1  # of a kernel's cycles that it needs less when it makes several rows a call
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Segment:
     steps: tuple[Step, ...]
     run: StageRun
     structure: Hashable  # what it has in common with other stages that run alike
-    cycles: int  # what its row calls cost beside the work itself
+    cycles: int  # of its kernels and the row loop
     floor: int  # bytes that it needs at least
     buffers: int  # that are placed to plan it
     planned: Callable[[], int]
@@ -111,16 +111,11 @@ class _Form(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Grouped:
-    """A program's steps with a number of rows a call, and the cycles that each wastes."""
+class _Formed:
+    """A program's steps in one form, and what their stages cost."""
 
     steps: tuple[Step, ...]
-    wasted: list[float]
-
-    @staticmethod
-    def of(program: Program, group: int) -> "_Grouped":
-        steps = tuple(step.grouped(group) for step in program.steps)
-        return _Grouped(steps, [wasted_cycles(program, step) for step in steps])
+    costs: StageCosts
 
 
 class Segments:
@@ -136,11 +131,23 @@ class Segments:
         self.ring_bytes = self._ring_bytes()
         self.reach = self._reaches()
         self.first_stage = self._first_stage()
-        self.costs = costs_of(program)
         self.in_rows = [0, *accumulate(map(_has_rows, self.steps))]
-        self.wasteful = [0, *accumulate(waste(step, self.costs) > WORTH_A_GROUP for step in self.steps)]
         self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
-        self.in_groups = {group: _Grouped.of(program, group) for group in (1, *GROUPS)}
+        self.collapsed = self._formed(Step.collapsed)
+        self.in_groups = {group: self._formed(partial(Step.grouped, rows=group)) for group in (1, *GROUPS)}
+        self.wasteful = [0, *accumulate(map(self._is_wasteful, range(len(self.steps))))]
+
+    def _formed(self, form: Callable[[Step], Step]) -> _Formed:
+        steps = tuple(map(form, self.steps))
+        return _Formed(steps, StageCosts(self.program, steps, self.uses.made))
+
+    def _is_wasteful(self, index: int) -> bool:
+        """Whether a kernel that makes single rows takes much longer for them than for several with every call."""
+        step = self.steps[index]
+        if step.kind is not Walk.PIXELS or step.rows == 1:
+            return False
+        single, *several = (formed.costs.kernel(index, step.rows) for formed in self.in_groups.values())
+        return single - min(several) > WORTH_A_GROUP * single
 
     def _live_at_borders(self) -> list[tuple[str, ...]]:
         """The tensors that live across the border before each step, in the order of their making: all whole."""
@@ -233,17 +240,13 @@ class Segments:
 
     def _make(self, first: int, last: int, group: int) -> Segment:
         """A step alone takes all its rows at once where its kernel can."""
-        if first == last:
-            steps: tuple[Step, ...] = (self.steps[first].collapsed(),)
-            wasted = [wasted_cycles(self.program, steps[0])]
-        else:
-            grouped = self.in_groups[group]
-            steps, wasted = grouped.steps[first : last + 1], grouped.wasted[first : last + 1]
+        formed = self.collapsed if first == last else self.in_groups[group]
+        steps = formed.steps[first : last + 1]
         dying = [name for name in self.live[first] if self.uses.last[name] <= last]
         leaving = [name for name in self.live[last + 1] if self.uses.made[name] >= first]
         structure = (group, self._structure(first, steps, dying), tuple([self.uses.made[n] - first for n in leaving]))
         run = self.known.runs.run(structure, steps, leaving, dying)
-        cycles = self.costs.row_call * len(run.calls) + int(sum(wasted))
+        cycles = round(formed.costs.stage(first, run.rows))
         passing = [name for name in self.live[first] if self.uses.last[name] > last]
         inner = stage_buffers(0, steps, run)
         floor = _most_at_once(inner, len(steps)) + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))

@@ -17,10 +17,9 @@ from cortado.base.arrays import ArrayType
 from cortado.base.chips import table
 from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.plan.jobs import loop_of
-from cortado.plan.kernel_costs import estimated_cycles, known_costs, loop_cycles
+from cortado.plan.kernel_costs import known_costs, loop_cycles
 from cortado.plan.lowered import LoweredGraph, run_reference
-from cortado.plan.planned import Planned
+from cortado.plan.planned import Planned, estimated_cycles, loop_of
 from cortado.run.bundle_info import BundleInfo
 
 SOUND_RATE = 16_000  # samples a second, unless a recording says another; a page has a field for it
