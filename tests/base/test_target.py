@@ -30,7 +30,8 @@ LINEUP = {
     CortexM.M55: ((SCALAR, DSP, MVE), Machine.MPS3_AN547),
     CortexM.M85: ((SCALAR, DSP, MVE), Machine.MPS3_AN547),
 }
-CONFIGS = [CortexMTargetConfig(cpu, isa) for cpu, (isas, _) in LINEUP.items() for isa in isas]
+ALL_FLOATS = [CortexMTargetConfig(cpu, isa) for cpu, (isas, _) in LINEUP.items() for isa in isas]
+CONFIGS = [*ALL_FLOATS, *(dataclasses.replace(one, fpu=False) for one in ALL_FLOATS if one.fpu)]
 IDS = [config.target_string for config in CONFIGS]
 
 
@@ -68,17 +69,34 @@ def test_an_isa_the_core_lacks_is_refused(cpu: CortexM, isa: Isa) -> None:
         ("cortex-m99", "unknown target 'cortex-m99'; known targets: cortex-m0, cortex-m0plus, cortex-m3"),
         ("", "unknown target ''"),
         ("cortex-m55+int8", "a target names a core, and +int8 is not an attribute of one; write 'cortex-m55'"),
-        ("cortex-m55+fast", "unknown extension '+fast'; known: +nomve, +nodsp"),
+        ("cortex-m55+fast", "unknown extension '+fast'; known: +nomve, +nodsp, +nofp"),
         ("cortex-m0+nomve", "cortex-m0 has no MVE to leave out; supported: SCALAR"),
         ("cortex-m4+nomve", "cortex-m4 has no MVE to leave out; supported: SCALAR, DSP"),
         ("cortex-m+nodsp", "cortex-m has no DSP to leave out"),
         ("cortex-m55+", "unknown extension '+'"),
+        ("cortex-m0+nofp", "cortex-m0 has no float unit to leave out; write 'cortex-m0'"),
+        ("cortex-m33+nodsp+nofp", "cortex-m33+nodsp has no float unit to leave out"),
+        ("cortex-m+nofp", "cortex-m has no float unit to leave out"),
     ],
 )
 def test_a_bad_target_string_gets_a_sentence(text: str, message: str) -> None:
     with pytest.raises(CortadoError) as caught:
         from_target_string(text)
     assert message in str(caught.value)
+
+
+def test_a_float_unit_that_is_not_there_is_refused() -> None:
+    with pytest.raises(CortadoError, match="cortex-m0plus has no float unit"):
+        CortexMTargetConfig(CortexM.M0PLUS, fpu=True)
+
+
+@pytest.mark.parametrize("config", [config for config in CONFIGS if not config.fpu], ids=lambda one: one.target_string)
+def test_code_without_a_float_unit_has_no_float_instructions(config: CortexMTargetConfig) -> None:
+    source = "float f(float a, float b) { return a * b; }"
+    command = [str(toolchain.arm_gcc().path), *config.compiler_flags(), "-O1", "-S", "-x", "c", "-", "-o", "-"]
+    made = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+    assert "__aeabi_fmul" in made
+    assert "vmul" not in made
 
 
 def test_types_are_checked() -> None:

@@ -227,7 +227,8 @@ WITHOUT = {"dsp": {0xE000ED6C: 0x01111110}, "fpu": {0xE000EF40: 0}, "mve": {0xE0
 @pytest.mark.parametrize(
     ("target", "without", "told"),
     [
-        ("cortex-m4", "fpu", r"has no floating-point unit, which cortex-m4 uses.*--target cortex-m4\+nodsp"),
+        ("cortex-m4", "fpu", r"has no floating-point unit, which cortex-m4 uses.*--target cortex-m4\+nofp"),
+        ("cortex-m4+nofp", "fpu", None),
         ("cortex-m33", "dsp", r"has no DSP instructions, which cortex-m33 uses.*--target cortex-m33\+nodsp"),
         ("cortex-m55", "mve", r"has no vector instructions.*which cortex-m55 uses.*--target cortex-m55\+nomve"),
         ("cortex-m85+nomve", "fpu", r"has no floating-point unit, which cortex-m85\+nomve uses"),

@@ -26,8 +26,8 @@ from helpers.float32 import (
 
 EVERY = (*UNARY, *BINARY)
 ULPS = 2.0
-# One of each kind of float unit: none (by libgcc), Armv7-M's, double precision, Armv8-M's, with vectors.
-CORES = ("cortex-m0plus", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
+# One of each kind of float unit: none (by libgcc), Armv7-M's, double precision, Armv8-M's, with vectors; left out.
+CORES = ("cortex-m0plus", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "cortex-m4+nofp", "cortex-m55+nofp")
 LAST = 2**32
 SLICES = 16
 

@@ -83,6 +83,18 @@ class _Core:
     def default(self) -> Isa:
         return max(self.march)
 
+    def has_fpu(self, isa: Isa) -> bool:
+        """Whether code for an instruction set uses a float unit."""
+        return self.floats.get(isa, _SOFT) != _SOFT
+
+    def flags(self, isa: Isa, *, fpu: bool) -> tuple[str, ...]:
+        """Architecture and float ABI. (Vectors of integers lie in the registers of a float unit, with it or not.)"""
+        march = self.march[isa]
+        if fpu or not self.has_fpu(isa):
+            return (f"-march={march}", "-mthumb", *self.floats.get(isa, _SOFT))
+        march = march.replace("mve.fp", "mve").removesuffix("+fp.dp")
+        return (f"-march={march}", "-mthumb", *(_HARD if isa is Isa.MVE else _SOFT))
+
 
 _SOFT = ("-mfloat-abi=soft",)
 _HARD_SP16 = ("-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
@@ -115,6 +127,7 @@ _CORES: dict[CortexM, _Core] = {
 }
 
 _OVERRIDES = {"nomve": Isa.DSP, "nodsp": Isa.SCALAR}
+_NO_FPU = "nofp"
 
 
 def _binding() -> ModuleType:
@@ -137,24 +150,29 @@ def _default_backend(cpu: CortexM) -> Any:
 class CortexMTargetConfig:
     """One target: a core and the instruction set its kernels may use (the core's default unless overridden).
 
-    `isa` is filled in when left out; it stays None only for ANY.
+    `isa` is filled in when left out, and so is `fpu`, whether float arithmetic has instructions; both stay None only
+    for ANY.
     """
 
     cpu: CortexM
     isa: Isa | None = None
+    fpu: bool | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.cpu, CortexM):
             raise CortadoError(f"cpu must be a CortexM, found {self.cpu!r}; for a string use from_target_string")
-        if self.isa is None:
-            if self.cpu is not CortexM.ANY:
-                object.__setattr__(self, "isa", _CORES[self.cpu].default)
-            return
-        if not isinstance(self.isa, Isa):
+        if self.isa is None and self.cpu is not CortexM.ANY:
+            object.__setattr__(self, "isa", _CORES[self.cpu].default)
+        if self.isa is not None and not isinstance(self.isa, Isa):
             raise CortadoError(f"isa must be an Isa or None, found {self.isa!r}")
-        if self.isa not in self.supported:
+        if self.isa is not None and self.isa not in self.supported:
             names = ", ".join(isa.name for isa in self.supported) or "none (it stands for all of them)"
             raise CortadoError(f"{self.isa.name} is not supported on {self.cpu.value}; supported: {names}")
+        has_fpu = self.isa is not None and _CORES[self.cpu].has_fpu(self.isa)
+        if self.fpu and not has_fpu:
+            raise CortadoError(f"{self.target_string} has no float unit")
+        if self.fpu is None and self.isa is not None:
+            object.__setattr__(self, "fpu", has_fpu)
 
     @property
     def supported(self) -> tuple[Isa, ...]:
@@ -192,10 +210,12 @@ class CortexMTargetConfig:
 
     @property
     def target_string(self) -> str:
-        if self.cpu is CortexM.ANY or self.isa is _CORES[self.cpu].default:
+        if self.isa is None:
             return self.cpu.value
-        override = next(name for name, isa in _OVERRIDES.items() if isa is self.isa)
-        return f"{self.cpu.value}+{override}"
+        core = _CORES[self.cpu]
+        left_out = [name for name, isa in _OVERRIDES.items() if isa is self.isa and isa is not core.default]
+        without = [_NO_FPU] if self.fpu is False and core.has_fpu(self.isa) else []
+        return "+".join([self.cpu.value, *left_out, *without])
 
     @property
     def machine(self) -> Machine:
@@ -206,8 +226,7 @@ class CortexMTargetConfig:
         """Architecture and float ABI flags. ANY has none: its bundle is compiled for the core it will run on."""
         if self.cpu is CortexM.ANY:
             raise CortadoError("cortex-m has no compiler flags of its own: name the core the bundle is compiled for")
-        core, isa = _CORES[self.cpu], self.isas[0]
-        flags = (f"-march={core.march[isa]}", "-mthumb", *core.floats.get(isa, _SOFT))
+        flags = _CORES[self.cpu].flags(self.isas[0], fpu=bool(self.fpu))
         return flags if compiler is Compiler.GCC else ("--target=arm-none-eabi", *flags)
 
 
@@ -223,7 +242,7 @@ def _parse_override(text: str, cpu: CortexM, suffix: str) -> Isa:
             "(Cortado always quantizes to int8)"
         )
     if suffix not in _OVERRIDES:
-        known = ", ".join("+" + name for name in _OVERRIDES)
+        known = ", ".join("+" + name for name in (*_OVERRIDES, _NO_FPU))
         raise CortadoError(f"'{text}': unknown extension '+{suffix}'; known: {known}")
     isa = _OVERRIDES[suffix]
     removed = Isa(isa + 1)
@@ -248,8 +267,15 @@ def from_target_string(text: str) -> CortexMTargetConfig:
         ) from None
     if not suffixes:
         return CortexMTargetConfig(cpu)
-    isa = min(_parse_override(text, cpu, suffix) for suffix in suffixes)
-    return CortexMTargetConfig(cpu, isa)
+    isas = [_parse_override(text, cpu, suffix) for suffix in suffixes if suffix != _NO_FPU]
+    target = CortexMTargetConfig(cpu, min(isas, default=None))
+    if _NO_FPU not in suffixes:
+        return target
+    if not target.fpu:
+        raise CortadoError(
+            f"'{text}': {target.target_string} has no float unit to leave out; write '{target.target_string}'"
+        )
+    return CortexMTargetConfig(cpu, target.isa, fpu=False)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def check_features(word: Callable[[int], int], target: CortexMTargetConfig, core
     needs = {
         "DSP instructions": (built.isas[0] is Isa.DSP and core in _MAYBE_DSP, found.dsp, "+nodsp"),
         "vector instructions (MVE)": (built.isas[0] is Isa.MVE, found.mve, "+nomve"),
-        "a floating-point unit": ("-mfloat-abi=hard" in built.compiler_flags(), found.fpu, "+nodsp"),
+        "a floating-point unit": (built.fpu is True, found.fpu, "+nofp"),
     }
     missing = {name: without for name, (used, there, without) in needs.items() if used and not there}
     if missing:
