@@ -39,6 +39,11 @@ def _likely_mask(kept: Sequence[torch.Tensor]) -> bool:
     return not kept or _keeps(kept[0])
 
 
+def _is_finite(arguments: Mapping[str, Any]) -> bool:
+    given = [one for value in arguments.values() for one in (value if isinstance(value, list) else [value])]
+    return all(bool(one.isfinite().all()) for one in given if isinstance(one, torch.Tensor))
+
+
 # Calls that a network is likely to have, where an operator has others as well.
 LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "cortado::calculate_int": lambda arguments: bool((arguments["other"] != 0).all()),
@@ -156,6 +161,17 @@ MANY_TERMS: Mapping[str, int] = {
 }
 
 
+# Operators of float32.
+FLOATS: Mapping[str, int] = {
+    "cortado::float_calculate": 24,
+    "cortado::float_conv2d": 24,
+    "cortado::float_function": 60,
+    "cortado::float_pool2d": 16,
+    "cortado::float_position": 8,
+    "cortado::float_reduce": 16,
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """Networks of operators' calls."""
@@ -171,6 +187,7 @@ FAMILIES: Mapping[str, Family] = {
     "g": Family(MORE_WIDE, spread=True),
     "h": Family(WIDE, spread=True),
     "n": Family(NARROW, spread=True),
+    "p": Family(FLOATS, spread=True),
     "s": Family(SIGNALS, spread=True),
     "t": Family(MANY_TERMS, spread=True),
 }
@@ -211,7 +228,7 @@ def draw(operator: Operator, number: int, wanted: int, spread: bool) -> list[dic
         drawn.append(arguments)
 
     take()
-    likely = LIKELY.get(operator.name, lambda arguments: True)
+    likely = LIKELY.get(operator.name, _is_finite)
     results = {at: results_of(operator, one)[0] for at, one in enumerate(drawn) if likely(one)}
     fit = [at for at, result in results.items() if result.numel() <= LARGEST]
     by_kernel: dict[tuple[str, ...], list[int]] = defaultdict(list)

@@ -32,7 +32,7 @@ from cortado.frontend.capture.export import capture
 from cortado.frontend.capture.inputs import Inputs, check_batches, check_example, checked_labels
 from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
-from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, keep, quantize, train
+from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
 from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
@@ -326,6 +326,9 @@ def prepare(
             needless = isinstance(batches, Sized) and not len(batches)
             given = [] if needless else check_batches(batches, inputs)
             quantized = keep(captured, inputs, given, options.sequence)
+        elif not options.has_codes:
+            needless = isinstance(batches, Sized) and not len(batches)
+            quantized = as_float(captured, inputs, [] if needless else check_batches(batches, inputs), options)
         else:
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))

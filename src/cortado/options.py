@@ -38,10 +38,12 @@ class Border(Enum):
 
 
 class Activations(Enum):
-    """Storage of the network's real numbers: codes of 8 bits, or of 16 with headroom above what calibration saw."""
+    """Storage of the network's real numbers: codes of 8 bits, or of 16 with headroom above what calibration saw, or
+    float32, which nothing is quantized for."""
 
     INT8 = "int8"
     INT16 = "int16"
+    FLOAT32 = "float32"
 
 
 class Weights(Enum):
@@ -204,6 +206,11 @@ class Options:
         return camera_of(self.input_format, self.input_size, self.crop, self.resize, how, self.mean, self.std)
 
     @property
+    def has_codes(self) -> bool:
+        """Whether real numbers are codes, whose scales calibration data tells."""
+        return self.activations is not Activations.FLOAT32
+
+    @property
     def ram_limit(self) -> int | None:
         if self.ram_budget is None and self.memory:
             return None  # each of them has its own
@@ -286,7 +293,7 @@ class Options:
         self._check_partners()
         given = {
             "--io float": self.io is Border.FLOAT,
-            "--activations int16": self.activations is Activations.INT16,
+            f"--activations {self.activations.value}": self.activations is not Activations.INT8,
             "--input-layout nhwc": self.input_layout is InputLayout.NHWC,
             "--stream": self.stream is not None,
             "--memory": bool(self.memory),
@@ -349,7 +356,7 @@ class Options:
             return
         option = f"--weights {self.weights.value}"
         others = {
-            "--activations int16": self.activations is Activations.INT16,
+            f"--activations {self.activations.value}": self.activations is not Activations.INT8,
             "--linear per-tensor": self.linear is LinearWeights.PER_TENSOR,
             "--artifacts pte": self.artifacts is Artifacts.PTE,
             "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
@@ -375,9 +382,12 @@ class Options:
 
     def _check_precision(self) -> None:
         """Refuses bars that are none, and what says the contrary of --precision auto or of int16 tensors."""
-        wide = "--activations int16" if self.activations is Activations.INT16 else "--int16" if self.int16 else ""
+        wider = self.activations is not Activations.INT8
+        wide = f"--activations {self.activations.value}" if wider else "--int16" if self.int16 else ""
         if wide and self.artifacts is Artifacts.PTE:
-            raise CortadoError(f"{wide} and --artifacts pte: int16 tensors are for the C bundle. Leave one out")
+            element = self.activations.value if wider else "int16"
+            raise CortadoError(f"{wide} and --artifacts pte: {element} tensors are for the C bundle. Leave one out")
+        self._check_float()
         for name, most, unit in (
             ("min_sqnr", 200, "decibels"),
             ("min_accuracy", 1, "samples"),
@@ -402,7 +412,7 @@ class Options:
             return
         self._check_bars()
         against = {
-            "--activations int16": self.activations is Activations.INT16,
+            f"--activations {self.activations.value}": self.activations is not Activations.INT8,
             "--artifacts pte": self.artifacts is Artifacts.PTE,
             "--keep-float": bool(self.keep_float),
         }
@@ -410,6 +420,24 @@ class Options:
             raise CortadoError(
                 f"--precision auto and {name}: measurement chooses which tensors of the C bundle are int16. Leave one "
                 "of the two out"
+            )
+
+    def _check_float(self) -> None:
+        """Refuses what speaks of codes where there are none."""
+        if self.state is Activations.FLOAT32:
+            raise CortadoError(
+                "--state float32: expected int8 or int16; with --activations float32, state is float32 too"
+            )
+        given = {
+            "--int16": bool(self.int16),
+            "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
+            "--linear per-tensor": self.linear is LinearWeights.PER_TENSOR,
+            "--decide": self.decide is not None,
+        }
+        names = [name for name, value in given.items() if value]
+        if self.activations is Activations.FLOAT32 and names:
+            raise CortadoError(
+                f"--activations float32 and {names[0]}: no tensor of the network has codes. Leave one of the two out"
             )
 
     def _check_bars(self) -> None:

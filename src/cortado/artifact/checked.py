@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cortado.base.arrays import ArrayType
+from cortado.base.arrays import ArrayType, same_bits
 from cortado.base.errors import CortadoError
 from cortado.run.bundle_info import StepName, StoreRules
 from cortado.run.runner import RunResult
@@ -62,7 +62,7 @@ class Checked:
         if not self.compared:
             return 0
         pairs = zip(self.result.samples, self.expected, strict=True)
-        return sum(all(np.array_equal(a, b) for a, b in zip(got, want, strict=True)) for got, want in pairs)
+        return sum(all(same_bits(a, b) for a, b in zip(got, want, strict=True)) for got, want in pairs)
 
     @property
     def bit_exact(self) -> bool:

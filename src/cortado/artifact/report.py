@@ -676,7 +676,10 @@ class Report:
     @property
     def arithmetic(self) -> str:
         """The elements in which it computes real numbers, in words."""
-        coded = [layer.element.value for layer in self.layers if layer.scale is not None and layer.element is not None]
+        real = [
+            layer for layer in self.layers if layer.scale is not None or layer.operator.startswith("cortado::float_")
+        ]
+        coded = [layer.element.value for layer in real if layer.element is not None]
         return arithmetic(coded, int4_weights=any(one.element == "int4" for one in self.weights))
 
     @property

@@ -14,6 +14,13 @@ from cortado.base.errors import CortadoError
 ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 
+def same_bits(first: ArrayType, second: ArrayType) -> bool:
+    """Whether two arrays hold the same: of floating point, NaN and the sign of a zero too."""
+    if first.dtype == second.dtype == np.float32:
+        first, second = (np.ascontiguousarray(one).view(np.uint32) for one in (first, second))
+    return np.array_equal(first, second)
+
+
 def read_arrays(path: Path) -> dict[str, ArrayType]:
     """The arrays of a .npy (under the name '') or .npz file; pickles are refused."""
     if not path.is_file():

@@ -172,7 +172,7 @@ def _compile_source(
     from cortado.models.sources import load_calibration
 
     with clock.phase("load"):
-        batches = load_calibration(arguments.calibration, source)
+        batches = load_calibration(arguments.calibration, source, needed=options.has_codes)
     data = arguments.calibration or "the model's own"
     calibration = CalibrationReport(data=data, batches=len(batches)) if batches else None  # it came quantized
     network = spec if spec in zoo.names() else None

@@ -145,11 +145,12 @@ def _precision_arguments(parser: Group) -> None:
         choices=names(Activations),
         default="int8",
         help="what real tensors are kept as (default: int8). int16, symmetric and with room for four times what "
-        "calibration saw, is for the C bundle alone; weights stay int8",
+        "calibration saw, is for the C bundle alone; weights stay int8. float32, weights included, is for the C bundle "
+        "too: nothing is quantized, and no calibration data is needed",
     )
     parser.add_argument(
         "--state",
-        choices=names(Activations),
+        choices=[Activations.INT8.value, Activations.INT16.value],
         default="int16",
         help="what a buffer that is computed from itself is kept as, with the tensors of its loop (default: int16, for "
         "the C bundle alone; int8 is for the .pte too). Buffers that only delay are int8",

@@ -107,7 +107,7 @@ def _compiled(
     model = prepare(
         source.model,
         source.example_inputs,
-        load_calibration(calibration, source),
+        load_calibration(calibration, source, needed=options.has_codes),
         name=name,
         labels=source.labels,
         progress=told,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from cortado.base.element import INT8, Element, element_of
 from cortado.base.numerics import ChannelQParams, QParams
@@ -105,6 +105,12 @@ def note_element(node: Node, wanted: Element) -> None:
     """Which element a call's real numbers are to have."""
     if wanted != USUAL:
         WANTED.note(node, wanted)
+
+
+def note_elements(graph: Graph, wanted: Element) -> None:
+    """The same for every node of a graph."""
+    for node in graph.nodes:
+        note_element(node, wanted)
 
 
 def wanted_element(node: Node) -> Element:

@@ -40,6 +40,7 @@ from cortado.ir.facts import (
     VALUE,
     WANTED,
     FactKey,
+    wanted_element,
 )
 
 Tensor = torch.Tensor
@@ -182,6 +183,8 @@ def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
     node = like.graph.call_function(target, args, kwargs)
     VALUE.note(node, made)
     copy_origin(like, node)
+    if wanted_element(like).floating:
+        WANTED.take(node, like)
     return node
 
 

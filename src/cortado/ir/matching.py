@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 
 from cortado.base.element import Element
 from cortado.base.errors import Reject
-from cortado.ir.facts import FactKey, dtype, holds_integers
+from cortado.ir.facts import USUAL, FactKey, dtype, holds_integers
 from cortado.ir.graph import Bound, bind
 from cortado.ir.op import Pattern, registry
 from cortado.ir.roles import Activation, Mask, Quantization, SharedWith
@@ -24,9 +24,12 @@ class Match:
     quantization: Quantization
 
 
-def patterns_of(target: Any) -> tuple[Pattern, ...]:
+def patterns_of(target: Any, element: Element = USUAL) -> tuple[Pattern, ...]:
     """The patterns that take calls of a target, in the order in which they are asked."""
-    return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
+    if not isinstance(target, OpOverload):
+        return ()
+    first = registry().floats.get(target) if element.floating else None
+    return (*([first] if first is not None else []), *registry().patterns.get(target, ()))
 
 
 MATCH: FactKey[Match | Reject] = FactKey("cortado_match")  # of a call: what was decided when it was quantized
@@ -54,13 +57,14 @@ def decide(node: Node, wanted: Element | None = None) -> Match | Reject:
     """The first pattern that takes a node, or what the most general one says against it; `wanted` instead of the
     element that is noted."""
     some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
+    bound = bind(node, wanted)
+    kind = bound.element.name if bound.element.floating else "integer"
     refused = Reject(
         "taken in some forms only, of which this is none (see `cortado ops`)"
         if some
-        else "no integer operator for it (see `cortado ops`)"
+        else f"no {kind} operator for it (see `cortado ops`)"
     )
-    bound = bind(node, wanted)
-    for pattern in patterns_of(node.target):
+    for pattern in patterns_of(node.target, bound.element):
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
             reason = _not_real(bound, quantization) or _too_narrow(bound, quantization)

@@ -90,6 +90,7 @@ class Pattern:
     keeps_bits: bool = False  # its state has 16 bits from step to step, whatever its codes have
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
+    floating: bool = False  # asked before all others where real numbers are float32, and never elsewhere
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Rewrite:
 
     aten: tuple[OpOverload, ...]
     rewrite: Callable[[Bound], Node | None]
+    any_element: bool = False  # what it writes is taken in every element, float32 too
 
 
 @dataclass(frozen=True)
@@ -305,6 +307,7 @@ class Registry:
 
     operators: Mapping[str, Operator]
     patterns: Mapping[OpOverload, tuple[Pattern, ...]]
+    floats: Mapping[OpOverload, Pattern]  # of float32
     rewrites: Mapping[OpOverload, Rewrite]
     decompositions: Mapping[OpOverload, Decomposition]
     domains: Mapping[OpOverload, DomainRule]
@@ -331,7 +334,7 @@ def collect(values: Iterable[Any]) -> Registry:
     for value in given:
         if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
             raise CortadoError(f"two operators are called {value.name}")
-        for target in value.aten if isinstance(value, Pattern) else ():
+        for target in value.aten if isinstance(value, Pattern) and not value.floating else ():
             if patterns.setdefault(target, {}).setdefault(value.priority, value) is not value:
                 raise CortadoError(
                     f"two patterns take {target} with priority {value.priority.name}; say with Pattern.priority which "
@@ -340,6 +343,7 @@ def collect(values: Iterable[Any]) -> Registry:
     return Registry(
         operators=operators,
         patterns={target: _asked(found) for target, found in patterns.items()},
+        floats=_by_target([one for one in given if isinstance(one, Pattern) and one.floating], Pattern, "patterns"),
         rewrites=_by_target(given, Rewrite, "rewrites"),
         decompositions=_by_target(given, Decomposition, "decompositions"),
         domains=_by_target(given, DomainRule, "rules of domains"),

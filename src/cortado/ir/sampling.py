@@ -3,6 +3,7 @@
 hypothesis is imported here only, and ops/ import this module late, so that the compiler itself doesn't need it.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -37,6 +38,20 @@ def values(draw: Any, shape: tuple[int, ...], *, element: Element | None = None)
     """Draws values of any element that is moved; most often int8."""
     kind = element or draw(st.sampled_from([INT8, INT8, INT8, INT16, INT32, UINT8]))
     return codes(draw(SEEDS), shape, kind.low, kind.high, kind.torch_dtype)
+
+
+_ODD = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, -3e-39, 3.4e38, -3.4e38, math.inf, -math.inf, math.nan])
+
+
+def numbers(draw: Any, shape: tuple[int, ...]) -> Tensor:
+    """float32 of several magnitudes; every fourth draw with denormals, infinities and NaN among them."""
+    seed = draw(SEEDS)
+    rng = generator(seed)
+    found = torch.randn(shape, generator=rng) * 2.0 ** float(torch.randint(-20, 20, (), generator=rng))
+    if seed % 4 == 0:
+        odd = _ODD[torch.randint(0, len(_ODD), shape, generator=rng)]
+        found = torch.where(torch.rand(shape, generator=rng) < 0.3, odd, found)
+    return found
 
 
 def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:

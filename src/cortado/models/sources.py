@@ -263,16 +263,18 @@ def _from_exported(path: Path) -> Source:
 # ---- calibration ------------------------------------------------------------------------------------------------
 
 
-def load_calibration(spec: str | None, source: Source, count: int = CALIBRATION_COUNT) -> list[Inputs]:
+def load_calibration(
+    spec: str | None, source: Source, count: int = CALIBRATION_COUNT, *, needed: bool = True
+) -> list[Inputs]:
     """Calibration batches: of the model itself (zoo), random, from files, a folder, or file.py:function. A model that
-    came quantized needs none."""
+    came quantized needs none, and neither does one in float32."""
     if spec == RANDOM:
         return _random(source.example_inputs, count)
     if spec is not None:
         return _from_spec(spec, source)
     if source.calibration is not None:
         return source.calibration()
-    if comes_quantized(source.model):
+    if not needed or comes_quantized(source.model):
         return []
     raise CortadoError(
         "no calibration data: quantization needs a few typical inputs to choose its scales. Give --calibration "

@@ -7,7 +7,7 @@ import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import ChannelQParams, QParams
-from cortado.ir.facts import QPARAMS
+from cortado.ir.facts import QPARAMS, wanted_element
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.matching import Match, find
 from cortado.ops.io.quantize import qparams_of
@@ -84,7 +84,8 @@ def _calls(module: GraphModule, *targets: object) -> list[Node]:
 
 def _is_integer(node: Node) -> bool:
     """Whether an integer operator takes a call, and so reads and gives codes."""
-    return node.op == "call_function" and node.target not in _BORDERS and isinstance(find(node), Match)
+    taken = node.op == "call_function" and node.target not in _BORDERS and isinstance(find(node), Match)
+    return taken and not wanted_element(node).floating
 
 
 def _fold_quantize(node: Node, integer: set[Node]) -> None:

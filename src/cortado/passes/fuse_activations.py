@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch.fx import GraphModule
 
 from cortado.frontend.quantize.quantizer import fused_clamp
-from cortado.ir.facts import CLAMP, QPARAMS, TWIN
+from cortado.ir.facts import CLAMP, QPARAMS, TWIN, wanted_element
 from cortado.ir.matching import Match, find
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.passes.base import ContextPass
@@ -27,7 +27,7 @@ class FuseActivations(ContextPass):
             match = find(node)
             clamp = fused_clamp(node, match.pattern) if isinstance(match, Match) else None
             bounds = None if clamp is None else is_clamp(clamp)
-            if clamp is not None and bounds is not None and QPARAMS.known(clamp):
+            if clamp is not None and bounds is not None and (QPARAMS.known(clamp) or wanted_element(clamp).floating):
                 CLAMP.note(node, bounds)
                 QPARAMS.take(node, clamp)
                 TWIN.note(node, clamp.name)

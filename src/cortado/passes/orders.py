@@ -78,6 +78,8 @@ def links_of(node: Node) -> list[Link] | None:
     if operator is None or operator.relayout is None or _broadcasts(node):
         return None
     relayout = operator.relayout
+    if relayout(node.kwargs, plain(node)) is None:
+        return None
 
     def up(order: Order) -> Order | None:
         return None if relayout(node.kwargs, inverse(order)) is None else order

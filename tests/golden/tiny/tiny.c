@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xe7ef8d18u
+#if TINY_BUILD != 0x135ecb3fu
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

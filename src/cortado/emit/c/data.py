@@ -223,8 +223,10 @@ def int_text(value: int) -> str:
 
 
 def float_text(value: float) -> str:
-    """A float32 as C reads it back, to the last bit."""
+    """A float32 as C reads it back, to the last bit; infinities and NaN without a header."""
     single = np.float32(value)
+    if not np.isfinite(single):
+        return "(0.0f / 0.0f)" if np.isnan(single) else f"({np.sign(single):.1f}f / 0.0f)"
     text = f"{single:.9g}"  # decimal: hexadecimal constants are no C++ before C++17
     assert np.float32(text) == single
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from cortado.base.element import FLOAT32
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.frontend.capture.eager import Eager, RightKernels
@@ -62,6 +63,7 @@ from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes,
 from cortado.frontend.rewrite.writes import written
 from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
+from cortado.ir.matching import settle as settle_matches
 from cortado.ir.patched import counted_on, late_code
 from cortado.ops.elementwise.pointwise import attribute, is_pointwise
 from cortado.ops.float_graph import constant_data
@@ -273,6 +275,38 @@ def _canonical(captured: Captured, example_inputs: Sequence[Tensor], wide: Activ
     found = take_filters(captured.module, state)
     captured.eager.drift = found.drift
     return found.state
+
+
+def as_float(
+    captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], how: Options = DEFAULTS
+) -> Quantized:
+    """A model whose real numbers are all float32: nothing is quantized, and no data is needed. On what there is, the
+    graph must compute what the model does."""
+    module, initial = captured.module, [one.initial for one in captured.state]
+    writes = [describe(node) for node in module.graph.nodes if written(node)]
+    with captured.eager.blamed("the example inputs", example_inputs):
+        canonicalize(module, (*example_inputs, *initial), FLOAT32)
+    stream = StateSequence(keep_needed(module, captured.state), how.sequence)
+    if how.sequence is not None and not stream.state:
+        raise CortadoError(NO_STATE)
+    settle_matches(module.graph)
+    given, checked, kept = batches or [tuple(example_inputs)], list[FloatRun](), set[int]()
+    begins = [not stream.state or stream.begins(number) for number in range(len(given))]
+    with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
+        for number, batch in enumerate(given):
+            where = f"calibration batch {number}" if batches else "the example inputs"
+            if stream.begins(number):
+                captured.eager.reset()
+            with captured.eager.blamed(where, batch):
+                found = pytree.tree_leaves(module(*stream.inputs(number, batch)))
+            outputs = stream.outputs(found)
+            captured.eager.check(where, batch, outputs, writes)
+            kept = kept or _remembered(begins, outputs)
+            if number in kept:
+                checked.append(FloatRun(batch, tuple(outputs), number, begins[number]))
+    return Quantized(
+        converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked), nones=captured.nones, how=how
+    )
 
 
 def _no_state(captured: Captured, what: str) -> None:

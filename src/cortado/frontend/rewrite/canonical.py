@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from cortado.base.element import Element
 from cortado.base.errors import CortadoError, Refused
 from cortado.frontend.rewrite.decompose import spell_out
 from cortado.frontend.rewrite.domains import settle_domains
@@ -22,7 +23,7 @@ from cortado.frontend.rewrite.mask_rules import take_masks
 from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
 from cortado.frontend.rewrite.signs import compare_before
 from cortado.frontend.rewrite.writes import make_writes_plain
-from cortado.ir.facts import USER_INPUT, VALUE, dtype
+from cortado.ir.facts import USER_INPUT, USUAL, VALUE, dtype, note_elements, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place
@@ -77,24 +78,24 @@ _CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._a
 _PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
 
 
-def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
-    """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs."""
+def canonicalize(
+    module: GraphModule, inputs: Sequence[torch.Tensor] | None = None, element: Element = USUAL
+) -> GraphModule:
+    """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs. With float32
+    as the element of all real numbers, calls that have a float32 operator stay as they are."""
     graph = module.graph
     inline_contexts(module)
     make_writes_plain(module, inputs)
+    note_elements(graph, element)
     give_scalars_a_dimension(graph)
-    if may_have_masks(graph):
-        _simplify(graph)
-        spell_out(module, _PLAIN, only=puts_masks)
-        write_out_masks(module)
-        graph.eliminate_dead_code()
-        take_masks(module)
-        graph.eliminate_dead_code()
+    if not element.floating:
+        _take_masks(module)
     for node in [node for node in graph.nodes if node.op == "call_function"]:
         plainer = _plainer(node)
         if plainer is not None:
             _replace(node, plainer)
-    compare_before(module)
+    if not element.floating:
+        compare_before(module)
     spell_out(module, _PLAIN)
     if has_integers(graph):
         compare_integers(module)
@@ -114,11 +115,22 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     return module
 
 
+def _take_masks(module: GraphModule) -> None:
+    """Masks become part of the calls that read them."""
+    if may_have_masks(module.graph):
+        _simplify(module.graph)
+        spell_out(module, _PLAIN, only=puts_masks)
+        write_out_masks(module)
+        module.graph.eliminate_dead_code()
+        take_masks(module)
+        module.graph.eliminate_dead_code()
+
+
 def _canonicalize(node: Node) -> None:
     if _simplified(node):
         return
     rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
-    if rewrite is not None:
+    if rewrite is not None and (rewrite.any_element or not wanted_element(node).floating):
         _replace(node, rewrite.rewrite)
 
 

@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from cortado.ir.facts import VALUE
+from cortado.ir.facts import VALUE, wanted_element
 from cortado.ir.graph import add_call, bind, fake_mode_of
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, is_constant, make_out_of_place
@@ -39,18 +39,24 @@ def spell_out(module: GraphModule, plain: frozenset[Any], only: Callable[[Node],
             _inline(node, traced)
 
 
-def _is_known(target: Any, plain: frozenset[Any]) -> bool:
+def _is_known(target: Any, plain: frozenset[Any], floating: bool) -> bool:
+    """Whether an operator takes a call in some form; in float32, those of float32 and what moves values."""
     known = registry()
-    return target in plain or target in known.patterns or target in known.rewrites
+    if not floating:
+        return target in plain or target in known.patterns or target in known.rewrites
+    rewrite = known.rewrites.get(target)
+    moves = any(pattern.moves for pattern in known.patterns.get(target, ()))
+    return target in plain or target in known.floats or moves or (rewrite is not None and rewrite.any_element)
 
 
 def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
     """Returns what computes the same in other calls; None where nothing is known to, or where it needs none."""
     target: Any = node.target
-    ours = registry().decompositions.get(target)
+    floating = wanted_element(node).floating
+    ours = registry().decompositions.get(target) if not floating or target not in registry().floats else None
     if ours is not None and (ours.takes is None or ours.takes(bind(node))):
         return ours.function
-    if _is_known(target, plain) or not node.all_input_nodes or not _gives_numbers(node):
+    if _is_known(target, plain, floating) or not node.all_input_nodes or not _gives_numbers(node):
         return None
     return target if _is_composite(target) else decomposition_table.get(target)
 
@@ -67,14 +73,19 @@ def _gives_numbers(node: Node) -> bool:
 
 
 @cache
-def _table(plain: frozenset[Any]) -> Mapping[OpOverload, _Function]:
+def _table(plain: frozenset[Any], floating: bool) -> Mapping[OpOverload, _Function]:
     """torch's decompositions of what nobody knows, and all of ours."""
     theirs = {
         target: function
         for target, function in decomposition_table.items()
-        if isinstance(target, OpOverload) and not _is_known(target, plain) and not _is_composite(target)
+        if isinstance(target, OpOverload) and not _is_known(target, plain, floating) and not _is_composite(target)
     }
-    ours = {target: one.function for target, one in registry().decompositions.items() if one.takes is None}
+    taken = registry().floats if floating else {}
+    ours = {
+        target: one.function
+        for target, one in registry().decompositions.items()
+        if one.takes is None and target not in taken
+    }
     return {**theirs, **ours}
 
 
@@ -85,9 +96,11 @@ def written_out(node: Node, function: _Function) -> None:
 
 def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModule | None:
     """The calls that a call becomes; None if one of them is not known either."""
-    table = {target: one for target, one in _table(plain).items() if target != node.target}
+    floating = wanted_element(node).floating
+    table = {target: one for target, one in _table(plain, floating).items() if target != node.target}
     traced = _trace(node, function, table)
-    return traced if _is_understood(traced, [is_constant(item) for item in node.all_input_nodes], plain) else None
+    constant = [is_constant(item) for item in node.all_input_nodes]
+    return traced if _is_understood(traced, constant, plain, floating) else None
 
 
 def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function]) -> GraphModule:
@@ -109,7 +122,7 @@ def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function
         return make_fx(called, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
 
 
-def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[Any]) -> bool:
+def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[Any], floating: bool) -> bool:
     """Whether every call is known, or gives a constant."""
     holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
     fixed = {holder for holder, always in zip(holders, constant, strict=True) if always}
@@ -118,7 +131,7 @@ def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[A
             fixed.add(one)
     calls = [one for one in traced.graph.nodes if one.op == "call_function" and one not in fixed]
     results = pytree.tree_leaves([one.args[0] for one in traced.graph.nodes if one.op == "output"])
-    known = all(one.target is operator.getitem or _is_known(one.target, plain) for one in calls)
+    known = all(one.target is operator.getitem or _is_known(one.target, plain, floating) for one in calls)
     return known and all(isinstance(one, Node) for one in results)
 
 

@@ -1166,6 +1166,106 @@ typedef struct {
 
 void cortado_where(const cortado_where_t *L, const int8_t *mask, const void *a, const void *b, void *out, int32_t n);
 
+/* ---- float32: IEEE operations one after the other, none fused, sums in ascending order ------------------------ */
+
+/* sum = bias[oc], then + x * w tap by tap: rows, columns, channels of the window that lie in the image.
+ * out = sum within act_min and act_max, which may be infinite. */
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t groups;
+    float act_min, act_max;
+    const float *weights; /* [out_c][kernel_h][kernel_w][in_c / groups] */
+    const float *bias;    /* [out_c] */
+} cortado_layer_f32_t;
+
+/* rows: kernel_h pointers, NULL outside the image. */
+void cortado_conv2d_f32(const cortado_layer_f32_t *L, const int8_t *const rows[], float *out);
+/* A window of one tap without stride and padding, and one group, over `pixels` pixels: linear layers too. */
+void cortado_conv1x1_f32(const cortado_layer_f32_t *L, const float *in, float *out, int32_t pixels);
+
+/* How several numbers become one, beside those of integers. */
+#define CORTADO_MEAN 13
+
+/* how: CORTADO_MEAN, the sum of the taps in the image by `divisor`, or where that is 0 by their number; CORTADO_LARGER:
+ * the largest of them, NaN where there is one. */
+typedef struct {
+    int32_t in_w, channels, out_w;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t how, divisor;
+    float act_min, act_max;
+} cortado_pool2d_f32_t;
+
+void cortado_pool2d_f32(const cortado_pool2d_f32_t *L, const int8_t *const rows[], float *out);
+
+/* out = a + b, a - b, a * b, a / b, the smaller or the larger, within act_min and act_max. An operand begins anew after
+ * `period` elements: 1 for a single number, that of channels for one number each; the smaller and the larger of NaN and
+ * anything are NaN. */
+typedef struct {
+    int32_t how, a_period, b_period;
+    float number; /* in the place of an operand that is NULL */
+    float act_min, act_max;
+} cortado_calculate_f32_t;
+
+void cortado_calculate_f32(const cortado_calculate_f32_t *L, const float *a, const float *b, float *out, int32_t n);
+
+/* The angle of (b, a), and a^b, in the same way. */
+void cortado_atan2_f32(const cortado_calculate_f32_t *L, const float *a, const float *b, float *out, int32_t n);
+void cortado_pow_f32(const cortado_calculate_f32_t *L, const float *a, const float *b, float *out, int32_t n);
+
+/* The same of operands that lie in any way: an element of the output is at index i0, i1, ... of `shape`. */
+typedef struct {
+    int32_t how, rank;
+    int32_t shape[6], a_stride[6], b_stride[6];
+    float act_min, act_max;
+} cortado_calculate_strided_t;
+
+void cortado_calculate_strided_f32(const cortado_calculate_strided_t *L, const float *a, const float *b, float *out);
+
+/* Functions of one number. */
+typedef struct {
+    float low, high; /* which may be infinite */
+} cortado_bounds_f32_t;
+
+void cortado_bounds_f32(const cortado_bounds_f32_t *L, const float *in, float *out, int32_t n);
+void cortado_neg_f32(const float *in, float *out, int32_t n);
+void cortado_sign_f32(const float *in, float *out, int32_t n);
+void cortado_exp_f32(const float *in, float *out, int32_t n);
+void cortado_exp2_f32(const float *in, float *out, int32_t n);
+void cortado_expm1_f32(const float *in, float *out, int32_t n);
+void cortado_sigmoid_f32(const float *in, float *out, int32_t n);
+void cortado_tanh_f32(const float *in, float *out, int32_t n);
+void cortado_erf_f32(const float *in, float *out, int32_t n);
+void cortado_log_f32(const float *in, float *out, int32_t n);
+void cortado_log2_f32(const float *in, float *out, int32_t n);
+void cortado_log10_f32(const float *in, float *out, int32_t n);
+void cortado_log1p_f32(const float *in, float *out, int32_t n);
+void cortado_sqrt_f32(const float *in, float *out, int32_t n);
+void cortado_rsqrt_f32(const float *in, float *out, int32_t n);
+void cortado_reciprocal_f32(const float *in, float *out, int32_t n);
+void cortado_sin_f32(const float *in, float *out, int32_t n);
+void cortado_cos_f32(const float *in, float *out, int32_t n);
+void cortado_tan_f32(const float *in, float *out, int32_t n);
+void cortado_atan_f32(const float *in, float *out, int32_t n);
+void cortado_asin_f32(const float *in, float *out, int32_t n);
+void cortado_acos_f32(const float *in, float *out, int32_t n);
+void cortado_trunc_f32(const float *in, float *out, int32_t n);
+void cortado_floor_f32(const float *in, float *out, int32_t n);
+void cortado_ceil_f32(const float *in, float *out, int32_t n);
+void cortado_abs_f32(const float *in, float *out, int32_t n);
+/* To the nearest integer, halves to the even one. */
+void cortado_round_f32(const float *in, float *out, int32_t n);
+
+/* The numbers in[o][0 .. length - 1][i] become one, out[o][i]: their sum, product, mean, the smallest or largest, from
+ * the first to the last. With `running`, what they are after each. */
+void cortado_reduce_f32(const float *in, float *out, int32_t outer, int32_t length, int32_t inner, int32_t how,
+                        int32_t running);
+/* The position of the smallest or largest of them, the first of equal ones; of NaN, if there is one. */
+void cortado_position_f32(const float *in, int32_t *out, int32_t outer, int32_t length, int32_t inner, int32_t how);
+
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 
 /* out = clamp(round_half_even(x * (1.0f / scale)) + zero_point, -128, 127); NaN gives zero_point. */

@@ -334,6 +334,8 @@ BATCH_MATMUL = Operator(
 )
 
 BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower, rounds_once=True)
-PRODUCT_REWRITE = Rewrite(aten=(aten.matmul.default, aten.mm.default, aten.bmm.default), rewrite=to_product)
-ADDMM_REWRITE = Rewrite(aten=(aten.addmm.default,), rewrite=addmm_to_sum)
-COMPUTED_LINEAR_REWRITE = Rewrite(aten=(aten.linear.default,), rewrite=computed_linear)
+PRODUCT_REWRITE = Rewrite(
+    aten=(aten.matmul.default, aten.mm.default, aten.bmm.default), rewrite=to_product, any_element=True
+)
+ADDMM_REWRITE = Rewrite(aten=(aten.addmm.default,), rewrite=addmm_to_sum, any_element=True)
+COMPUTED_LINEAR_REWRITE = Rewrite(aten=(aten.linear.default,), rewrite=computed_linear, any_element=True)

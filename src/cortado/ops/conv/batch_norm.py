@@ -130,5 +130,7 @@ def values_of_normalized(bound: Bound) -> None:
         replace_values(users, values)
 
 
-BATCH_NORM_REWRITE = Rewrite(aten=(aten.batch_norm.default,), rewrite=_normalized)
-DECOMPOSED_REWRITE = Rewrite(aten=(aten._native_batch_norm_legit_no_training.default,), rewrite=values_of_normalized)
+BATCH_NORM_REWRITE = Rewrite(aten=(aten.batch_norm.default,), rewrite=_normalized, any_element=True)
+DECOMPOSED_REWRITE = Rewrite(
+    aten=(aten._native_batch_norm_legit_no_training.default,), rewrite=values_of_normalized, any_element=True
+)

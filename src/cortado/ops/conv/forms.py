@@ -134,8 +134,8 @@ def conv1d_to_conv2d(bound: Bound) -> Node | None:
     return add_view(bound.node, add_call(bound.node, aten.conv2d.default, *arguments), shape(bound.node))
 
 
-CONV2D_REWRITE = Rewrite(aten=(aten.conv2d.default, aten.conv2d.padding), rewrite=to_conv2d)
-CONV1D_REWRITE = Rewrite(aten=(aten.conv1d.default, aten.conv1d.padding), rewrite=conv1d_to_conv2d)
+CONV2D_REWRITE = Rewrite(aten=(aten.conv2d.default, aten.conv2d.padding), rewrite=to_conv2d, any_element=True)
+CONV1D_REWRITE = Rewrite(aten=(aten.conv1d.default, aten.conv1d.padding), rewrite=conv1d_to_conv2d, any_element=True)
 
 
 # ---- tall forms ------------------------------------------------------------------------------------------

@@ -213,10 +213,12 @@ def outer(bound: Bound) -> Node | None:
 
 EINSUM = Decomposition(aten=(aten.einsum.default,), function=aten.einsum.default, takes=_is_unusual)
 BILINEAR = Decomposition(aten=(aten.bilinear.default,), function=bilinear)
-EINSUM_REWRITE = Rewrite(aten=(aten.einsum.default,), rewrite=einsum)
+EINSUM_REWRITE = Rewrite(aten=(aten.einsum.default,), rewrite=einsum, any_element=True)
 EINSUM_PATTERN = Pattern(aten=(aten.einsum.default,), match=match_einsum, lower=lower_einsum)
-PLUS_PRODUCT_REWRITE = Rewrite(aten=tuple(_OPERANDS), rewrite=plus_product)
-PLUS_PRODUCTS_REWRITE = Rewrite(aten=(aten.addbmm.default,), rewrite=plus_products)
-PRODUCT_REWRITE = Rewrite(aten=(aten.mv.default, aten.dot.default, aten.vdot.default), rewrite=to_product)
-INNER_REWRITE = Rewrite(aten=(aten.inner.default,), rewrite=inner)
-OUTER_REWRITE = Rewrite(aten=(aten.outer.default, aten.ger.default), rewrite=outer)
+PLUS_PRODUCT_REWRITE = Rewrite(aten=tuple(_OPERANDS), rewrite=plus_product, any_element=True)
+PLUS_PRODUCTS_REWRITE = Rewrite(aten=(aten.addbmm.default,), rewrite=plus_products, any_element=True)
+PRODUCT_REWRITE = Rewrite(
+    aten=(aten.mv.default, aten.dot.default, aten.vdot.default), rewrite=to_product, any_element=True
+)
+INNER_REWRITE = Rewrite(aten=(aten.inner.default,), rewrite=inner, any_element=True)
+OUTER_REWRITE = Rewrite(aten=(aten.outer.default, aten.ger.default), rewrite=outer, any_element=True)

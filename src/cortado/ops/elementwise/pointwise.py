@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.ir.domain import overloads
-from cortado.ir.facts import VALUE, dtype, holds_integers, is_float32
+from cortado.ir.facts import VALUE, dtype, holds_integers, is_float32, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.matching import Match, find, patterns_of
@@ -174,7 +174,9 @@ def attribute(node: Node) -> Tensor | None:
 
 
 def is_pointwise(node: Node) -> bool:
-    return node.op == "call_function" and (node.target in FUNCTIONS or node.target in COMBINATIONS)
+    """Whether a call may be part of a table; in float32 there is none."""
+    known = node.op == "call_function" and (node.target in FUNCTIONS or node.target in COMBINATIONS)
+    return known and not wanted_element(node).floating
 
 
 def uniform_value(node: Node) -> float | int | bool | None:
@@ -299,15 +301,13 @@ def _between(root: Node, end: Node) -> list[Node]:
 
 # ---- clamps --------------------------------------------------------------------------------------------------
 
-_CLAMPS = frozenset(
-    (
-        aten.relu.default,
-        aten.relu6.default,
-        aten.hardtanh.default,
-        aten.clamp.default,
-        aten.clamp_min.default,
-        aten.clamp_max.default,
-    )
+CLAMPS = (
+    aten.relu.default,
+    aten.relu6.default,
+    aten.hardtanh.default,
+    aten.clamp.default,
+    aten.clamp_min.default,
+    aten.clamp_max.default,
 )
 
 
@@ -329,7 +329,7 @@ def clamp_bounds(bound: Bound) -> tuple[float, float]:
 
 def is_clamp(node: Node) -> tuple[float, float] | None:
     """(low, high) if the node only clamps its input; a clamp with its bounds crossed is left to the table."""
-    if node.op != "call_function" or node.target not in _CLAMPS:
+    if node.op != "call_function" or node.target not in CLAMPS:
         return None
     low, high = clamp_bounds(bind(node))
     return (low, high) if low <= high else None

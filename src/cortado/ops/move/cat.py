@@ -83,6 +83,8 @@ def match(bound: Bound) -> Quantization | Reject:
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
     parts = bound.nodes("tensors")
+    if bound.element.floating and not any(holds_integers(part) for part in parts):
+        return Quantization({}, Plain())
     if not any(holds_integers(part) for part in parts):
         kind = bound.element
         return Quantization({"tensors": Activation(kind)}, Joined(element=kind))
@@ -300,6 +302,7 @@ CAT_RESCALED = Operator(
 CAT_REWRITE = Rewrite(
     aten=(aten.cat.default, aten.concat.default, aten.concatenate.default),
     rewrite=lambda bound: without_empty(bound) or in_one_type(bound),
+    any_element=True,
 )
 STACK_REWRITE = Rewrite(
     aten=(
@@ -307,6 +310,7 @@ STACK_REWRITE = Rewrite(
         *(aten.dstack.default, aten.column_stack.default),
     ),
     rewrite=in_one_type,
+    any_element=True,
 )
 
 CAT_PATTERN = Pattern(

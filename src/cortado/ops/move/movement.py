@@ -33,7 +33,7 @@ def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
     """The output holds the input's values, whatever their element: codes with their scale and zero point, integers."""
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    if holds_integers(bound[argument]):
+    if holds_integers(bound[argument]) or bound.element.floating:
         return Quantization({}, Plain())
     return Quantization({argument: Activation(element=None)}, SharedWith(argument))
 
@@ -211,4 +211,4 @@ COPIED_RULE = DomainRule(
     closed=True,
     keeps_truth=True,
 )
-COPY_REWRITE = Rewrite(aten=tuple(PLAIN), rewrite=without_copy)
+COPY_REWRITE = Rewrite(aten=tuple(PLAIN), rewrite=without_copy, any_element=True)

@@ -29,6 +29,9 @@ LONGEST_BORDER = 255  # rows above an image that a step of the C bundle can coun
 
 
 def reference(*, input: Tensor, pre_pad: list[int], post_pad: list[int], pad_value: int) -> Tensor:
+    if input.is_floating_point():  # the value's bits
+        bits = reference(input=input.view(torch.int32), pre_pad=pre_pad, post_pad=post_pad, pad_value=pad_value)
+        return bits.view(torch.float32)
     before, after = (own(widths, input.dim()) for widths in (pre_pad, post_pad))
     sides = [width for dim in reversed(range(input.dim())) for width in (before[dim], after[dim])]
     return torch.nn.functional.pad(input, sides, value=pad_value).contiguous()
@@ -70,7 +73,7 @@ def sides(bound: Bound) -> list[tuple[int, int]]:
 
 def match(bound: Bound) -> Quantization | Reject:
     value = bound.get("value")
-    if value is not None and not math.isfinite(value):
+    if value is not None and not math.isfinite(value) and not bound.element.floating:
         return Reject(f"pads with {value}, which has no int8 code; pad with a finite number")
     return shared(bound)
 
@@ -86,7 +89,10 @@ def lower(lowering: Lowering) -> Node:
         size = shape(node)[dim]
         node = take(lowering, node, dim, max(0, -before), size + min(0, after))
     number = bound["value"] or 0.0
-    value = int(number) if holds_integers(node) else lowering.out.quantize(float(number))
+    if bound.element.floating and not holds_integers(node):
+        value = int(torch.tensor(float(number)).view(torch.int32))
+    else:
+        value = int(number) if holds_integers(node) else lowering.out.quantize(float(number))
     return surround(lowering, node, [(max(0, before), max(0, after)) for before, after in widths], value)
 
 

@@ -37,7 +37,7 @@ def reference(*, input: Tensor, positions: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if holds_integers(bound["self"]):
+    if holds_integers(bound["self"]) or bound.element.floating:
         return Quantization({}, Plain())
     return Quantization({"self": Activation(None)}, SharedWith("self"))
 

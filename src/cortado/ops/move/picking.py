@@ -200,7 +200,10 @@ PICKED_REWRITE = Rewrite(
         aten.rot90.default,
     ),
     rewrite=picked,
+    any_element=True,
 )
-BRACKETS_REWRITE = Rewrite(aten=(aten.index.Tensor,), rewrite=brackets)
-STRIDED_REWRITE = Rewrite(aten=(aten.as_strided.default, aten.as_strided_copy.default), rewrite=strided)
-COLUMNS_REWRITE = Rewrite(aten=(aten.im2col.default,), rewrite=columns)
+BRACKETS_REWRITE = Rewrite(aten=(aten.index.Tensor,), rewrite=brackets, any_element=True)
+STRIDED_REWRITE = Rewrite(
+    aten=(aten.as_strided.default, aten.as_strided_copy.default), rewrite=strided, any_element=True
+)
+COLUMNS_REWRITE = Rewrite(aten=(aten.im2col.default,), rewrite=columns, any_element=True)

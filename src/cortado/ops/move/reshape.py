@@ -75,6 +75,7 @@ RESHAPE_REWRITE = Rewrite(
         aten.atleast_3d.default,
     ),
     rewrite=to_reshape,
+    any_element=True,
 )
 
 

@@ -204,5 +204,6 @@ SPLIT_REWRITE = Rewrite(
         aten.tensor_split.indices,
     ),
     rewrite=to_slices,
+    any_element=True,
 )
-UNBIND_REWRITE = Rewrite(aten=(aten.unbind.int,), rewrite=to_selects)
+UNBIND_REWRITE = Rewrite(aten=(aten.unbind.int,), rewrite=to_selects, any_element=True)

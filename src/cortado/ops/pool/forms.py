@@ -278,19 +278,20 @@ def adaptive_max_pool(bound: Bound) -> None:
     replace_values(users, add_view(bound.node, result, out))
 
 
-AVG_POOL2D_REWRITE = Rewrite(aten=(aten.avg_pool2d.default,), rewrite=to_avg_pool2d)
-AVG_POOL3D_REWRITE = Rewrite(aten=(aten.avg_pool3d.default,), rewrite=avg_pool3d_to_2d)
-AVG_POOL1D_REWRITE = Rewrite(aten=(aten.avg_pool1d.default,), rewrite=avg_pool1d_to_2d)
-MAX_POOL2D_REWRITE = Rewrite(aten=(aten.max_pool2d.default,), rewrite=to_max_pool2d)
-MAX_POOL1D_REWRITE = Rewrite(aten=(aten.max_pool1d.default,), rewrite=max_pool1d_to_2d)
+AVG_POOL2D_REWRITE = Rewrite(aten=(aten.avg_pool2d.default,), rewrite=to_avg_pool2d, any_element=True)
+AVG_POOL3D_REWRITE = Rewrite(aten=(aten.avg_pool3d.default,), rewrite=avg_pool3d_to_2d, any_element=True)
+AVG_POOL1D_REWRITE = Rewrite(aten=(aten.avg_pool1d.default,), rewrite=avg_pool1d_to_2d, any_element=True)
+MAX_POOL2D_REWRITE = Rewrite(aten=(aten.max_pool2d.default,), rewrite=to_max_pool2d, any_element=True)
+MAX_POOL1D_REWRITE = Rewrite(aten=(aten.max_pool1d.default,), rewrite=max_pool1d_to_2d, any_element=True)
 _WITH_POSITIONS = (aten.max_pool2d_with_indices.default, aten.max_pool1d_with_indices.default)
 _ADAPTIVE_MAX = (aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default)
-MAX_POOL_VALUES_REWRITE = Rewrite(aten=_WITH_POSITIONS, rewrite=max_pool_values)
+MAX_POOL_VALUES_REWRITE = Rewrite(aten=_WITH_POSITIONS, rewrite=max_pool_values, any_element=True)
 POSITIONS_PATTERN = Pattern(
     aten=(*_WITH_POSITIONS, *_ADAPTIVE_MAX), match=refuse_positions, lower=lambda lowering: lowering.node("self")
 )
 ADAPTIVE_AVG_REWRITE = Rewrite(
     aten=(aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default),
     rewrite=adaptive_avg_pool,
+    any_element=True,
 )
-ADAPTIVE_MAX_REWRITE = Rewrite(aten=_ADAPTIVE_MAX, rewrite=adaptive_max_pool)
+ADAPTIVE_MAX_REWRITE = Rewrite(aten=_ADAPTIVE_MAX, rewrite=adaptive_max_pool, any_element=True)

@@ -208,4 +208,4 @@ def _replace_both(bound: Bound, values: list[Node], positions: list[Node]) -> No
 REDUCTION_REWRITE = Rewrite(
     aten=tuple(target for target in _KINDS if target not in (aten.max.dim, aten.min.dim)), rewrite=to_windows
 )
-VALUES_REWRITE = Rewrite(aten=(aten.max.dim, aten.min.dim), rewrite=values_to_windows)
+VALUES_REWRITE = Rewrite(aten=(aten.max.dim, aten.min.dim), rewrite=values_to_windows, any_element=True)

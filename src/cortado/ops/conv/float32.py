@@ -1,0 +1,197 @@
+"""sum = bias, then + x * w for one tap after the other; out = sum within its bounds: convolutions and linear layers.
+
+Every product and every sum is rounded to float32, in the order of the window's rows, columns and channels; taps outside
+of the image add nothing. NHWC input, OHWI weights; a weight that sees fewer input channels than there are makes the
+convolution grouped. A product of matrices is the same over their common dimension, from 0 on.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.element import FLOAT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
+from cortado.ir.work import Work, loops
+from cortado.ops.conv import conv2d
+from cortado.ops.conv.convolution import check_constants, macs, window, window_of
+from cortado.ops.floats import Numbers, bounded, bounds_of, draw_bounds, quiet
+from cortado.ops.loops import sliding_fields
+
+aten = torch.ops.aten
+
+
+@quiet
+def reference(
+    *,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    activation_min: float,
+    activation_max: float,
+) -> Tensor:
+    x, w = input.numpy(), weight.numpy()
+    out_c, kernel_h, kernel_w, depth = w.shape
+    groups, sizes = x.shape[3] // depth, [input.shape[0], *_sizes(input.shape, weight.shape, stride, padding, dilation)]
+    sums = np.broadcast_to(bias.numpy(), (*sizes, out_c)).copy()
+    columns = np.arange(out_c) // (out_c // groups) * depth
+    for ky in range(kernel_h):
+        rows = np.arange(sizes[1]) * stride[0] - padding[0] + ky * dilation[0]
+        for kx in range(kernel_w):
+            cols = np.arange(sizes[2]) * stride[1] - padding[1] + kx * dilation[1]
+            inside_y, inside_x = ((at >= 0) & (at < size) for at, size in ((rows, x.shape[1]), (cols, x.shape[2])))
+            if not inside_y.any() or not inside_x.any():
+                continue
+            taps, under = x[:, rows[inside_y]][:, :, cols[inside_x]], np.ix_(range(sizes[0]), inside_y, inside_x)
+            sums[under] = _added(sums[under], taps, w[:, ky, kx], columns)
+    return bounded(sums, activation_min, activation_max)
+
+
+def _added(sums: Numbers, taps: Numbers, w: Numbers, columns: Numbers) -> Numbers:
+    """The products of one tap, channel after channel."""
+    for channel in range(w.shape[1]):
+        seen = taps[..., columns + channel] if columns.any() else taps[..., channel : channel + 1]
+        sums = sums + seen * w[:, channel]
+    return sums
+
+
+def _sizes(image: Any, weight: Any, stride: list[int], padding: list[int], dilation: list[int]) -> list[int]:
+    """Height and width of what a window gives."""
+    axes = zip(image[1:3], weight[1:3], stride, padding, dilation, strict=True)
+    return [(size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, step, pad, gap in axes]
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return check_constants(bound) or Quantization({}, Plain())
+
+
+def _layer(lowering: Lowering, weight: Tensor) -> dict[str, Any]:
+    """The constants and bounds of a layer; weight [out_c, kernel_h, kernel_w, in_c]."""
+    bias = lowering.data("bias")
+    given = torch.zeros(len(weight)) if bias is None else bias
+    low, high = lowering.clamp
+    return {
+        "weight": lowering.constant("weight", weight.to(torch.float32)),
+        "bias": lowering.constant("bias", given.to(torch.float32)),
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def lower(lowering: Lowering) -> Node:
+    weight = lowering.data("weight")
+    assert weight is not None
+    source = lowering.transpose(lowering.node("input"), TO_NHWC)
+    made = lowering.call(
+        FLOAT_CONV2D, input=source, **_layer(lowering, weight.permute(TO_NHWC)), **window(lowering.bound)
+    )
+    return lowering.transpose(made, TO_NCHW)
+
+
+def lower_linear(lowering: Lowering) -> Node:
+    weight = lowering.data("weight")
+    assert weight is not None
+    source = lowering.node("input")
+    *leading, in_c = shape(source)
+    layer = _layer(lowering, weight.reshape(-1, 1, 1, in_c))
+    plain = {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1]}
+    pixels = lowering.view(source, (1, 1, math.prod(leading), in_c))
+    return lowering.view(lowering.call(FLOAT_CONV2D, input=pixels, **layer, **plain), shape(lowering.bound.node))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    pointwise, weight = conv2d.is_pointwise(call), call.array("weight")
+    call_c = CCall("cortado_conv2d_f32", (Operand.LAYER, Operand.ROWS, Operand.OUT))
+    if pointwise:
+        call_c = CCall("cortado_conv1x1_f32", (Operand.LAYER, Row(0), Operand.OUT, Operand.N))
+    return Kernel(
+        call=call_c,
+        struct="cortado_layer_f32_t",
+        fields={
+            **sliding_fields(call, (weight.shape[1], weight.shape[2])),
+            "groups": call.shape("input")[3] // weight.shape[3],
+            **bounds_of(call),
+            "weights": Array(weight),
+            "bias": Array(call.array("bias")),
+        },
+        work=loops("calls outputs macs") if pointwise else _window_work(call),
+    )
+
+
+def _window_work(call: Call) -> Work:
+    """Taps of windows, and those that lie in the image, with the channels of each."""
+    _, *kernel, depth = call.shape("weight")
+    seen = window_of(call, (kernel[0], kernel[1]), call.shape("input")[3] // depth)
+    terms = ("calls", "spans*out_c", "spans*out_c*taps", "taps_inside*out_c", "taps_inside*out_c*depth")
+    return Work(terms, lambda calls: {**seen.sizes, **seen.columns(calls)})
+
+
+def samples() -> Any:
+    """Any window that fits, groups, bounds, numbers of any size."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+    from cortado.ops.conv.convolution import draw_window
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        in_c, out_c = (draw(sampling.CHANNELS) for _ in range(2))
+        kernel = draw(st.sampled_from([(1, 1), (1, 1), (3, 3), (3, 3), (2, 5), (1, 3)]))
+        window = draw_window(draw, kernel)
+        sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 7)) for k, p, d in window.pop("fits")]
+        batch = draw(st.sampled_from([1, 1, 1, 2]))
+        return {
+            "input": sampling.numbers(draw, (batch, *sizes, in_c * groups)),
+            "weight": sampling.numbers(draw, (out_c * groups, *kernel, in_c)),
+            "bias": sampling.numbers(draw, (out_c * groups,)),
+            **window,
+            **draw_bounds(draw),
+        }
+
+    return draw_case()
+
+
+FLOAT_CONV2D = Operator(
+    name="cortado::float_conv2d",
+    summary="2-D convolution or linear layer in float32, grouped or not, with bias and clamp",
+    arguments=(
+        "Tensor input, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation, float activation_min, "
+        "float activation_max"
+    ),
+    reference=reference,
+    shape=conv2d.output_shape,
+    kernel=kernel,
+    rows=conv2d.rows,
+    macs=macs,
+    element=FLOAT32,
+    channel_constants=("weight", "bias"),
+    places=frozenset({Place.C}),
+    constraints="constant weights and bias; C bundle only",
+    samples=samples,
+)
+
+FLOAT_CONV2D_PATTERN = Pattern(
+    aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True, floating=True
+)
+FLOAT_LINEAR_PATTERN = Pattern(
+    aten=(aten.linear.default,), match=match, lower=lower_linear, fuses_clamp=True, floating=True
+)

@@ -1,0 +1,322 @@
+"""out = a + b, a - b, a * b, a / b, min(a, b), max(a, b), atan2(a, b) or a^b, within bounds, in float32.
+
+Operands have any shapes that meet, and one of them may be a number. The first six are one operation, rounded once; the
+smaller and the larger of NaN and anything are NaN.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base import float32
+from cortado.base.element import FLOAT32, INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Absent, CCall, Operand, Row
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
+from cortado.ir.work import loops
+from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
+from cortado.ops.floats import ANGLE, NO_BOUNDS, POWER, Numbers, bounded, bounds_of, draw_bounds, quiet
+from cortado.ops.integer.calculate import How
+from cortado.ops.move.movement import MAX_LOOPS, six, strides_of
+
+aten = torch.ops.aten
+Shape = tuple[int, ...]
+Bounds = tuple[float, float]
+
+# By target; beside which the second operand may be a number.
+HOW: dict[OpOverload, int] = {
+    aten.add.Tensor: How.SUM,
+    aten.sub.Tensor: How.DIFFERENCE,
+    aten.rsub.Tensor: How.DIFFERENCE,
+    aten.mul.Tensor: How.PRODUCT,
+    aten.div.Tensor: How.QUOTIENT,
+    aten.minimum.default: How.SMALLER,
+    aten.maximum.default: How.LARGER,
+    aten.atan2.default: ANGLE,
+    aten.pow.Tensor_Tensor: POWER,
+    aten.pow.Tensor_Scalar: POWER,
+    aten.pow.Scalar: POWER,
+    aten.add.Scalar: How.SUM,
+    aten.sub.Scalar: How.DIFFERENCE,
+    aten.rsub.Scalar: How.DIFFERENCE,
+    aten.mul.Scalar: How.PRODUCT,
+    aten.div.Scalar: How.QUOTIENT,
+}
+_REVERSED = (aten.rsub.Tensor, aten.rsub.Scalar)
+
+
+_MADE: dict[int, Callable[[Numbers, Numbers], Numbers]] = {
+    How.SUM: np.add,
+    How.DIFFERENCE: np.subtract,
+    How.PRODUCT: np.multiply,
+    How.QUOTIENT: np.divide,
+    How.SMALLER: lambda a, b: np.where((b < a) | (b != b), b, a),
+    How.LARGER: lambda a, b: np.where((b > a) | (b != b), b, a),
+    ANGLE: float32.atan2,
+    POWER: float32.pow,
+}
+_ALONE = {ANGLE: "atan2", POWER: "pow"}  # which have a C function each
+
+
+@quiet
+def reference(
+    *,
+    self: list[Tensor],
+    other: list[Tensor],
+    number: float,
+    how: int,
+    activation_min: float,
+    activation_max: float,
+) -> Tensor:
+    a, b = (side[0].numpy() if side else np.asarray(number, dtype=np.float32) for side in (self, other))
+    made = _MADE[how](a, b)
+    return bounded(made, activation_min, activation_max)
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if len(_walk(bound)) > MAX_LOOPS:
+        return Reject(f"broadcasts over more than {MAX_LOOPS} groups of dimensions")
+    return Quantization({}, Plain())
+
+
+def _walk(bound: Bound) -> list[tuple[int, int, int]]:
+    first, second = (shape(one) if isinstance(one, Node) else () for one in (bound[name] for name in _names(bound)))
+    return walk(first, second, shape(bound.node))
+
+
+def walk(first: Shape, second: Shape, out: Shape) -> list[tuple[int, int, int]]:
+    """Loops over the result, outermost first: turns, and the strides of both operands; as few as possible."""
+    rank, strides = len(out), []
+    for sizes in (padded(first, len(out)), padded(second, len(out))):
+        steps = strides_of(sizes)
+        strides.append([0 if sizes[dim] == 1 else steps[dim] for dim in range(rank)])
+    found: list[tuple[int, int, int]] = []
+    for size, a, b in zip(out, *strides, strict=True):
+        if size == 1:
+            continue
+        if found and found[-1][1:] == (a * size, b * size):
+            found[-1] = (found[-1][0] * size, a, b)
+        else:
+            found.append((size, a, b))
+    return found or [(1, 0, 0)]
+
+
+def calculate(
+    lowering: Lowering, first: Node | float, second: Node | float, how: int, bounds: Bounds = NO_BOUNDS
+) -> Node:
+    """A call on two operands, of which one may be a number."""
+    sides = [[one] if isinstance(one, Node) else [] for one in (first, second)]
+    numbers = [float(one) for one in (first, second) if not isinstance(one, Node)]
+    return lowering.call(
+        FLOAT_CALCULATE,
+        self=sides[0],
+        other=sides[1],
+        number=numbers[0] if numbers else 0.0,
+        how=int(how),
+        activation_min=bounds[0],
+        activation_max=bounds[1],
+    )
+
+
+def _names(bound: Bound) -> tuple[str, str]:
+    """The arguments of a call that are its operands."""
+    second = "exponent" if "exponent" in bound.values else "other"
+    return "self", second
+
+
+def _operand(lowering: Lowering, name: str) -> Node | float:
+    """A tensor, or a number, also where a constant holds one; `alpha` times the second operand of a sum."""
+    value, alpha = lowering.bound[name], lowering.bound.get("alpha", 1) if name != "self" else 1
+    data = lowering.data(name) if isinstance(value, Node) else None
+    if data is not None and data.numel() == 1 and len(data.shape) <= len(shape(lowering.bound.node)):
+        value = float(data)
+    if not isinstance(value, Node):
+        return float(value) * alpha
+    return value if alpha == 1 else calculate(lowering, value, float(alpha), How.PRODUCT)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, out = lowering.bound, shape(lowering.bound.node)
+    how = HOW[bound.node.target]  # type: ignore[index]
+    first, second = _operand(lowering, _names(bound)[0]), _operand(lowering, _names(bound)[1])
+    tensors = isinstance(first, Node) and isinstance(second, Node) and bound.get("alpha", 1) == 1
+    if tensors and bound.node.target not in _REVERSED and _by_channel(bound):
+        operands = prepare(lowering)
+        sides = (operands.second, operands.first) if operands.swapped else (operands.first, operands.second)
+        return operands.restore(calculate(lowering, *sides, how, lowering.clamp))
+    if bound.node.target in _REVERSED:
+        first, second = second, first
+    if not isinstance(first, Node) and not isinstance(second, Node):
+        first = lowering.constant("self", torch.tensor([first]))
+    if how in _ALONE:
+        first, second = (_as_result(lowering, one, out) for one in (first, second))
+    return lowering.view(calculate(lowering, first, second, how, lowering.clamp), out)
+
+
+def _as_result(lowering: Lowering, side: Node | float, out: Shape) -> Node | float:
+    """An operand that lies as the result does, or is one number for all."""
+    if not isinstance(side, Node) or period(shape(side), out) is not None:
+        return side
+    return calculate(lowering, side, lowering.constant("ones", torch.ones(out)), How.PRODUCT)
+
+
+def _by_channel(bound: Bound) -> bool:
+    """Whether one operand has a number for each channel of an image."""
+    forms = [form_of(shape(bound[name]), shape(bound.node)) for name in _names(bound)]
+    return "exponent" not in bound.values and Form.EQUAL in forms and Form.CHANNEL in forms
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def period(sizes: Shape, out: Shape) -> int | None:
+    """Elements after which an operand begins anew; None where it does not lie as the result does."""
+    if math.prod(sizes) == math.prod(out):
+        return INT32.high
+    aligned = padded(sizes, len(out))
+    inner = [dim for dim, size in enumerate(aligned) if size != 1]
+    return math.prod(sizes) if not inner or aligned[inner[0] :] == out[inner[0] :] else None
+
+
+def _shape(call: Call, name: str) -> Shape:
+    return call.shapes(name)[0] if call[name] else ()
+
+
+def output_shape(call: Call) -> Shape:
+    return tuple(torch.broadcast_shapes(_shape(call, "self"), _shape(call, "other")))
+
+
+def periods(call: Call) -> tuple[int, int] | None:
+    first, second = (period(_shape(call, name), output_shape(call)) for name in ("self", "other"))
+    return None if first is None or second is None else (first, second)
+
+
+def rows(call: Call) -> Rows | None:
+    """Row by row where each operand lies as the result does, or is a pixel or a number for all."""
+    found, out = periods(call), output_shape(call)
+    row = math.prod(out[2:]) if len(out) == 4 else math.prod(out)
+    if found is None or any(one != INT32.high and row % one for one in found):
+        return None
+    given = [one for one, name in zip(found, ("self", "other"), strict=True) if call[name]]
+    rules = tuple(ONE_ROW if one == INT32.high else RowRule(stride=0) for one in given)
+    return Rows(rules, pixelwise=True, elementwise=True)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    found = periods(call)
+    if found is None or rows(call) is None:
+        return _strided(call)
+    return Kernel(
+        call=CCall(
+            f"cortado_{_ALONE.get(call['how'], 'calculate')}_f32",
+            (Operand.LAYER, *_sides(call), Operand.OUT, Operand.N),
+        ),
+        struct="cortado_calculate_f32_t",
+        fields={
+            "how": int(call["how"]),
+            "a_period": found[0],
+            "b_period": found[1],
+            "number": float(call["number"]),
+            **bounds_of(call),
+        },
+        work=_work(call),
+    )
+
+
+def _sides(call: Call) -> list[Row | Absent]:
+    given = [name for name in ("self", "other") if call[name]]
+    return [Row(given.index(name)) if name in given else Absent() for name in ("self", "other")]
+
+
+def _strided(call: Call) -> Kernel:
+    turns = walk(_shape(call, "self"), _shape(call, "other"), output_shape(call))
+    shapes, first, second = zip(*turns, strict=True)
+    return Kernel(
+        call=CCall("cortado_calculate_strided_f32", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),
+        struct="cortado_calculate_strided_t",
+        fields={
+            "how": int(call["how"]),
+            "rank": len(turns),
+            "shape": six(shapes, 1),
+            "a_stride": six(first, 0),
+            "b_stride": six(second, 0),
+            **bounds_of(call),
+        },
+        work=_work(call),
+    )
+
+
+def _work(call: Call) -> Any:
+    return loops("calls outputs outputs*divided", divided=call["how"] == How.QUOTIENT)
+
+
+def relayout(arguments: Any, perm: Sequence[int]) -> Any:
+    """Operands of one shape may come in any order of dimensions."""
+    alike = {shape(one) for name in ("self", "other") for one in arguments[name]}
+    return arguments if len(alike) == 1 else None
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        kinds = [draw(st.sampled_from(["equal", "equal", "one", "last", "any"])) for _ in range(2)]
+        shapes = [_drawn(draw, sizes, kind) for kind in kinds]
+        given = draw(st.sampled_from([("self", "other"), ("self", "other"), ("self",), ("other",)]))
+        drawn = {name: [sampling.numbers(draw, one)] for name, one in zip(("self", "other"), shapes, strict=True)}
+        how = int(draw(st.sampled_from(sorted(set(HOW.values())))))
+        if how in _ALONE:
+            drawn["other"] = [sampling.numbers(draw, sizes)]
+            drawn["self"] = [sampling.numbers(draw, sizes)]
+        return {
+            **{name: drawn[name] if name in given else [] for name in drawn},
+            "number": float(np.float32(draw(st.sampled_from([0.0, 1.5, -0.1, 3e9])))),
+            "how": how,
+            **draw_bounds(draw),
+        }
+
+    return draw_case()
+
+
+def _drawn(draw: Any, sizes: Shape, kind: str) -> Shape:
+    from hypothesis import strategies as st
+
+    if kind == "any":
+        return tuple(size if draw(st.booleans()) else 1 for size in sizes)
+    return {"equal": sizes, "one": (1,), "last": sizes[-1:]}[kind]
+
+
+FLOAT_CALCULATE = Operator(
+    name="cortado::float_calculate",
+    summary="sums, differences, products, quotients, minimum, maximum, atan2 and powers of two float32 tensors",
+    arguments="Tensor[] self, Tensor[] other, float number, int how, float activation_min, float activation_max",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    element=FLOAT32,
+    rows=rows,
+    tensors=("self", "other"),
+    relayout=relayout,
+    places=frozenset({Place.C}),
+    constraints="shapes that torch broadcasts, in at most 6 loops; C bundle only",
+    samples=samples,
+)
+
+FLOAT_CALCULATE_PATTERN = Pattern(aten=tuple(HOW), match=match, lower=lower, fuses_clamp=True, floating=True)

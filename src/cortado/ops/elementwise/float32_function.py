@@ -1,0 +1,108 @@
+"""out = f(x) in float32, number by number: the functions of one argument, and bounds.
+
+Each is a fixed sequence of IEEE operations, the same in C and here; NaN gives the canonical NaN.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base import float32
+from cortado.base.element import FLOAT32
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
+from cortado.ops.floats import NO_BOUNDS, Numbers, as_it_is, bounded, quiet, stored
+from cortado.ops.loops import ELEMENTS
+
+aten = torch.ops.aten
+
+BOUNDS = "bounds"
+FUNCTIONS: dict[str, Callable[[Numbers], Numbers]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": lambda x: np.where(np.isnan(x), np.float32(0), np.sign(x)) + np.float32(0),
+    "round": float32.rint,
+    **{
+        name: getattr(float32, name)
+        for name in (
+            *("exp", "exp2", "expm1", "sigmoid", "tanh", "erf", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"),
+            *("reciprocal", "sin", "cos", "tan", "atan", "asin", "acos", "trunc", "floor", "ceil"),
+        )
+    },
+}
+ATEN: dict[OpOverload, str] = {getattr(aten, name).default: name for name in FUNCTIONS}
+
+
+@quiet
+def reference(*, input: Tensor, function: str, low: float, high: float) -> Tensor:
+    if function == BOUNDS:
+        return bounded(input.numpy(), low, high)
+    return stored(FUNCTIONS[function](input.numpy()))
+
+
+def lower(lowering: Lowering) -> Node:
+    function = ATEN[lowering.bound.node.target]  # type: ignore[index]
+    low, high = NO_BOUNDS
+    return lowering.call(FLOAT_FUNCTION, input=lowering.node("self"), function=function, low=low, high=high)
+
+
+def lower_clamp(lowering: Lowering) -> Node:
+    low, high = clamp_bounds(lowering.bound)
+    source = lowering.node("self")
+    return lowering.call(FLOAT_FUNCTION, input=source, function=BOUNDS, low=float(low), high=float(high))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    function = str(call["function"])
+    if function != BOUNDS:
+        return Kernel(call=CCall(f"cortado_{function}_f32", (Row(0), Operand.OUT, Operand.N)), work=ELEMENTS)
+    return Kernel(
+        call=CCall("cortado_bounds_f32", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        struct="cortado_bounds_f32_t",
+        fields={"low": float(call["low"]), "high": float(call["high"])},
+        work=ELEMENTS,
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        function = draw(st.sampled_from([BOUNDS, *FUNCTIONS]))
+        low, high = draw(st.sampled_from([(0.0, math.inf), (-1.0, 1.5), (-math.inf, 0.25)]))
+        low, high = (low, high) if function == BOUNDS else NO_BOUNDS
+        return {"input": sampling.numbers(draw, sizes), "function": function, "low": low, "high": high}
+
+    return draw_case()
+
+
+FLOAT_FUNCTION = Operator(
+    name="cortado::float_function",
+    summary="functions of one float32 number: clamp, " + ", ".join(FUNCTIONS),
+    arguments="Tensor input, str function, float low, float high",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    element=FLOAT32,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="C bundle only",
+    samples=samples,
+)
+
+FLOAT_FUNCTION_PATTERN = Pattern(aten=tuple(ATEN), match=as_it_is, lower=lower, floating=True)
+FLOAT_CLAMP_PATTERN = Pattern(aten=CLAMPS, match=as_it_is, lower=lower_clamp, floating=True)

@@ -1,0 +1,146 @@
+"""float32 as an element (--activations float32): the same bits on every core, near eager torch, no calibration data."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cortado.api import Model, prepare
+from cortado.base.errors import CortadoError
+from cortado.base.system import KERNELS
+from cortado.base.target import from_target_string
+from cortado.options import Options
+from cortado.plan.lowered import lowered_graph, reference_outputs
+from cortado.plan.pricing import lowered
+from helpers.cores import THREE, each_core
+from helpers.single import decibels
+
+FLOAT = Options(activations="float32", artifacts="c")  # type: ignore[arg-type]
+LEAST = 100.0  # decibels beside eager torch, which adds in another order
+
+
+class Layers(nn.Module):
+    """Convolutions of all kinds, sums and products of every shape, pools, a mean, a linear layer, bounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.across = nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8)
+        self.grouped = nn.Conv2d(8, 6, (1, 3), groups=2, bias=False)
+        self.signal, self.head = nn.Conv1d(6, 4, 3, dilation=2), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        deep = torch.relu(self.norm(self.first(x)))
+        small = F.max_pool2d(self.across(deep) + 1.5, 2) * deep.mean((2, 3), keepdim=True)
+        wide = F.relu6(self.grouped(small)) / (2.0 + small[:, :6, :, :2].abs())
+        rows = torch.cat([wide.flatten(2), F.pad(wide, (1, 1)).flatten(2)], -1).transpose(1, 2)
+        seen = self.signal(rows.transpose(1, 2))
+        return self.head(seen.amax(-1)), rows - rows.flip(1), F.avg_pool2d(deep, 3, 2, 1, count_include_pad=False)
+
+
+def inputs(seed: int) -> tuple[Tensor, ...]:
+    return (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)),)
+
+
+@pytest.fixture(scope="module")
+def layers() -> tuple[nn.Module, Model]:
+    torch.manual_seed(1)
+    network = Layers().eval()
+    return network, prepare(network, inputs(0), options=FLOAT)
+
+
+def reference(model: Model, given: tuple[Tensor, ...]) -> list[Tensor]:
+    program = lowered(model.quantized, from_target_string("cortex-m4"), FLOAT)
+    return reference_outputs(lowered_graph(program), given)
+
+
+def test_every_output_is_near_that_of_eager_torch(layers: tuple[nn.Module, Model]) -> None:
+    network, model = layers
+    with torch.no_grad():
+        for wanted, found in zip(network(*inputs(9)), reference(model, inputs(9)), strict=True):
+            assert decibels(wanted, found.reshape(wanted.shape)) > LEAST
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m55"))
+def test_the_bits_are_the_same_everywhere(layers: tuple[nn.Module, Model], target: str) -> None:
+    compiled = layers[1].compile(target, FLOAT)
+    (image,) = inputs(3)
+    image[0, 0, 0, :3] = torch.tensor([3e38, 1e-41, -3e38])  # infinities and NaN come of it
+    assert compiled.run(image).bit_exact
+    assert compiled.run(*inputs(4), on="host").bit_exact
+    assert {tensor.dtype.value for tensor in (*compiled.report.inputs, *compiled.report.outputs)} == {"float32"}
+
+
+class Filter(nn.Module):
+    """A state that is computed from itself, whose bits are kept from call to call."""
+
+    level: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("level", torch.tensor([[0.1, -0.2, 1e-30]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.level = self.level * 0.9 + x * 0.1
+        return self.level * 2.0
+
+
+@pytest.mark.host
+def test_state_keeps_its_bits() -> None:
+    steps = torch.randn(50, 1, 3, generator=torch.Generator().manual_seed(2))
+    compiled = prepare(Filter(), (steps[0],), options=FLOAT).compile("cortex-m4", FLOAT)
+    found = compiled.run(steps, on="host")
+    eager = Filter()
+    wanted = torch.cat([eager(step) for step in steps])
+    assert found.bit_exact
+    assert decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape)) > LEAST
+
+
+# ---- one operation is one rounding ---------------------------------------------------------------------------------
+
+
+def _flags(*more: str) -> list[str]:
+    cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-std=gnu11", "-O3"]
+    return ["arm-none-eabi-gcc", *cpu, *more, f"-I{KERNELS / 'include'}", "-c"]
+
+
+SOURCES = sorted(path.name for path in (KERNELS / "src").glob("*_f32*.c") if "quantize" not in path.name)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_flag_of_a_build_fuses_a_product_and_a_sum(source: str, tmp_path: Path) -> None:
+    """GCC contracts by default; the source itself forbids it."""
+    made = tmp_path / "made.o"
+    subprocess.run([*_flags("-ffp-contract=fast"), KERNELS / "src" / source, "-o", made], check=True)
+    code = subprocess.run(["arm-none-eabi-objdump", "-d", made], capture_output=True, text=True, check=True).stdout
+    assert "Disassembly" in code
+    assert re.search(r"\bv(fma|fms|fnma|fnms|mla|mls)", code) is None
+    fast = [*_flags("-ffast-math"), str(KERNELS / "src" / source), "-o", str(made)]
+    done = subprocess.run(fast, capture_output=True, text=True, check=False)
+    assert "need IEEE arithmetic" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"int16": "head"}, "--activations float32 and --int16"),
+        ({"weights": "int4"}, "--weights int4 and --activations float32"),
+        ({"artifacts": "pte"}, "float32 tensors are for the C bundle"),
+        ({"precision": "auto", "min_sqnr": 40.0}, "--precision auto and --activations float32"),
+        ({"linear": "per-tensor"}, "--activations float32 and --linear per-tensor"),
+    ],
+)
+def test_what_speaks_of_codes_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(CortadoError, match=words):
+        Options(**{"activations": "float32", **given})
+
+
+def test_state_alone_has_no_float32() -> None:
+    with pytest.raises(CortadoError, match="--state float32: expected int8 or int16"):
+        Options(state="float32")  # type: ignore[arg-type]
