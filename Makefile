@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m $(SPREAD)
 # Python keeps what it compiles, whatever the shell says: tests start many programs of it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo check unit test tests test-all fuzz fuzz-page same mutants lint golden docs misra release coverage clean python tools test-tools
+.PHONY: setup demo check unit test tests test-all fuzz fuzz-page same test-versions mutants lint golden docs misra release coverage clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -53,6 +53,10 @@ fuzz-page: setup
 # Whether every network of the zoo compiles to the same bytes as at another commit: make same BASE=commit
 same: setup
 	$(BIN)/python tools/same.py $(BASE)
+
+# A part of the tests with other versions of Python and torch (tools/versions.toml); writes docs/versions.md.
+test-versions: setup
+	$(BIN)/python tools/versions.py
 
 # Whether the tests find 40 small faults in the sources (tools/mutants.toml); takes hours.
 mutants: setup test-tools

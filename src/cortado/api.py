@@ -19,6 +19,7 @@ from cortado.base.findings import Finding
 from cortado.base.names import check_name
 from cortado.base.progress import IMPORT_EXECUTORCH, Clock, PhaseProgress, with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
+from cortado.base.versions import newer_than_tested
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
 from cortado.emit.c.bundle import emit_c, with_selftest_stack, with_stack
@@ -40,11 +41,10 @@ from cortado.frontend.quantize.ties import ties_finding
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.patched import alone, forgotten, late_code
-from cortado.lowering import Graphs, Programs, has_executorch, programs_of
+from cortado.lowering import Graphs, Programs, programs_of, without_executorch
 from cortado.models.sources import read_labelled
 from cortado.options import (
     DEFAULTS,
-    NO_EXECUTORCH,
     OF_CALIBRATION,
     Activations,
     Artifacts,
@@ -442,8 +442,10 @@ def _check_installed(options: Options) -> None:
     of_pte = (options.pte is PteKind.DELEGATE, options.allow_float, options.bundleio, options.etrecord)
     needed = options.artifacts is Artifacts.PTE or any(of_pte)
     needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)
-    if needed and not has_executorch():
-        raise MissingTool(f"there can be no .pte: {NO_EXECUTORCH}")
+    if needed and (reason := without_executorch()) is not None:
+        raise MissingTool(f"there can be no .pte: {reason}")
+    if (newer := newer_than_tested()) is not None:
+        warnings.warn(f"{newer}: it should work, and what differs is a fault to report", CortadoWarning, stacklevel=3)
     if PackageKind.WEB in options.package:
         require((Tool.CLANG, Tool.WASM_LD))
 

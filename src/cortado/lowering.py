@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError, NotInteger, Refused
 from cortado.base.target import CortexMTargetConfig
+from cortado.base.versions import EXECUTORCH, TORCH, numbers
 from cortado.emit.pte.program import c_only
 from cortado.frontend.quantize.convert import Quantized
 from cortado.ir.portable import FloatOperator, float_operators
@@ -78,7 +80,7 @@ def _programs(
         return lowered(quantized, target, options, place, allow_float=allow_float, passes=passes)
 
     stream = options.stream is not None
-    without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
+    without = _NOT_ASKED if options.artifacts is Artifacts.C else without_executorch()
     place = None if intermediates is None else intermediates / "pte"
     try:
         program = lowered(quantized, target, options, intermediates, stream=stream, passes=passes)
@@ -138,5 +140,19 @@ def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
         )
 
 
-def has_executorch() -> bool:
-    return find_spec("executorch") is not None
+def without_executorch() -> str | None:
+    """The reason why there can be no .pte here, or None. Beside another torch than the pinned one the import of
+    ExecuTorch is tried."""
+    if find_spec("executorch") is None:
+        return NO_EXECUTORCH
+    torch_version = TORCH.found or ""
+    if numbers(torch_version)[:2] == numbers(TORCH.pinned)[:2]:
+        return None
+    try:
+        import_module("executorch.exir")
+    except Exception as error:  # whatever another version of torch makes of it
+        return (
+            f"executorch {EXECUTORCH.found} can't be used beside torch {torch_version} ({error}); it is tested with "
+            f"torch {TORCH.pinned}"
+        )
+    return None

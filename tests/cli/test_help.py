@@ -6,11 +6,14 @@ import re
 import resource
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import cortado
+from cortado.base.errors import CortadoError
+from cortado.base.versions import PACKAGES, TORCH, Verdict, newer_than_tested
 from cortado.cli.entry import make_parser
 from cortado.models import zoo
 from cortado.run import confined, doctor
@@ -157,13 +160,13 @@ def test_doctor_sees_a_wrong_version(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.1.0" if name == "torch" else real(name))
     done = run("doctor")
     assert done.code == 2
-    assert "not taken, expected 2.13.0: pip install 'cortado[compile]'" in done.out
+    assert "not taken, expected 2.11 to 2.15: pip install 'cortado[compile]'" in done.out
     assert "pip install 'cortado[compile]'" in done.err
 
 
 def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the pinned version, of another that will do, of one that won't, and of one that is not there."""
-    versions = {"numpy": "2.99.1", "torchao": "0.3.0", "executorch": None}
+    versions = {"numpy": "2.3.1", "torchao": "0.3.0", "executorch": None}
     real = importlib.metadata.version
 
     def version(name: str) -> str:
@@ -175,9 +178,9 @@ def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monke
     monkeypatch.setattr(importlib.metadata, "version", version)
     items = {item["name"]: item for item in run("doctor", "--json").json[: len(doctor.check())]}
     assert (items["torch"]["tested"], items["torch"]["follows"]) == ("2.13.0", "as tested")
-    assert items["numpy"]["follows"] == "should work, and is not the version that is tested (2.4.6)"
+    assert items["numpy"]["follows"] == "tested too (2)"
     assert items["numpy"]["found"]
-    assert items["torchao"]["follows"] == "not taken, expected 0.18.0: pip install 'cortado[compile]'"
+    assert items["torchao"]["follows"] == "not taken, expected 0.17 to 0.18: pip install 'cortado[compile]'"
     assert not items["torchao"]["found"]
     missing = "missing for writing and running .pte files: pip install 'cortado[executorch]'"
     assert items["executorch"]["follows"] == missing
@@ -213,8 +216,8 @@ def test_the_means_of_confinement_is_shown(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_doctor_knows_the_versions_of_the_requirements() -> None:
     lines = (ROOT / "requirements.txt").read_text().split()
-    assert {f"{package.name}=={package.pinned}" for package in doctor.PACKAGES} == set(lines)
-    assert all(package.pinned.startswith(package.accepted) for package in doctor.PACKAGES)
+    assert {f"{package.name}=={package.pinned}" for package in PACKAGES} == set(lines)
+    assert all(package.verdict(package.pinned) is Verdict.TESTED for package in PACKAGES)
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
@@ -236,3 +239,27 @@ def test_the_options_of_compile_stand_in_groups() -> None:
     assert {"calibration", "precision", "inputs and outputs", "memory", "what to write"} <= set(groups)
     ungrouped = text.split("\noptions:\n")[1].split("\n\n")[0]
     assert set(re.findall(r"--[\w-]+", ungrouped)) == {"--help", "--json"}
+
+
+def test_a_torch_that_is_too_old_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.10.1" if name == "torch" else "0.18.0")
+    with pytest.raises(CortadoError, match=r"torch 2\.10\.1 is too old: Cortado is tested with 2\.11 to 2\.15"):
+        newer_than_tested()
+
+
+def test_a_torch_that_is_newer_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.16.0" if name == "torch" else "0.18.0")
+    assert newer_than_tested() == "torch 2.16.0 is newer than any that Cortado is tested with (2.11 to 2.15)"
+    monkeypatch.undo()
+    assert newer_than_tested() is None
+
+
+def test_the_page_of_versions_has_a_row_for_each_combination() -> None:
+    """And the oldest and the newest of them are those that Cortado takes without a word."""
+    table = tomllib.loads((ROOT / "tools" / "versions.toml").read_text())
+    page = (ROOT / "docs" / "versions.md").read_text()
+    for row in table["combination"]:
+        assert f"\n| {row['python']} | {row['torch']} | {row['torchao']} |" in page
+    minors = sorted(row["torch"].rpartition(".")[0] for row in table["combination"])
+    assert (minors[0], minors[-1]) == (TORCH.oldest, TORCH.newest)
+    assert all((ROOT / path).exists() for path in table["tests"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import cortado
-from cortado.run.doctor import PACKAGES
+from cortado.base.versions import PACKAGES
 from helpers.cli import TINY
 from helpers.paths import ROOT
 

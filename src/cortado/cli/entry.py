@@ -156,7 +156,7 @@ def _interrupted(error: BaseException | None) -> bool:
 
 def _missing_package(error: ModuleNotFoundError) -> str | None:
     """A package that this command needs and others don't; anything else is a mistake of ours."""
-    from cortado.run.doctor import PACKAGES
+    from cortado.base.versions import PACKAGES
 
     package = next((package for package in PACKAGES if package.name == (error.name or "").split(".")[0]), None)
     if package is None:

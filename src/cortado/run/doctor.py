@@ -1,6 +1,5 @@
 """Installed tools and versions, those that are tested, and the exact command that installs what is missing."""
 
-import importlib.metadata
 import platform
 import re
 import sys
@@ -8,40 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.base.errors import MissingTool
+from cortado.base.versions import PACKAGES, Package, Verdict
 from cortado.run import confined, toolchain
 from cortado.run.toolchain import Tool
 
 OLDEST_PYTHON = (3, 11)
 TESTED_PYTHON = "3.11"
-LIGHT = "compile"  # the extra of Cortado's own package that brings what compiling needs, and nothing else does
-
-
-@dataclass(frozen=True)
-class Package:
-    """A Python package: the version that is tested, and how a version that will do begins."""
-
-    name: str
-    pinned: str
-    accepted: str
-    needed_for: str
-    extra: str | None = None  # of Cortado's own package, that brings it
-
-    @property
-    def install(self) -> str:
-        return (
-            f"pip install {self.name}=={self.pinned}" if self.extra is None else f"pip install 'cortado[{self.extra}]'"
-        )
-
-
-PACKAGES = (
-    Package("torch", "2.13.0", "2.13.", "compiling models", extra=LIGHT),
-    Package("torchao", "0.18.0", "0.18.", "compiling models: quantization", extra=LIGHT),
-    Package("executorch", "1.5.1", "1.5.", "writing and running .pte files", extra="executorch"),
-    Package("numpy", "2.4.6", "2.", "data in and out"),
-    Package("rich", "15.0.0", "", "the progress display"),
-    Package("shtab", "1.13.0", "1.", "completion for shells"),
-    Package("pyelftools", "0.33", "0.", "reading firmware images"),
-)
 
 
 @dataclass(frozen=True)
@@ -59,16 +30,29 @@ class Item:
 
     @staticmethod
     def of(
-        name: str, version: str | None, needed_for: str, fix: str, *, tested: str, fits: bool, optional: bool = False
+        name: str,
+        version: str | None,
+        needed_for: str,
+        fix: str,
+        *,
+        tested: str,
+        fits: bool,
+        optional: bool = False,
+        also: str = "",
+        within: bool = False,
     ) -> "Item":
+        """`also` names a range of versions beside the pinned one that tests have run with, `within` says that this one
+        is in it."""
         if version is None:
             follows = f"missing for {needed_for}: {fix}"
         elif not fits:
-            follows = f"not taken, expected {tested}: {fix}"
+            follows = f"not taken, expected {also or tested}: {fix}"
         elif not tested:
             follows = "used"
         elif _same(version, tested):
             follows = "as tested"
+        elif within:
+            follows = f"tested too ({also})"
         else:
             follows = f"should work, and is not the version that is tested ({tested})"
         return Item(name, fits and version is not None, version, needed_for, fix, optional, tested, follows)
@@ -92,20 +76,17 @@ def _python() -> Item:
 
 
 def _package(package: Package) -> Item:
-    try:
-        version: str | None = importlib.metadata.version(package.name)
-    except importlib.metadata.PackageNotFoundError:
-        version = None
-    fits = version is not None and version.split("+")[0].startswith(package.accepted)
-    optional = package.extra is not None and version is None
+    version = package.found
     return Item.of(
         package.name,
         version,
         package.needed_for,
         package.install,
         tested=package.pinned,
-        fits=fits,
-        optional=optional,
+        also=package.tested,
+        within=version is not None and package.verdict(version) is Verdict.TESTED,
+        fits=version is not None and package.takes(version),
+        optional=package.extra is not None and version is None,
     )
 
 

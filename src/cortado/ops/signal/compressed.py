@@ -42,7 +42,7 @@ def compressed(sums: Node, largest: float) -> float | None:
 
 @dataclass(frozen=True)
 class _Function:
-    """What a call makes of sums that are all one number."""
+    """The result of a call on sums that are all one number."""
 
     region: Followed
     end: Node
