@@ -64,5 +64,5 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    """Returns what a prompt completes."""
+    """Names that a prompt completes."""
     return sorted({*__all__, *_MODULES})

@@ -233,8 +233,7 @@ class Model:
     def _single_targets(
         self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
     ) -> dict[str, int] | None:
-        """Returns what one artifact for any core costs: the arena of each kind of core by itself. None for a single
-        target."""
+        """The arena of each kind of core by itself, of an artifact for any core. None for a single target."""
         if target.cpu is not CortexM.ANY:
             return None
         asked = [self._asked(one, options) for one in ONE_OF_EACH]
@@ -362,7 +361,7 @@ def _check_quantized(options: Options) -> None:
 
 
 def _measured(asked: Asked, inputs: Inputs) -> PrecisionGiven | None:
-    """Returns what --precision auto goes by: for the target that the model is prepared for, or any core."""
+    """Criteria of --precision auto: for the target that the model is prepared for, or any core."""
     options = asked.options
     if options.precision is not Precision.AUTO:
         return None

@@ -68,7 +68,7 @@ class Compiled:
         return f"<Compiled {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook shows."""
+        """The HTML that a notebook shows."""
         return html_summary(self.report)
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
@@ -77,7 +77,7 @@ class Compiled:
         return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
     def _recorded(self) -> bytes:
-        """Returns what the bundle is fed for the example, and what it must give back."""
+        """The example's inputs as the bundle is fed them, and the outputs it must give back."""
         return npz_bytes(
             {
                 recorded_name(kind, position): self.first[tensor.node].numpy()

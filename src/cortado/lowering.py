@@ -48,7 +48,7 @@ class Graphs:
 
     @property
     def reported(self) -> LoweredGraph:
-        """Returns what both artifacts were made of; that of the .pte where there is no C bundle."""
+        """The program of both artifacts; that of the .pte where there is no C bundle."""
         found = self.c or self.pte
         assert found is not None
         return found
@@ -64,7 +64,7 @@ def programs_of(
     intermediates: Path | None,
     passes: Sequence[type[CortexMPass]] = PIPELINE,
 ) -> Programs:
-    """Returns what the artifacts that were asked for are made of. The .pte has a program of its own where something may
+    """The programs of the artifacts that were asked for. The .pte has a program of its own where something may
     stay in float, and where the C bundle's is for a stream: ExecuTorch runs whole windows."""
     return _without_c(_programs(quantized, target, options, intermediates, passes), options)
 
@@ -107,7 +107,7 @@ def _programs(
 
 
 def _without_c(programs: Programs, options: Options) -> Programs:
-    """Returns what is left where the .pte alone was asked for."""
+    """Drops the C bundle where the .pte alone was asked for."""
     if options.artifacts is not Artifacts.PTE or programs.c is None:
         return programs
     if programs.pte is None:
@@ -118,7 +118,7 @@ def _without_c(programs: Programs, options: Options) -> Programs:
 
 
 def _hint(lower: Callable[[], ExportedProgram]) -> str:
-    """Returns what would help, only if it would."""
+    """A hint at an option that would help, only if it would."""
     try:
         lower()
     except Exception:  # whatever it is, the message that this is a hint of matters more

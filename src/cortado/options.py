@@ -273,7 +273,7 @@ class Options:
         self._check_delegate()
 
     def __repr__(self) -> str:
-        """Returns what is not the default, in the texts of the command line."""
+        """Options that are not the default, as the command line spells them."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         return f"Options({', '.join(f'{name}={text_of(value)!r}' for name, value in given.items())})"
@@ -376,7 +376,7 @@ class Options:
 
     @property
     def bars(self) -> dict[str, float]:
-        """Returns what --precision auto is to reach, by the name of the option."""
+        """The target of --precision auto, by the name of the option."""
         given = {"--min-sqnr": self.min_sqnr, "--min-accuracy": self.min_accuracy, "--max-drop": self.max_drop}
         return {name: value for name, value in given.items() if value is not None}
 

@@ -97,7 +97,7 @@ def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
 
 
 def time_of(work: MeasuredWork, target: CortexMTargetConfig, on: str | None, clock: ChipClock | None) -> Timing:
-    """Returns what a run on an emulated board spent, as the time of its core."""
+    """Time of a run on an emulated board, in cycles of its core."""
     board = choose_board(target, on)
     assert board is not None
     return Timing(core_of(target, board), work, clock)
@@ -141,7 +141,7 @@ def _emulated(
 
 
 def profile_report(found: Profile) -> ProfileReport:
-    """Returns what a report says of it."""
+    """Its entry in report.json."""
     timing = found.timing
     return ProfileReport(
         board=found.board,
@@ -178,7 +178,7 @@ def _measured(found: Profile) -> MeasuredReport | None:
 
 
 def contribution(artifact: Artifact, found: Profile) -> dict[str, Any]:
-    """Returns what a model of a core is checked by: the chip, its memory and cycles by step; no weights, no names."""
+    """Data to check a timing model with: the chip, its memory and cycles by step; no weights, no names."""
     chip = found.silicon
     assert chip is not None
     return {

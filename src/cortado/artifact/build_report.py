@@ -453,7 +453,7 @@ def _flash(c: InC) -> FlashReport:
 
 
 def _pte_notes(options: Options) -> list[str]:
-    """Returns what does not hold for the .pte."""
+    """Options that do not hold for the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
     alone = {
         "--decide: for the C bundle alone; the .pte gives scores": options.decide is not None,

@@ -208,7 +208,7 @@ def _options(reports: Sequence[Report]) -> Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def _chosen(report: Report) -> dict[str, Any]:
-    """Returns what a user chose, options and what has keys of its own."""
+    """The user's choices: options, and what has keys of its own."""
     return {
         "model": report.model,
         "target": report.target,

@@ -118,7 +118,7 @@ def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
 
 
 def real_values(tensor: TensorReport, codes: ArrayType) -> ArrayType:
-    """Returns what codes stand for; integers and truth values as they are."""
+    """The real values of codes; integers and truth values as they are."""
     if tensor.scale is None or tensor.zero_point is None:
         return codes
     steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
@@ -182,5 +182,5 @@ def pictures_in(report: Report, array: ArrayType, name: str) -> list[ArrayType]:
 
 
 def example_picture(report: Report) -> list[ArrayType] | None:
-    """Returns what is run where nothing is given; None without a camera."""
+    """The sample picture that is run where nothing is given; None without a camera."""
     return None if report.camera is None else [sample_picture(report.camera.camera)]

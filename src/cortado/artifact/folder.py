@@ -90,7 +90,7 @@ def _foreign_file(folder: Path) -> str | None:
 
 
 def _litter(beside: Path, final: Path) -> list[Path]:
-    """Returns what processes that were killed while they wrote `final` left behind."""
+    """Folders left behind by processes that were killed while they wrote `final`."""
     try:
         return [path for path in beside.iterdir() if path.name.startswith(f".{final.name}{STAGING}")]
     except OSError:

@@ -75,7 +75,7 @@ def read_report(path: Path) -> tuple[Report, str]:
 
 
 def _contradictions(report: Report) -> Iterator[str]:
-    """Returns what is impossible, though every value by itself is not."""
+    """Contradictions between values that are each possible."""
     c_only = (report.memory, report.schedule, report.flash, report.macs)
     if any((value is None) != bool(report.bundle_missing) for value in c_only):
         yield "a C bundle that is there and missing"
@@ -213,7 +213,7 @@ def file_digest(path: Path) -> str:
 
 
 def built_files(folder: Path) -> Iterator[Path]:
-    """Returns what a build of the folder's bundle reads: its sources, and headers wherever an include could find
+    """Files that a build of the folder's bundle reads: its sources, and headers wherever an include could find
     them."""
     yield from bundle_sources(folder)
     yield from sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)

@@ -80,7 +80,7 @@ def _flash(asked: Asked) -> Callable[[LoweredGraph], int]:
 
 
 def bundle_info(planned: Planned) -> BundleInfo:
-    """Returns what compiling it needs to know of a bundle."""
+    """Facts of a bundle that its compilation needs."""
     program = planned.program
     return BundleInfo(
         c_identifier(program.name),

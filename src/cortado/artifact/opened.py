@@ -154,7 +154,7 @@ class Artifact:
         return f"<Artifact {self.folder}: {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook shows."""
+        """The HTML that a notebook shows."""
         return html_summary(self.report)
 
     @staticmethod
@@ -261,7 +261,7 @@ class Artifact:
         return samples
 
     def store_rules(self) -> StoreRules:
-        """Returns what every kernel call may write, as the compiler planned it."""
+        """The allowed stores of every kernel call, as the compiler planned them."""
         path = self.folder / CHECKS
         try:
             return StoreRules.from_json(json.loads(path.read_text()))
@@ -314,7 +314,7 @@ class Artifact:
     def _referenced(
         self, samples: Sequence[Sequence[ArrayType]], on: str | None, sequence: int | None
     ) -> tuple[Samples, Samples | None]:
-        """Returns what the bundle is fed and must give back. The reference is torch's: without torch a board still
+        """Inputs of the bundle and its expected outputs. The reference is torch's: without torch a board still
         runs."""
         try:
             return self.reference(samples, sequence=sequence)[:2]
@@ -487,14 +487,14 @@ class Artifact:
         return [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
 
     def feed(self, sample: Sequence[ArrayType]) -> list[ArrayType]:
-        """Returns what the bundle is fed for a sample: the reference as far as the inputs."""
+        """Inputs of the bundle for a sample: the reference as far as the inputs."""
         from cortado.plan.lowered import run_reference
 
         values = run_reference(self._entry, self._tensors(sample))
         return self._pushed([values[tensor.node].numpy() for tensor in self.report.inputs])
 
     def _pushed(self, feed: list[ArrayType]) -> list[ArrayType]:
-        """Returns what a run takes of one sample: the inputs, or in a stream the rows of the window that its output
+        """Inputs of a run for one sample: all of them, or in a stream the rows of the window that its output
         reads."""
         stream = self.report.stream
         return feed if stream is None else [stream.windows.read(feed[0])]
@@ -507,8 +507,7 @@ class Artifact:
     def _recorded(
         self, samples: Sequence[Sequence[ArrayType]]
     ) -> tuple[list[list[ArrayType]], list[list[ArrayType]]] | None:
-        """Returns what `reference` gives for the example alone, as it was found at compile time: torch need not be
-        loaded."""
+        """The result of `reference` for the example, as found at compile time: torch need not be loaded."""
         example = self.example()
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
@@ -516,7 +515,7 @@ class Artifact:
         return [self._pushed(feeds)], [expected]
 
     def recorded(self) -> tuple[list[ArrayType], list[ArrayType]]:
-        """Returns what the bundle is fed for the example, and what it must give back."""
+        """The example's inputs as the bundle is fed them, and the outputs it must give back."""
         kinds = {"input": self.report.inputs, "output": self.report.outputs}
         names = {kind: [recorded_name(kind, i) for i in range(len(tensors))] for kind, tensors in kinds.items()}
         headers = {

@@ -175,7 +175,7 @@ def _data(report: Report, memory: MemoryReport) -> dict[str, Any]:
 
 
 def _short(name: str, label: str, modules: dict[str, str]) -> str:
-    """Returns what fits into a rectangle: of a layer's output the module alone."""
+    """A label that fits into a rectangle: of a layer's output the module alone."""
     return modules[name] if label.startswith("output of") else label
 
 
@@ -316,7 +316,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def tensor_table(report: Report) -> Markup:
-    """Returns what the C bundle reads and writes; of a .pte alone, what that does."""
+    """Inputs and outputs of the C bundle; of a .pte alone, its own."""
     rows = [
         (
             f"{kind} {tensor.name}",

@@ -110,7 +110,7 @@ class DecisionReport:
         return DecisionRule(self.smooth, self.thresholds, self.holdoffs, known)
 
     def contradictions(self, scores: ClassScores, lasts: bool) -> Iterator[str]:
-        """Returns what is impossible for such an output. `lasts`: something does from output to output."""
+        """The reason why such an output is impossible, or None. `lasts`: something does from output to output."""
         try:
             classes = scores.classes
         except CortadoError:
@@ -667,7 +667,7 @@ class Report:
         return f"<Report of {self.model} for {self.target}: {len(self.layers)} layers; to_json() gives all of it>"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what report.json holds."""
+        """The content of report.json."""
         data: dict[str, Any] = codec.to_json(self)
         if self.decision is None:
             del data["decision"]

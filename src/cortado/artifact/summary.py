@@ -88,7 +88,7 @@ def _figure(title: str, height: int, parts: list[str]) -> str:
 
 
 def sizes(report: Report) -> list[tuple[str, str]]:
-    """Returns what it takes of a chip: pairs of a name and a size."""
+    """RAM and flash as pairs of a name and a size."""
     found = []
     if report.memory is not None:
         found.append(("RAM", f"{report.memory.arena_bytes:,} bytes"))
@@ -102,7 +102,7 @@ def sizes(report: Report) -> list[tuple[str, str]]:
 
 
 def chosen_ranges(chosen: ChoiceReport) -> str:
-    """Returns what calibration chose for the outputs' sake, and what that is worth."""
+    """The calibration method that was chosen, and its gain."""
     layers = chosen.corrected_layers
     biases = f", biases of {layers} layer{'s' if layers > 1 else ''} corrected" if layers else ""
     gain = f": {chosen.gain_db:+.1f} dB beside minmax alone" if layers or chosen.gain_db else ""
@@ -122,13 +122,13 @@ def html_summary(report: Report) -> str:
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Returns what a notebook shows: names and values below a title."""
+    """The HTML that a notebook shows: names and values below a title."""
     cells = "".join(f"<tr><th>{html_text(what)}</th><td>{html_text(value)}</td></tr>" for what, value in rows)
     return f"<table><caption>{html_text(title)}</caption>{cells}</table>"
 
 
 def precision_text(found: PrecisionReport) -> str:
-    """Returns what --precision auto has chosen, in a line."""
+    """The choice of --precision auto, in a line."""
     wide = sum(one.element == "int16" for one in found.tensors)
     more = found.arena_bytes - found.int8_arena_bytes
     new = "" if found.new_data is None else f", about {found.new_data} on new data"

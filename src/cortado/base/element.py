@@ -116,7 +116,6 @@ def element_of(dtype: Any) -> Element:
 
 
 def arithmetic(elements: Iterable[str], *, int4_weights: bool = False) -> str:
-    """Returns what a network computes in, by the names of its tensors' elements: `int8 and int16, with int4
-    weights`."""
+    """The elements of a network in words: `int8 and int16, with int4 weights`."""
     names = sorted(set(elements), key=lambda name: element_of(name).bits)
     return " and ".join(names or [INT8.name]) + (", with int4 weights" if int4_weights else "")

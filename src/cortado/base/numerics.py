@@ -35,7 +35,7 @@ class QParams:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Returns what the smallest and the largest code stand for."""
+        """The real values of the smallest and the largest code."""
         low, high = ((code - self.zero_point) * self.scale for code in self.element.codes)
         return low, high
 

@@ -240,7 +240,7 @@ def _known() -> dict[str, tuple[str, ...]]:
 
 
 def _words(metavar: str, words: tuple[str, ...], files: bool) -> dict[str, Any]:
-    """Returns what offers these words, and files where they may stand too, as shtab wants it for each shell."""
+    """The completion of these words, and of files where they may stand too, as shtab wants it for each shell."""
     name = f"_cortado_offer_{''.join(letter if letter.isalnum() else '_' for letter in metavar).lower()}"
     listed = join(words)
     in_bash = [f"compgen -W {quote(listed)} -- $1"] if words else []

@@ -82,7 +82,7 @@ def _steps(arguments: argparse.Namespace, targets: Sequence["CortexMTargetConfig
 
 
 def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
-    """Returns what --target names; without it the core of the chip, or any core."""
+    """The targets that --target names; without it the core of the chip, or any core."""
     from cortado.base.chips import find_chip
     from cortado.base.target import ANY, from_target_string
 

@@ -17,7 +17,7 @@ from cortado.options import Options
 
 
 def names(kind: type[Enum]) -> tuple[str, ...]:
-    """Returns what a user writes for each member of an option's enum."""
+    """The spelling of each member of an option's enum."""
     return tuple(member.value for member in kind)
 
 
@@ -86,7 +86,7 @@ def shape_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """Returns what --shape says, by the names of inputs."""
+    """The shapes that --shape gives, by the names of inputs."""
     found: dict[str, tuple[int, ...]] = {}
     for text in arguments.shape:
         name, equals, sizes = text.rpartition("=")

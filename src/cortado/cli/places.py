@@ -48,7 +48,7 @@ def further_place(arguments: argparse.Namespace) -> str | None:
 
 
 def silicon_lines(found: "Silicon") -> list[str]:
-    """Returns what the chip said, for people."""
+    """The chip's counts, for people."""
     if found.first is None:
         return [f"no cycles: {found.core} has no counter that runs"]
     later = "" if not found.later else f", {min(found.later):,} in later runs"

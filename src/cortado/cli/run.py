@@ -249,7 +249,7 @@ def _run_text(
 
 
 def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
-    """Returns what a row takes, of an input that comes row by row."""
+    """Cost of a row, of an input that comes row by row."""
     text = f"row by row: at most {max(pushes):,} instructions in one push"
     if report.stream is None:
         return text

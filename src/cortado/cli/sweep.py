@@ -96,7 +96,7 @@ def sweep_command(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _executor(arguments: argparse.Namespace) -> Iterator[Executor | None]:
-    """Returns what runs the tasks; None is the default of `sweep`."""
+    """The executor of the tasks; None is the default of `sweep`."""
     if arguments.dask is not None and arguments.workers is not None:
         raise CortadoError("--dask and --workers: a cluster has its own workers; name one of them")
     if arguments.dask is None:

@@ -164,7 +164,7 @@ def _written_back(program: ExportedProgram, names: Collection[str]) -> ExportedP
 
 
 def _by_position(target: OpOverload) -> Callable[..., Any]:
-    """Returns what computes a call, in words that ExecuTorch may know where there are such."""
+    """An equivalent of a call in operators that ExecuTorch may know, where there is one."""
     function, names = written(target), [argument.name for argument in target._schema.arguments]
     return (
         computed_by(target) if function is target else lambda *given: function(**dict(zip(names, given, strict=True)))

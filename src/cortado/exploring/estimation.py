@@ -56,7 +56,7 @@ class Estimate:
         return f"<Estimate for {self.chip or self.target}: {facts}>"
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook shows."""
+        """The HTML that a notebook shows."""
         heaviest = sorted(self.layers, key=lambda layer: -layer.cycles)[:HEAVIEST]
         rows = [*self._facts(), *((layer.module or layer.name, f"{layer.cycles:,} cycles") for layer in heaviest)]
         return html_table(f"estimate for {self.chip or self.target}", rows)

@@ -90,7 +90,7 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
 
 
 def board_work(found: Sketch) -> MeasuredWork:
-    """Returns what one inference of the example spends on the emulated board."""
+    """Cycles of one inference of the example on the emulated board."""
     return board_flow(found).work(found.planned.program.target.cpu)
 
 

@@ -81,7 +81,7 @@ def _definers() -> dict[str, tuple[str, ...]]:
 
 
 def _called(source: str, kind: str) -> set[str]:
-    """Returns what a source reads, itself and through the headers that it includes, for one instruction set."""
+    """Names that a source uses, itself and through its headers, for one instruction set."""
     library = _library()
     headers, left = dict[str, _File](), [source]
     while left:

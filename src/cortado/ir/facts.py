@@ -35,7 +35,7 @@ class FactKey(Generic[T]):
         return value
 
     def must(self, node: Node) -> T:
-        """Returns what an earlier stage has noted."""
+        """The fact that an earlier stage has noted."""
         value: T = node.meta[self.key]
         return value
 

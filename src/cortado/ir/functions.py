@@ -29,7 +29,7 @@ class Functions(torch.library.Library):
 
 
 def in_aten(target: Any) -> Callable[..., Any] | None:
-    """Returns what computes a call of Cortado's own by aten's, arguments by name; None for one that portable kernels
+    """A function that computes one of Cortado's calls by aten's, arguments by name; None for one that portable kernels
     can't compute, and for any other call."""
     if not isinstance(target, OpOverload) or target.namespace != NAMESPACE or _name(target) not in _portable:
         return None
@@ -39,7 +39,7 @@ def in_aten(target: Any) -> Callable[..., Any] | None:
 
 
 def computed_by(target: OpOverload) -> Callable[..., Any]:
-    """Returns what computes a call of Cortado's own by aten's, arguments by position."""
+    """A function that computes one of Cortado's calls by aten's, arguments by position."""
     return _functions[_name(target)]
 
 

@@ -197,7 +197,7 @@ _FAKES: WeakKeyDictionary[FakeTensorMode, dict[tuple[tuple[int, ...], torch.dtyp
 
 
 def shaped(mode: FakeTensorMode, sizes: Sequence[int], kind: torch.dtype) -> Tensor:
-    """Returns what stands for a contiguous tensor; the same for all of one shape and type, as making one takes its
+    """A fake contiguous tensor; the same for all of one shape and type, as making one takes its
     time."""
     known = _FAKES.setdefault(mode, {})
     key = (tuple(sizes), kind)
@@ -264,7 +264,7 @@ def output_node(graph: torch.fx.Graph) -> Node:
 
 
 def outputs(program: ExportedProgram) -> list[Node]:
-    """Returns what the graph returns, in order; the same node may come twice."""
+    """The graph's outputs, in order; the same node may come twice."""
     returned: Any = output_node(program.graph_module.graph).args[0]
     return list(returned)
 

@@ -44,7 +44,7 @@ class PatchPoint:
 
     @property
     def owner(self) -> Any:
-        """Returns what the name is an attribute of."""
+        """The object that has the name as an attribute."""
         found: Any = import_module(self.module)
         for part in self.name.split(".")[:-1]:
             found = getattr(found, part, None)
@@ -55,7 +55,7 @@ class PatchPoint:
         return self.name.rpartition(".")[2]
 
     def function(self) -> Callable[..., Any]:
-        """Returns what stands there now; an error if it is not what stand-ins are written for."""
+        """The function that stands there now; an error if it is not what stand-ins are written for."""
         found: Callable[..., Any] | None = getattr(self.owner, self.attribute, None)
         parameters = None if found is None else tuple(inspect.signature(found).parameters)
         if found is None or parameters != self.parameters:

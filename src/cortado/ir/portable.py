@@ -248,7 +248,7 @@ def is_float_call(name: str) -> bool:
 
 
 def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Returns what a float call gives: torch's own float32 kernels on this machine."""
+    """The result of a float call by torch's own float32 kernels on this machine."""
     if name == GETITEM:
         return arguments["source"][arguments["index"]]
     found = re.fullmatch(rf"({NAMESPACE}|{OWN_NAMESPACE})::(\w+)\.(\w+)", name)

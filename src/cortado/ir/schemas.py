@@ -74,8 +74,7 @@ sys.meta_path.insert(0, _MakeRoom())
 
 
 def _meta(operator: Operator) -> Callable[..., Any]:
-    """Returns what torch's fake tensors need to know of an operator: its outputs' shapes and dtypes, from the
-    record."""
+    """The fake implementation of an operator: its outputs' shapes and dtypes, from the record."""
 
     def value(item: Any) -> Any:
         return tuple(item.shape) if isinstance(item, Tensor) else item

@@ -45,7 +45,7 @@ def _bottom(buffers: Iterable[Buffer]) -> dict[str, int]:
 
 
 def _with_bottom(buffers: Sequence[Buffer], above: int) -> int:
-    """Returns what is needed for all, if what doesn't persist needs `above` bytes. Where alignments differ, gaps don't
+    """Bytes for all buffers, if what doesn't persist needs `above` bytes. Where alignments differ, gaps don't
     count: in another order of the buffers there might be none."""
     lasting = [buffer for buffer in buffers if buffer.persists]
     uniform = len({buffer.align for buffer in buffers if buffer.size}) == 1

@@ -79,7 +79,7 @@ class Problem:
 
 
 def fault_of(buffer: Buffer) -> tuple[str, str] | None:
-    """Returns what makes a buffer impossible to plan: the field and a message."""
+    """The reason why a buffer can't be planned: the field and a message."""
     if not buffer.name or buffer.name != buffer.name.strip():
         return "name", f"found a buffer called '{buffer.name}': expected a name without space around it"
     if buffer.size < 0:
@@ -167,7 +167,7 @@ def timeline(problem: Problem, plan: Plan) -> tuple[Moment, ...]:
 
 
 def _moment(problem: Problem, plan: Plan, start: Time, end: Time) -> Moment:
-    """Returns what lives between two times with no birth or death in between."""
+    """Buffers that are live between two times with no birth or death in between."""
     live = [b for b in problem.buffers if b.start <= start < b.end]
     used = top = 0
     for low, high in sorted((plan.offsets[b.name], plan.offsets[b.name] + b.size) for b in live):

@@ -114,7 +114,7 @@ _Item = tuple[Buffer, ...]
 
 
 def _items(problem: Problem) -> list[_Item]:
-    """Returns what is placed as one: all that persists, and each other buffer."""
+    """Groups of buffers that are placed as one: all that persists, and each other buffer."""
     lasting = tuple(buffer for buffer in problem.buffers if buffer.persists)
     return [*([lasting] if lasting else []), *((buffer,) for buffer in problem.buffers if not buffer.persists)]
 

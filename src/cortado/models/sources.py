@@ -84,7 +84,7 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def load_function(spec: str) -> Any:
-    """Returns what the function of file.py:function gives."""
+    """Calls the function of file.py:function."""
     place, function = _named_function(spec)
     return _call(_import_file(Path(place)), function, place)
 
@@ -320,7 +320,7 @@ def _check_data_file(path: Path) -> None:
 
 
 def _from_function(path: Path, function: str) -> list[Inputs]:
-    """Returns what a user's function gives: an iterable of tensors, or of tuples of tensors."""
+    """Calls a user's function: an iterable of tensors, or of tuples of tensors."""
     where = f"{path}:{function}()"
     batches = _call(_import_file(path), function, str(path))
     if isinstance(batches, Tensor) or not isinstance(batches, Iterable):

@@ -208,7 +208,7 @@ TYPES: Mapping[int, torch.dtype] = {
 
 
 def real(dtype: torch.dtype) -> torch.dtype:
-    """Returns what a model computes in: every floating point type is float32."""
+    """The type that a model computes in: every floating point type is float32."""
     return torch.float32 if dtype.is_floating_point else dtype
 
 

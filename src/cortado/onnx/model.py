@@ -47,7 +47,7 @@ class OnnxModel(nn.Module):
 
 
 def _unread(steps: Sequence[tuple[str, OnnxStep]], outputs: Sequence[str]) -> list[list[str]]:
-    """Returns what nothing reads behind each step: its memory is free."""
+    """Values without a later reader, for each step: their memory is free."""
     seen, found = set(outputs), []
     for _, step in reversed(steps):
         names = {name for name in (*step.sources, *step.outputs) if name and name not in seen}

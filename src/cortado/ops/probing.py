@@ -38,7 +38,7 @@ class Followed:
     cuts: tuple[Node, ...]
 
     def to(self, end: Node) -> Function:
-        """Returns what `end` is, as a function of `start`."""
+        """Evaluates `end` as a function of `start`."""
         needed = self._needed(end)
 
         def run(value: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def chain_to(end: Node) -> list[Node]:
 
 
 def along(chain: Sequence[Node], start: Node) -> Function:
-    """Returns what the first of a chain is, as a function of another of it."""
+    """The first node of a chain as a function of another node of it."""
     calls = tuple(reversed(chain[: chain.index(start)]))
     return Followed(start, calls, ()).to(chain[0])
 

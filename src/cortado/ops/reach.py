@@ -50,7 +50,7 @@ def hull(several: Iterable[QParams]) -> Span:
 
 
 def every_value(qparams: QParams) -> Tensor:
-    """Returns what the codes of an 8-bit tensor stand for, from the smallest on."""
+    """The real values of the codes of an 8-bit tensor, in ascending order of codes."""
     low, high = qparams.element.codes
     return (torch.arange(low, high + 1, dtype=torch.float32) - qparams.zero_point) * qparams.scale
 

@@ -243,8 +243,7 @@ class Orders:
         return [(one, self._plain[one]) for one in node.all_input_nodes if one.name not in self.constants]
 
     def _flattened_order(self, node: Node) -> Order:
-        """Returns what a linear layer reads through a reshape: the order that is there, if its weights can be put in
-        it."""
+        """The order that a linear layer reads through a reshape: the one that is there, if its weights can take it."""
         source = operands(node)[0]
         order = self.of[source]
         return order if others_stay(order, channels_merged(node), shape(source)) else self._plain[source]
@@ -252,7 +251,7 @@ class Orders:
     # ---- cost
 
     def seen(self, node: Node, order: Order) -> Order:
-        """Returns what of an order shows in memory: dimensions of size 1 don't."""
+        """The part of an order that shows in memory: dimensions of size 1 don't."""
         visible = self._visible[node]
         return tuple(dim for dim in order if visible[dim])
 

@@ -180,13 +180,13 @@ _Cost = Callable[[_Forks, int, int, int, list[int]], int]
 
 
 def _working_set(forks: _Forks, index: int, before: int, after: int, dying: list[int]) -> int:
-    """Returns what lives while the step runs layer by layer; an elementwise step writes over an operand that dies."""
+    """Live bytes while the step runs layer by layer; an elementwise step writes over an operand that dies."""
     size, scratch, elementwise = forks.needs[index]
     return before + scratch if elementwise and size in dying else before + scratch + size
 
 
 def _standing(forks: _Forks, index: int, before: int, after: int, dying: list[int]) -> int:
-    """Returns what lives between this step and the next: what a cascade can't take apart if it ends here."""
+    """Live bytes between this step and the next: what remains if a cascade ends here."""
     return after
 
 

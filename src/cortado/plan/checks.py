@@ -49,8 +49,7 @@ def _range(planned: Planned, buffer: str, size: int) -> ByteRange:
 
 
 def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[ByteRange]:
-    """Returns what is noted in the arena during the first of two calls: that a row came; before the next, where steps
-    stand."""
+    """Stores between two calls: during the first that a row came; before the next the positions of the steps."""
     program, noted = planned.program, []
     if program.stream is None and calls[0][0] == 0:
         noted.append(_range(planned, PUSHED_ROWS, program.buffers[PUSHED_ROWS].size))
@@ -62,14 +61,14 @@ def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) 
 
 
 def _kept_ranges(planned: Planned) -> list[ByteRange]:
-    """Returns what is written when the last call is over: what lasts from run to run."""
+    """Stores after the last call: state that lasts from run to run."""
     places = [kept.tensor.buffer for kept in moved(planned)]
     ranges = [_range(planned, name, planned.program.buffers[name].size) for name in places]
     return ranges + _decision_range(planned)
 
 
 def _decision_range(planned: Planned) -> list[ByteRange]:
-    """Returns what a decision keeps, where there is one: written when an output is there."""
+    """Stores of a decision, if there is one: made when an output is there."""
     return [] if planned.program.decision is None else [_range(planned, DECISION, planned.program.decision_bytes)]
 
 
@@ -101,7 +100,7 @@ def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
 
 
 def _camera(planned: Planned) -> list[ByteRange]:
-    """Returns what a camera's front end notes and keeps, whatever step ran last."""
+    """Stores of a camera's front end, whatever step ran last."""
     sizes = planned.program.buffers
     return [_range(planned, name, sizes[name].size) for name in (CAMERA_PLACE, CAMERA_LINE) if name in sizes]
 

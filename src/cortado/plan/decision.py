@@ -105,7 +105,7 @@ def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
 
 
 def rule_of(decision: Decision, scores: ClassScores, names: Sequence[str] | None) -> DecisionRule:
-    """Returns what a user said, as integers."""
+    """The user's decision rule in integers."""
     classes = scores.classes
     check_names(decision, classes, names)
     thresholds = _of_classes(decision.threshold, decision.thresholds, classes, names)

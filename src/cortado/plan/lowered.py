@@ -116,7 +116,7 @@ class LoweredGraph:
 
     @cached_property
     def leaving(self) -> frozenset[str]:
-        """Returns what is looked at when a run is over: outputs, and what state becomes."""
+        """Values that are read after a run: outputs and new state."""
         return frozenset((*self.outputs, *(state.source for state in self.state)))
 
     @cached_property
@@ -268,7 +268,7 @@ def run_reference(
 
 
 def reference_of(call: LoweredCall, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what one call gives, by name."""
+    """The results of one call, by name."""
     arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
     made = _made(call, arguments)
     return dict(zip(call.results, made, strict=True) if call.results else [(call.name, made)])
@@ -286,7 +286,7 @@ def _as_read(value: Tensor, element: Element) -> Tensor:
 
 
 def after(graph: LoweredGraph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns what the next run reads of state, by the values of the last."""
+    """The state that the next run reads, from the values of the last run."""
     return {one.name: values[one.source] for one in graph.state}
 
 

@@ -222,7 +222,7 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
 
 
 def packed_bytes(sizes: tuple[int, ...], run: int) -> int:
-    """Returns what weights of these sizes take: half a byte each, and half a byte for the factor of each run."""
+    """Bytes of weights of these sizes: half a byte each, and half a byte for the factor of each run."""
     products = sizes[1] * sizes[2] * sizes[3]
     factors = -(-products // run) if run else 0
     return sizes[0] * ((products + factors + 1) // 2)
@@ -251,7 +251,7 @@ def _codes(weight: Tensor, columns: Tensor, run: int) -> tuple[Tensor, Tensor]:
 
 
 def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """Returns what other weights add to the sums of each output channel, on the mean."""
+    """The mean change of each output channel's sum through other weights."""
     given, weights = call.arguments, change.to(torch.float64).permute(TO_NCHW)
     sums = [
         torch.conv2d(x.permute(TO_NCHW), weights, None, given["stride"], given["padding"], given["dilation"])

@@ -153,7 +153,7 @@ def with_state(plan: Plan, in_place: Mapping[str, str]) -> Plan:
 
 
 def decision_buffers(program: Program) -> list[Buffer]:
-    """Returns what a decision keeps of the scores, if there is one. A stream has one stage, during which it lives."""
+    """The buffer of a decision's scores, if there is one. A stream has one stage, during which it lives."""
     if program.decision is None:
         return []
     end, size = (len(program.stages), 0), program.decision_bytes

@@ -113,7 +113,7 @@ class Step:
 
     @property
     def ports(self) -> tuple[Port, ...]:
-        """Returns what its kernel has pointers to rows of, in their order: all but the first output."""
+        """Tensors whose rows its kernel gets pointers to, in order: all but the first output."""
         return (*self.inputs, *self.also)
 
     @property
@@ -238,7 +238,7 @@ class Program:
 
     @property
     def decision_bytes(self) -> int:
-        """Returns what is kept of the scores for a decision."""
+        """The scores that are kept for a decision."""
         return 0 if self.decision is None else self.decision.bytes(self.outputs[0].element)
 
     @property
@@ -511,7 +511,7 @@ def _geometry(sizes: tuple[int, ...], element: Element, by_row: bool) -> tuple[i
 
 
 def _span(sizes: tuple[int, ...], kind: Walk) -> int:
-    """Returns what `n` counts in one row: elements, or pixels of the last dimension's channels."""
+    """The count `n` of one row: elements, or pixels of the last dimension's channels."""
     row = sizes[2:] if len(sizes) == 4 else sizes
     if kind is Walk.WHOLE:
         return math.prod(sizes)

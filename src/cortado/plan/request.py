@@ -51,7 +51,7 @@ class Feeding:
 
     @staticmethod
     def of(options: Options) -> "Feeding":
-        """Returns what a user asked for."""
+        """The options as the user gave them."""
         return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
 
     @property

@@ -68,7 +68,7 @@ class Schedules:
         return self.planned[optimize]
 
     def alternatives(self) -> dict[Optimize, Alternative]:
-        """Returns what each way to optimize gives."""
+        """The plan of each optimization goal."""
         found = {optimize: self.best(optimize) for optimize in Optimize}
         return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 

@@ -287,7 +287,7 @@ def plan_stream(program: Program) -> Planned:
 
 
 def state_bytes(planned: Planned) -> int:
-    """Returns what lives between two rows."""
+    """Buffers that are live between two rows."""
     return sum(_aligned(buffer) for buffer in planned.problem.buffers if buffer.start <= (0, 0) < buffer.end)
 
 

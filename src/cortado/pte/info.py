@@ -189,7 +189,7 @@ class Method:
 
     @property
     def state_bytes(self) -> int:
-        """Returns what of the planned RAM lasts from call to call."""
+        """Planned bytes that last from call to call."""
         return sum(tensor.nbytes for tensor in self.state)
 
     @property

@@ -15,7 +15,7 @@ _EXTENDED_MAGIC = b"eh00"
 
 
 def read_pte(data: bytes, name: str = "the file") -> PteInfo:
-    """Returns what the .pte in `data` says; `name` is what error messages call it."""
+    """Reads the .pte in `data`; error messages call it `name`."""
     file = FlatBuffer(data, name)
     segment_base = _read_header(file)
     program = FlatTable(file, file.target(0), "Program")
@@ -38,7 +38,7 @@ def read_pte(data: bytes, name: str = "the file") -> PteInfo:
 
 
 def read_pte_file(path: Path) -> PteInfo:
-    """Returns what the .pte at `path` says."""
+    """Reads the .pte at `path`."""
     try:
         data = path.read_bytes()
     except OSError as error:

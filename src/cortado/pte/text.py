@@ -129,7 +129,7 @@ def _constant_lines(info: PteInfo) -> list[str]:
 
 
 def _role(constant: PteConstant) -> str:
-    """Returns what the constant's first reader calls it."""
+    """The name of a constant in its first reader."""
     if not constant.uses:
         return "unused"
     use = constant.uses[0]

@@ -86,7 +86,7 @@ class BundleInfo:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Returns what a compiler for a core needs beside the flags of all bundles."""
+        """Compiler flags of a core beside those of all bundles."""
         return ALIGNED_ONLY if self.aligned_only else ()
 
     @property

@@ -116,7 +116,7 @@ def _newlib() -> Item:
 
 
 def _confinement() -> Item:
-    """Returns what keeps the compilers of other people's C from the rest of this machine."""
+    """The confinement of compilers of other people's C."""
     means = confined.confinement()
     needed = "compiling the C of folders from elsewhere"
     name, version = "confinement", None if means is None else means.value

@@ -25,7 +25,7 @@ HOST_FILE_BYTES = 4 << 30  # of what a program on this machine says: a trace of 
 
 
 def _samples(inputs: bytes, count: int, sequence: int) -> bytes:
-    """Returns what the harness takes."""
+    """Arguments of the harness."""
     return count.to_bytes(4, "little") + sequence.to_bytes(4, "little") + inputs
 
 

@@ -74,7 +74,7 @@ def _most(stacks: Sequence[int | None]) -> int | None:
 
 
 def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
-    """Returns what the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
+    """Static RAM of the bundle beside its arena and the stack; None without a compiler."""
     elf = linked_code(bundle.files, [bundle], [info], Compiler.GCC)
     return None if elf is None else load_image(elf).sections.get(".data", 0)
 
@@ -87,7 +87,7 @@ def linked_code(
     also: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Path | None:
-    """Returns what MODEL_run needs and nothing else, built with the bundle's default flags; and `also` other functions,
+    """A program of MODEL_run and nothing else, built with the bundle's default flags; and `also` other functions,
     with `more` flags."""
     target = infos[0].target
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]

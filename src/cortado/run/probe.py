@@ -188,8 +188,7 @@ class _Session:
         return time.monotonic() - start, counted
 
     def walk(self) -> FlashWalk | None:
-        """Returns what instructions cost in flash beside RAM; the last that is asked of a chip, whose RAM may take no
-        code."""
+        """Cost of instructions in flash beside RAM; asked last, as the chip's RAM may take no code."""
         if self.place.in_ram:
             return None
         try:

@@ -141,7 +141,7 @@ class FlashWalk:
 
     @property
     def words(self) -> str:
-        """Returns what flash costs, as far as it is to be seen."""
+        """Cost of flash, as far as it is to be seen."""
         more = (self.first - self.ram) * 2 / self.instructions  # a word is two of them
         seen = "no wait states to be seen" if more < 0.05 else f"flash takes {more:.1f} cycles more for four bytes"
         return (

@@ -222,7 +222,7 @@ class _Run:
             file.truncate(self.board.kept.length)
 
     def said(self) -> bytes:
-        """Returns what the program has said so far."""
+        """The program's output so far."""
         if self.board.kept is None:
             path = self.folder / _OUTPUT
             return path.read_bytes() if path.exists() else b""

@@ -111,7 +111,7 @@ def _loaded(one: Instruction, words: _Words) -> int | None:
 
 
 def _frame(body: Sequence[Instruction], words: _Words) -> int | None:
-    """Returns what a function may have on the stack while it calls another."""
+    """The stack that a function may hold while it calls another."""
     total, known = 0, dict[str, int]()
     for one in body:
         if (constant := _loaded(one, words)) is not None:
@@ -174,7 +174,7 @@ class _Calls:
         return found
 
     def _reached(self, step: str) -> set[str]:
-        """Returns what a call of a step may run."""
+        """Functions that a call of a step may run."""
         found, left = set[str](), [step]
         while left:
             name = left.pop()
@@ -215,7 +215,7 @@ def _depth(
     start: str,
     known: Mapping[str, int | None],
 ) -> int | None:
-    """Returns what a call of a function takes with all that it calls; None where that of one of them is not known."""
+    """Stack of a function with all that it calls; None if one of them is unknown."""
     found: dict[str, int | None] = dict(known)
     opened: set[str] = set()
 

@@ -115,7 +115,7 @@ class StoreReport:
     base: int
 
     def problem(self, names: Sequence[str] = ()) -> str | None:
-        """Returns what is wrong, for a person, or None. `names` are the steps' names."""
+        """The fault as a sentence, or None. `names` are the steps' names."""
         if self.first is not None:
             return self._stray_text(self.first, names)
         wrong = [made for made in self.calls if made != self.expected_calls]
@@ -186,7 +186,7 @@ def skipped_ranges(image: Image) -> list[ByteRange]:
 
 
 def watch_config(watch: Watch | None, image: Image, report: Path, instructions: int) -> str:
-    """Returns what the plugin reads: without a watch, it holds the firmware to a number of instructions and no more."""
+    """The plugin's input: without a watch it only bounds the firmware's number of instructions."""
     lines = [f"report {report.name}", f"limit {instructions}", f"idle {IDLE_SECONDS}"]
     if watch is None:
         return "\n".join(lines) + "\n"

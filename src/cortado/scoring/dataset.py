@@ -65,7 +65,7 @@ def make_dataset(
 
 
 def _from_pairs(artifact: Artifact, data: Any) -> tuple[tuple[ArrayType, ...], ArrayType]:
-    """Returns what a torch Dataset or DataLoader holds. Items come with the model's first dimension, or without it."""
+    """Samples of a torch Dataset or DataLoader. Items come with the model's first dimension, or without it."""
     if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
         raise CortadoError(
             f"the dataset is a {type(data).__name__}; expected a tensor or array of samples, a tuple of them for "

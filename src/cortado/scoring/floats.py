@@ -57,7 +57,7 @@ def float_outputs(
     progress: Progress = silent,
     sequence: int | None = None,
 ) -> Samples:
-    """Returns what the float model gives for each sample; one whose outputs are not the artifact's is refused. With
+    """Outputs of the float model for each sample; one whose outputs are not the artifact's is refused. With
     state, they are steps of one sequence, or of several that are `sequence` long."""
     outputs: Samples = []
     if artifact.report.state:

@@ -96,7 +96,7 @@ class Scored:
 
     @property
     def drop(self) -> float | None:
-        """Returns what int8 costs in accuracy; below zero where it is better than float."""
+        """Accuracy lost to quantization; below zero where it is better than float."""
         found, before = self.accuracy, self.float_accuracy
         return None if found is None or before is None else before - found
 
@@ -129,7 +129,7 @@ class Evaluation(Scored):
         return f"<Evaluation of {self.samples:,} samples{': ' if facts else ''}{facts}>"
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook shows."""
+        """The HTML that a notebook shows."""
         return html_table(f"{self.samples:,} samples", self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ class Evaluation(Scored):
 
 
 def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationReport:
-    """Returns what a report says of it."""
+    """Its entry in report.json."""
     exact = found.sqnr_db == math.inf
     return EvaluationReport(
         samples=found.samples,

@@ -108,7 +108,7 @@ class Validation:
 
 
 def fidelity_report(found: Validation, float_model: str | None) -> FidelityReport:
-    """Returns what a report says of its layers."""
+    """The layers for the report."""
     return FidelityReport(
         samples=found.samples,
         float_model=float_model,

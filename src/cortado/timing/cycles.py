@@ -61,7 +61,7 @@ class CoreTiming(Protocol):
         """Each instruction's cycles, in a block that runs behind another one: by a jump, or because that one ended."""
 
     def jump(self, last: Instruction) -> Cycles:
-        """Returns what a jump costs beside the instruction that makes it."""
+        """Cycles of a jump beside the instruction that makes it."""
 
 
 # ---- flow ------------------------------------------------------------------------------------------------

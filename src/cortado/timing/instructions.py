@@ -144,7 +144,7 @@ def _register(name: str) -> str:
 
 
 def parse(text: str) -> dict[int, Instruction]:
-    """Returns what `objdump -d` prints, by address; data between the functions is left out."""
+    """Parses the output of `objdump -d`, by address; data between the functions is left out."""
     found: dict[int, Instruction] = {}
     function = ""
     for line in text.splitlines():
@@ -163,7 +163,7 @@ def parse(text: str) -> dict[int, Instruction]:
 
 @lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
 def _read(text: str) -> Instruction:
-    """Returns what it says, wherever it stands."""
+    """The instruction without its address."""
     mnemonic, *rest = text.split(maxsplit=1)
     operands = re.split(r"\s*[;@]", "".join(rest))[0].strip()
     name = mnemonic.split(".")[0]

@@ -62,7 +62,7 @@ class _Sums:
 def account(
     flow: Flow, code: Mapping[int, Instruction], parts: Mapping[int, Part], model: CoreTiming, skipped: Ranges
 ) -> MeasuredWork:
-    """Returns what a run spent. Instructions in `skipped` ranges, the harness around the model, don't count.
+    """Cycles of a run. Instructions in `skipped` ranges, the harness around the model, don't count.
 
     A block's instructions are charged when it is entered, in the light of the block before; a jump is charged to the
     instruction that made it, when the next block is entered.

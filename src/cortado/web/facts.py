@@ -111,7 +111,7 @@ def _image(tensor: TensorReport) -> dict[str, int] | None:
 
 
 def module_facts(shown: Shown) -> dict[str, Any]:
-    """Returns what MODEL.js needs to run the model."""
+    """Facts that MODEL.js needs to run the model."""
     report, info, example = shown.report, shown.info, shown.example
     return {
         "name": report.model,

@@ -10,7 +10,7 @@ from cortado.plan.segments import ALIGNMENT
 
 
 def arena_parameter(planned: Planned, const: str = "") -> str:
-    """Returns what the functions of MODEL.h take first; `const`: for those that only read the arena."""
+    """The first parameter of the functions of MODEL.h; `const`: for those that only read the arena."""
     return f"{'const ' if planned.regions else const}{_type(planned.program)} *arena"
 
 
@@ -37,7 +37,7 @@ def wrong_arena(planned: Planned) -> str:
 
 
 def wrong_function(planned: Planned) -> str:
-    """Returns what `wrong_arena` calls."""
+    """The call that `wrong_arena` makes."""
     if not planned.regions:
         return ""
     tests = [

@@ -111,7 +111,7 @@ class Arrays:
 
     @property
     def total_bytes(self) -> int:
-        """Returns what one core's build holds; of several, the most."""
+        """Bytes in one core's build; of several cores, the most."""
         return self._most(list(self.seen.values()))
 
     def _most(self, stored: Sequence[_Stored]) -> int:

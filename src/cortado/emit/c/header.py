@@ -58,7 +58,7 @@ def _meaning(program: Program) -> str:
 
 
 def scalar_suffix(element: Element) -> str:
-    """Returns what the names of MODEL_quantize and MODEL_dequantize end with for an element: nothing for int8, _s16."""
+    """The suffix of MODEL_quantize and MODEL_dequantize for an element: nothing for int8, _s16."""
     return "" if element == INT8 else f"_s{element.bits}"
 
 

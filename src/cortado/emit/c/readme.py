@@ -148,7 +148,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return f"\n\n{text}"
 
     def _firmware(self) -> str:
-        """Returns what docs/firmware.md says of every bundle."""
+        """The section that docs/firmware.md has for every bundle."""
         upper = self.upper
         return _paragraph(
             "A call uses its arena, the stack and constants, and nothing else: the model may run in any number of "

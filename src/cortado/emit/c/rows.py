@@ -22,7 +22,7 @@ def pushed_step(program: Program) -> Step:
 
 
 def row_type(program: Program) -> str:
-    """Returns what a row holds, in C."""
+    """The C type and length of a row."""
     return pushed_step(program).element.c_type
 
 
@@ -32,7 +32,7 @@ def samples_parameter(program: Program) -> str:
 
 
 def rows_text(planned: Planned, decision: DecisionInC) -> str:
-    """Returns what MODEL_run is to other bundles."""
+    """The counterpart of MODEL_run in other bundles."""
     return _Rows(planned, decision).text()
 
 
@@ -298,7 +298,7 @@ def _of_samples(name: str) -> str:
 
 
 def _texts(name: str) -> tuple[str, str, str]:
-    """Returns what reset, row and push do."""
+    """Bodies of reset, row and push."""
     upper = name.upper()
     aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
     return (

@@ -81,7 +81,7 @@ class _Digest:
 
 
 def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[_Digest]:
-    """Returns what every step must make."""
+    """The expected output of every step."""
     return [
         _digest(planned, step, rows, values)
         for stage, run in zip(planned.program.stages, planned.runs, strict=True)
@@ -222,7 +222,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         return len(self.program.inputs)
 
     def _given(self) -> str:
-        """Returns what is done before the first stage."""
+        """C statements that run before the first stage."""
         if self.program.pushed is not None:
             return ""
         return self._fill("    ")

@@ -57,12 +57,12 @@ class OfPlan:
 
 
 def operation(step: "Step") -> str:
-    """Returns what a step computes, without what ExecuTorch's names say of every operator: conv2d."""
+    """The name of a step's operator without the parts that all of ExecuTorch's names share: conv2d."""
     return step.operator.rpartition("::")[2].removeprefix("quantized_").removesuffix("_nhwc")
 
 
 def label(step: "Step") -> str:
-    """Returns what a step is called in comments: the module it comes from, or what it computes."""
+    """The name of a step in comments: its module, or its operator."""
     return plain(step.module or operation(step))[:LONGEST_TITLE]
 
 
@@ -125,7 +125,7 @@ class Piece:
 
 
 def guarded(pieces: Iterable[Piece], every: frozenset[Core]) -> str:
-    """Returns what all cores of the bundle compile, then between #if and #endif what only some of them do."""
+    """Lines that all cores of the bundle compile, then those of some cores between #if and #endif."""
 
     def order(piece: Piece) -> tuple[bool, list[Core]]:
         return not piece.cores >= every, sorted(piece.cores)

@@ -62,7 +62,7 @@ class ImageInfo:
 
     @property
     def delegate_bytes(self) -> int:
-        """Returns what the delegate takes of a method allocator whose memory begins at a multiple of 8."""
+        """Bytes of the method allocator that the delegate takes, if its memory begins at a multiple of 8."""
         return HANDLE_BYTES[self.head.pointer_bytes] + 4 + self.head.ram_bytes
 
     @property

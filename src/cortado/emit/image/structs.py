@@ -48,7 +48,7 @@ class Structure:
 
     @property
     def text(self) -> str:
-        """Returns what tells it from one of the same name whose members are others."""
+        """A fingerprint that tells it from a structure of the same name with other members."""
         parts = [f"{m.to if m.kind == POINTER else ''}{m.kind} {m.name}[{m.count}]" for m in self.members]
         return f"{self.name} {{{'; '.join(parts)}}}"
 

@@ -37,7 +37,7 @@ class Thunk:
 
     @cached_property
     def text(self) -> str:
-        """Returns what its number is made of."""
+        """The bytes that its number is a hash of."""
         inner = None if self.structure is None else self.structure.inner
         return "\n".join([self.call, *(part.text for part in (self.structure, inner) if part is not None)])
 

@@ -72,7 +72,7 @@ def _description(content: Content) -> str:
 
 
 def _needed(isa: Isa | None) -> Sequence[Mapping[str, str]]:
-    """Returns what a device must have beside its core, one of these: cores come with and without these extensions."""
+    """Extensions that a device must have beside its core, one of these: cores come with and without them."""
     if isa is Isa.MVE:
         return ({"Dmve": "MVE"}, {"Dmve": "FP_MVE"})
     return ({"Ddsp": "DSP"},) if isa is Isa.DSP else ({},)

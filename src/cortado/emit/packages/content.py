@@ -61,7 +61,7 @@ class Content:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Returns what the sources are compiled with, beside the core's flags."""
+        """Compiler flags of the sources, beside the core's."""
         return BUNDLE_FLAGS
 
     @property

@@ -83,7 +83,7 @@ def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, An
 
 
 def _ports(planned: Planned) -> tuple[list[DelegatePort], list[DelegatePort]]:
-    """Returns what the call gets and gives. Of inputs that come row by row it gets one row, and tells if outputs are
+    """Inputs and outputs of the call. Of inputs that come row by row it gets one row, and tells if outputs are
     new."""
     program, offsets = planned.program, planned.plan.offsets
     outputs = [_port(tensor, offsets[tensor.buffer]) for tensor in program.outputs]

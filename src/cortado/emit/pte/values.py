@@ -90,7 +90,7 @@ def _arguments(method: Any) -> list[list[int]]:
 
 
 def _value_key(value: Any) -> Any:
-    """Returns what makes two values the same; None for those that stay apart."""
+    """The key by which two values are the same; None for those that stay apart."""
     from executorch.exir.schema import Bool, Double, Int, IntList, Null, Tensor
 
     match value:

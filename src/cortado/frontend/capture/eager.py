@@ -229,8 +229,7 @@ def _shaken(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _moved(value: Tensor, step: float | None) -> Tensor:
-    """Returns what a few steps of an output are; of one that is no codes, a few times what 127 steps to its largest
-    are."""
+    """The tolerance of an output: a few steps; without codes, a few 127ths of its largest value."""
     size = float(value.double().abs().max()) / INT8.high if step is None else step
     return torch.full(value.shape, STEPS * size / SLACK, dtype=torch.float64)
 

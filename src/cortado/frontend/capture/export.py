@@ -90,7 +90,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _failure(error: Exception, model: torch.nn.Module) -> str:
-    """Returns what the model's own forward raised, in which module and at which of its lines."""
+    """The error of the model's own forward, with its module and source line."""
     where = _module(error, model) + _user_line(error)
     if isinstance(error, GuardOnDataDependentSymNode):
         return (

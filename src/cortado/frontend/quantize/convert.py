@@ -533,7 +533,7 @@ class FloatModel:
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Returns what the module itself gives for one sample, after all since the last `reset`."""
+        """The module's own output for one sample, after all samples since the last `reset`."""
         return self._eager(inputs)
 
     def reset(self) -> None:

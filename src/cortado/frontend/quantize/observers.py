@@ -79,7 +79,7 @@ class RangeObserver(MinMaxObserver):
         return x_orig
 
     def usual_samples(self, method: CalibrationMethod) -> tuple[list[Seen], dict[int, float]]:
-        """Returns what a range is chosen from, and the samples that are left out as unlike all others."""
+        """The values that a range is chosen from, and the samples that are left out as outliers."""
         odd = left_out(self.seen, method, self.element)
         usual = [one for one in self.seen if one.sample not in odd]
         return [one for one in usual if one.sample not in self.without] or usual, odd

@@ -154,7 +154,7 @@ class Tensors:
         return max(around, default=0) + sum(around) / 8
 
     def _around(self, call: Node, chosen: Chosen) -> int:
-        """Returns what a call reads and gives, and operands that it brings to its own element."""
+        """Inputs and output of a call, and operands that it converts to its own element."""
         wide = call.name in chosen
         total = _size(call) * (2 if wide else 1)
         for one in self.reads[call]:
@@ -164,7 +164,7 @@ class Tensors:
 
 
 def _moved(node: Node, match: object) -> Node | None:
-    """Returns what a node holds the values of: an observer, a clamp that its kernel carries, data movement, a part."""
+    """The node whose values another one holds: through an observer, a fused clamp, data movement, a part."""
     if isinstance(match, Match):
         output = match.quantization.output
         return bind(node)[output.argument] if isinstance(output, SharedWith) else None

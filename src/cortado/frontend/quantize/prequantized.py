@@ -192,7 +192,7 @@ def _tensor(value: Any) -> Tensor:
 
 
 def _run(node: Node, data: Tensor) -> Tensor:
-    """Returns what a quantize or dequantize makes of constant data."""
+    """Folds a quantize or dequantize of constant data."""
     rest = {name: value for name, value in bind(node).values.items() if name != "input"}
     target: Any = node.target
     result: Tensor = target(data, **{n: _tensor(v) if isinstance(v, Node) else v for n, v in rest.items()})

@@ -229,7 +229,7 @@ def _shaped(node: Node) -> torch.Tensor:
 
 
 def _copied(bound: Bound) -> Node | None:
-    """Returns what was written over all of a tensor."""
+    """The value that was written over a whole tensor."""
     written: Node = bound["src"] if "src" in bound.values else bound["value"]
     if dtype(written) != dtype(bound.node):
         return None

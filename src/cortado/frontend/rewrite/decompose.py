@@ -50,7 +50,7 @@ def _is_known(target: Any, plain: frozenset[Any], floating: bool) -> bool:
 
 
 def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
-    """Returns what computes the same in other calls; None where nothing is known to, or where it needs none."""
+    """An equivalent graph of other calls; None if none is known or needed."""
     target: Any = node.target
     floating = wanted_element(node).floating
     ours = registry().decompositions.get(target) if not floating or target not in registry().floats else None

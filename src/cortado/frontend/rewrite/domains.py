@@ -70,7 +70,7 @@ def infer(graph: Graph) -> None:
 
 
 def domain_of(node: Node) -> Domain:
-    """Returns what a node's values are; inferred the first time, and then kept as a fact of the node."""
+    """The domain of a node's values; inferred once, then kept as a fact of the node."""
     if not DOMAIN.known(node):
         DOMAIN.note(node, _inferred(node))
     return DOMAIN.must(node)

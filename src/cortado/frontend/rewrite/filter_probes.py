@@ -127,7 +127,7 @@ class SampleBlock:
     onward: ArrayType  # [states, states]
 
     def impulse(self) -> ArrayType:
-        """Returns what comes of a single sample of 1, for as long as can be seen."""
+        """The impulse response, for as long as it can be observed."""
         samples = self.layout.samples
         if self.layout.last_only:
             parts, states = [self.by_signal[0, ::-1]], self.into_state
@@ -142,8 +142,8 @@ class SampleBlock:
         return np.concatenate(parts)
 
     def responses(self) -> ArrayType:
-        """Returns what comes of each state; of a filter without, or of which not all can be seen, what comes later of
-        earlier samples."""
+        """The response to each state; without states that can be observed, the later response to earlier
+        samples."""
         if self.layout.last_only or not self.onward.size:
             impulse = self.impulse()
             columns = min(len(impulse) // 3, 64)

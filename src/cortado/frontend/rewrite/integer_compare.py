@@ -339,7 +339,7 @@ def _root(node: Node) -> Node:
 
 
 def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
-    """Returns what a function of `root` gives for these values of it."""
+    """Evaluates a function of `root` at these values."""
 
     def made(one: Node) -> Any:
         if one is root:

@@ -128,8 +128,8 @@ def total(*fills: float) -> float:
 
 
 def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None:
-    """Returns what a constant hides that is added to others, or that is put beside them: then all of it may be
-    hidden."""
+    """The positions that a constant masks when it is added to scores, or concatenated to them: then it may mask
+    all."""
     mask = hiding(data) if data.is_floating_point() else None
     if mask is None or (bool(mask.all()) and not whole):
         return None
@@ -151,7 +151,7 @@ def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None
 
 
 def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
-    """Returns what at least one of the terms hides, of a tensor with `rank` dimensions."""
+    """Positions that at least one of the terms masks, of a tensor with `rank` dimensions."""
     first, *others = (ranked(like, term.where, rank) for term in terms)
     for other in others:
         first = either(like, first, other)

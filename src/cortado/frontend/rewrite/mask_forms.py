@@ -121,7 +121,7 @@ def _has_mask(node: Node) -> bool:
 
 
 def _of_truth(node: Node) -> list[float]:
-    """Returns what a function of one tensor gives for 0 and 1: log(0), 1 / 0."""
+    """The values of a function of one tensor at 0 and 1: log(0), 1 / 0."""
     others = [one for one in node.all_input_nodes if uniform_value(one) is None]
     known = any(plain_target(node) in one for one in (FUNCTIONS, COMBINATIONS))
     return values_at(node, others[0], [0.0, 1.0]) if known and len(others) == 1 else []

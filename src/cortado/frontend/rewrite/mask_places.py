@@ -34,7 +34,7 @@ class Places:
 
 
 def places_of(node: Node) -> Places:
-    """Returns what a boolean node of the graph holds for."""
+    """The positions for which a boolean node is true."""
     return Places(constant_data(node) if is_constant(node) else node)
 
 

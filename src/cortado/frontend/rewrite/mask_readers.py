@@ -258,7 +258,7 @@ def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
 
 
 def _least_hidden(like: Node, levels: Sequence[Places], dim: int) -> Places | None:
-    """Returns what is hidden least in a row that is hidden whole."""
+    """The least masked positions of a fully masked row."""
     if not levels:
         return None
     first, *others = levels

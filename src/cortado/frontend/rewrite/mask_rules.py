@@ -94,7 +94,7 @@ class _Rules:
         return None if isinstance(found, tuple) else found
 
     def hidden(self, value: Any, factor: float = 1.0) -> Hidden | None:
-        """Returns what is hidden of a tensor times a factor."""
+        """The masked positions of a tensor times a factor."""
         if is_constant(value):
             data = constant_data(value)
             return hidden_in(value, data * factor) if data.is_floating_point() else None
@@ -430,7 +430,7 @@ class _Rules:
         return known is not None and (not isinstance(known, Affine) or min(known.offset, known.slope) <= CERTAIN)
 
     def _beside(self, value: Node) -> Hidden | None:
-        """Returns what is hidden of a tensor that others are put beside: all of it, too."""
+        """The masked positions of a tensor that others are concatenated to, which may be all."""
         if is_constant(value):
             return hidden_in(value, constant_data(value), whole=True)
         found, known = self.hidden(value), self.fact(value)

@@ -156,7 +156,7 @@ def _as_kept(value: Node, output: Node) -> Node:
 
 
 def _assigned(holder: Node) -> Node | None:
-    """Returns what `self.buffer = value` puts in the buffer's place. torch.export writes it as a copy into the buffer,
+    """The value that `self.buffer = value` assigns. torch.export writes it as a copy into the buffer,
     behind all else; but other names of the old value still mean that."""
     for node in reversed(holder.graph.nodes):
         if _assigns(node) and node.args[0] is holder:
@@ -198,7 +198,7 @@ def becomes(graph: Graph) -> dict[Node, Node]:
 
 
 def user_outputs(graph: Graph) -> list[Any]:
-    """Returns what the model returns, without the new values of its state."""
+    """The model's outputs without the new values of its state."""
     found = returned_nodes(graph)
     return found[: len(found) - len(holders(graph))]
 
@@ -265,7 +265,7 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
 
 
 def _sort(kind: torch.dtype) -> str:
-    """Returns what a value is kept as."""
+    """The element and scale in which a state value is kept."""
     return "codes" if kind.is_floating_point else "truth" if kind == torch.bool else "numbers"
 
 
@@ -363,7 +363,7 @@ def as_codes(converted: GraphModule) -> None:
 
 
 def _taken(holder: Node) -> QParams | None:
-    """Returns what the codes of a buffer mean; None for counters and positions, of 32 bits, and truth values."""
+    """Quantization of a buffer; None for 32-bit counters and positions, and for truth values."""
     lasting = STATE.must(holder)
     if not holds_integers(holder):
         return _take_codes(holder)

@@ -163,7 +163,7 @@ class _Names:
         return self.order[other] <= now and other is not node and any(self.order[user] > now for user in other.users)
 
     def _afterwards(self, other: Node, node: Node) -> Node | None:
-        """Returns what `other` holds after the write `node`; None where that is what it held before."""
+        """The value of `other` after the write `node`; None if unchanged."""
         assert isinstance(node.target, OpOverload)
         if torch.Tag.inplace_view in node.target.tags:  # transpose_ changes the tensor, not its memory
             return node if self.first[other] is self.first[node] else None

@@ -82,8 +82,7 @@ class Network:
         return [(sample,) for sample in shuffled[:count].split(1)]
 
     def own_calibration(self) -> list[tuple[Tensor, ...]]:
-        """Returns what `cortado compile` calibrates with: all that comes with a trained network, else a few drawn
-        inputs."""
+        """The calibration data of `cortado compile`: all that comes with a trained network, else a few drawn inputs."""
         return self.calibration(len(self._samples().calibration) if self.trained else RANDOM_CALIBRATION)
 
     def test_set(self) -> tuple[Tensor, Tensor]:
@@ -133,7 +132,7 @@ class Network:
         )
 
     def accuracy(self) -> Accuracy | None:
-        """Returns what was measured on the shipped test set; None where the weights are random."""
+        """Accuracy on the shipped test set; None where the weights are random."""
         from cortado.models.zoo import _trained
 
         return _trained.load_accuracy(self.name) if self.trained else None

@@ -89,7 +89,7 @@ def load_samples(name: str) -> ZooSamples:
 
 
 def load_accuracy(name: str) -> Accuracy:
-    """Returns what training and, for int8, `benchmarks/accuracy.py` wrote down."""
+    """Accuracies as training and, for int8, `benchmarks/accuracy.py` wrote them down."""
     figures = json.loads((FOLDER / "accuracy.json").read_text())[name]
     return Accuracy(Metric(figures["metric"]), figures["float_accuracy"], figures["accuracy"], figures["samples"])
 

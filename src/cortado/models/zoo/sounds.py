@@ -203,7 +203,7 @@ KWS_STREAM = Definition(create=KwsStream, input_shape=(1, 1, FRAMES, COEFFICIENT
 
 
 def words() -> tuple[str, ...]:
-    """Returns what is said in the recordings that come with Cortado."""
+    """Words of the recordings that come with Cortado."""
     return tuple(load_clips())
 
 

@@ -76,7 +76,7 @@ def _pads(padding: Any, reach: list[int]) -> Pads:
 
 
 def zero_padding(node: Node) -> Pads | None:
-    """Returns what a node adds around height and width, if it pads with zeros there and nowhere else."""
+    """The padding of height and width, if the node pads with zeros there and nowhere else."""
     if not is_call(node, aten.pad.default, aten.constant_pad_nd.default):
         return None
     bound = bind(node)

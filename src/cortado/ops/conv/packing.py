@@ -18,7 +18,7 @@ Int32 = NDArray[np.int32]
 
 
 def _largest_sums(weights: Int8, bias: Int32, channel_axis: int) -> NDArray[np.int64]:
-    """Returns what no sum of each channel exceeds, whatever the input."""
+    """An upper bound of each channel's sum, whatever the input."""
     axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
     return 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
 

@@ -63,7 +63,7 @@ def _is_unusual(bound: Bound) -> bool:
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Returns what nn.Bilinear computes: a linear layer of the first input gives the weights for the second."""
+    """nn.Bilinear as two products: a linear layer of the first input gives the weights for the second."""
     made, first, second = weight.shape
     weights = weight.permute(1, 0, 2).reshape(first, made * second)
     rows = torch.mm(input1.reshape(-1, first), weights).reshape(-1, made, second)

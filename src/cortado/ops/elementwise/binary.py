@@ -245,7 +245,7 @@ def in_pte(operator: Operator, arguments: Mapping[str, Any], add: PteWriter) -> 
 
 
 def pte_limit(call: Call) -> str | None:
-    """Returns what remains of broadcasting in the runtime's kernels."""
+    """Broadcasting that is left to the runtime's kernels."""
     mine, other = call.shape("self"), call.shape("other")
     one, every = sorted((mine, other), key=math.prod)
     per_channel = len(mine) == len(other) == 4 and one[1] == every[1] == math.prod(one) and looks_channels_last(every)

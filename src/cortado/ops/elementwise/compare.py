@@ -198,7 +198,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 
 def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
-    """Returns what an operand's codes stand for: those that stand for the same are compared as they are."""
+    """The meaning of an operand's codes: codes of equal meaning are compared as they are."""
     zero_point, multiplier, shift = (call[f"{operand}_{name}"] for name in ("zero_point", "multiplier", "shift"))
     return zero_point, multiplier, shift
 

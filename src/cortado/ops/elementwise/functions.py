@@ -92,7 +92,7 @@ LONGEST = 2**16  # squares of codes, of which a sum has 32 bits
 
 
 def squared(node: Any) -> Node | None:
-    """Returns what a node is the square of."""
+    """The operand that a node squares, or None."""
     if not isinstance(node, Node) or node.op != "call_function" or dtype(node) != torch.float32:
         return None
     bound = bind(node)
@@ -103,7 +103,7 @@ def squared(node: Any) -> Node | None:
 
 
 def summed(node: Node) -> Node | None:
-    """Returns what a node is the sum of squares of, over some dimensions."""
+    """The operand whose squares a node sums over some dimensions, or None."""
     if not is_call(node, aten.sum.default, aten.sum.dim_IntList) or dtype(node) != torch.float32:
         return None
     base = squared(bind(node)["self"])
@@ -112,7 +112,7 @@ def summed(node: Node) -> Node | None:
 
 
 def root_argument(root: Node) -> tuple[Node, float]:
-    """Returns what a root is taken of, without a number that is added to it; and that number."""
+    """The operand of a root without an added number, and that number."""
     source: Node = bind(root)["self"]
     if is_call(source, aten.add.Tensor) and isinstance(bind(source)["other"], int | float):
         return bind(source)["self"], float(bind(source)["other"] * bind(source)["alpha"])

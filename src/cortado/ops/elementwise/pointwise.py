@@ -147,7 +147,7 @@ def calls_of(node: Node) -> tuple[OpOverload, ...]:
 
 
 def function_of(node: Node) -> Callable[[Tensor], Tensor]:
-    """Returns what a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
+    """The function that a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
     target: Any = node.target
     others = {name: value for name, value in bind(node).values.items() if not isinstance(value, Node)}
     name = operand_name(node)

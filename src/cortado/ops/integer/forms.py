@@ -301,7 +301,7 @@ CLAMPED_RULE = DomainRule(
 
 
 def operands(bound: Bound) -> list[Node]:
-    """Returns what is moved: the first argument, a tensor or several."""
+    """The operands that are moved: the first argument, a tensor or several."""
     return bound.nodes(next(iter(bound.values)))
 
 
@@ -331,7 +331,7 @@ MOVED = DomainRule(aten=(), bounds=bounds, words=words, closed=True, keeps_truth
 
 
 def _filling(bound: Bound) -> int | None:
-    """Returns what stands in a border of constant numbers."""
+    """The fill value of a constant border."""
     return integer_in(bound.get("value") or 0) if bound.get("mode", "constant") == "constant" else None
 
 

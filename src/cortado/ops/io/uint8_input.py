@@ -37,7 +37,7 @@ def reference(*, input: Tensor) -> Tensor:
 
 
 def byte_values(kind: torch.dtype) -> Tensor:
-    """Returns what each of the bytes -128 ... 127 means in an input of this type."""
+    """The value of each of the bytes -128 ... 127 in an input of this type."""
     found = torch.arange(INT8.low, INT8.high + 1, dtype=torch.int32).to(torch.int8)
     return found if kind == torch.int8 else found.view(torch.uint8).to(kind)
 

@@ -120,7 +120,7 @@ def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: 
 
 
 def _origin(source: Node) -> Node:
-    """Returns what a view is of."""
+    """The tensor behind a chain of views."""
     while is_call(source, aten.view.default, aten.reshape.default) and len(source.users) == 1:
         source = source.all_input_nodes[0]
     return source

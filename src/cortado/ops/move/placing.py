@@ -115,7 +115,7 @@ def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def _read(src: Tensor, index: Tensor) -> Tensor:
-    """Returns what a scatter reads of a larger tensor: as much as there are places."""
+    """The part of a larger tensor that a scatter reads: as much as there are places."""
     return src[tuple(slice(0, size) for size in index.shape)]
 
 

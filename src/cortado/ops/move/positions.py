@@ -77,7 +77,7 @@ def _taken(making: Making, bound: Bound, form: OperandForm) -> Node | None:
 
 
 def _back(like: Node, found: Node, dim: int) -> Node:
-    """Returns what was picked along the last dimension, with that dimension in its place."""
+    """The picked values, with the last dimension moved back to its place."""
     rank = len(shape(found))
     order = (*range(dim), rank - 1, *range(dim, rank - 1))
     return add_view(like, add_permute(like, found, order), shape(like))
@@ -130,7 +130,7 @@ def _written(making: Making, bound: Bound, form: OperandForm) -> Node | None:
 
 
 def _row(bound: Bound, value: Node, sizes: tuple[int, ...], dim: int, rank: int) -> Node:
-    """Returns what is written, with the dimension of the position in its place."""
+    """The written values, with the dimension of the position in its place."""
     if rank or "source" in bound.values:
         return add_view(bound.node, value, padded(shape(value), len(sizes)))
     inner = padded(shape(value), len(sizes) - 1)

@@ -49,7 +49,7 @@ ROW_VARIANCE: OpOverload = torch.ops.cortado.row_variance.default
 
 
 def _correction(bound: Bound) -> float:
-    """Returns what is taken off the divisor."""
+    """The correction that is subtracted from the divisor."""
     if "unbiased" in bound.values:
         return 1.0 if bound["unbiased"] else 0.0
     given = bound.get("correction")

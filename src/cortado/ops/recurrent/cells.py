@@ -138,7 +138,7 @@ def _whole(node: Node) -> Node:
 
 
 def _steps(loop: _Loop) -> Node:
-    """Returns what a loop reads, as [batch, steps, channels]."""
+    """The input of a loop, as [batch, steps, channels]."""
     like, place = loop.cells[0], loop.places[0]
     sequence, dim, count = place.sequence, place.dim, len(loop.cells)
     if count < shape(sequence)[dim]:

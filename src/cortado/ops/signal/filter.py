@@ -48,7 +48,7 @@ _REST = (1 << COEFFICIENT_BITS) - 1
 
 
 def _through(samples: list[int], sections: list[list[int]], words: list[list[int]]) -> list[int]:
-    """Returns what comes out of the last section; `words` are changed."""
+    """The output of the last section; updates `words` in place."""
     found = []
     for sample in samples:
         u = sample << LIFT

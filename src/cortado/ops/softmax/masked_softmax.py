@@ -196,7 +196,7 @@ def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
 
 
 def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
-    """Returns what a row of which nothing is kept is: softmax(scores + fill) in float32, or of `fill` alone."""
+    """The result for a fully masked row: softmax(scores + fill) in float32, or of `fill` alone."""
     fill = float(bound["fill"])
     if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
         return {"nothing": INT8.low, "rounded": []}
