@@ -18,7 +18,7 @@ from cortado.base.camera import (
 from cortado.base.chips import Chip, find_chip
 from cortado.base.decision import Decision, decision_of
 from cortado.base.errors import CortadoError
-from cortado.base.names import check_version, expressions, flag, member, text_of
+from cortado.base.names import InputRange, check_version, expressions, flag, member, ranges_of, text_of
 from cortado.base.regions import Region, WeightPlacement, parse_bytes, places_of, regions_of
 
 
@@ -122,7 +122,7 @@ WEIGHT_GROUP = 32
 # Options that count when a model is quantized, whatever a target is compiled with.
 _BARS = ("min_sqnr", "min_accuracy", "max_drop", "labelled")
 OF_CALIBRATION = (
-    *("calibration_method", "bias_correction", "sequence", "activations", "state", "int16", "precision"),
+    *("calibration_method", "bias_correction", "range", "sequence", "activations", "state", "int16", "precision"),
     *_BARS,
 )
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
@@ -168,6 +168,7 @@ class Options:
     labelled: str | None = None  # an .npz file: the model's inputs, and the right class of each sample as "labels"
     calibration_method: CalibrationMethod = CalibrationMethod.AUTO
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
+    range: tuple[InputRange, ...] = ()  # the integers of inputs, which proofs about 32 bits start from: "ids=0..9999"
     sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
     strict: bool = False  # warnings are errors
     artifacts: Artifacts = Artifacts.BOTH
@@ -261,6 +262,7 @@ class Options:
         self._set("decide", decision_of(self.decide))
         self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         self._set("place", places_of(self.place))
+        self._set("range", ranges_of(self.range))
         self._set("int16", expressions("int16", self.int16))
         self._set("keep_float", expressions("keep_float", self.keep_float))
         self._set("allow_float", self.allow_float or bool(self.keep_float))

@@ -256,6 +256,31 @@ def test_integers_of_any_type_are_kept_as_they_are(kind: torch.dtype) -> None:
     assert torch.equal(found[1], torch.cat([large for _, large in wanted]))
 
 
+def around(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    self.n = (self.n + (x > 0).float()) % 5
+    return self.n >= 3, self.n.sum(1) == 7
+
+
+def towards(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    self.n = torch.sign(self.n + 2 * (x > 0).float() - 1)
+    return self.n == 1, self.n.sum(1) < 0
+
+
+def above(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    self.n = torch.where(x > 0, self.n + 1, torch.zeros_like(self.n))
+    return self.n >= 2, (self.n.square().sum(1) / 4).floor() > 3
+
+
+@pytest.mark.parametrize("function", [around, towards, above])
+def test_float_state_that_holds_integers_alone_is_kept_as_integers(function: Callable[..., Any]) -> None:
+    model = Buffered(function, n=torch.zeros(1, 8))
+    steps = torch.randint(-4, 5, (60, 8), generator=torch.Generator().manual_seed(2)) / 4
+    graph = lowered(model, steps)
+    assert [graph.values[one.name].element.name for one in graph.state] == ["int32"]
+    wanted = [torch.cat(values) for values in zip(*(model(step[None]) for step in steps), strict=True)]
+    assert all(torch.equal(one, two) for one, two in zip(run_steps(graph, steps), wanted, strict=True))
+
+
 def test_what_no_output_depends_on_is_not_kept() -> None:
     def forward(self: Any, x: Tensor) -> Tensor:
         self.calls += 1

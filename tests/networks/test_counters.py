@@ -135,11 +135,6 @@ class Small(nn.Module):
     ("start", "change", "message"),
     [
         (
-            torch.zeros(1, dtype=torch.int16),
-            lambda count: count + 1,
-            "holds int16 numbers .* register it as torch.int32",
-        ),
-        (
             torch.tensor([2**40]),
             lambda count: count - 1,
             "starts with 1099511627776, expected integers of 32 bits",

@@ -505,6 +505,7 @@ def _options(options: Options) -> OptionsReport:
         keep_float=options.keep_float,
         weights=options.weights,
         weight_group=options.weight_group,
+        range=tuple(str(one) for one in options.range),
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 

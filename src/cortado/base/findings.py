@@ -17,6 +17,8 @@ class FindingKind(StrEnum):
     SATURATION = "saturation"  # a tensor that new data are expected to pass the range of
     LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
     TIED_INPUT = "tied-input"  # values of an input that kernels may round to either of two codes
+    UNPROVEN_INTEGERS = "unproven-integers"  # int64 arithmetic that may leave 32 bits
+    EQUAL_REALS = "equal-reals"  # a comparison of real numbers for equality
     LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
 
 

@@ -8,6 +8,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -158,6 +159,40 @@ def expressions(name: str, value: object) -> tuple[str, ...]:
     return found
 
 
+@dataclass(frozen=True)
+class InputRange:
+    """The integers that an input may hold, as the user promises: from `low` to `high`, both included."""
+
+    name: str
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.low}..{self.high}"
+
+
+_RANGE = re.compile(r"(?P<name>.+)=(?P<low>-?\d+)\.\.(?P<high>-?\d+)")
+
+
+def ranges_of(given: object) -> tuple[InputRange, ...]:
+    """From 'NAME=LOW..HIGH', or a sequence of them."""
+    texts = (given,) if isinstance(given, str | InputRange) else given
+    if not isinstance(texts, Sequence):
+        raise CortadoError(f"range={given!r}: expected texts such as 'ids=0..100000'")
+    found = tuple(one if isinstance(one, InputRange) else _range(one) for one in texts)
+    twice = next((one.name for place, one in enumerate(found) if one.name in [two.name for two in found[:place]]), None)
+    if twice is not None:
+        raise CortadoError(f"--range says twice what '{twice}' holds; expected one interval for each input")
+    return found
+
+
+def _range(text: object) -> InputRange:
+    found = _RANGE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None or int(found["low"]) > int(found["high"]):
+        raise CortadoError(f"--range {text}: expected an input and its interval NAME=LOW..HIGH, as in ids=0..100000")
+    return InputRange(found["name"].strip(), int(found["low"]), int(found["high"]))
+
+
 def check_version(value: object) -> None:
     """Three numbers: what every package manager takes."""
     if value is not None and (not isinstance(value, str) or _VERSION.fullmatch(value) is None):
@@ -179,6 +214,6 @@ def text_of(value: object) -> object:
         return f"{value.pattern}={value.section}"
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, PictureSize | Crop):
+    if isinstance(value, PictureSize | Crop | InputRange):
         return str(value)
     return value.name if isinstance(value, Chip) else value

@@ -128,6 +128,14 @@ def _calibration_arguments(parser: Group) -> None:
         help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the "
         "default; with --calibration-method auto where that helps the outputs)",
     )
+    parser.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="NAME=LOW..HIGH",
+        help="the integers that an input holds, as in ids=0..100000: what is computed of them is proven to stay within "
+        "32 bits, or refused (calibration data prove nothing); may be repeated",
+    )
     sequence_argument(parser, "the calibration data")
     parser.add_argument(
         "--strict",

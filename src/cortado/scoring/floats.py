@@ -11,12 +11,13 @@ from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
+from cortado.base.names import ranges_of
 from cortado.base.progress import Progress, silent
 from cortado.frontend.capture.eager import same_values
 from cortado.frontend.quantize.convert import FloatModel
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NCHW
-from cortado.options import InputLayout, StreamPadding
+from cortado.options import InputLayout, Options, StreamPadding
 
 Tensor = torch.Tensor
 BATCH = 64  # samples that the float model runs at once
@@ -35,7 +36,8 @@ def float_model(
     wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]
     if found != wanted:
         raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
-    return FloatModel(model, example_inputs, report.options.state)
+    options = Options(state=report.options.state, range=ranges_of(report.options.range))
+    return FloatModel(model, example_inputs, options)
 
 
 def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:

@@ -11,10 +11,12 @@ import torch.utils._pytree as pytree
 from torch.fx import GraphModule
 
 from cortado.base.errors import CortadoError
+from cortado.base.names import InputRange
 from cortado.base.numerics import Tensor
 from cortado.frontend.capture.incoming import single_inputs
 from cortado.frontend.capture.validation import check_values
-from cortado.ir.facts import VALUE
+from cortado.ir.domain import DOMAIN, WORDS, Domain, DomainKind, Interval, interval_of
+from cortado.ir.facts import STATE, VALUE
 
 # ---- inputs ----------------------------------------------------------------------------------------------
 
@@ -38,6 +40,32 @@ def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
                 "in float32 (model.float())"
             )
     return _plain(inputs)
+
+
+def note_ranges(module: GraphModule, ranges: Sequence[InputRange], batches: Sequence[Inputs]) -> None:
+    """Notes which integers inputs hold, as the user promises (--range); the data that there are must keep to it. The
+    first of them are the example inputs."""
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder" and not STATE.known(node)]
+    whole = {node.name: place for place, node in enumerate(inputs) if VALUE.must(node).dtype in _INTEGERS}
+    for one in ranges:
+        if one.name not in whole:
+            raise CortadoError(
+                f"--range {one}: '{one.name}' is no input of integers, expected one of the model's: "
+                f"{', '.join(whole) or 'it has none'}"
+            )
+        node, given = inputs[whole[one.name]], Interval(one.low, one.high)
+        held = interval_of(VALUE.must(node).dtype) or WORDS
+        if not given.within(held):
+            raise CortadoError(f"--range {one}: expected an interval within {held}, which a compiled model holds")
+        for number, batch in enumerate(batches):
+            found = Interval(int(batch[whole[one.name]].min()), int(batch[whole[one.name]].max()))
+            if not found.within(given):
+                what = "the example inputs hold" if number == 0 else f"calibration batch {number - 1} holds"
+                raise CortadoError(f"--range {one}: {what} {found} in '{one.name}', expected {given}")
+        DOMAIN.note(node, Domain(DomainKind.INTEGER, given))
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def is_other_float(value: Tensor) -> bool:

@@ -20,7 +20,7 @@ from cortado.base.findings import Finding
 from cortado.frontend.capture.eager import Eager, RightKernels
 from cortado.frontend.capture.export import Captured, capture, infinite_constant, transposes
 from cortado.frontend.capture.incoming import as_module, evaluating
-from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.capture.inputs import Inputs, note_ranges
 from cortado.frontend.quantize.accuracy_targets import Goal, Labelled
 from cortado.frontend.quantize.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.quantize.calibration import Settled, hide_masked, settle
@@ -129,8 +129,10 @@ def quantize(
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = infinite_constant(module)
+    static: list[Finding] = []
+    note_ranges(module, how.range, [tuple(example_inputs), *batches])
     with captured.eager.blamed("the example inputs", example_inputs):
-        state = _canonical(captured, example_inputs, how.state)
+        state = _canonical(captured, example_inputs, how, static)
     _check_finite(module, infinite)
     stream = StateSequence(state, how.sequence)
     if how.sequence is not None and not state:
@@ -163,7 +165,7 @@ def quantize(
         converted=converted,
         example_inputs=tuple(example_inputs),
         checked=tuple(data.runs),
-        findings=settled.findings,
+        findings=(*static, *settled.findings),
         tied=tied_inputs(converted, batches),
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
         nones=captured.nones,
@@ -264,17 +266,19 @@ NO_STATE = (
 )
 
 
-def _canonical(captured: Captured, example_inputs: Sequence[Tensor], wide: Activations) -> tuple[StateBuffer, ...]:
+def _canonical(
+    captured: Captured, example_inputs: Sequence[Tensor], how: Options, found: list[Finding]
+) -> tuple[StateBuffer, ...]:
     """Brings the captured graph into the form that is known, and tells what of its state is needed. Where feedback is
-    to be int8, filters stay the calls that they are."""
+    to be int8, filters stay the calls that they are. What a user should look at is added to `found`."""
     initial = [one.initial for one in captured.state]
-    canonicalize(captured.module, (*example_inputs, *initial))
+    canonicalize(captured.module, (*example_inputs, *initial), found=found)
     state = keep_needed(captured.module, captured.state)
-    if wide is Activations.INT8:
+    if how.state is Activations.INT8:
         return state
-    found = take_filters(captured.module, state)
-    captured.eager.drift = found.drift
-    return found.state
+    filters = take_filters(captured.module, state)
+    captured.eager.drift = filters.drift
+    return filters.state
 
 
 def as_float(
@@ -284,8 +288,10 @@ def as_float(
     graph must compute what the model does."""
     module, initial = captured.module, [one.initial for one in captured.state]
     writes = [describe(node) for node in module.graph.nodes if written(node)]
+    note_ranges(module, how.range, [tuple(example_inputs), *batches])
+    findings: list[Finding] = []
     with captured.eager.blamed("the example inputs", example_inputs):
-        canonicalize(module, (*example_inputs, *initial), FLOAT32)
+        canonicalize(module, (*example_inputs, *initial), FLOAT32, findings)
     stream = StateSequence(keep_needed(module, captured.state), how.sequence)
     if how.sequence is not None and not stream.state:
         raise CortadoError(NO_STATE)
@@ -305,7 +311,12 @@ def as_float(
             if number in kept:
                 checked.append(FloatRun(batch, tuple(outputs), number, begins[number]))
     return Quantized(
-        converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked), nones=captured.nones, how=how
+        converted=module,
+        example_inputs=tuple(example_inputs),
+        checked=tuple(checked),
+        findings=tuple(findings),
+        nones=captured.nones,
+        how=how,
     )
 
 
@@ -527,9 +538,9 @@ class FloatModel:
         self,
         model: torch.nn.Module | ExportedProgram,
         example_inputs: Sequence[Tensor],
-        state: Activations = DEFAULTS.state,
+        how: Options = DEFAULTS,
     ) -> None:
-        self._model, self._example_inputs, self._state = evaluating(as_module(model)), example_inputs, state
+        self._model, self._example_inputs, self._how = evaluating(as_module(model)), example_inputs, how
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -545,7 +556,8 @@ class FloatModel:
         captured = capture(self._model, self._example_inputs)
         if is_quantized(captured.module):
             return take(captured.module, (*self._example_inputs, *(one.initial for one in captured.state)))
-        _canonical(captured, self._example_inputs, self._state)
+        note_ranges(captured.module, self._how.range, ())
+        _canonical(captured, self._example_inputs, self._how, [])
         return _prepare(captured.module)  # the observers in it only look
 
     def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -15,9 +15,17 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.element import Element
 from cortado.base.errors import CortadoError, Refused
+from cortado.base.findings import Finding
 from cortado.frontend.rewrite.decompose import spell_out
 from cortado.frontend.rewrite.domains import settle_domains
-from cortado.frontend.rewrite.integer_compare import compare_integers, has_integers
+from cortado.frontend.rewrite.integer_compare import (
+    EQUALITIES,
+    compare_integers,
+    compares_reals,
+    count_in_integers,
+    equality,
+    has_integers,
+)
 from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, write_out_masks
 from cortado.frontend.rewrite.mask_rules import take_masks
 from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
@@ -79,14 +87,20 @@ _PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHE
 
 
 def canonicalize(
-    module: GraphModule, inputs: Sequence[torch.Tensor] | None = None, element: Element = USUAL
+    module: GraphModule,
+    inputs: Sequence[torch.Tensor] | None = None,
+    element: Element = USUAL,
+    found: list[Finding] | None = None,
 ) -> GraphModule:
     """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs. With float32
-    as the element of all real numbers, calls that have a float32 operator stay as they are."""
+    as the element of all real numbers, calls that have a float32 operator stay as they are. What a user should look at
+    is added to `found`."""
     graph = module.graph
+    findings = [] if found is None else found
     inline_contexts(module)
     make_writes_plain(module, inputs)
     note_elements(graph, element)
+    equalities = [] if element.floating else [node for node in graph.nodes if node.target in EQUALITIES]
     give_scalars_a_dimension(graph)
     if not element.floating:
         _take_masks(module)
@@ -97,8 +111,9 @@ def canonicalize(
     if not element.floating:
         compare_before(module)
     spell_out(module, _PLAIN)
-    if has_integers(graph):
-        compare_integers(module)
+    if not element.floating:
+        count_in_integers(module)
+    findings += _compare(module, equalities)
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
@@ -108,11 +123,18 @@ def canonicalize(
             _canonicalize(node)
     graph.eliminate_dead_code()
     _check_real(graph)
-    settle_domains(module)
+    findings[:0] = settle_domains(module)
     graph.eliminate_dead_code()
     _check_filled(graph)
     module.recompile()
     return module
+
+
+def _compare(module: GraphModule, equalities: Sequence[Node]) -> list[Finding]:
+    """Integers are compared as such; of the equalities, those that are left ask it of real numbers."""
+    if has_integers(module.graph):
+        compare_integers(module)
+    return [equality(node) for node in equalities if not node._erased and compares_reals(node)]
 
 
 def _take_masks(module: GraphModule) -> None:

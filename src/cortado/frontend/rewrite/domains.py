@@ -5,6 +5,7 @@ asks for its operands in the form in which it reads them: integers as int32, tru
 numbers. So a count stays an integer until something makes it real, and a conversion stands only where domains meet.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError, Refused
+from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.quantize.prequantized import is_dequantize
 from cortado.ir.domain import (
     DOMAIN,
@@ -47,12 +49,31 @@ _IN_FLOAT = Interval(-EXACT_IN_FLOAT, EXACT_IN_FLOAT)
 _NO_RULE = DomainRule(aten=())
 
 
-def settle_domains(module: GraphModule) -> None:
+def settle_domains(module: GraphModule) -> list[Finding]:
     """Infers every node's domain and inserts the conversions. Rewrites in place; a graph of real numbers alone stays as
-    it is."""
-    if any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
-        infer(module.graph)
-        Meeting(module.graph).rewrite()
+    it is. Returns what can't be proven of int64 arithmetic."""
+    if not any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
+        return []
+    infer(module.graph)
+    meeting = Meeting(module.graph)
+    meeting.rewrite()
+    return [_unproven(meeting.unproven)] if meeting.unproven else []
+
+
+USUAL = Interval(-(2**16), 2**16)  # integers whose interval is not known are taken to be as large as that
+
+
+def _unproven(nodes: Sequence[Node]) -> Finding:
+    others = f" ({len(nodes) - 1} more)" if len(nodes) > 1 else ""
+    return Finding(
+        kind=FindingKind.UNPROVEN_INTEGERS,
+        text=f"{describe(nodes[0])}{others} calculates in int64 with integers whose interval is not known, and a "
+        "compiled model has 32 bits: where a result leaves them, it is another than torch's, whatever the calibration "
+        "data show; give the interval of each input of integers (--range NAME=LOW..HIGH), or clamp what is multiplied",
+        found=float(len(nodes)),
+        limit=0.0,
+        tensor=nodes[0].name,
+    )
 
 
 def has_integer_dtype(node: Any) -> bool:
@@ -145,6 +166,17 @@ class _Bounds:
 _BOUNDS: Any = _Bounds()
 
 
+class _Usually:
+    """The same, where integers that may be anything are of a usual size."""
+
+    @staticmethod
+    def interval(value: Any) -> Interval | None:
+        return interval(value) or (USUAL if isinstance(value, Node) else None)
+
+
+_USUALLY: Any = _Usually()
+
+
 class Meeting:
     """A graph whose integers and truth values become operators: `ir.domain.Making` for the operators' rules."""
 
@@ -154,6 +186,7 @@ class Meeting:
         self.made: dict[tuple[DomainKind, Node], Node | None] = {}
         self.behind: dict[Node, Node] = {}  # what came after a node before anything was made of it
         self.replaced: dict[Node, Node] = {}
+        self.unproven: list[Node] = []  # of int64
 
     def rewrite(self) -> None:
         for node in list(self.graph.nodes):
@@ -277,8 +310,8 @@ class Meeting:
         if domain_of(root).kind is DomainKind.INTEGER:
             raise Refused(
                 f"{describe(node)} makes integers of float32 numbers that are computed of integers whose interval is "
-                "not known, or has too many of them; clamp the integers, or calculate with them as they are (// for a "
-                "quotient that is rounded down)"
+                "not known, or has too many of them; give the interval of an integer input (--range NAME=LOW..HIGH), "
+                "clamp the integers, or calculate with them as they are (// for a quotient that is rounded down)"
             )
         return counted(node, self.replaced.get(root, root))
 
@@ -291,6 +324,8 @@ class Meeting:
                     f"{describe(node)} can give integers from {found}, expected integers of 32 bits ({WORDS}), which "
                     "is what a compiled model calculates with; clamp its operands, or divide before multiplying"
                 )
+            if found is None and not self._usually_fits(node):
+                self.unproven.append(node)
             return made
         if found is not None and fits(found, kind):
             return made
@@ -298,6 +333,12 @@ class Meeting:
         if bits == WORD_BITS and rule_of(node) is MOVED:
             return made
         return add_call(node, WRAPPED_IDS, made, bits, kind != torch.uint8)
+
+    def _usually_fits(self, node: Node) -> bool:
+        """Whether 32 bits hold the result of integers of a usual size. What a loop adds up is left out: a counter of
+        calls would be named in every model."""
+        found = rule_of(node).bounds(_USUALLY, bind(node))
+        return found is None or fits(found, torch.int64)
 
     # ---- the outputs
 

@@ -7,8 +7,8 @@ of such numbers back to integers are no conversions; `(hits.float() / 10).floor(
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,10 +18,11 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
+from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.rewrite.domains import domain_of, infer
-from cortado.ir.domain import DomainKind, Interval
-from cortado.ir.facts import IN_FLOAT, VALUE, dtype
-from cortado.ir.graph import add_call, bind, shape
+from cortado.ir.domain import DOMAIN, Domain, DomainKind, Interval
+from cortado.ir.facts import IN_FLOAT, STATE, VALUE, dtype
+from cortado.ir.graph import add_call, bind, describe, output_node, shape
 from cortado.ops.elementwise.compare import ABOVE, BELOW, EQUAL
 from cortado.ops.elementwise.pointwise import MONOTONE, is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
@@ -51,6 +52,82 @@ def compare_integers(module: GraphModule) -> None:
         if new is not None:
             node.replace_all_uses_with(new)
     graph.eliminate_dead_code()
+
+
+# ---- state -------------------------------------------------------------------------------------------------------
+
+
+def count_in_integers(module: GraphModule) -> None:
+    """Keeps state as integers that float32 holds nothing else in: integers to begin with, of which nothing but integers
+    is made. Where what becomes of integers has an interval, so does the state."""
+    holders = [node for node in module.graph.nodes if node.op == "placeholder" and STATE.known(node)]
+    returned: Any = output_node(module.graph).args[0]
+    pairs = dict(zip(holders, returned[-len(holders) :], strict=True)) if holders else {}
+    found = {one: new for one, new in pairs.items() if _counts(one)}
+    while found:
+        _suppose(module.graph, dict.fromkeys(found))
+        kept = {one: new for one, new in found.items() if domain_of(new).kind is not DomainKind.REAL}
+        if len(kept) == len(found):
+            break
+        found = kept
+    bounds = {one: _with_initial(one, domain_of(new).interval) for one, new in found.items()}
+    _suppose(module.graph, bounds)
+    floats = [one for one in found if dtype(one).is_floating_point]
+    for one in floats:
+        _read_integers(one)
+    for one in floats:
+        _return_integers(output_node(module.graph), len(returned) - len(holders) + holders.index(one))
+
+
+def _counts(holder: Node) -> bool:
+    """Whether state may hold integers alone; of a type of 32 bits or more, as smaller ones have an interval."""
+    if DOMAIN.known(holder) or dtype(holder) not in (torch.float32, torch.int32, torch.int64):
+        return False
+    initial = STATE.must(holder).initial
+    return bool(initial.isfinite().all()) and torch.equal(initial, initial.round())
+
+
+def _suppose(graph: Graph, bounds: Mapping[Node, Interval | None]) -> None:
+    """Infers all domains anew, where these nodes hold integers."""
+    given = [node for node in graph.nodes if node.op == "placeholder" and node not in bounds and DOMAIN.known(node)]
+    for node in [node for node in graph.nodes if node not in given]:
+        DOMAIN.forget(node)
+    for node, interval in bounds.items():
+        DOMAIN.note(node, Domain(DomainKind.INTEGER, interval))
+    infer(graph)
+
+
+def _with_initial(holder: Node, found: Interval | None) -> Interval | None:
+    initial = STATE.must(holder).initial
+    return None if found is None else found.hull(Interval(int(initial.min()), int(initial.max())))
+
+
+def _read_integers(holder: Node) -> None:
+    """State comes in as int32, and is float32 for what reads it."""
+    lasting, value = STATE.must(holder), VALUE.must(holder)
+    STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))
+    with value.fake_mode:
+        VALUE.note(holder, torch.empty(value.shape, dtype=torch.int32))
+    readers = list(holder.users)
+    with holder.graph.inserting_after(holder):
+        real = add_call(holder, aten.to.dtype, holder, torch.float32)
+    for reader in readers:
+        reader.replace_input_with(holder, real)
+
+
+def _return_integers(output: Node, place: int) -> None:
+    """Returns int32 at a place; what reads the same as real numbers reads what these integers are."""
+    returned: Any = output.args[0]
+    last: Node = returned[place]
+    readers = list(last.users)
+    with last.graph.inserting_before(last.next):
+        integers = _Integers(last).of(last)
+        made = add_call(last, aten.to.dtype, integers, torch.int32)
+        known = add_call(last, aten.to.dtype, integers, torch.float32)
+    for reader in [one for one in readers if one is not output]:
+        reader.replace_input_with(last, known)
+    given = [known if one is last else one for one in returned]
+    output.args = (tuple(made if at == place else one for at, one in enumerate(given)),)
 
 
 def _exact(node: Node) -> Node | None:
@@ -95,6 +172,32 @@ def _take_means_apart(node: Node, side: Node) -> None:
     total = add_call(side, aten.sum.dim_IntList, source, given, bool(bound.get("keepdim", False)))
     count = VALUE.must(source).numel() // max(VALUE.must(total).numel(), 1)
     node.replace_input_with(side, add_call(side, aten.div.Tensor, total, count))
+
+
+# ---- equal real numbers ------------------------------------------------------------------------------------------
+
+EQUALITIES = frozenset(target for target, accepts in COMPARISONS.items() if accepts in (EQUAL, BELOW | ABOVE))
+
+
+def compares_reals(node: Node) -> bool:
+    """Whether a side of a comparison is a tensor of real numbers; infinity is known by its code, NaN by itself."""
+    sides = [bind(node)["self"], bind(node)["other"]]
+    finite = all(not is_number(side) or math.isfinite(known_number(side)) for side in sides)
+    tensors = [side for side in sides if isinstance(side, Node) and not is_number(side)]
+    real = any(domain_of(side).kind is DomainKind.REAL for side in tensors)
+    return real and finite and sides[0] is not sides[1]
+
+
+def equality(node: Node) -> Finding:
+    return Finding(
+        kind=FindingKind.EQUAL_REALS,
+        text=f"{describe(node)} asks whether real numbers are equal: codes stand for some numbers only, so two that "
+        "differ by less than a step are equal, and a number between two codes is never met; compare with bounds "
+        "((x - y).abs() < 0.01), or compare integers",
+        found=None,
+        limit=0.0,
+        tensor=node.name,
+    )
 
 
 # ---- integers that float32 holds -----------------------------------------------------------------------------

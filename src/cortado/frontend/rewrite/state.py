@@ -226,7 +226,7 @@ def keep_needed(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[Stat
     module.recompile()
     for one, holder, result in kept:
         _check(one, holder, result)
-    return tuple(one for one, _, _ in kept)
+    return tuple(replace(one, initial=STATE.must(holder).initial) for one, holder, _ in kept)
 
 
 def _sources(nodes: Sequence[Any]) -> set[Node]:

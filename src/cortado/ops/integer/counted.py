@@ -9,7 +9,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.element import INT16, INT32, Element
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, describe, shape
@@ -33,7 +33,9 @@ def counted(node: Node, root: Node) -> Node | None:
     return None if text is None else add_call(node, COUNTED, root, text)
 
 
-def match(bound: Bound) -> Quantization:
+def match(bound: Bound) -> Quantization | Reject:
+    if bound.element.floating:
+        return Reject("makes integers of float32 numbers, which no kernel does; give it int8 or int16 codes")
     return Quantization({"input": Activation(bound.element)}, Plain())
 
 

@@ -115,7 +115,7 @@ def _rule(how: How, *packets: Any, first: str = "self", second: str = "other") -
         bounds=bounds_by(how, first, second),
         words=words_by(how, first, second),
         wraps=True,
-        closed=how not in (How.QUOTIENT, How.REMAINDER),
+        closed=how is not How.QUOTIENT if how is not How.REMAINDER else lambda bound: bool(integer_in(bound[second])),
     )
 
 
