@@ -26,6 +26,10 @@ Tensor = torch.Tensor
 _Function = Callable[..., Any]
 
 
+class _Declined(Exception):
+    """A decomposition that does not take these arguments."""
+
+
 def spell_out(module: GraphModule, plain: frozenset[Any], only: Callable[[Node], bool] = lambda node: True) -> None:
     """Replaces calls by smaller ones that operators know, in place; `plain` are the targets that the caller deals with
     himself. What reads a call comes before it, and so may ask what it reads."""
@@ -98,7 +102,10 @@ def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModu
     """The calls that a call becomes; None if one of them is not known either."""
     floating = wanted_element(node).floating
     table = {target: one for target, one in _table(plain, floating).items() if target != node.target}
-    traced = _trace(node, function, table)
+    try:
+        traced = _trace(node, function, table)
+    except _Declined:
+        return None
     constant = [is_constant(item) for item in node.all_input_nodes]
     return traced if _is_understood(traced, constant, plain, floating) else None
 
@@ -114,6 +121,8 @@ def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function
             [given[item] if isinstance(item, Node) else item for item in arguments], structure
         )
         results = function(*args, **kwargs)
+        if results is NotImplemented:
+            raise _Declined
         return list(results) if isinstance(results, tuple | list) else results
 
     mode = fake_mode_of(node.graph)

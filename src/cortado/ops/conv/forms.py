@@ -8,7 +8,8 @@ shape where the image is one pixel wide. A pool that is too wide for that as wel
 Volumes [N, C, D, H, W] as images: convolutions and pools in three dimensions by those in two.
 
 Slices along the depth are a batch of images. A convolution reads the slices under its window as one image, whose
-channels are those of all these slices, so that its sum is rounded once; pools go over height and width first, then over
+channels are those of all these slices, so that its sum is rounded once; a transposed one does so for every phase of its
+stride along the depth. Pools go over height and width first, then over
 the depth, which are the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are
 the same.
 """
@@ -33,7 +34,6 @@ from cortado.ops.float_graph import (
     is_constant,
     pair,
     triple,
-    values_only,
 )
 
 # ---- convolution forms -----------------------------------------------------------------------------------
@@ -300,11 +300,7 @@ def volume_convolution(
         flat = input.reshape(n, channels, slices, height * width)
         made = F.conv2d(flat, weight[..., 0], bias, [steps[0], 1], 0, [gaps[0], 1], groups)
         return made.reshape(n, -1, count, height, width)
-    if taps > 1 or steps[0] > 1:
-        places = torch.arange(count)[:, None] * steps[0] + torch.arange(taps) * gaps[0]
-        input = input.index_select(2, places.reshape(-1))
-    stacked = input.reshape(n, channels, count, taps, height, width).transpose(1, 2)
-    images = stacked.reshape(n * count, channels * taps, height, width)
+    images = _stacked(input, [[out * steps[0] + tap * gaps[0] for tap in range(taps)] for out in range(count)])
     weights = weight.reshape(weight.shape[0], weight.shape[1] * taps, *window)
     return as_volume(F.conv2d(images, weights, bias, steps[1:], plane, gaps[1:], groups), n)
 
@@ -315,6 +311,50 @@ def _borders(padding: Any, taps: Sequence[int], gaps: Sequence[int]) -> list[tup
         reach = [gap * (tap - 1) if padding == "same" else 0 for tap, gap in zip(taps, gaps, strict=True)]
         return [(total // 2, total - total // 2) for total in reach]
     return [(one, one) for one in triple(padding)]
+
+
+def volume_transposed(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """A transposed convolution for each phase of the stride along the depth, over the slices that its taps reach."""
+    if len(input.shape) == 4:
+        return volume_transposed(input[None], weight, bias, stride, padding, output_padding, groups, dilation)[0]
+    steps, pads, rest, gaps = (triple(one) for one in (stride, padding, output_padding, dilation))
+    n, slices, taps = input.shape[0], input.shape[2], weight.shape[2]
+    depth = (slices - 1) * steps[0] - 2 * pads[0] + gaps[0] * (taps - 1) + rest[0] + 1
+    made = []
+    for phase in range(min(steps[0], depth)):
+        hit = [tap for tap in range(taps) if (phase + pads[0] - tap * gaps[0]) % steps[0] == 0] or [0]
+        places = [[(out + pads[0] - tap * gaps[0]) // steps[0] for tap in hit] for out in range(phase, depth, steps[0])]
+        if (phase + pads[0] - hit[0] * gaps[0]) % steps[0]:
+            places = [[-1] for _ in places]  # no tap: the bias alone
+        images = _stacked(input, places)
+        weights = weight[:, :, hit].transpose(1, 2).reshape(-1, weight.shape[1], *weight.shape[3:])
+        parts = F.conv_transpose2d(images, weights, bias, steps[1:], pads[1:], rest[1:], groups, gaps[1:])
+        made.append(as_volume(parts, n))
+    if len(made) == 1:
+        return made[0]
+    order = [out for phase in range(steps[0]) for out in range(phase, depth, steps[0])]
+    return torch.cat(made, 2).index_select(2, torch.tensor([order.index(out) for out in range(depth)]))
+
+
+def _stacked(input: Tensor, places: list[list[int]]) -> Tensor:
+    """For each list an image whose channels are those of these slices; those that are outside are zeros."""
+    n, channels, slices, height, width = input.shape
+    flat = [place if 0 <= place < slices else slices for row in places for place in row]
+    if slices in flat:
+        input = F.pad(input, (0, 0, 0, 0, 0, 1))
+    if flat != list(range(slices)):
+        input = input.index_select(2, torch.tensor(flat))
+    stacked = input.reshape(n, channels, len(places), len(places[0]), height, width).transpose(1, 2)
+    return stacked.reshape(n * len(places), channels * len(places[0]), height, width)
 
 
 def named_convolution(
@@ -328,11 +368,13 @@ def named_convolution(
     output_padding: Any,
     groups: int,
 ) -> Tensor:
+    if transposed:
+        return volume_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
     return volume_convolution(input, weight, bias, stride, padding, dilation, groups)
 
 
 def _is_volume(bound: Bound) -> bool:
-    return len(shape(bound["weight"])) == 5 and not bound["transposed"]
+    return len(shape(bound["weight"])) == 5
 
 
 # ---- pools ---------------------------------------------------------------------------------------------------
@@ -360,12 +402,6 @@ def volume_max_pool(
         _along_depth(slices), [kernel[0], 1], [steps[0], 1], [pads[0], 0], [gaps[0], 1], ceil_mode
     ).reshape(*slices.shape[:2], -1, *slices.shape[3:])
     return made if len(self.shape) == 5 else made[0]
-
-
-def max_pool_values(self: Tensor, *window: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """max_pool3d_with_indices where nobody reads the positions: values stand in for them."""
-    values = volume_max_pool(self, *window, **named)
-    return values, values
 
 
 def volume_avg_pool(
@@ -409,13 +445,9 @@ def adaptive_avg_pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
 
 
 VOLUME_CONVOLUTION = Decomposition(aten=(aten.conv3d.default, aten.conv3d.padding), function=volume_convolution)
+VOLUME_TRANSPOSED = Decomposition(aten=(aten.conv_transpose3d.input,), function=volume_transposed)
 NAMED_CONVOLUTION = Decomposition(aten=(aten.convolution.default,), function=named_convolution, takes=_is_volume)
 VOLUME_MAX_POOL = Decomposition(aten=(aten.max_pool3d.default,), function=volume_max_pool)
-MAX_POOL_VALUES = Decomposition(
-    aten=(aten.max_pool3d_with_indices.default,),
-    function=max_pool_values,
-    takes=lambda bound: values_only(bound.node) is not None,
-)
 VOLUME_AVG_POOL = Decomposition(aten=(aten.avg_pool3d.default,), function=volume_avg_pool, takes=_over_all)
 ADAPTIVE_AVG_POOL = Decomposition(
     aten=(aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default), function=adaptive_avg_pool

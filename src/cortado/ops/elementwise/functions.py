@@ -43,7 +43,20 @@ def copy_sign(self: Tensor, other: Tensor) -> Tensor:
 
 
 def divided(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tensor:
-    return torch.div(self, other)
+    """A quotient, and what rounds it."""
+    quotient = torch.div(self, other)
+    if rounding_mode is None:
+        return quotient
+    return torch.floor(quotient) if rounding_mode == "floor" else torch.trunc(quotient)
+
+
+def floor_divided(self: Tensor, other: Tensor) -> Tensor:
+    return divided(self, other, rounding_mode="floor")
+
+
+def _gives_reals(bound: Bound) -> bool:
+    """Quotients of integers that are rounded are integers, and have rules of their own."""
+    return dtype(bound.node).is_floating_point and of_several(bound)
 
 
 def product(self: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -78,8 +91,9 @@ COPY_SIGN = Decomposition(aten=(aten.copysign.Tensor,), function=copy_sign, take
 DIVIDED = Decomposition(
     aten=(aten.div.Tensor_mode, aten.divide.Tensor_mode),
     function=divided,
-    takes=lambda bound: bound["rounding_mode"] is None,
+    takes=lambda bound: bound["rounding_mode"] is None or _gives_reals(bound),
 )
+FLOOR_DIVIDED = Decomposition(aten=(aten.floor_divide.default,), function=floor_divided, takes=_gives_reals)
 PRODUCT = Decomposition(aten=(aten.prod.dim_int,), function=product, takes=asks_for_float32)
 PRODUCT_OF_ALL = Decomposition(aten=(aten.prod.default,), function=product_of_all, takes=asks_for_float32)
 # Without NaN, which no compiled model knows, a sum that leaves NaN out is a sum.

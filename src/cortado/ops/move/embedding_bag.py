@@ -19,7 +19,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
 from cortado.ops import reach
@@ -84,10 +84,9 @@ def to_bags(bound: Bound) -> None:
     """torch has all ids in a row, and says where each bag begins. Bags of one size are one call, [bags, ids]; others
     are put behind each other. The maximum is an embedding's."""
     node, ends = bound.node, _ends(bound)
-    padding = NO_PADDING if bound.get("padding_idx") is None else int(bound["padding_idx"])
-    beside_maximum = int(bound["mode"]) == _MAX and padding != NO_PADDING
-    if ends is None or bound["per_sample_weights"] is not None or beside_maximum:
+    if ends is None:
         return
+    padding = NO_PADDING if bound.get("padding_idx") is None else int(bound["padding_idx"])
     sizes = {end - start for start, end in zip([0, *ends], ends, strict=False)}
     if len(sizes) == 1 and ends[0] > 0:
         replace_result(node, 0, _made(bound, 0, ends[-1], ends[0], padding))
@@ -112,22 +111,60 @@ def _made(bound: Bound, start: int, end: int, size: int, padding: int) -> Node:
 
 def _ends(bound: Bound) -> list[int] | None:
     """Returns where each bag ends; None where that is not known, and where the other results are read."""
-    others = [part for position in (1, 2, 3) for part in parts_of(bound.node, position) if part.users]
-    if not is_constant(bound["offsets"]) or others:
+    if not is_constant(bound["offsets"]) or _reads_others(bound):
         return None
     starts = constant_data(bound["offsets"]).tolist()
     return starts[1:] if bound["include_last_offset"] else [*starts[1:], shape(bound["indices"])[0]]
 
 
+def _reads_others(bound: Bound) -> bool:
+    """Whether somebody reads the bags' sizes, which torch gives beside what is in them."""
+    return any(part.users for position in (1, 2, 3) for part in parts_of(bound.node, position))
+
+
+def any_bags(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Bags as large as all ids together, which the ids of other bags are left out of. It stands for all four results,
+    of which one is read."""
+    count, rows = indices.shape[0], weight.shape[0]
+    starts = offsets[:-1] if include_last_offset else offsets
+    ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], torch.tensor([count])])
+    place = torch.arange(count)
+    inside = (place >= starts.reshape(-1, 1)) & (place < ends.reshape(-1, 1))
+    if padding_idx is not None:
+        inside = inside & (indices != padding_idx % rows)
+    if per_sample_weights is not None:
+        made = torch.matmul(torch.where(inside, per_sample_weights, 0.0), aten.embedding.default(weight, indices))
+        return made, made, made, made
+    ids = torch.where(inside, indices, rows)  # a row of its own for what is left out
+    if mode == _MAX:
+        table = torch.cat([weight, weight.amin(0, keepdim=True)])
+        largest = aten.embedding.default(table, ids).amax(1)
+        made = torch.where(inside.any(1).reshape(-1, 1), largest, 0.0)
+    else:
+        made = BAGS(torch.nn.functional.pad(weight, (0, 0, 0, 1)), ids, mode == _MEAN, rows)
+    return made, made, made, made
+
+
+def _is_any(bound: Bound) -> bool:
+    """Sizes that are computed, weights of single ids, or a maximum beside padding."""
+    beside_maximum = int(bound["mode"]) == _MAX and bound.get("padding_idx") is not None
+    others = bound["per_sample_weights"] is not None or beside_maximum
+    return not _reads_others(bound) and (others or not is_constant(bound["offsets"]))
+
+
 def refuse(bound: Bound) -> Reject:
-    """Refuses the calls that `to_bags` left alone."""
-    if bound["per_sample_weights"] is not None:
-        return Reject("weighs its ids (per_sample_weights); use an embedding, a product and a sum")
-    if int(bound["mode"]) == _MAX:
-        return Reject("takes the maximum beside padding_idx; supported are the sum and the mean")
-    return Reject(
-        "needs bags whose sizes are known, as ids of shape [bags, ids] have; got offsets that are not constant"
-    )
+    """Refuses the calls that are left alone."""
+    return Reject("gives the sizes of its bags or their offsets, which are read; supported is what is in the bags")
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -243,4 +280,5 @@ EMBEDDING_BAG = Operator(
 _TARGETS = (aten.embedding_bag.padding_idx, aten.embedding_bag.default)
 BAGS_PATTERN = Pattern(aten=(BAGS,), match=match, lower=lower)
 REFUSED_PATTERN = Pattern(aten=_TARGETS, match=refuse, lower=lower)
+ANY_BAGS = Decomposition(aten=_TARGETS, function=any_bags, takes=_is_any)
 BAGS_REWRITE = Rewrite(aten=_TARGETS, rewrite=to_bags)

@@ -163,13 +163,19 @@ def taken(source: Tensor, index: Tensor) -> Tensor:
     return aten.gather.default(source.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
 
 
+def linear_place(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Positions along several dimensions as those along one that has them all; -1 is the last of each."""
+    place = torch.remainder(positions[0], sizes[0])
+    for one, size in zip(positions[1:], sizes[1:], strict=True):
+        place = place * size + torch.remainder(one, size)
+    return place
+
+
 def at_several(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[i, j] at computed positions: the dimensions become one, and so do the positions."""
     given = [(dim, one) for dim, one in enumerate(indices) if one is not None]
     first, last = given[0][0], given[-1][0]
-    place = torch.remainder(given[0][1], self.shape[first])
-    for dim, one in given[1:]:
-        place = place * self.shape[dim] + torch.remainder(one, self.shape[dim])
+    place = linear_place([one for _, one in given], self.shape[first : last + 1])
     return aten.index.Tensor(self.flatten(first, last), [*[None] * first, place])
 
 

@@ -3,7 +3,8 @@ diag_embed.
 
 Where the places are constant, the call is made once on positions, of the tensor's own values and behind them of those
 that are written; what comes out says which value stands where, and is picked from both. Where they are computed, a
-comparison with all places of the dimension tells which ones are meant.
+comparison with all places of the dimension tells which ones are meant; of several writes to one place the last one is
+picked, as torch's own loop leaves it, or their sum is added.
 
 triu, tril and masked_fill with a constant mask: a product with ones and zeros, and the filling added.
 
@@ -11,6 +12,7 @@ x[mask] = number is a masked_fill, whatever the mask is.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.op import Decomposition, Rewrite
 from cortado.ops.elementwise.pointwise import uniform_value
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant, pair
-from cortado.ops.move.picking import pick
+from cortado.ops.move.picking import linear_place, pick
 
 # ---- placing forms ---------------------------------------------------------------------------------------
 
@@ -137,6 +139,42 @@ def index_added(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     return self + sums.movedim(-1, dim)
 
 
+def put_at(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """index_put: the dimensions that are indexed become one, and so do the positions along them."""
+    given = {dim: one for dim, one in enumerate(indices) if one is not None}
+    dims, rank = list(given), len(self.shape)
+    others = [dim for dim in range(rank) if dim not in given]
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # where torch puts the places of several
+    order = [*others[:first], *dims, *others[first:]]
+    rows = self.permute(order)
+    place = linear_place(list(given.values()), [self.shape[dim] for dim in dims])
+    lead, behind = rows.shape[:first], rows.shape[first + len(dims) :]
+    written = values.expand(*lead, *place.shape, *behind).reshape(*lead, place.numel(), *behind)
+    flat = rows.flatten(first, first + len(dims) - 1)
+    put = index_added if accumulate else _last_written
+    made = put(flat, first, place.reshape(-1), written).reshape(rows.shape)
+    return made.permute([order.index(dim) for dim in range(rank)])
+
+
+def _last_written(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Rows of a tensor, and in place of those that are written the last one that goes there."""
+    size, count = self.shape[dim], index.numel()
+    mine, theirs = torch.arange(size), torch.arange(size, size + count)
+    chosen = torch.where(index.reshape(-1, 1) == mine, theirs.reshape(-1, 1), mine).amax(0)
+    return aten.index_select.default(torch.cat([self, source], dim), dim, chosen)
+
+
+def _is_put(bound: Bound) -> bool:
+    """Sums, and rows at places of which one at least is computed; a single one is chosen where its number is met."""
+    given = [one for one in bound["indices"] if one is not None]
+    if not given or any(dtype(one) not in (torch.int32, torch.int64) for one in given) or 0 in shape(bound["self"]):
+        return False
+    if bound["accumulate"]:
+        return True
+    single = len(given) == 1 and math.prod(shape(given[0])) == 1
+    return not single and not all(is_constant(one) for one in given)
+
+
 def _whole(bound: Bound) -> bool:
     """Every row of the tensor has its own places."""
     base, index = shape(bound["self"]), shape(bound["index"])
@@ -208,6 +246,7 @@ FILLED_AT = Decomposition(aten=(aten.index_fill.int_Scalar, aten.index_fill.int_
 NUMBER_SCATTERED = Decomposition(aten=(aten.scatter.value,), function=number_scattered, takes=_whole)
 SCATTERED = Decomposition(aten=(aten.scatter.src,), function=scattered, takes=_computed)
 SCATTER_ADDED = Decomposition(aten=(aten.scatter_add.default,), function=scatter_added, takes=_is_tensor)
+PUT_AT = Decomposition(aten=(aten.index_put.default,), function=put_at, takes=_is_put)
 INDEX_ADDED = Decomposition(aten=(aten.index_add.default,), function=index_added)
 FOLDED = Decomposition(aten=(aten.col2im.default,), function=folded)
 DIAGONAL_OF = Decomposition(aten=(aten.diag_embed.default,), function=diagonal_of)
