@@ -6,7 +6,7 @@ import pytest
 
 from helpers.pt2e_programs import Lowered, draw, kernels_of, lower, worst
 
-SAMPLE = (1, 3, 4, 5, 9, 12, 18, 21, 23, 28, 1002, 1005)
+SAMPLE = (1, 5, 9, 21, 23, 1005)  # every quantizer, alone and beside another; most of the time is ExecuTorch's lowering
 CAMPAIGN = range(500)
 TOGETHER = 25  # programs that one build of the runner has the kernels of
 pytestmark = [
