@@ -1,9 +1,10 @@
 """cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
 
+import math
 import warnings
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.export import ExportedProgram
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weights
-from cortado.artifact.report import WeightsReport
+from cortado.artifact.report import PteFormReport, WeightsReport
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
 from cortado.base.findings import Finding
 from cortado.base.names import check_name
@@ -29,7 +30,7 @@ from cortado.emit.image.layout import check_one_core
 from cortado.emit.image.writer import emit_image
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, emit_pte
-from cortado.frontend.capture.export import capture
+from cortado.frontend.capture.export import Captured, capture
 from cortado.frontend.capture.inputs import Inputs, check_batches, check_example, checked_labels
 from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
@@ -38,6 +39,7 @@ from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
 from cortado.frontend.quantize.ties import ties_finding
+from cortado.frontend.rewrite.decompose import write_in_pieces
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.patched import alone, forgotten, late_code
@@ -66,7 +68,7 @@ from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure
 from cortado.run.doctor import require
 from cortado.run.toolchain import Tool
-from cortado.scoring.accuracy import check_outputs
+from cortado.scoring.accuracy import AccuracyFindings, check_outputs
 from cortado.scoring.blame import Culprit, culprits
 
 Tensor = torch.Tensor
@@ -84,6 +86,7 @@ class Model:
     seconds: Mapping[str, float]
     progress: PhaseProgress
     delay: int | None = None  # in rows, of a network whose padding in time was dropped
+    int8_form: Callable[[], Quantized] | None = None  # for a .pte, where this one can't be in it
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(value.shape)) for value in self.quantized.example_inputs)
@@ -103,16 +106,18 @@ class Model:
             with clock.phase(IMPORT_EXECUTORCH):
                 import_executorch(target)
         with clock.phase("lower"), late_code():
-            programs = programs_of(self.quantized, target, options, intermediates)
+            form = self.int8_form if _may_have_form(options) else None
+            programs = programs_of(self.quantized, target, options, intermediates, int8_form=form)
             programs, weights = self._narrowed(programs, target, options, intermediates)
             graphs = Graphs.of(programs)
+        runs = self._runs(options)
+        with clock.phase("check"):
+            kept = check_outputs(graphs.reported, runs, self._blamed)
+            programs, pte_form = self._checked_form(programs, graphs, runs, kept)
         c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
         if c is not None and options.pte is PteKind.DELEGATE:
             pte = self._as_delegate(c, target, clock)
-        runs = self._runs(options)
-        with clock.phase("check"):
-            kept = check_outputs(graphs.reported, runs, self._blamed)
         if c is not None and options.selftest:
             c = _with_selftest(c, kept.first)
         report = build_report(
@@ -125,9 +130,10 @@ class Model:
             labels=self.labels,
             options=self._used(options),
             pte_missing=programs.pte_missing,
+            pte_form=pte_form,
             bundle_missing=programs.bundle_missing,
             float_operators=graphs.float_operators,
-            findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
+            findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target, programs.own_form)),
             first=kept.first,
             removed=removed_channels(programs.c or programs.pte),  # type: ignore[arg-type]
             delay=self.delay or 0,
@@ -144,7 +150,7 @@ class Model:
             bundle=None if c is None else c.bundle,
             image=None if c is None or not options.image else c.image,
             pte=pte,
-            pte_graph=graphs.pte,
+            pte_graph=graphs.pte if pte is not None else graphs.c,
             example=runs[0].inputs,
             nones=self.quantized.nones,
             first={node: value for node, value in kept.first.items() if node in recorded},
@@ -170,10 +176,24 @@ class Model:
         quantized = self.quantized
         return culprits(quantized.converted, quantized.checked, output)
 
-    def _ties(self, pte: Pte | None, target: CortexMTargetConfig) -> list[Finding]:
+    def _checked_form(
+        self, programs: Programs, graphs: Graphs, runs: Sequence[FloatRun], kept: AccuracyFindings
+    ) -> tuple[Programs, PteFormReport | None]:
+        """Leaves out a .pte whose own form loses what the C bundle keeps."""
+        if not programs.own_form or graphs.pte is None or programs.c is None:
+            return programs, None
+        other = check_outputs(graphs.pte, runs)
+        if len(other.findings) > len(kept.findings):
+            reasons = [f"in ExecuTorch's int8 operators {finding.text}" for finding in other.findings]
+            hint = "--state int8 writes it all the same, --pte delegate the C bundle's network"
+            return replace(programs, pte=None, pte_missing=(*reasons, hint), own_form=False), None
+        return programs, PteFormReport(pte_sqnr_db=_finite(other.kept), c_sqnr_db=_finite(kept.kept))
+
+    def _ties(self, pte: Pte | None, target: CortexMTargetConfig, own_form: bool) -> list[Finding]:
         """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""
         may_differ = pte is not None and Core.MVE in target.cores and not pte.is_delegate
-        return [ties_finding(tied) for tied in self.quantized.tied] if may_differ else []
+        quantized = self.int8_form() if own_form and self.int8_form is not None else self.quantized
+        return [ties_finding(tied) for tied in quantized.tied] if may_differ else []
 
     def _used(self, options: Options) -> Options:
         """The model was calibrated before: with the options of then."""
@@ -261,6 +281,19 @@ class Model:
         return InC(planned, bundle, needed, single, others, image)
 
 
+def _finite(kept: Sequence[float | None]) -> tuple[float | None, ...]:
+    return tuple(None if one is None or not math.isfinite(one) else round(one, 2) for one in kept)
+
+
+def _may_have_form(options: Options) -> bool:
+    """Whether a .pte of operators is asked for, and nothing that decides of its numbers: who asks for int16 by name, or
+    for float, has what was asked for."""
+    given = (options.allow_float, options.int16, options.precision is Precision.AUTO)
+    elements = options.activations is Activations.INT8 and options.weights is Weights.INT8
+    asked = options.artifacts is not Artifacts.C and options.pte is PteKind.OPERATORS
+    return asked and elements and not any(given) and without_executorch() is None
+
+
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
     """By the reference's values for the example."""
     known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
@@ -319,6 +352,7 @@ def prepare(
     with clock.phase("export"):
         captured = capture(module, inputs)
         names = checked_labels(labels, captured.module)
+    int8_form = None
     with clock.phase("quantize"):
         if is_quantized(captured.module):
             _check_quantized(options)
@@ -335,7 +369,9 @@ def prepare(
             measured, tried = _measured(asked, inputs), None
             if target is not None and not options.allow_float:
                 tried = partial(_try_out, asked)
-            quantized = quantize(captured, inputs, given, options, counted=counted, tried=tried, measured=measured)
+            how = _for_pte_alone(options, captured)
+            quantized = quantize(captured, inputs, given, how, counted=counted, tried=tried, measured=measured)
+            int8_form = cache(partial(_in_int8, module, inputs, given, options))
     return Model(
         name=chosen,
         quantized=quantized,
@@ -343,7 +379,27 @@ def prepare(
         seconds=clock.seconds,
         progress=progress,
         delay=delay,
+        int8_form=int8_form,
     )
+
+
+def _for_pte_alone(options: Options, captured: Captured) -> Options:
+    """Options that a model is quantized with; its own form where nothing but a .pte of operators is asked for."""
+    if options.artifacts is not Artifacts.PTE or options.pte is not PteKind.OPERATORS or options.allow_float:
+        return options
+    write_in_pieces(captured.module)
+    return replace(options, state=Activations.INT8)
+
+
+@alone()
+@forgotten()
+def _in_int8(
+    module: torch.nn.Module | ExportedProgram, inputs: Inputs, batches: Sequence[Inputs], options: Options
+) -> Quantized:
+    """A model as ExecuTorch's int8 operators can have it: state in 8 bits, norms and their like in pieces."""
+    captured = capture(module, inputs)
+    write_in_pieces(captured.module)
+    return quantize(captured, inputs, batches, replace(options, state=Activations.INT8))
 
 
 def _check_quantized(options: Options) -> None:

@@ -7,14 +7,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from torch.export import ExportedProgram
+from torch.fx import Node
 
+from cortado.base.element import INT16
 from cortado.base.errors import CortadoError, NotInteger, Refused
 from cortado.base.target import CortexMTargetConfig
 from cortado.base.versions import EXECUTORCH, TORCH, numbers
-from cortado.emit.pte.program import c_only
+from cortado.emit.pte.program import c_only, c_only_reason
 from cortado.frontend.quantize.convert import Quantized
+from cortado.ir.op import operator_of, wider_elements
 from cortado.ir.portable import FloatOperator, float_operators
-from cortado.options import NO_EXECUTORCH, Artifacts, Options, PteKind
+from cortado.options import NO_EXECUTORCH, Activations, Artifacts, Options, Precision, PteKind
 from cortado.passes import PIPELINE
 from cortado.passes.base import CortexMPass
 from cortado.plan.lowered import LoweredGraph, lowered_graph
@@ -23,12 +26,14 @@ from cortado.plan.pricing import lowered
 
 @dataclass(frozen=True)
 class Programs:
-    """Programs behind the C bundle and the .pte: the same one unless the .pte's has float calls."""
+    """Programs behind the C bundle and the .pte: the same one unless the .pte's has float calls, or a form of its
+    own."""
 
     c: ExportedProgram | None
     pte: ExportedProgram | None
     bundle_missing: tuple[str, ...] = ()
     pte_missing: tuple[str, ...] = ()
+    own_form: bool = False  # the .pte's was quantized by itself, for ExecuTorch's int8 operators
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Graphs:
     def of(programs: Programs) -> "Graphs":
         c = None if programs.c is None else lowered_graph(programs.c)
         floats = () if programs.pte is None else tuple(float_operators(programs.pte))
-        apart = programs.pte is not None and (c is None or bool(floats))
+        apart = programs.pte is not None and (c is None or programs.own_form or bool(floats))
         return Graphs(c, lowered_graph(programs.pte) if programs.pte is not None and apart else c, floats)
 
     @property
@@ -63,10 +68,27 @@ def programs_of(
     options: Options,
     intermediates: Path | None,
     passes: Sequence[type[CortexMPass]] = PIPELINE,
+    int8_form: Callable[[], Quantized] | None = None,
 ) -> Programs:
     """The programs of the artifacts that were asked for. The .pte has a program of its own where something may
-    stay in float, and where the C bundle's is for a stream: ExecuTorch runs whole windows."""
-    return _without_c(_programs(quantized, target, options, intermediates, passes), options)
+    stay in float, where the C bundle's is for a stream, as ExecuTorch runs whole windows, and where `int8_form` brings
+    what ExecuTorch has no operators for into calls that it has."""
+    programs = _programs(quantized, target, options, intermediates, passes)
+    if int8_form is not None and programs.c is not None and programs.pte is None and _has_form(programs.c):
+        place = None if intermediates is None else intermediates / "pte"
+        other = _programs(int8_form(), target, options, place, passes)
+        programs = replace(other, c=programs.c, own_form=other.pte is not None)
+    return _without_c(programs, options)
+
+
+def _has_form(program: ExportedProgram) -> bool:
+    """Whether nothing but int16 codes, and calls that are known in pieces, keeps a program from being a .pte."""
+
+    def has_form(node: Node) -> bool:
+        operator = operator_of(node.target)
+        return INT16 in wider_elements(node) or (operator is not None and operator.in_pieces)
+
+    return all(has_form(node) for node in program.graph_module.graph.nodes if c_only_reason(node) is not None)
 
 
 def _programs(
@@ -102,8 +124,18 @@ def _programs(
         except NotInteger as error:  # what is no call of ATen has no float kernel either
             return Programs(program, None, pte_missing=error.reasons)
     if missing:
-        return Programs(program, None, pte_missing=missing)
+        return Programs(program, None, pte_missing=(*missing, *_brings_back(program, options)))
     return Programs(program, lower(False, place) if stream else program)
+
+
+def _brings_back(program: ExportedProgram, options: Options) -> list[str]:
+    """The options with which there is a .pte."""
+    wide = options.activations is Activations.INT16 or options.int16 or options.precision is Precision.AUTO
+    both = options.artifacts is Artifacts.BOTH  # as a delegate needs them
+    found = ["--pte delegate writes a .pte with the C bundle's own network"] if both else []
+    if wide and _has_form(program):
+        found.append("without int16 (--activations, --int16, --precision) there is a .pte of ExecuTorch's operators")
+    return found
 
 
 def _without_c(programs: Programs, options: Options) -> Programs:

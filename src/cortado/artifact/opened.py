@@ -451,8 +451,9 @@ class Artifact:
 
     @cached_property
     def pte_graph(self) -> "LoweredGraph":
-        """The lowered graph that the .pte was made from: one of its own if it has float operators, or is alone."""
-        own = self.report.float_operators or self.report.bundle_missing
+        """The lowered graph that the .pte was made from: one of its own if it has float operators or a form of its own,
+        or is alone."""
+        own = self.report.float_operators or self.report.bundle_missing or self.report.pte_form is not None
         return self._graph(PTE_REFERENCE) if own else self.graph
 
     def _graph(self, name: str) -> "LoweredGraph":

@@ -547,6 +547,18 @@ class PteReport:
 
 
 @json_class
+class PteFormReport:
+    """The network of a .pte that has a form of its own, for ExecuTorch's int8 operators: state in 8 bits, norms in
+    pieces."""
+
+    pte_sqnr_db: tuple[float | None, ...] = key(
+        "what each output keeps of its signal in the .pte, on calibration data; null where nothing is lost, and where "
+        "it holds no real numbers"
+    )
+    c_sqnr_db: tuple[float | None, ...] = key("the same of the C bundle")
+
+
+@json_class
 class ImageReport:
     """The model as data."""
 
@@ -626,6 +638,9 @@ class Report:
     )
     bundle_missing: tuple[str, ...] = key("why there is no C bundle; empty if there is one")
     pte: PteReport | None = key("the .pte, if there is one")
+    pte_form: PteFormReport | None = key(
+        "the .pte's own form of the network; null where it is the C bundle's", default=None, seldom=True
+    )
     pte_missing: tuple[str, ...] = key("why there is no .pte; empty if there is one")
     pte_limits: tuple[str, ...] = key("what an ExecuTorch runtime must know to run the .pte")
     notes: tuple[str, ...] = key("anything else worth knowing")

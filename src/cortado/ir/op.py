@@ -91,6 +91,8 @@ class Pattern:
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
     floating: bool = False  # asked before all others where real numbers are float32, and never elsewhere
+    # The same in calls of ExecuTorch's int8 operators, for a .pte; it has the arguments of the aten call.
+    in_pieces: Callable[..., Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,7 @@ class Operator:
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
     pte_limit: Callable[[Call], str | None] = lambda call: None
     places: frozenset[Place] = frozenset(Place)
+    in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
     constraints: str = ""
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
 
@@ -383,13 +386,19 @@ def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[El
 
 def c_only(node: Node) -> str | None:
     """Why a .pte can't hold a call of the lowered graph; None if it can."""
-    operator, known = operator_of(node.target), [qparams(one) for one in (node, *node.all_input_nodes)]
+    operator = operator_of(node.target)
     if operator is None:
         return None
-    wide = [one.element.name for one in known if one is not None and one.element != INT8]
+    wide = wider_elements(node)
     if operator.c_only is None and wide:
-        return f"{operator.name} of {wide[0]} codes exists in the C bundle only (ExecuTorch's takes int8)"
+        return f"{operator.name} of {wide[0].name} codes exists in the C bundle only (ExecuTorch's takes int8)"
     return operator.c_only
+
+
+def wider_elements(node: Node) -> list[Element]:
+    """The elements of what a call of the lowered graph reads and gives, but for int8."""
+    known = [qparams(one) for one in (node, *node.all_input_nodes)]
+    return [one.element for one in known if one is not None and one.element != INT8]
 
 
 def operator_of(target: Any) -> Operator | None:

@@ -32,10 +32,12 @@ NOBODY = (
 
 @dataclass(frozen=True)
 class AccuracyFindings:
-    """The reference's values for the first sample, and a finding for each output that int8 loses too much of."""
+    """The reference's values for the first sample, a finding for each output that int8 loses too much of, and what
+    each keeps: decibels of real numbers, None of others."""
 
     first: dict[str, Tensor]
     findings: tuple[Finding, ...]
+    kept: tuple[float | None, ...]
 
 
 class _Calls(TorchFunctionMode):
@@ -65,14 +67,14 @@ def check_outputs(
     most = max(1, (SEQUENCE_WORK if graph.state else WORK) // size)
     looked_at = [runs[place] for place in drawn_runs([run.begins for run in runs], most)]
     found = [[values[name] for name in graph.outputs] for values in references(graph, looked_at)]
-    findings = []
+    findings, kept = [], []
     for position, output in enumerate(runs[0].outputs):
         tensor = _tensor(graph, position, graph.outputs[position])
         pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(looked_at, found, strict=True)]
-        findings.append(
-            _low(tensor, pairs, partial(blamed, position)) if output.is_floating_point() else _unlike(tensor, pairs)
-        )
-    return AccuracyFindings(first, tuple(finding for finding in findings if finding is not None))
+        real = output.is_floating_point()
+        kept.append(decibels(pairs) if real else None)
+        findings.append(_low(tensor, pairs, partial(blamed, position)) if real else _unlike(tensor, pairs))
+    return AccuracyFindings(first, tuple(finding for finding in findings if finding is not None), tuple(kept))
 
 
 def _unlike(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | None:

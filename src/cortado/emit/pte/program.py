@@ -183,11 +183,16 @@ def _own_qparams(node: Node) -> IoQParams | None:
     return None if own is None else IoQParams(own.scale, own.zero_point)
 
 
+def c_only_reason(node: Node) -> str | None:
+    """Why a .pte can't hold a node; None if it can."""
+    return op.c_only(node) if node.op == "call_function" else None
+
+
 def c_only(program: ExportedProgram) -> list[str]:
     """The nodes that exist in the C bundle only, each with its source line and the reason."""
     refused = []
     for node in program.graph_module.graph.nodes:
-        reason = op.c_only(node) if node.op == "call_function" else None
+        reason = c_only_reason(node)
         if reason is not None:
             ending = f", and {NO_FLOAT_KERNEL}" if NOT_ATEN.known(node) else ""
             refused.append(f"{describe(node)}: {reason}{ending}")

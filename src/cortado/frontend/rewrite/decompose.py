@@ -98,6 +98,14 @@ def written_out(node: Node, function: _Function) -> None:
     _inline(node, _trace(node, function, {}))
 
 
+def write_in_pieces(module: GraphModule) -> None:
+    """Puts calls of ExecuTorch's int8 operators in the place of those that it has none for, where that is known."""
+    for node in [node for node in module.graph.nodes if isinstance(node.target, OpOverload)]:
+        pieces = [one.in_pieces for one in registry().patterns.get(node.target, ()) if one.in_pieces is not None]
+        if pieces:
+            written_out(node, pieces[0])
+
+
 def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModule | None:
     """The calls that a call becomes; None if one of them is not known either."""
     floating = wanted_element(node).floating

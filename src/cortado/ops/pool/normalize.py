@@ -10,7 +10,7 @@ normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31. Where ex
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -250,6 +250,55 @@ def rms_norm_in_float(
     return result if weight is None else result * weight
 
 
+def _scaled(unit: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    scaled = unit if weight is None else unit * weight
+    return scaled if bias is None else scaled + bias
+
+
+def _unit(input: Tensor, dims: list[int], eps: float) -> Tensor:
+    """Numbers less their mean, over their deviation: a quotient, as both are of one size whatever the variance is."""
+    centered = input - input.mean(dims, keepdim=True)
+    return centered / torch.sqrt((centered * centered).mean(dims, keepdim=True) + eps)
+
+
+def layer_norm_in_pieces(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    return _scaled(_unit(input, list(range(-len(normalized_shape), 0)), eps), weight, bias)
+
+
+def group_norm_in_pieces(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    unit = _unit(input.reshape(input.shape[0], num_groups, -1), [-1], eps).reshape(input.shape)
+    column = (-1, *[1] * (input.dim() - 2))
+    return _scaled(unit, *(None if one is None else one.reshape(column) for one in (weight, bias)))
+
+
+def instance_norm_in_pieces(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    return group_norm_in_pieces(input, input.shape[1], weight, bias, eps)
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -376,9 +425,10 @@ NORMALIZE = Operator(
     relayout=relayout,
     element=ElementOf(("input",)),
     places=frozenset({Place.C}),
+    in_pieces=True,
     constraints=(
         f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}; C bundle "
-        "only: the runtime has no integer operator for it, and pieces in int8 would lose groups of small variance"
+        "only: a .pte has it in pieces, in which groups of small variance lose more"
     ),
     samples=samples,
 )
@@ -388,6 +438,7 @@ LAYER_NORM_PATTERN = Pattern(
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=True),
     fuses_clamp=True,
+    in_pieces=layer_norm_in_pieces,
 )
 RMS_NORM_PATTERN = Pattern(
     aten=(aten.rms_norm.default,),
@@ -395,10 +446,15 @@ RMS_NORM_PATTERN = Pattern(
     lower=lambda lowering: lower_trailing(lowering, centered=False),
     fuses_clamp=True,
     in_float=rms_norm_in_float,
+    in_pieces=rms_norm_in_float,
 )
-CHANNELS_PATTERN = Pattern(
-    aten=(aten.group_norm.default, aten.instance_norm.default),
+GROUP_NORM_PATTERN = Pattern(
+    aten=(aten.group_norm.default,),
     match=match,
     lower=lower_channels,
     fuses_clamp=True,
+    in_pieces=group_norm_in_pieces,
+)
+INSTANCE_NORM_PATTERN = replace(
+    GROUP_NORM_PATTERN, aten=(aten.instance_norm.default,), in_pieces=instance_norm_in_pieces
 )
