@@ -36,6 +36,7 @@ from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
 from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
 from cortado.frontend.quantize.judgement import FloatRun
+from cortado.frontend.quantize.parts import OutputPart
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
 from cortado.frontend.quantize.ties import ties_finding
@@ -69,7 +70,7 @@ from cortado.run import measure
 from cortado.run.doctor import require
 from cortado.run.toolchain import Tool
 from cortado.scoring.accuracy import AccuracyFindings, check_outputs
-from cortado.scoring.blame import Culprit, culprits
+from cortado.scoring.blame import advice
 
 Tensor = torch.Tensor
 # An input of the model, or several of them; a number and None are constants of the compiled one.
@@ -112,7 +113,7 @@ class Model:
             graphs = Graphs.of(programs)
         runs = self._runs(options)
         with clock.phase("check"):
-            kept = check_outputs(graphs.reported, runs, self._blamed)
+            kept = check_outputs(graphs.reported, runs, self.quantized.parts, self._blamed, self._classes)
             programs, pte_form = self._checked_form(programs, graphs, runs, kept)
         c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
@@ -171,10 +172,13 @@ class Model:
             return programs, found
         return replace(programs, pte=None, pte_missing=("of a stream int4 weights are in the C bundle only",)), found
 
-    def _blamed(self, output: int) -> list[Culprit]:
-        """The tensors that an output loses most to."""
-        quantized = self.quantized
-        return culprits(quantized.converted, quantized.checked, output)
+    @property
+    def _classes(self) -> int | None:
+        return None if self.labels is None else len(self.labels)
+
+    def _blamed(self, part: OutputPart) -> str:
+        """The tensors that a part of an output loses most to, and what would help."""
+        return advice(self.quantized.converted, self.quantized.checked, part)
 
     def _checked_form(
         self, programs: Programs, graphs: Graphs, runs: Sequence[FloatRun], kept: AccuracyFindings
@@ -182,7 +186,7 @@ class Model:
         """Leaves out a .pte whose own form loses what the C bundle keeps."""
         if not programs.own_form or graphs.pte is None or programs.c is None:
             return programs, None
-        other = check_outputs(graphs.pte, runs)
+        other = check_outputs(graphs.pte, runs, self.quantized.parts, classes=self._classes)
         if len(other.findings) > len(kept.findings):
             reasons = [f"in ExecuTorch's int8 operators {finding.text}" for finding in other.findings]
             hint = "--state int8 writes it all the same, --pte delegate the C bundle's network"

@@ -349,14 +349,16 @@ def test_nothing_is_said_of_tensors_that_lose_nothing_in_a_join(name: str) -> No
 
 def test_strict_makes_warnings_errors() -> None:
     model = head(joined=True)
-    with pytest.raises(CortadoError, match=r"net: 1 warning, none expected with --strict .*\n  .*codes of 256"):
+    with pytest.raises(CortadoError, match=r"net: 2 warnings, none expected with --strict .*\n  .*codes of 256"):
         replace(model, name="net").compile("cortex-m4", Options(strict=True))
     head(joined=False).compile("cortex-m4", Options(strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 def test_warnings_are_data_in_the_report() -> None:
     compiled = head(joined=True).compile("cortex-m4")
-    (data,) = compiled.report.to_json()["warnings"]
+    data, lost = compiled.report.to_json()["warnings"]
+    assert (lost["kind"], "part [:, 8:16] of output 0" in lost["text"]) == ("low-sqnr", True)
     assert set(data) == {"kind", "text", "found", "limit", "tensor", "sample"}
     assert (data["kind"], data["limit"], data["sample"]) == ("few-codes", 16, None)
     assert Report.from_json(compiled.report.to_json(), "report.json") == compiled.report

@@ -20,6 +20,7 @@ class FindingKind(StrEnum):
     UNPROVEN_INTEGERS = "unproven-integers"  # int64 arithmetic that may leave 32 bits
     EQUAL_REALS = "equal-reals"  # a comparison of real numbers for equality
     LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
+    CHANGED_CLASSES = "changed-classes"  # samples whose best class is not the float model's
 
 
 @json_class
@@ -30,7 +31,8 @@ class Finding:
     text: str = key("a sentence with the numbers and what to do")
     found: float | None = key(
         "samples, different values, times the usual range, codes, times the noise of rounding, decibels, percent of "
-        "values or the part that agrees; null where nothing is left to measure"
+        "values, the part that agrees or the part of samples whose class is another; null where nothing is left to "
+        "measure"
     )
     limit: float = key("what was expected: at least, or for a sample's range, saturation and values on ties at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)

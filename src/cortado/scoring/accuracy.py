@@ -3,17 +3,27 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.quantize.judgement import FloatRun, agreement, decibels, drawn_runs
+from cortado.frontend.quantize.judgement import (
+    FloatRun,
+    TruthAgreement,
+    agreement,
+    class_dim,
+    decibels,
+    decided,
+    drawn_runs,
+    flips,
+    truth_agreement,
+)
+from cortado.frontend.quantize.parts import OutputPart, OutputParts
 from cortado.plan.lowered import LoweredGraph, run_reference
 from cortado.plan.pricing import references
-from cortado.scoring.blame import Culprit
 
 Tensor = torch.Tensor
 
@@ -21,6 +31,10 @@ ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth
 ALIKE = 0.95  # of the integers or truth values of an output: fewer are told of
 WORK = 32_000_000  # values that are computed, at most, to judge by: about a second
 SEQUENCE_WORK = 5 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
+FLIPPED = 0.01  # of the samples, whose class may be another
+FLIPPED_PERHAPS = 0.05  # the same where nobody has said that values are scores
+FEWEST_FLIPS = 2
+TOLD = 3  # parts of an output, at most
 CALL = 500  # values that take as long as one call of torch, however small
 
 
@@ -52,64 +66,173 @@ class _Calls(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@dataclass(frozen=True)
+class JudgedPart:
+    """A part of an output: its name in words, the float model's values of it and the integers', sample by sample."""
+
+    part: OutputPart
+    tensor: str
+    pairs: Sequence[tuple[Tensor, Tensor]]
+
+    @cached_property
+    def kept(self) -> float:
+        """Decibels."""
+        return decibels(self.pairs)
+
+    @property
+    def is_real(self) -> bool:
+        return self.pairs[0][0].is_floating_point()
+
+
 def check_outputs(
     graph: LoweredGraph,
     runs: Sequence[FloatRun],
-    blamed: Callable[[int], Sequence[Culprit]] = lambda output: (),
+    parts: OutputParts,
+    blamed: Callable[[OutputPart], str] = lambda part: "",
+    classes: int | None = None,
 ) -> AccuracyFindings:
     """`runs` are calibration inputs, at least one, with the float model's outputs: all of them are looked at, or of a
     large network as many as the work allows, drawn from all. Of a model with state they are steps of sequences, and
-    judged over all of them: a value that moves by less than its code's step in each never moves. `blamed` gives the
-    tensors that an output loses most to."""
+    judged over all of them: a value that moves by less than its code's step in each never moves. `blamed` says what a
+    part of an output loses most to and what would help; `classes` are those that the user has names for."""
     with _Calls() as calls:
         first = run_reference(graph, runs[0].inputs)
     size = sum(math.prod(value.shape) for value in graph.values.values()) + CALL * calls.count
     most = max(1, (SEQUENCE_WORK if graph.state else WORK) // size)
-    looked_at = [runs[place] for place in drawn_runs([run.begins for run in runs], most)]
+    usual = runs if graph.state else [run for run in runs if run.usual] or runs
+    looked_at = [usual[place] for place in drawn_runs([run.begins for run in usual], most)]
     found = [[values[name] for name in graph.outputs] for values in references(graph, looked_at)]
-    findings, kept = [], []
-    for position, output in enumerate(runs[0].outputs):
-        tensor = _tensor(graph, position, graph.outputs[position])
-        pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(looked_at, found, strict=True)]
-        real = output.is_floating_point()
-        kept.append(decibels(pairs) if real else None)
-        findings.append(_low(tensor, pairs, partial(blamed, position)) if real else _unlike(tensor, pairs))
-    return AccuracyFindings(first, tuple(finding for finding in findings if finding is not None), tuple(kept))
+    findings, outputs = list[Finding](), range(len(graph.outputs))
+    for position, name in enumerate(graph.outputs):
+        tensor, joined = _tensor(graph, position, name), parts.of_output(position)
+        judged = [
+            JudgedPart(
+                part,
+                tensor if part.box is None else f"part {part.where} of {tensor}, made by {part.made_by}",
+                [(part.of(run.outputs), part.of(one)) for run, one in zip(looked_at, found, strict=True)],
+            )
+            for part in joined
+        ]
+        findings += _of_output(judged, blamed, classes)
+    whole = [[(run.outputs[place], one[place]) for run, one in zip(looked_at, found, strict=True)] for place in outputs]
+    kept = tuple(decibels(pairs) if pairs[0][0].is_floating_point() else None for pairs in whole)
+    return AccuracyFindings(first, tuple(findings), kept)
 
 
-def _unlike(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | None:
-    """Integers and truth values have no signal: they are the float model's, or not."""
-    kept = agreement(pairs)
+def _of_output(parts: Sequence[JudgedPart], blamed: Callable[[OutputPart], str], classes: int | None) -> list[Finding]:
+    """Findings of an output: of its parts those that keep least."""
+    low = sorted((one for one in parts if one.is_real and one.kept < ENOUGH), key=lambda one: one.kept)
+    found: list[Finding | None] = [_low(one, len(low) - TOLD, blamed) for one in low[:TOLD]]
+    for one in parts:
+        if not one.is_real:
+            found.append(_unlike(one))
+        elif one not in low:
+            found.append(_other_classes(one, blamed, classes))
+    return [finding for finding in found if finding is not None]
+
+
+def _unlike(one: JudgedPart) -> Finding | None:
+    """Integers and truth values have no signal: they are the float model's, or not; each truth value by itself."""
+    kept, truth = agreement(one.pairs), None
+    if one.pairs[0][0].dtype is torch.bool:
+        truth = truth_agreement(one.pairs)
+        kept = truth.part if truth is not None and _is_lost(truth) else 1.0
     if kept >= ALIKE:
         return None
+    values = "values" if truth is None else f"{str(truth.value).lower()} values ({_told(truth)})"
     return Finding(
         kind=FindingKind.LOW_AGREEMENT,
-        text=f"{tensor} agrees with the float model in {kept:.1%} of its values, expected {ALIKE:.0%} or more: on the "
-        "calibration data its integers or truth values are others. They depend on real numbers that int8 rounds (a "
-        "comparison of numbers that lie close together, the largest of some that are almost equal), or they leave 32 "
-        "bits; compare integers before they are made real, or numbers that lie further apart",
+        text=f"{one.tensor} agrees with the float model in {kept:.1%} of its {values}, expected {ALIKE:.0%} or "
+        "more: on the calibration data its integers or truth values are others. They depend on real numbers that int8 "
+        "rounds (a comparison of numbers that lie close together, the largest of some that are almost equal), or they "
+        "leave 32 bits; compare integers before they are made real, or numbers that lie further apart",
         found=kept,
         limit=ALIKE,
-        tensor=tensor,
+        tensor=one.tensor,
     )
 
 
-def _low(
-    tensor: str, pairs: Sequence[tuple[Tensor, Tensor]], blamed: Callable[[], Sequence[Culprit]]
-) -> Finding | None:
-    kept = decibels(pairs)
-    if kept >= ENOUGH:
+def _is_lost(truth: TruthAgreement) -> bool:
+    """One value of many may lie on the border; an event that never comes again is lost."""
+    return truth.part < ALIKE and (truth.others > 1 or truth.both == 0)
+
+
+def _told(truth: TruthAgreement) -> str:
+    value = str(truth.value).lower()
+    return f"{value} {truth.wanted:,} times in float and {truth.found:,} times here, {truth.both:,} times both"
+
+
+def _other_classes(one: JudgedPart, blamed: Callable[[OutputPart], str], classes: int | None) -> Finding | None:
+    """Classes and decisions that change though the numbers keep their signal."""
+    wanted = [values for values, _ in one.pairs]
+    dim, limit = class_dim(wanted), FLIPPED
+    if dim is None and one.part.is_chance:
+        return _undecided(one)
+    if dim is None and classes is not None and wanted[0].shape[-1] == classes:
+        dim = -1
+    if dim is None and _may_be_scores(one):
+        dim, limit = -1, FLIPPED_PERHAPS
+    changed = None if dim is None else flips(one.pairs, dim)
+    if changed is None or changed.changed < FEWEST_FLIPS or changed.part <= limit:
         return None
-    found = blamed()
-    why = f"It loses most to {'; to '.join(str(culprit) for culprit in found)}" if found else NOBODY
+    perhaps = "" if limit == FLIPPED else " (if its values are scores of classes)"
+    return Finding(
+        kind=FindingKind.CHANGED_CLASSES,
+        text=f"{one.tensor} has another best class than the float model{perhaps} for {changed.changed:,} of "
+        f"{changed.choices:,} calibration samples, {changed.part:.1%}, expected {limit:.0%} or less, though it keeps "
+        f"{one.kept:.1f} dB of its signal: the scores of these are closer to one another than int8 tells "
+        f"apart. {blamed(one.part)}",
+        found=changed.part,
+        limit=limit,
+        tensor=one.tensor,
+    )
+
+
+def _may_be_scores(one: JudgedPart) -> bool:
+    """A vector that a layer with weights gives, of which one value is mostly far above all others: classes, rather than
+    coordinates or an embedding."""
+    sizes = one.pairs[0][0].shape
+    if len(sizes) != 2 or sizes[0] != 1 or sizes[1] < 3 or one.part.box is not None or not one.part.is_layer:
+        return False
+    best = torch.stack([torch.topk(wanted[0], 2).values for wanted, _ in one.pairs])
+    apart = torch.stack([wanted[0].std() for wanted, _ in one.pairs])
+    return bool((best[:, 0] - best[:, 1] > apart).double().mean() > 0.5)
+
+
+def _undecided(one: JudgedPart) -> Finding | None:
+    truth = truth_agreement(decided(one.pairs))
+    if truth is None or not _is_lost(truth):
+        return None
+    side = "above" if truth.value else "below"
+    return Finding(
+        kind=FindingKind.LOW_AGREEMENT,
+        text=f"{one.tensor}: of {truth.wanted:,} scores that are clearly {side} 0.5 in float {truth.both:,} still are, "
+        f"expected {ALIKE:.0%} or more, though it keeps {one.kept:.1f} dB of its signal. Return the numbers "
+        "before the sigmoid, or move the threshold",
+        found=truth.part,
+        limit=ALIKE,
+        tensor=one.tensor,
+    )
+
+
+def _low(one: JudgedPart, more: int, blamed: Callable[[OutputPart], str]) -> Finding:
+    kept = one.kept
+    above = _above(one)
+    others = f" ({more} other parts of this output keep less than that too)" if more > 0 else ""
     return Finding(
         kind=FindingKind.LOW_SQNR,
-        text=f"{tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more: on the calibration data "
-        f"its int8 values are that far from the float model's. {why}",
+        text=f"{one.tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more{others}: on the "
+        f"calibration data its int8 values are that far from the float model's{above}. {blamed(one.part) or NOBODY}",
         found=kept if math.isfinite(kept) else None,
         limit=ENOUGH,
-        tensor=tensor,
+        tensor=one.tensor,
     )
+
+
+def _above(one: JudgedPart) -> str:
+    """Scores above one half, where a part has scores."""
+    wanted, found = (sum(int((pair[side] > 0.5).sum()) for pair in one.pairs) for side in (0, 1))
+    return f" ({wanted:,} are above 0.5 in float, {found:,} here)" if one.part.is_chance and wanted else ""
 
 
 def _tensor(graph: LoweredGraph, position: int, name: str) -> str:

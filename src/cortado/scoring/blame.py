@@ -1,8 +1,13 @@
-"""Which tensors an output loses its signal to: each rounded alone, with all others in float."""
+"""Which tensors an output loses its signal to: each rounded alone, with all others in float; and what would help.
+
+Nothing is promised that was not run: the quantized graph with some of its tensors in 16 bits, or in a scale of their
+own.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,9 +15,12 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
+from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.bias import attribute
 from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn_runs
+from cortado.frontend.quantize.parts import OutputPart, joined_by, moves
+from cortado.frontend.quantize.precision import MAY_BE_WIDE
 from cortado.frontend.quantize.prequantized import (
     DEQUANTIZE_CHANNEL,
     QUANTIZE_CHANNEL,
@@ -20,10 +28,10 @@ from cortado.frontend.quantize.prequantized import (
     is_quantize,
     qparams_of,
 )
+from cortado.frontend.quantize.ranges import ROOM
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE, VALUE
 from cortado.ir.graph import describe, is_call
-from cortado.ops.float_graph import is_constant
 
 Tensor = torch.Tensor
 WORK = 40_000_000  # values that are computed to find out, at most
@@ -31,6 +39,8 @@ SAMPLES, STEPS = 2, 32  # that are run for each tensor, of a model without and w
 NAMED = 3  # tensors, at most
 WITHIN = 10.0  # dB of the worst, that a tensor must be to be named
 FEW_STEPS = 4.0  # of its scale, that a tensor's usual value is below where it is lost
+TRIED = 8  # samples that a cure is tried on, at most
+GAIN = 3.0  # dB, that a cure must give
 SATURATED = 0.002  # of a tensor's values
 PROBABILITIES = 256  # that int8 can tell from zero where all are alike
 
@@ -39,12 +49,21 @@ PROBABILITIES = 256  # that int8 can tell from zero where all are alike
 class Culprit:
     """A tensor, and what an output keeps where it alone is rounded."""
 
+    place: Node
     tensor: str
     kept: float
     remedy: str
 
     def __str__(self) -> str:
         return f"{self.tensor} ({max(self.kept, 0):.0f} dB alone): {self.remedy}"
+
+
+Roundings = Mapping[Node, Callable[[Tensor], Tensor]]  # by the call that quantizes: what takes its place
+
+
+def exact(value: Tensor) -> Tensor:
+    """Leaves a tensor as it is, as int16 nearly does."""
+    return value
 
 
 class Alone:
@@ -56,12 +75,19 @@ class Alone:
         self._roundings = {node for node in self._nodes if _quantizes(node) or _dequantizes(node)}
         self._constants = {node: attribute(converted, node) for node in self._nodes if node.op == "get_attr"}
         self.places = [node for node in self._nodes if _quantizes(node) and not _is_bias(node)]
+        self.returned = pytree.tree_leaves(self._nodes[-1].args)
         self.initial = [STATE.must(node).initial for node in holders(converted.graph)]
         self.size = sum(value.numel() for node in self._nodes if isinstance(value := VALUE.of(node), Tensor))
         self.seen: dict[Node, Tensor] = {}  # by the call that would quantize it: a tensor in float
 
     def run(self, inputs: Sequence[Any], rounded: Node | None) -> list[Any]:
         """All that the graph returns."""
+        return self.run_with(
+            inputs, {place: exact for place in self._roundings if place is not rounded}, rounded is None
+        )
+
+    def run_with(self, inputs: Sequence[Any], others: "Roundings", noted: bool = False) -> list[Any]:
+        """The same with other roundings at some places; `noted`: what is quantized there is remembered."""
         values, given = dict(self._constants), iter(inputs)
         for node in self._nodes:
             if node.op == "output":
@@ -69,44 +95,167 @@ class Alone:
             if node.op == "placeholder":
                 values[node] = next(given)
             elif node.op != "get_attr":
-                values[node] = self._result(node, values, rounded)
+                values[node] = self._result(node, values, others, noted)
             for read in node.all_input_nodes:
                 if self._last[read] is node and read not in self._constants:
                     del values[read]
-        return [values[node] for node in pytree.tree_leaves(self._nodes[-1].args)]
+        return [values[node] for node in self.returned]
 
-    def _result(self, node: Node, values: Mapping[Node, Any], rounded: Node | None) -> Any:
-        if node in self._roundings and node is not rounded:
-            value = values[node.all_input_nodes[0]]
-            if value.is_floating_point():
-                self.seen.update({node: value} if rounded is None else {})
-                return value
+    def _result(self, node: Node, values: Mapping[Node, Any], others: "Roundings", noted: bool) -> Any:
+        value = values[node.all_input_nodes[0]] if node in self._roundings else None
+        if value is not None and value.is_floating_point() and (node in others or _dequantizes(node)):
+            self.seen.update({node: value} if noted else {})
+            return others.get(node, exact)(value)
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int) -> list[Culprit]:
-    """Those that an output loses most to, the worst first."""
+def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart) -> str:
+    """Says what a part of an output loses most to, and what would help, with what it gives."""
     model = Alone(converted)
-    runs = [runs[place] for place in drawn_runs([run.begins for run in runs], STEPS if model.initial else SAMPLES)]
-    most = max(8, WORK // max(model.size * len(runs), 1))
     with torch.no_grad():
-        _outputs(model, runs, output, None)
-        kept = {place: decibels(_outputs(model, runs, output, place)) for place in model.places[:most]}
+        cures = Cures(model, runs, part)
+        apart = cures.apart()
+        if apart:
+            return apart
+        found = _culprits(model, runs, part)
+        why = f"It loses most to {'; to '.join(str(culprit) for culprit in found)}" if found else ""
+        return ". ".join(one for one in (why, cures.wider([culprit.place for culprit in found])) if one)
+
+
+def _culprits(model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> list[Culprit]:
+    """Those that a part loses most to, the worst first."""
+    runs = _some(runs, STEPS if model.initial else SAMPLES)
+    most = max(8, WORK // max(model.size * len(runs), 1))
+    _kept(model, runs, part, partial(model.run, rounded=None))
+    kept = {place: _kept(model, runs, part, partial(model.run, rounded=place)) for place in model.places[:most]}
     found = sorted((place for place in kept if math.isfinite(kept[place]) or kept[place] < 0), key=lambda p: kept[p])
-    worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN][:NAMED]
-    return [Culprit(_name(place), kept[place], remedy(place, model.seen.get(place))) for place in worst]
+    worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN]
+    worst = list({_name(place): place for place in reversed(worst)}.values())[::-1][:NAMED]  # each tensor once
+    return [Culprit(place, _name(place), kept[place], remedy(place, model.seen.get(place))) for place in worst]
 
 
-def _outputs(model: Alone, runs: Sequence[FloatRun], output: int, rounded: Node | None) -> list[tuple[Tensor, Tensor]]:
-    """Returns the outputs of each sample or step, beside the float model's."""
+def _some(runs: Sequence[FloatRun], most: int) -> list[FloatRun]:
+    return [runs[place] for place in drawn_runs([run.begins for run in runs], most)]
+
+
+def _kept(model: Alone, runs: Sequence[FloatRun], part: OutputPart, run: Callable[[Sequence[Any]], list[Any]]) -> float:
+    """Returns what a part keeps over samples or steps, beside the float model."""
     state, pairs = model.initial, []
-    for run in runs:
-        state = model.initial if run.begins else state
-        found = model.run([*run.inputs, *state], rounded)
+    for one in runs:
+        state = model.initial if one.begins else state
+        found = run([*one.inputs, *state])
         state = found[len(found) - len(state) :]
-        pairs.append((run.outputs[output], found[output]))
-    return pairs
+        pairs.append((part.of(one.outputs), part.of(found)))
+    return decibels(pairs)
+
+
+# ---- what would help -------------------------------------------------------------------------------------------------
+
+
+class Cures:
+    """Tries what would help a part of an output."""
+
+    def __init__(self, model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> None:
+        most = max(SAMPLES, min(TRIED, WORK // max(model.size, 1)))
+        self._model, self._part = model, part
+        self._runs = _some(runs, STEPS if model.initial else most)
+        self._now = self._try({})
+
+    def _try(self, others: Roundings) -> float:
+        return _kept(self._model, self._runs, self._part, lambda inputs: self._model.run_with(inputs, others))
+
+    def apart(self) -> str:
+        """A scale of its own for a part that is joined with others; nothing where that does not help."""
+        output, source = self._model.returned[self._part.output], self._part.source
+        way = [] if source is None or self._part.box is None else _way(output, lambda node: node.name == source.name)
+        places = [node for node in way if _quantizes(node)]
+        seen = [self._part.of(run.outputs) for run in self._runs]
+        low, high = min(0.0, *(float(one.min()) for one in seen)), max(0.0, *(float(one.max()) for one in seen))
+        if not places or high <= low:
+            return ""
+        alone = self._try({**dict.fromkeys(places, exact), places[-1]: _grid(low, high)})
+        if alone < self._now + GAIN:
+            return ""
+        joins = [node for node in _way(output, lambda node: not _passes(node)) if len(node.all_input_nodes) > 1]
+        names = "|".join(sorted(node.name for node in joins))
+        wide = self._try({place: _wide_grid(place) for place in places})
+        return (
+            f"It shares its scale with larger values in {describe(joins[0])}: as an output of its own it keeps "
+            f"{_shown(alone)}, with --int16 '{names}' {_shown(wide)} (it has {_shown(self._now)} on the same samples)"
+        )
+
+    def wider(self, places: Sequence[Node]) -> str:
+        """int16 for a few tensors, or for all; nothing where it does not help."""
+        for text, others in (self._wide(places), self._all_wide()):
+            kept = self._try(others) if others else self._now
+            if kept >= self._now + GAIN:
+                return f"With {text} it keeps {_shown(kept)} (it has {_shown(self._now)} on the same samples)"
+        weights = {place: exact for place in self._model.places if is_call(place, QUANTIZE_CHANNEL)}
+        if self._try(weights) >= self._now + GAIN:
+            return "int16 does not help: weights of 8 bits hold it back, train with quantization (prepare_qat)"
+        return ""
+
+    def _wide(self, places: Sequence[Node]) -> tuple[str, Roundings]:
+        """int16 for tensors, each with the calls that make and read it."""
+        chosen = [place for place in places if is_quantize(place)]
+        calls = [call for place in chosen for call in _around(place)]
+        if not calls or not all(MAY_BE_WIDE.known(call) for call in calls):
+            return "", {}
+        names = "|".join(dict.fromkeys(call.name for call in calls))
+        same = {place.all_input_nodes[0] for place in chosen}
+        found = [place for place in self._model.places if place.all_input_nodes[0] in same]
+        return f"--int16 '{names}'", {place: _wide_grid(place) for place in found}
+
+    def _all_wide(self) -> tuple[str, Roundings]:
+        found = [place for place in self._model.places if is_quantize(place)]
+        return "--activations int16", {place: _wide_grid(place) for place in found}
+
+
+def _grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
+    """Rounds to int8 codes of a range."""
+    scale = (high - low) / INT8.steps
+    zero = round(INT8.low - low / scale)
+    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, zero, *INT8.codes)
+
+
+def _wide_grid(place: Node) -> Callable[[Tensor], Tensor]:
+    """Rounds to int16 codes of a range with room, as int16 tensors have it."""
+    scale = ROOM * max(abs(end) for end in qparams_of(place).range) / INT16.high
+    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, 0, *INT16.codes)
+
+
+def _passes(node: Node) -> bool:
+    """Whether values go through a node as they are, but for rounding."""
+    return _quantizes(node) or _dequantizes(node) or moves(node)
+
+
+def _way(output: Node, ends: Callable[[Node], bool]) -> list[Node]:
+    """The nodes that values go through on their way to an output from where it `ends`, the furthest last."""
+    found: list[Node] = []
+
+    def leads(node: Node) -> bool:
+        if ends(node):
+            return True
+        if not _passes(node) or not any([leads(read) for read in node.all_input_nodes]):
+            return False
+        found.insert(0, node)
+        return True
+
+    leads(output)
+    return list(dict.fromkeys(found))
+
+
+def _around(place: Node) -> list[Node]:
+    """The call that makes a tensor and those that read it."""
+    source = place.all_input_nodes[0]
+    readers = [user for reader in place.users if _dequantizes(reader) for user in reader.users if not _quantizes(user)]
+    calls = [*([source] if source.op == "call_function" else []), *readers]
+    return [call for call in calls if call.op == "call_function" and not _dequantizes(call)]
+
+
+def _shown(kept: float) -> str:
+    return f"{max(kept, 0.0):.0f} dB"
 
 
 def _quantizes(node: Node) -> bool:
@@ -124,6 +273,8 @@ def _is_bias(node: Node) -> bool:
 
 def _name(place: Node) -> str:
     source = place.all_input_nodes[0]
+    while source.op == "call_function" and (_quantizes(source) or _dequantizes(source)):
+        source = source.all_input_nodes[0]
     if source.op == "placeholder":
         return f"input '{source.name}'"
     if is_call(place, QUANTIZE_CHANNEL):
@@ -160,10 +311,11 @@ def remedy(place: Node, values: Tensor | None) -> str:
         )
     if "softmax" in str(source.target) and values.shape[-1] > PROBABILITIES:
         return f"{values.shape[-1]} probabilities share 256 codes; return the scores before the softmax"
-    if largest < FEW_STEPS * 8 * qparams.scale and not is_constant(source):
+    join = joined_by(source)
+    if largest < FEW_STEPS * 8 * qparams.scale and join is not None:
         return (
             f"its values are below {largest:.3g} in the range of {low:.4g} to {high:.4g} that it "
-            "shares with larger ones; keep them apart (outputs of their own instead of torch.cat)"
+            f"shares with larger ones in {describe(join)}; keep them apart"
         )
     return (
         f"half of its values are below {usual:.3g} in a range of {low:.4g} to {high:.4g}; normalize before it, take a "

@@ -11,6 +11,7 @@ from cortado.base.numerics import Tensor
 from cortado.frontend.capture.eager import Eager
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn
+from cortado.frontend.quantize.parts import OutputParts
 from cortado.frontend.quantize.precision_search import Bar
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE
@@ -35,11 +36,13 @@ class Labelled:
 class Goal:
     """A bar, and how a quantized graph or its integers are measured by it."""
 
-    def __init__(self, how: Options, wanted: Sequence[Tensor], eager: Eager, labelled: Labelled | None) -> None:
+    def __init__(
+        self, how: Options, parts: OutputParts, wanted: Sequence[Tensor], eager: Eager, labelled: Labelled | None
+    ) -> None:
         """`wanted` are the float model's outputs for a calibration input."""
         ((option, value),) = how.bars.items()
         asked = f"{option} {value:g}"
-        self._real = [place for place, output in enumerate(wanted) if output.is_floating_point()]
+        self._real = [part for part in parts.parts if wanted[part.output].is_floating_point()]
         self.labelled = None if labelled is None else labelled.some()
         if self.labelled is None:
             _check_real(asked, wanted)
@@ -58,9 +61,9 @@ class Goal:
         return _right(found, self.labelled.labels)
 
     def kept(self, runs: Sequence[FloatRun], found: Sequence[Sequence[Tensor]]) -> float:
-        """Decibels of the real output that keeps least, over these runs."""
+        """Decibels of the part of a real output that keeps least, over these runs."""
         pairs = [(run.outputs, outputs) for run, outputs in zip(runs, found, strict=True)]
-        return min(decibels([(wanted[place], one[place]) for wanted, one in pairs]) for place in self._real)
+        return min(decibels([(part.of(wanted), part.of(one)) for wanted, one in pairs]) for part in self._real)
 
 
 def _check_real(asked: str, outputs: Sequence[Tensor]) -> None:

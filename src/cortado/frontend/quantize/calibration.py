@@ -18,6 +18,7 @@ from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.quantize.headroom import EXPECTED, LastingRange, lasting, regressing
 from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
+from cortado.frontend.quantize.parts import joined_by
 from cortado.frontend.quantize.ranges import FEWEST_CODES, LONE, ODD, choose_range, lone_sample, used_codes
 from cortado.ir.graph import bind, describe, is_call, shape, sole_user
 from cortado.ops.float_graph import constant_data, is_constant
@@ -247,11 +248,23 @@ def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
         kind=FindingKind.FEW_CODES,
         text=f"{describe(worst.tensor)} uses {worst.codes} code{plural} of 256 on the calibration data{more}, expected "
         f"{FEWEST_CODES} or more: its values differ by little within their range of {worst.low:.4g} to "
-        f"{worst.high:.4g}. Where they share it with larger ones, as in torch.cat, return them as an output of their "
-        "own, or bring both to one size before they are joined",
+        f"{worst.high:.4g}. {_remedy(worst.tensor)}",
         found=float(worst.codes),
         limit=float(FEWEST_CODES),
         tensor=describe(worst.tensor),
+    )
+
+
+def _remedy(tensor: Node) -> str:
+    join = joined_by(tensor)
+    if join is None:
+        return (
+            "Take away what is the same in all of them, or divide by how far they reach, before it; or give it 16 bits "
+            f"(--int16 '{tensor.name}')"
+        )
+    return (
+        f"It shares that range with larger ones in {describe(join)}: return them as an output of their own, or bring "
+        "both to one size before they are joined"
     )
 
 

@@ -20,6 +20,7 @@ from cortado.frontend.quantize.bias import Means
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
 from cortado.frontend.quantize.judgement import FloatRun, agreement, decibels, drawn_runs
 from cortado.frontend.quantize.observers import Observed, RangeObserver
+from cortado.frontend.quantize.parts import OutputParts
 from cortado.frontend.quantize.ranges import odd_samples
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence
 from cortado.ir.facts import VALUE
@@ -112,6 +113,7 @@ class Calibrated:
     runs: Sequence[FloatRun]  # all of them, or as many as can be remembered
     begins: Sequence[bool]  # of each batch: whether state has its initial values
     state: Sequence[StateBuffer]
+    parts: OutputParts
 
     @cached_property
     def wanted(self) -> dict[int, Sequence[Tensor]]:
@@ -154,7 +156,7 @@ class Judge:
         hold, size = data.sequences >= ENOUGH, size_of(prepared)
         count = most_judged(size, samples, bool(data.state), data.sequences)
         judged = held_back(samples, count, rare, wrong) if hold and not data.state else drawn_runs(data.begins, count)
-        self._wanted = {number: data.wanted[number] for number in judged if number in data.wanted}
+        self._wanted = {number: data.parts.split(data.wanted[number]) for number in judged if number in data.wanted}
         self._without = frozenset(self._wanted) - rare if hold else frozenset()
         fit = [number for number in range(samples) if number not in wrong and number not in self._without]
         self._fit = fit[:: max(1, len(fit) // CORRECTED)][:CORRECTED]
@@ -248,9 +250,10 @@ class Judge:
 
     def _kept(self, outputs: Mapping[int, Sequence[Tensor]]) -> tuple[float, ...]:
         first = next(iter(self._wanted.values()))
+        found = {number: self._data.parts.split(outputs[number]) for number in self._wanted}
         kept = []
         for place, output in enumerate(first):
-            pairs = [(wanted[place], outputs[number][place]) for number, wanted in self._wanted.items()]
+            pairs = [(wanted[place], found[number][place]) for number, wanted in self._wanted.items()]
             kept.append(decibels(pairs) if output.is_floating_point() else _as_decibels(agreement(pairs)))
         return tuple(kept)
 

@@ -38,6 +38,7 @@ from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
 from cortado.frontend.quantize.judgement import FloatRun, drawn, drawn_runs, halves
 from cortado.frontend.quantize.observer_replay import Sightings
 from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
+from cortado.frontend.quantize.parts import OutputParts
 from cortado.frontend.quantize.precision import WHY, scheme_for
 from cortado.frontend.quantize.precision_search import (
     Attempts,
@@ -90,6 +91,7 @@ class Quantized:
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
     choice: Choice | None = None  # which candidate won; None: the model came quantized
     mixed: Mixed | None = None  # which tensors are int16, where measurement chose
+    parts: OutputParts = field(default_factory=lambda: OutputParts(()))  # what the outputs are made of
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
@@ -145,14 +147,14 @@ def quantize(
             captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
         pristine = _copy(module) if measured is not None else None
         prepared = _prepare(module, how)
-        float_model = Means(prepared, layers)
+        float_model, parts = Means(prepared, layers), OutputParts.of(prepared)
 
         def seen(number: int) -> None:
             counted(number + 1)
             if number == 0 and tried is not None and len(batches) > 1:
                 tried(_first_form(prepared, example_inputs, how))
 
-        data = _calibrated(captured, float_model, stream, batches, writes, seen)
+        data = _calibrated(captured, float_model, stream, batches, writes, seen, parts)
         choice = _choose(prepared, float_model, data, how)
         mixed = None
         if measured is not None and pristine is not None:
@@ -164,7 +166,7 @@ def quantize(
     return Quantized(
         converted=converted,
         example_inputs=tuple(example_inputs),
-        checked=tuple(data.runs),
+        checked=tuple(replace(run, usual=run.number not in settled.odd) for run in data.runs),
         findings=(*static, *settled.findings),
         tied=tied_inputs(converted, batches),
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
@@ -172,6 +174,7 @@ def quantize(
         how=how,
         choice=choice,
         mixed=mixed,
+        parts=parts,
     )
 
 
@@ -182,6 +185,7 @@ def _calibrated(
     batches: Sequence[Inputs],
     writes: Sequence[str],
     seen: Callable[[int], None],
+    parts: OutputParts,
 ) -> Calibrated:
     """Runs all data through the observers, and checks each batch. Outputs are kept to judge by."""
     fed: list[Inputs] = []  # what each step reads, state included
@@ -199,7 +203,7 @@ def _calibrated(
         if number in kept:
             runs.append(FloatRun(batch, tuple(outputs), number, begins[number]))
         seen(number)
-    return Calibrated(batches, fed, runs, begins, stream.state)
+    return Calibrated(batches, fed, runs, begins, stream.state, parts)
 
 
 def _remembered(begins: Sequence[bool], outputs: Sequence[Tensor]) -> set[int]:
@@ -359,6 +363,7 @@ def keep(
         tied=tied_inputs(module, batches),
         nones=captured.nones,
         how=AS_IT_CAME,
+        parts=OutputParts.of(module),
     )
 
 
@@ -451,7 +456,8 @@ class MixedWork:
     def choose(self, first: GraphModule, measured: PrecisionGiven, eager: Eager) -> Mixed:
         """`first` is the graph that has seen all data."""
         self._sightings = Sightings.of(first)
-        goal, pricing = Goal(self._how, self._runs[0].outputs, eager, measured.labelled), measured.pricing
+        goal = Goal(self._how, self._data.parts, self._runs[0].outputs, eager, measured.labelled)
+        pricing = measured.pricing
         narrow = self.prepared(())
         _settle(narrow, self._winner, ())
         tensors = Tensors.of(narrow.graph)
@@ -516,19 +522,20 @@ class MixedWork:
 
     def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
         """Returns the noise of each tensor, on a few samples, or steps."""
-        rounded, no_shift = Rounded(narrow, {}), Correction({}, 0)
+        rounded, no_shift, split = Rounded(narrow, {}), Correction({}, 0), self._data.parts.split
         runs = self._runs if self._data.state else self._some(samples_for(size_of(narrow), len(self._runs)))
 
         def run(scales: Scales) -> list[list[Tensor]]:
             if not self._data.state:
-                return rounded.run([self._data.fed[one.number] for one in runs], scales, no_shift)
+                fed = [self._data.fed[one.number] for one in runs]
+                return [split(outputs) for outputs in rounded.run(fed, scales, no_shift)]
             steps, outputs = StateSequence(self._data.state, self._how.sequence), []
             for one in runs:
                 (found,) = rounded.run([steps.inputs(one.number, one.inputs)], scales, no_shift)
-                outputs.append(steps.outputs(found))
+                outputs.append(split(steps.outputs(found)))
             return outputs
 
-        return measure_noise(narrow, rounded.scales(), tensors, [one.outputs for one in runs], run)
+        return measure_noise(narrow, rounded.scales(), tensors, [split(one.outputs) for one in runs], run)
 
 
 class FloatModel:

@@ -28,6 +28,7 @@ class FloatRun:
     outputs: tuple[Tensor, ...]
     number: int = 0  # of the sample, among all
     begins: bool = True  # state has its initial values; of a model without state, always
+    usual: bool = True  # or it is unlike all others, and taken for a mistake
 
 
 # ---- which samples ---------------------------------------------------------------------------------------------------
@@ -92,3 +93,77 @@ def agreement(pairs: Pairs) -> float:
     """The part of integers or truth values that are the float model's."""
     same = sum(int((wanted.to(torch.int64) == found.to(torch.int64)).sum()) for wanted, found in pairs)
     return same / max(sum(wanted.numel() for wanted, _ in pairs), 1)
+
+
+@dataclass(frozen=True)
+class TruthAgreement:
+    """How often one of two truth values is given: by the float model, by the quantized one, and by both at a time."""
+
+    value: bool
+    wanted: int
+    found: int
+    both: int
+
+    @property
+    def part(self) -> float:
+        return self.both / max(self.wanted, self.found, 1)
+
+    @property
+    def others(self) -> int:
+        return max(self.wanted, self.found) - self.both
+
+
+def truth_agreement(pairs: Pairs) -> TruthAgreement | None:
+    """The truth value that agrees least; None where neither is ever given. A rare event counts as much as silence."""
+    found = []
+    for value in (True, False):
+        wanted = sum(int((one.bool() == value).sum()) for one, _ in pairs)
+        given = sum(int((other.bool() == value).sum()) for _, other in pairs)
+        both = sum(int(((one.bool() == value) & (other.bool() == value)).sum()) for one, other in pairs)
+        found += [TruthAgreement(value, wanted, given, both)] if wanted or given else []
+    return min(found, key=lambda one: one.part, default=None)
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+CLEAR = 0.05  # from 0.5: a score that is further away is clear
+SUM = 1e-3  # that probabilities may be away from 1, added up
+
+
+def decided(pairs: Pairs) -> list[tuple[Tensor, Tensor]]:
+    """Whether scores from 0 to 1 are above one half, where the float model's clearly are or are not."""
+    clear = [((wanted - 0.5).abs() > CLEAR) & torch.isfinite(wanted) for wanted, _ in pairs]
+    return [(wanted[one] > 0.5, found[one] > 0.5) for one, (wanted, found) in zip(clear, pairs, strict=True)]
+
+
+def class_dim(values: Sequence[Tensor]) -> int | None:
+    """The dimension along which values are probabilities of classes, or logarithms of them: they add up to 1."""
+    first = values[0]
+    for dim in reversed(range(first.dim())):
+        if first.shape[dim] > 1 and any(
+            all(bool(((as_part(one).sum(dim) - 1).abs() < SUM).all()) for one in values)
+            for as_part in (torch.Tensor.double, _exp)
+        ):
+            return dim
+    return None
+
+
+def _exp(values: Tensor) -> Tensor:
+    return values.double().exp()
+
+
+@dataclass(frozen=True)
+class Flips:
+    """Choices among classes, and how many are others than the float model's."""
+
+    changed: int
+    choices: int
+
+    @property
+    def part(self) -> float:
+        return self.changed / max(self.choices, 1)
+
+
+def flips(pairs: Pairs, dim: int) -> Flips:
+    changed = [(wanted.argmax(dim) != found.argmax(dim)) for wanted, found in pairs]
+    return Flips(sum(int(one.sum()) for one in changed), sum(one.numel() for one in changed))

@@ -28,7 +28,7 @@ from cortado.ir.op import Pattern
 from cortado.ir.roles import Joined, Plain, SharedWith
 from cortado.ops.signal.codes import SPECTRUM_OF
 from cortado.ops.signal.filter import FILTER_OF
-from cortado.options import Activations, Options, Precision
+from cortado.options import Activations, Options
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
 MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
@@ -45,8 +45,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
         if how.activations is Activations.INT16:
             return _all(graph)
         given = _of_signals(graph) | _of_samples(graph) | feedback(graph) | _chosen(graph, how.int16)
-        if how.precision is Precision.AUTO:
-            _note_open(graph, given)
+        _note_open(graph, given)
         return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), INT16)
 
     return replace(
@@ -58,7 +57,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
 
 
 def _note_open(graph: Graph, given: Elements) -> None:
-    """Which calls measurement may choose: those that have int16 kernels as they are."""
+    """Which calls measurement may choose, or a warning advise: those that have int16 kernels as they are."""
     for node in graph.nodes:
         if node.op == "call_function" and node not in given and patterns_of(node.target) and takes(node, INT16):
             MAY_BE_WIDE.note(node, value=True)
