@@ -165,10 +165,17 @@ MANY_TERMS: Mapping[str, int] = {
 FLOATS: Mapping[str, int] = {
     "cortado::float_calculate": 24,
     "cortado::float_conv2d": 24,
+    "cortado::float_from_int": 4,
     "cortado::float_function": 60,
+    "cortado::float_matmul": 8,
     "cortado::float_pool2d": 16,
     "cortado::float_position": 8,
     "cortado::float_reduce": 16,
+    "cortado::float_softmax": 12,
+    "cortado::float_to_int": 4,
+    "cortado::float_to_truth": 4,
+    "cortado::float_where": 6,
+    "cortado::topk": 16,
 }
 
 

@@ -102,6 +102,48 @@ def test_state_keeps_its_bits() -> None:
     assert decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape)) > LEAST
 
 
+class Orientation(nn.Module):
+    """Madgwick's filter: a quaternion that turns with the gyroscope, and towards what the accelerometer sees."""
+
+    turned: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turned", torch.tensor([[1.0, 0.0, 0.0, 0.0]]))
+
+    def forward(self, gyro: Tensor, pull: Tensor) -> Tensor:
+        down = pull / torch.linalg.norm(pull, dim=1, keepdim=True)
+        (w, x, y, z), (gx, gy, gz), (ax, ay, az) = (one.split(1, 1) for one in (self.turned, gyro, down))
+        errors = 2 * (x * z - w * y) - ax, 2 * (w * x + y * z) - ay, 1 - 2 * (x * x + y * y) - az
+        slope = torch.cat(
+            [
+                2 * (x * errors[1] - y * errors[0]),
+                2 * (z * errors[0] + w * errors[1]) - 4 * x * errors[2],
+                2 * (z * errors[1] - w * errors[0]) - 4 * y * errors[2],
+                2 * (x * errors[0] + y * errors[1]),
+            ],
+            1,
+        )
+        slope = slope / (torch.linalg.norm(slope, dim=1, keepdim=True) + 1e-12)
+        rate = torch.cat([-x * gx - y * gy - z * gz, w * gx + y * gz - z * gy, w * gy - x * gz, w * gz + x * gy], 1)
+        moved = self.turned + (0.5 * rate - 0.05 * slope) * 0.01
+        self.turned = moved / torch.linalg.norm(moved, dim=1, keepdim=True)
+        return self.turned
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m0plus"))
+def test_an_orientation_filter_follows_eager_torch(target: str) -> None:
+    rng = torch.Generator().manual_seed(4)
+    gyro = torch.randn(200, 1, 3, generator=rng) * 0.3
+    pull = torch.tensor([[0.1, 0.2, 1.0]]) + torch.randn(200, 1, 3, generator=rng) * 0.05
+    found = prepare(Orientation(), (gyro[0], pull[0]), options=FLOAT).compile(target, FLOAT).run(gyro, pull)
+    eager = Orientation()
+    wanted = torch.cat([eager(*given) for given in zip(gyro, pull, strict=True)])
+    assert found.bit_exact
+    assert decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape)) > LEAST
+
+
 # ---- one operation is one rounding ---------------------------------------------------------------------------------
 
 

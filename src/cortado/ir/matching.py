@@ -13,7 +13,7 @@ from cortado.base.errors import Reject
 from cortado.ir.facts import USUAL, FactKey, dtype, holds_integers
 from cortado.ir.graph import Bound, bind
 from cortado.ir.op import Pattern, registry
-from cortado.ir.roles import Activation, Mask, Quantization, SharedWith
+from cortado.ir.roles import Activation, Mask, Plain, Quantization, SharedWith
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,12 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
 def _too_narrow(bound: Bound, quantization: Quantization) -> str | None:
     """Rejects a pattern where codes of more bits are asked for than it reads."""
     wanted = bound.element
+    if wanted.floating:
+        return (
+            None
+            if quantization == Quantization({}, Plain())
+            else f"takes codes only, and is asked for in {wanted.name}"
+        )
     roles = [one for one in quantization.inputs.values() if isinstance(one, Activation) and not isinstance(one, Mask)]
     taken = [one.element for one in roles]
     if not taken or any(one is None or one.bits >= wanted.bits for one in taken):

@@ -117,6 +117,7 @@ class Decomposition:
     aten: tuple[OpOverload, ...]
     function: Callable[..., Any]
     takes: Callable[[Bound], bool] | None = None
+    floating: bool = False  # for float32 alone, before all others
 
 
 # ---- calls ---------------------------------------------------------------------------------------------------
@@ -313,6 +314,7 @@ class Registry:
     floats: Mapping[OpOverload, Pattern]  # of float32
     rewrites: Mapping[OpOverload, Rewrite]
     decompositions: Mapping[OpOverload, Decomposition]
+    float_decompositions: Mapping[OpOverload, Decomposition]
     domains: Mapping[OpOverload, DomainRule]
 
 
@@ -330,8 +332,9 @@ def module_names(package: ModuleType) -> list[str]:
 
 
 def collect(values: Iterable[Any]) -> Registry:
-    """The records among these values, in whatever order they come; one may come several times."""
-    given = list(values)
+    """The records among these values, and in tuples of them, in whatever order they come; one may come several
+    times."""
+    given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     operators: dict[str, Operator] = {}
     patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
     for value in given:
@@ -348,9 +351,16 @@ def collect(values: Iterable[Any]) -> Registry:
         patterns={target: _asked(found) for target, found in patterns.items()},
         floats=_by_target([one for one in given if isinstance(one, Pattern) and one.floating], Pattern, "patterns"),
         rewrites=_by_target(given, Rewrite, "rewrites"),
-        decompositions=_by_target(given, Decomposition, "decompositions"),
+        decompositions=_by_target(_not_of_floats(given), Decomposition, "decompositions"),
+        float_decompositions=_by_target(
+            [one for one in given if isinstance(one, Decomposition) and one.floating], Decomposition, "decompositions"
+        ),
         domains=_by_target(given, DomainRule, "rules of domains"),
     )
+
+
+def _not_of_floats(values: Iterable[Any]) -> list[Any]:
+    return [one for one in values if not (isinstance(one, Decomposition) and one.floating)]
 
 
 def _by_target(values: Iterable[Any], kind: type[Any], what: str) -> dict[OpOverload, Any]:

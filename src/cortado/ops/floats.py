@@ -17,7 +17,7 @@ from cortado.ir.roles import Plain, Quantization
 Numbers = np.ndarray[Any, np.dtype[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 NO_BOUNDS = (-math.inf, math.inf)
-MEAN, ANGLE, POWER = 13, 14, 15  # beside the numbers of How
+MEAN, ANGLE, POWER, COMPARISON = 13, 14, 15, 16  # beside the numbers of How; what a comparison accepts is added
 
 
 def quiet(function: F) -> F:

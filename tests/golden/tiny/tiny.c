@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x135ecb3fu
+#if TINY_BUILD != 0xf340aa2du
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

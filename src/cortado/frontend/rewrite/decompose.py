@@ -50,14 +50,17 @@ def _is_known(target: Any, plain: frozenset[Any], floating: bool) -> bool:
         return target in plain or target in known.patterns or target in known.rewrites
     rewrite = known.rewrites.get(target)
     moves = any(pattern.moves for pattern in known.patterns.get(target, ()))
-    return target in plain or target in known.floats or moves or (rewrite is not None and rewrite.any_element)
+    written = rewrite is not None and rewrite.any_element
+    return target in plain or target in known.floats or target in known.domains or moves or written
 
 
 def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
     """An equivalent graph of other calls; None if none is known or needed."""
     target: Any = node.target
     floating = wanted_element(node).floating
-    ours = registry().decompositions.get(target) if not floating or target not in registry().floats else None
+    known = registry()
+    ours = known.decompositions.get(target) if not floating or target not in known.floats else None
+    ours = known.float_decompositions.get(target, ours) if floating and _gives_numbers(node) else ours
     if ours is not None and (ours.takes is None or ours.takes(bind(node))):
         return ours.function
     if _is_known(target, plain, floating) or not node.all_input_nodes or not _gives_numbers(node):
@@ -84,13 +87,26 @@ def _table(plain: frozenset[Any], floating: bool) -> Mapping[OpOverload, _Functi
         for target, function in decomposition_table.items()
         if isinstance(target, OpOverload) and not _is_known(target, plain, floating) and not _is_composite(target)
     }
-    taken = registry().floats if floating else {}
+    known = registry()
+    taken = known.floats if floating else {}
     ours = {
         target: one.function
-        for target, one in registry().decompositions.items()
+        for target, one in known.decompositions.items()
         if one.takes is None and target not in taken
     }
-    return {**theirs, **ours}
+    real = {target: _of_reals(one.function) for target, one in known.float_decompositions.items()} if floating else {}
+    return {**theirs, **ours, **real}
+
+
+def _of_reals(function: _Function) -> _Function:
+    """A function that leaves calls on integers, which decompositions of torch make, as they are."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        first = next(iter(args), None)
+        integers = isinstance(first, Tensor) and not first.is_floating_point()
+        return NotImplemented if integers else function(*args, **kwargs)
+
+    return called
 
 
 def written_out(node: Node, function: _Function) -> None:

@@ -28,8 +28,8 @@ from cortado.ir.domain import (
     OperandForm,
     interval_of,
 )
-from cortado.ir.facts import STATE, VALUE, dtype
-from cortado.ir.graph import Bound, add_call, bind, describe, output_node
+from cortado.ir.facts import STATE, VALUE, dtype, is_float32, wanted_element
+from cortado.ir.graph import Bound, add_call, bind, describe, is_call, output_node
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import registry
 from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED_IDS
@@ -38,7 +38,7 @@ from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.calculate import How
 from cortado.ops.integer.counted import counted
 from cortado.ops.integer.forms import MOVED, operands
-from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH
+from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH, compared_number
 from cortado.ops.integer.words import WORD_BITS, WRAPPED_IDS, calculated_by, integer_in
 from cortado.ops.io.widen import WIDENED
 
@@ -155,6 +155,16 @@ def fits(found: Interval, kind: torch.dtype) -> bool:
 
 
 # ---- where domains meet --------------------------------------------------------------------------------------
+
+
+def truncates(node: Node) -> bool:
+    """Whether a call makes integers of float32, which has an operator for it."""
+    return (
+        is_call(node, aten.to.dtype)
+        and wanted_element(node).floating
+        and dtype(node) in (torch.int32, torch.int64)
+        and is_float32(node.all_input_nodes[0])
+    )
 
 
 class _Bounds:
@@ -283,7 +293,7 @@ class Meeting:
     def _not_zero(self, node: Node) -> Node | None:
         """The truth of a number."""
         if not has_integer_dtype(node) or node in self.pieces:
-            return add_call(node, aten.to.dtype, add_call(node, aten.ne.Scalar, node, 0), torch.float32)
+            return compared_number(node, node, aten.ne.Scalar, 0)
         word = self.word(node)
         return None if word is None else add_call(node, COMPARED_IDS, word, [], 0, BELOW | ABOVE)
 
@@ -296,6 +306,8 @@ class Meeting:
         if self.holds_truth(node):
             truth = self.truth(node)
             return None if truth is None else add_call(node, AS_INTEGER, truth)
+        if truncates(node):
+            return node
         root = self.pieces.get(node)
         if root is not None and dtype(root).is_floating_point:
             return self._counted(node, root)

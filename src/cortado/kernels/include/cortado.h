@@ -1201,7 +1201,11 @@ typedef struct {
 
 void cortado_pool2d_f32(const cortado_pool2d_f32_t *L, const int8_t *const rows[], float *out);
 
-/* out = a + b, a - b, a * b, a / b, the smaller or the larger, within act_min and act_max. An operand begins anew after
+/* how: a comparison, with what it accepts in its lowest bits; 1 where it holds, else 0. One that accepts what is below
+ * and above is the contrary of equality: NaN is unlike anything. */
+#define CORTADO_COMPARISON 16
+
+/* out = a + b, a - b, a * b, a / b, the smaller or the larger, or a comparison, within act_min and act_max. An operand begins anew after
  * `period` elements: 1 for a single number, that of channels for one number each; the smaller and the larger of NaN and
  * anything are NaN. */
 typedef struct {
@@ -1265,6 +1269,30 @@ void cortado_reduce_f32(const float *in, float *out, int32_t outer, int32_t leng
                         int32_t running);
 /* The position of the smallest or largest of them, the first of equal ones; of NaN, if there is one. */
 void cortado_position_f32(const float *in, int32_t *out, int32_t outer, int32_t length, int32_t inner, int32_t how);
+
+/* out[batch][i][j] = the sum of a[batch][i][k] * b[batch][k][j] over k, upwards from 0. */
+typedef struct {
+    int32_t batches, rows, depth, columns;
+} cortado_matmul_f32_t;
+
+void cortado_matmul_f32(const cortado_matmul_f32_t *L, const float *a, const float *b, float *out);
+
+/* e = exp(x - the largest); out = e / the sum of e, or (x - the largest) - log of that sum. */
+void cortado_softmax_f32(const float *in, float *out, int32_t pixels, int32_t channels);
+void cortado_log_softmax_f32(const float *in, float *out, int32_t pixels, int32_t channels);
+
+/* out = mask != 0 ? a : b, of values of 4 bytes. An operand whose step is 0 is one value for all, else it is 1. */
+void cortado_where_f32(const float *mask, const void *a, const void *b, void *out, int32_t n, int32_t a_step,
+                       int32_t b_step);
+void cortado_from_s32_f32(const int32_t *in, float *out, int32_t n);
+/* Without its fraction; what leaves 32 bits is the nearest that doesn't, NaN is 0. */
+void cortado_to_s32_f32(const float *in, int32_t *out, int32_t n);
+void cortado_to_bool_f32(const float *in, int8_t *out, int32_t n);
+
+/* Of each pixel the `count` best channels and their numbers, either of which may be NULL: the largest or smallest, of
+ * equal ones the first. NaN is larger than all. */
+void cortado_topk_f32(const float *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
+                      float *values);
 
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 

@@ -6,6 +6,15 @@
  */
 #include "cortado_float.h"
 
+static int holds(float a, float b, int32_t accepts)
+{
+    if (accepts == (CORTADO_BELOW | CORTADO_ABOVE)) {
+        return a != b;
+    }
+    return ((accepts & CORTADO_BELOW) != 0 && a < b) || ((accepts & CORTADO_EQUAL) != 0 && a == b) ||
+           ((accepts & CORTADO_ABOVE) != 0 && a > b);
+}
+
 static float calculated(float a, float b, int32_t how)
 {
     switch (how) {
@@ -19,8 +28,10 @@ static float calculated(float a, float b, int32_t how)
         return a / b;
     case CORTADO_SMALLER:
         return b < a || b != b ? b : a;
-    default:
+    case CORTADO_LARGER:
         return b > a || b != b ? b : a;
+    default:
+        return holds(a, b, how - CORTADO_COMPARISON) ? 1.0f : 0.0f;
     }
 }
 

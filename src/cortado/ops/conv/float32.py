@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base import float32
 from cortado.base.element import FLOAT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
@@ -24,8 +25,11 @@ from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops.conv import conv2d
 from cortado.ops.conv.convolution import check_constants, macs, window, window_of
-from cortado.ops.floats import Numbers, bounded, bounds_of, draw_bounds, quiet
+from cortado.ops.float_graph import pair
+from cortado.ops.floats import Numbers, as_it_is, bounded, bounds_of, draw_bounds, quiet
 from cortado.ops.loops import sliding_fields
+from cortado.ops.move.pad import surround
+from cortado.ops.move.slice import take
 
 aten = torch.ops.aten
 
@@ -195,3 +199,111 @@ FLOAT_CONV2D_PATTERN = Pattern(
 FLOAT_LINEAR_PATTERN = Pattern(
     aten=(aten.linear.default,), match=match, lower=lower_linear, fuses_clamp=True, floating=True
 )
+
+
+# ---- transposed ----------------------------------------------------------------------------------------------
+
+
+def lower_transposed(lowering: Lowering) -> Node:
+    """Zeros between the pixels and around them, then a convolution with the weights turned around."""
+    bound, weight = lowering.bound, lowering.data("weight")
+    assert weight is not None
+    stride, padding, dilation, rest = (
+        pair(bound[name]) for name in ("stride", "padding", "dilation", "output_padding")
+    )
+    groups, (in_c, made, *kernel) = int(bound["groups"]), weight.shape
+    spread = _with_zeros(lowering, lowering.transpose(lowering.node("input"), TO_NHWC), stride)
+    borders = [(0, 0)]
+    for axis in range(2):
+        before = dilation[axis] * (kernel[axis] - 1) - padding[axis]
+        borders.append((before, before + rest[axis] - (stride[axis] - 1)))
+    for dim, (before, behind) in enumerate(borders):
+        spread = take(lowering, spread, dim, max(0, -before), shape(spread)[dim] + min(0, behind))
+    spread = surround(lowering, spread, [(max(0, one), max(0, two)) for one, two in (*borders, (0, 0))], 0)
+    turned = weight.flip(2, 3).reshape(groups, in_c // groups, made, *kernel).transpose(1, 2)
+    layer = _layer(lowering, turned.reshape(groups * made, in_c // groups, *kernel).permute(TO_NHWC))
+    plain = {"stride": [1, 1], "padding": [0, 0], "dilation": dilation}
+    return lowering.transpose(lowering.call(FLOAT_CONV2D, input=spread, **layer, **plain), TO_NCHW)
+
+
+def _with_zeros(lowering: Lowering, image: Node, stride: list[int]) -> Node:
+    """stride - 1 zeros behind every pixel and row."""
+    n, h, w, c = shape(image)
+    made = lowering.view(image, (n * h, w, 1, c))
+    made = surround(lowering, made, [(0, 0), (0, 0), (0, stride[1] - 1), (0, 0)], 0)
+    made = lowering.view(made, (n, h, 1, w * stride[1] * c))
+    made = surround(lowering, made, [(0, 0), (0, 0), (0, stride[0] - 1), (0, 0)], 0)
+    return lowering.view(made, (n, h * stride[0], w * stride[1], c))
+
+
+FLOAT_TRANSPOSED_PATTERN = Pattern(
+    aten=(aten.conv_transpose2d.input,),
+    match=match,
+    lower=lower_transposed,
+    fuses_clamp=True,
+    images=True,
+    floating=True,
+)
+
+
+# ---- products of matrices ------------------------------------------------------------------------------------
+
+
+def product_reference(*, self: Tensor, mat2: Tensor) -> Tensor:
+    a, b = self.numpy(), mat2.numpy()
+    return torch.from_numpy(float32.dot(a[:, :, None], np.swapaxes(b, 1, 2)[:, None]))
+
+
+def lower_product(lowering: Lowering) -> Node:
+    return lowering.call(FLOAT_MATMUL, self=lowering.node("self"), mat2=lowering.node("mat2"))
+
+
+def product_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("self")[:2], call.shape("mat2")[2])
+
+
+def product_macs(call: Call) -> int:
+    return math.prod(call.shape("self")) * call.shape("mat2")[2]
+
+
+def product_kernel(call: Call, core: Core) -> Kernel:
+    batches, rows, depth = call.shape("self")
+    return Kernel(
+        call=CCall("cortado_matmul_f32", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),
+        struct="cortado_matmul_f32_t",
+        fields={"batches": batches, "rows": rows, "depth": depth, "columns": call.shape("mat2")[2]},
+        work=loops("calls outputs macs"),
+    )
+
+
+def product_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        batches, rows, depth, columns = draw(st.integers(1, 3)), *(draw(sampling.CHANNELS) for _ in range(3))
+        return {
+            "self": sampling.numbers(draw, (batches, rows, depth)),
+            "mat2": sampling.numbers(draw, (batches, depth, columns)),
+        }
+
+    return draw_case()
+
+
+FLOAT_MATMUL = Operator(
+    name="cortado::float_matmul",
+    summary="products of computed matrices in float32",
+    arguments="Tensor self, Tensor mat2",
+    reference=product_reference,
+    shape=product_shape,
+    kernel=product_kernel,
+    macs=product_macs,
+    element=FLOAT32,
+    tensors=("self", "mat2"),
+    places=frozenset({Place.C}),
+    constraints="C bundle only",
+    samples=product_samples,
+)
+FLOAT_BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=as_it_is, lower=lower_product, floating=True)

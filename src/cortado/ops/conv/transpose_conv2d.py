@@ -556,7 +556,9 @@ CONV_TRANSPOSE2D_PATTERN = Pattern(
     rounds_once=True,
 )
 CONV_TRANSPOSE_REWRITE = Rewrite(
-    aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input), rewrite=to_conv_transpose2d
+    aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input),
+    rewrite=to_conv_transpose2d,
+    any_element=True,
 )
 
 
@@ -580,4 +582,4 @@ def to_named(bound: Bound) -> Node | None:
     return rewrite(bind(named)) or named
 
 
-CONVOLUTION_REWRITE = Rewrite(aten=(aten.convolution.default,), rewrite=to_named)
+CONVOLUTION_REWRITE = Rewrite(aten=(aten.convolution.default,), rewrite=to_named, any_element=True)

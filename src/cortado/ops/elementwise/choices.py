@@ -7,6 +7,7 @@ import torch
 from torch.fx import Node
 
 from cortado.ir.domain import DomainRule, Interval, Making, hull, overloads
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops.elementwise.binary import broadcast_to
 from cortado.ops.elementwise.where import CHOSEN, CHOSEN_IDS
@@ -50,14 +51,15 @@ def choice_words(making: Making, bound: Bound) -> Node | None:
 def real(making: Making, bound: Bound) -> Node | None:
     condition, first, second = _parts(bound)
     like, numbers = bound.node, [known_number(side) for side in (first, second) if is_number(side)]
-    if is_constant(condition) and not all(map(math.isfinite, numbers)):
+    floating = wanted_element(like).floating
+    if is_constant(condition) and not all(map(math.isfinite, numbers)) and not floating:
         return None  # a mask that no softmax has taken
-    if is_constant(condition) and len(numbers) == 1:
+    if is_constant(condition) and len(numbers) == 1 and not floating:
         return zeroed(like, *_kept(bound), numbers[0])
     mask = _condition(making, bound)
     if mask is None:
         return None
-    if len(numbers) == 2:
+    if len(numbers) == 2 and not floating:
         high, low = numbers
         return add_call(like, aten.add.Tensor, add_call(like, aten.mul.Tensor, mask, high - low), low)
     sides = [_side(making, bound, side) for side in (first, second)]

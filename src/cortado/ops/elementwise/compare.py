@@ -47,6 +47,8 @@ ACCEPTED = {
 
 def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
     """Returns where a is below, equal to or above b, as the bits of `accepts` ask."""
+    if accepts == BELOW | ABOVE:
+        return a != b  # NaN too
     wanted = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
     return wanted
 

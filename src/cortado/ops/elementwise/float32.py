@@ -6,6 +6,7 @@ smaller and the larger of NaN and anything are NaN.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
-from cortado.ops.floats import ANGLE, NO_BOUNDS, POWER, Numbers, bounded, bounds_of, draw_bounds, quiet
+from cortado.ops.elementwise.compare import ABOVE, ACCEPTED, BELOW, COMPARED, EQUAL
+from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, Numbers, bounded, bounds_of, draw_bounds, quiet
 from cortado.ops.integer.calculate import How
 from cortado.ops.move.movement import MAX_LOOPS, six, strides_of
 
@@ -55,6 +57,14 @@ HOW: dict[OpOverload, int] = {
 _REVERSED = (aten.rsub.Tensor, aten.rsub.Scalar)
 
 
+def _compared(a: Numbers, b: Numbers, accepts: int) -> Numbers:
+    """Truth values as 0 and 1; what is below or above is all that is not equal, NaN too."""
+    if accepts == BELOW | ABOVE:
+        return (a != b).astype(np.float32)
+    found = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
+    return found.astype(np.float32)
+
+
 _MADE: dict[int, Callable[[Numbers, Numbers], Numbers]] = {
     How.SUM: np.add,
     How.DIFFERENCE: np.subtract,
@@ -65,6 +75,7 @@ _MADE: dict[int, Callable[[Numbers, Numbers], Numbers]] = {
     ANGLE: float32.atan2,
     POWER: float32.pow,
 }
+_MADE |= {COMPARISON + accepts: partial(_compared, accepts=accepts) for accepts in set(ACCEPTED.values())}
 _ALONE = {ANGLE: "atan2", POWER: "pow"}  # which have a C function each
 
 
@@ -281,10 +292,12 @@ def samples() -> Any:
         shapes = [_drawn(draw, sizes, kind) for kind in kinds]
         given = draw(st.sampled_from([("self", "other"), ("self", "other"), ("self",), ("other",)]))
         drawn = {name: [sampling.numbers(draw, one)] for name, one in zip(("self", "other"), shapes, strict=True)}
-        how = int(draw(st.sampled_from(sorted(set(HOW.values())))))
+        how = int(draw(st.sampled_from(sorted(_MADE))))
         if how in _ALONE:
             drawn["other"] = [sampling.numbers(draw, sizes)]
             drawn["self"] = [sampling.numbers(draw, sizes)]
+        if how >= COMPARISON and draw(st.booleans()):
+            drawn["other"] = [drawn["self"][0].flip(-1)]  # equal numbers among them
         return {
             **{name: drawn[name] if name in given else [] for name in drawn},
             "number": float(np.float32(draw(st.sampled_from([0.0, 1.5, -0.1, 3e9])))),
@@ -305,7 +318,7 @@ def _drawn(draw: Any, sizes: Shape, kind: str) -> Shape:
 
 FLOAT_CALCULATE = Operator(
     name="cortado::float_calculate",
-    summary="sums, differences, products, quotients, minimum, maximum, atan2 and powers of two float32 tensors",
+    summary="sums, products, quotients, minimum, maximum, atan2, powers and comparisons of two float32 tensors",
     arguments="Tensor[] self, Tensor[] other, float number, int how, float activation_min, float activation_max",
     reference=reference,
     shape=output_shape,
@@ -319,4 +332,13 @@ FLOAT_CALCULATE = Operator(
     samples=samples,
 )
 
+
+def lower_compared(lowering: Lowering) -> Node:
+    bound = lowering.bound
+    first, second = (_operand(lowering, name) for name in ("self", "other"))
+    made = calculate(lowering, first, second, COMPARISON + int(bound["accepts"]))
+    return lowering.view(made, shape(bound.node))
+
+
+FLOAT_COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower_compared, floating=True)
 FLOAT_CALCULATE_PATTERN = Pattern(aten=tuple(HOW), match=match, lower=lower, fuses_clamp=True, floating=True)

@@ -16,7 +16,7 @@ from cortado.base.element import BOOL
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.domain import DomainRule, Interval, Making, overloads
-from cortado.ir.facts import dtype
+from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.op import Lowering, Operator, Pattern, Place
@@ -136,14 +136,21 @@ def _compared_words(making: Making, bound: Bound, accepts: int) -> Node | None:
     return add_view(like, add_call(like, COMPARED_IDS, sides[0], sides[1:], 0, accepts), shape(like))
 
 
+def compared_number(like: Node, left: Node, target: Any, right: Any) -> Node:
+    """Where real numbers are as asked beside one number: a function of one tensor, or in float32 a comparison."""
+    if not wanted_element(like).floating:
+        return add_call(like, aten.to.dtype, add_call(like, target, left, right), torch.float32)
+    beside = torch.full((1,) * max(len(shape(left)), 1), float(known_number(right)))
+    return add_call(like, COMPARED, left, add_constant(like, "number", beside), COMPARISONS[target])
+
+
 def _compared_reals(making: Making, bound: Bound, accepts: int) -> Node | None:
     like, right = bound.node, bound["other"]
     left = making.real(bound["self"])
     if left is None:
         return None
     if is_number(right):  # a function of one tensor, once that is real
-        target: Any = like.target
-        return add_call(like, aten.to.dtype, add_call(like, target, left, right), torch.float32)
+        return compared_number(like, left, like.target, right)
     other = making.real(right)
     if other is None:
         return None
@@ -174,7 +181,7 @@ def _truth_of(making: Making, like: Node, value: Any) -> Node | None:
 
 
 def negated(like: Node, truth: Node) -> Node:
-    return add_call(like, aten.to.dtype, add_call(like, aten.eq.Scalar, truth, 0), torch.float32)
+    return compared_number(like, truth, aten.eq.Scalar, 0)
 
 
 def _negation(making: Making, bound: Bound) -> Node | None:

@@ -18,16 +18,16 @@ import torch
 from torch.fx import Node
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8, INT16
+from cortado.base.element import FLOAT32, INT8, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
-from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import loops
 from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pack_pairs, rounded
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
@@ -137,6 +137,8 @@ def check(bound: Bound) -> Reject | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
+    if bound.element.floating:
+        return check(bound) or Quantization({}, Plain())
     return check(bound) or Quantization({"weight": Activation(bound.element)}, SharedWith("weight"))
 
 
@@ -149,16 +151,20 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    (count, width), wide = call.shape("weight"), call.element.bytes > 1
-    name = f"embedding_s{call.element.bits}"
+    (count, width), wide = call.shape("weight"), call.element.bytes > 1 and not call.element.floating
+    name = f"embedding_s{call.element.bits}" if wide else "embedding_s8"
+    out = Operand.OUT if wide else Bytes(Operand.OUT)
+    table, rows = call.array("weight"), width
+    if call.element.floating:  # rows of bytes
+        table, rows = table.view(np.int8), width * call.element.bytes
     return Kernel(
-        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), out)),
         struct=f"cortado_{name}_t" if wide else "cortado_embedding_t",
         fields={
             "ids": math.prod(call.shape("indices")),
             "count": count,
-            "width": width,
-            "table": Array(call.array("weight")),
+            "width": rows,
+            "table": Array(table),
         },
         work=runs_of("calls", width * call.element.bytes, width * call.element.bytes),
     )
@@ -183,8 +189,11 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        table = sampling.values(draw, (count, draw(sampling.CHANNELS)), element=kind)
+        kind, width = draw(st.sampled_from([INT8, INT8, INT16, FLOAT32])), draw(sampling.CHANNELS)
+        floating = kind.floating
+        table = (
+            sampling.numbers(draw, (count, width)) if floating else sampling.values(draw, (count, width), element=kind)
+        )
         return {"weight": table, "indices": draw_ids(draw, sizes, count)}
 
     return draw_case()
@@ -205,8 +214,8 @@ EMBEDDING = Operator(
 )
 
 EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)
-SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected)
-ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot)
+SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected, any_element=True)
+ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot, any_element=True)
 
 
 # ---- narrow embedding ------------------------------------------------------------------------------------

@@ -239,9 +239,12 @@ PLACED_REWRITE = Rewrite(
         aten.diagonal_scatter.default,
     ),
     rewrite=placed,
+    any_element=True,
 )
-COPIED_REWRITE = Rewrite(aten=(aten.index_copy.default,), rewrite=lambda bound: placed(bound, "source"))
-MASKED_REWRITE = Rewrite(aten=(aten.masked_scatter.default,), rewrite=masked)
+COPIED_REWRITE = Rewrite(
+    aten=(aten.index_copy.default,), rewrite=lambda bound: placed(bound, "source"), any_element=True
+)
+MASKED_REWRITE = Rewrite(aten=(aten.masked_scatter.default,), rewrite=masked, any_element=True)
 FILLED_AT = Decomposition(aten=(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), function=filled_at)
 NUMBER_SCATTERED = Decomposition(aten=(aten.scatter.value,), function=number_scattered, takes=_whole)
 SCATTERED = Decomposition(aten=(aten.scatter.src,), function=scattered, takes=_computed)
@@ -308,6 +311,6 @@ def written(bound: Bound) -> Node | None:
     return filled(bind(new)) or new
 
 
-TRIANGLE_REWRITE = Rewrite(aten=(aten.triu.default, aten.tril.default), rewrite=triangle)
+TRIANGLE_REWRITE = Rewrite(aten=(aten.triu.default, aten.tril.default), rewrite=triangle, any_element=True)
 FILLED_REWRITE = Rewrite(aten=(aten.masked_fill.Scalar, aten.masked_fill.Tensor), rewrite=filled)
-WRITTEN_REWRITE = Rewrite(aten=(aten.index_put.default,), rewrite=written)
+WRITTEN_REWRITE = Rewrite(aten=(aten.index_put.default,), rewrite=written, any_element=True)

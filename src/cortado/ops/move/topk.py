@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
+from cortado.base.element import FLOAT32, INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
@@ -33,9 +33,15 @@ aten = torch.ops.aten
 
 
 def reference(*, input: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
-    codes = input.to(torch.int64)
+    codes = _ranks(input) if input.is_floating_point() else input.to(torch.int64)
     order = torch.sort(-codes if largest else codes, dim=-1, stable=True).indices[..., :k]
     return order.to(torch.int32).contiguous(), input.gather(-1, order).contiguous()
+
+
+def _ranks(numbers: Tensor) -> Tensor:
+    """float32 in the order of integers, NaN above all; zeros of either sign are equal."""
+    bits = torch.where(numbers.isnan(), torch.nan, numbers).view(torch.int32).to(torch.int64)
+    return torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -131,7 +137,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation(None)}, Plain())
+    return Quantization({} if bound.element.floating else {"self": Activation(None)}, Plain())
 
 
 def lower(lowering: Lowering) -> Node:
@@ -148,7 +154,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     positions, values = written(call)
     arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
     work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
-    name = f"topk_s{call.element_of('input').bits}"
+    kind = call.element_of("input")
+    name = "topk_f32" if kind.floating else f"topk_s{kind.bits}"
     return Kernel(call=CCall(f"cortado_{name}", arguments), work=work)
 
 
@@ -161,8 +168,9 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         channels = draw(sampling.CHANNELS)
         sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), channels)
+        kind = draw(st.sampled_from([INT8, INT8, INT16, FLOAT32]))
         return {
-            "input": sampling.values(draw, sizes, element=draw(st.sampled_from([INT8, INT8, INT16]))),
+            "input": sampling.numbers(draw, sizes) if kind.floating else sampling.values(draw, sizes, element=kind),
             "k": draw(st.integers(1, channels)),
             "largest": draw(st.booleans()),
         }
@@ -191,9 +199,9 @@ REFUSED_PATTERN = Pattern(
     match=refuse,
     lower=lower,
 )
-TOPK_REWRITE = Rewrite(aten=(aten.topk.default,), rewrite=topk_to_best)
-SORT_REWRITE = Rewrite(aten=(aten.sort.default, aten.sort.stable), rewrite=sort_to_best)
-ARGSORT_REWRITE = Rewrite(aten=(aten.argsort.default, aten.argsort.stable), rewrite=argsort_to_best)
+TOPK_REWRITE = Rewrite(aten=(aten.topk.default,), rewrite=topk_to_best, any_element=True)
+SORT_REWRITE = Rewrite(aten=(aten.sort.default, aten.sort.stable), rewrite=sort_to_best, any_element=True)
+ARGSORT_REWRITE = Rewrite(aten=(aten.argsort.default, aten.argsort.stable), rewrite=argsort_to_best, any_element=True)
 
 
 # ---- order forms -----------------------------------------------------------------------------------------

@@ -1,0 +1,234 @@
+"""out = a where mask is not 0, else b; integers as float32 and back, truth values as float32: 1 and 0.
+
+A number too large for 32 bits becomes the nearest integer that is not, NaN becomes 0.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base import float32
+from cortado.base.element import BOOL, FLOAT32, INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.facts import dtype, holds_integers
+from cortado.ir.graph import Bound, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.roles import Plain, Quantization
+from cortado.ops.elementwise.activation import TRUTH
+from cortado.ops.elementwise.compare import COMPARED_IDS, lower_ids, match_ids
+from cortado.ops.elementwise.where import CHOSEN
+from cortado.ops.floats import as_it_is
+from cortado.ops.integer.calculate import refused_shapes, words
+from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH
+from cortado.ops.io.quantize import DEQUANTIZE
+from cortado.ops.io.quantize import arguments as dequantize_arguments
+from cortado.ops.io.widen import as_words
+from cortado.ops.loops import ELEMENTS
+
+aten = torch.ops.aten
+
+
+# ---- a choice ------------------------------------------------------------------------------------------------
+
+
+def reference(*, mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    return torch.where(mask != 0, self, other).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound["mask"]))
+    return refused or Quantization({}, Plain())
+
+
+def lower(lowering: Lowering) -> Node:
+    sides = {name: lowering.node(name) for name in ("self", "other")}
+    if holds_integers(lowering.bound.node):
+        sides = {name: words(lowering, name) for name in sides}
+    return lowering.call(FLOAT_WHERE, mask=lowering.node("mask"), **sides)
+
+
+def _steps(call: Call) -> list[int]:
+    return [int(math.prod(call.shape(name)) == math.prod(call.shape("mask"))) for name in ("self", "other")]
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    first, second = _steps(call)
+    operands = (Row(0), Bytes(Row(1)), Bytes(Row(2)), Bytes(Operand.OUT), Operand.N, first, second)
+    return Kernel(call=CCall("cortado_where_f32", operands), work=ELEMENTS)
+
+
+def rows(call: Call) -> Rows:
+    rules = [ONE_ROW if step else RowRule(stride=0) for step in _steps(call)]
+    return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        kind, single = draw(st.sampled_from([FLOAT32, INT32])), draw(st.sampled_from([None, "self", "other"]))
+        case: dict[str, Any] = {"mask": sampling.codes(draw(sampling.SEEDS), sizes, 0, 1).to(torch.float32)}
+        for name in ("self", "other"):
+            own = (1,) * len(sizes) if name == single else sizes
+            whole = sampling.values(draw, own, element=INT32)
+            case[name] = whole if kind is INT32 else sampling.numbers(draw, own)
+        return case
+
+    return draw_case()
+
+
+FLOAT_WHERE = Operator(
+    name="cortado::float_where",
+    summary="one of two tensors, element by element, by truth values that are float32",
+    arguments="Tensor mask, Tensor self, Tensor other",
+    reference=reference,
+    shape=lambda call: call.shape("mask"),
+    kernel=kernel,
+    element=ElementOf(("self",)),
+    rows=rows,
+    tensors=("mask", "self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="equal shapes, or one value for all; C bundle only",
+    samples=samples,
+)
+FLOAT_CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower, floating=True)
+
+
+# ---- conversions ---------------------------------------------------------------------------------------------
+
+
+def from_reference(*, input: Tensor) -> Tensor:
+    return torch.from_numpy(input.numpy().astype("float32"))
+
+
+def to_reference(*, input: Tensor) -> Tensor:
+    return torch.from_numpy(float32.to_int(input.numpy(), *INT32.codes))
+
+
+def truth_reference(*, input: Tensor) -> Tensor:
+    return (input != 0).contiguous()
+
+
+def _kernel(name: str) -> Any:
+    def kernel(call: Call, core: Core) -> Kernel:
+        return Kernel(call=CCall(f"cortado_{name}_f32", (Row(0), Operand.OUT, Operand.N)), work=ELEMENTS)
+
+    return kernel
+
+
+def match_conversion(bound: Bound) -> Quantization | Reject:
+    kinds = dtype(bound["self"]), dtype(bound.node)
+    if kinds[1] == torch.float32 and not kinds[0].is_floating_point:
+        return Quantization({}, Plain())
+    if kinds[0] == torch.float32 and kinds[1] in (torch.int32, torch.int64):
+        return Quantization({}, Plain())
+    return Reject(f"converts {kinds[0]} to {kinds[1]}")
+
+
+def lower_conversion(lowering: Lowering) -> Node:
+    if dtype(lowering.bound.node) != torch.float32:
+        return lowering.call(FLOAT_TO_INT, input=lowering.node("self"))
+    return lowering.call(FLOAT_FROM_INT, input=as_words(lowering, lowering.node("self")))
+
+
+def lower_compared_ids(lowering: Lowering) -> Node:
+    codes = lower_ids(lowering)
+    return lowering.call(DEQUANTIZE, input=codes, **dequantize_arguments(TRUTH))
+
+
+def _from_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        return {"input": sampling.values(draw, (draw(st.integers(1, 3)), draw(sampling.CHANNELS)), element=INT32)}
+
+    return draw_case()
+
+
+def _to_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        return {"input": sampling.numbers(draw, (draw(st.integers(1, 3)), draw(sampling.CHANNELS)))}
+
+    return draw_case()
+
+
+_ONE_BY_ONE = Rows((ONE_ROW,), pixelwise=True, elementwise=True)
+
+FLOAT_FROM_INT = Operator(
+    name="cortado::float_from_int",
+    summary="integers of 32 bits as float32",
+    arguments="Tensor input",
+    reference=from_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=_kernel("from_s32"),
+    element=FLOAT32,
+    rows=lambda call: _ONE_BY_ONE,
+    places=frozenset({Place.C}),
+    constraints="C bundle only",
+    samples=_from_samples,
+)
+FLOAT_TO_INT = Operator(
+    name="cortado::float_to_int",
+    summary="float32 as integers of 32 bits, without their fractions",
+    arguments="Tensor input",
+    reference=to_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=_kernel("to_s32"),
+    element=INT32,
+    rows=lambda call: _ONE_BY_ONE,
+    places=frozenset({Place.C}),
+    constraints="what leaves 32 bits is the nearest that does not, NaN is 0; C bundle only",
+    samples=_to_samples,
+)
+FLOAT_TO_TRUTH = Operator(
+    name="cortado::float_to_truth",
+    summary="truth values of float32 as an output of the model",
+    arguments="Tensor input",
+    reference=truth_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=_kernel("to_bool"),
+    element=BOOL,
+    places=frozenset({Place.C}),
+    constraints="C bundle only",
+    samples=_to_samples,
+)
+
+
+def lower_truth(lowering: Lowering) -> Node:
+    return lowering.call(FLOAT_TO_TRUTH, input=lowering.node("self"))
+
+
+def lower_integer(lowering: Lowering) -> Node:
+    return lowering.call(FLOAT_TO_INT, input=lowering.node("self"))
+
+
+def match_ids_in_float(bound: Bound) -> Quantization | Reject:
+    found = match_ids(bound)
+    return found if isinstance(found, Reject) else Quantization({}, Plain())
+
+
+FLOAT_CONVERSION_PATTERN = Pattern(aten=(aten.to.dtype,), match=match_conversion, lower=lower_conversion, floating=True)
+FLOAT_COMPARED_IDS_PATTERN = Pattern(
+    aten=(COMPARED_IDS,), match=match_ids_in_float, lower=lower_compared_ids, floating=True
+)
+FLOAT_AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=as_it_is, lower=lower_truth, floating=True)
+FLOAT_AS_INTEGER_PATTERN = Pattern(aten=(AS_INTEGER,), match=as_it_is, lower=lower_integer, floating=True)

@@ -1,0 +1,232 @@
+"""Functions and norms that float32 has no operator of its own for, in calls that it has operators for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from cortado.base.numerics import Tensor
+from cortado.ir.op import Decomposition
+
+aten = torch.ops.aten
+Dims = Sequence[int] | int | None
+
+# ---- functions -----------------------------------------------------------------------------------------------
+
+
+def sinh(self: Tensor) -> Tensor:
+    """By exp(x) - 1, which is exact near 0; where that is large, the other half does not count."""
+    size = torch.expm1(self.abs())
+    half = torch.where(size > 1e9, size * 0.5, (size + size / (size + 1.0)) * 0.5)
+    return torch.where(self < 0, -half, half)
+
+
+def cosh(self: Tensor) -> Tensor:
+    size = torch.exp(self.abs())
+    return size * 0.5 + 0.5 / size
+
+
+def asinh(self: Tensor) -> Tensor:
+    size = self.abs()
+    found = torch.log1p(size + size * size / (torch.sqrt(size * size + 1.0) + 1.0))
+    return torch.where(self < 0, -found, found)
+
+
+def acosh(self: Tensor) -> Tensor:
+    above = self - 1.0
+    return torch.log1p(above + torch.sqrt(above * 2.0 + above * above))
+
+
+def atanh(self: Tensor) -> Tensor:
+    size = self.abs()
+    found = torch.log1p(size * 2.0 / (1.0 - size)) * 0.5
+    return torch.where(self < 0, -found, found)
+
+
+def remainder(self: Tensor, other: Tensor | float) -> Tensor:
+    return self - torch.floor(self / other) * other
+
+
+def fmod(self: Tensor, other: Tensor | float) -> Tensor:
+    return self - torch.trunc(self / other) * other
+
+
+def divided(self: Tensor, other: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
+    found = self / other
+    return found if rounding_mode is None else torch.floor(found) if rounding_mode == "floor" else torch.trunc(found)
+
+
+def nan_to_num(
+    self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    limits = torch.finfo(torch.float32)
+    high, low = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+    plain = torch.where(self != self, torch.full((1,), nan or 0.0), self)
+    plain = torch.where(plain > limits.max, torch.full((1,), high), plain)
+    return torch.where(plain < limits.min, torch.full((1,), low), plain)
+
+
+def bounded(self: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    above = self if min is None else torch.maximum(self, min)
+    return above if max is None else torch.minimum(above, max)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    first, second = ((one * one).sum(dim) for one in (x1, x2))
+    return (x1 * x2).sum(dim) / (torch.sqrt(first).clamp(min=eps) * torch.sqrt(second).clamp(min=eps))
+
+
+def distances(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    apart = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs()
+    if p == 2.0:
+        return torch.sqrt((apart * apart).sum(-1))
+    return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
+
+
+_FUNCTIONS: dict[Any, Any] = {
+    aten.square.default: lambda self: self * self,
+    aten.sinh.default: sinh,
+    aten.cosh.default: cosh,
+    aten.asinh.default: asinh,
+    aten.acosh.default: acosh,
+    aten.atanh.default: atanh,
+    aten.erfc.default: lambda self: 1.0 - torch.erf(self),
+    aten.frac.default: lambda self: self - torch.trunc(self),
+    aten.hypot.default: lambda self, other: torch.sqrt(self * self + other * other),
+    aten.remainder.Tensor: remainder,
+    aten.remainder.Scalar: remainder,
+    aten.fmod.Tensor: fmod,
+    aten.fmod.Scalar: fmod,
+    aten.floor_divide.default: lambda self, other: torch.floor(self / other),
+    aten.div.Tensor_mode: divided,
+    aten.div.Scalar_mode: divided,
+    aten.nan_to_num.default: nan_to_num,
+    aten.clamp.Tensor: bounded,
+    aten.cosine_similarity.default: cosine_similarity,
+    aten.cdist.default: distances,
+}
+
+# ---- norms ---------------------------------------------------------------------------------------------------
+
+
+def _spread(self: Tensor, dim: Dims, correction: float) -> tuple[Tensor, Tensor]:
+    """Variance and mean over dimensions, which stay."""
+    dims = list(range(self.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    dims = dims or list(range(self.dim()))
+    mean = self.mean(dims, keepdim=True)
+    apart = self - mean
+    count = 1
+    for one in dims:
+        count *= self.shape[one]
+    return (apart * apart).sum(dims, keepdim=True) / max(count - correction, 0.0), mean
+
+
+def _without(found: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    if keepdim:
+        return found
+    dims = list(range(self.dim())) if not dim and dim != 0 else [dim] if isinstance(dim, int) else list(dim or ())
+    kept = [size for at, size in enumerate(self.shape) if at not in [one % self.dim() for one in dims]]
+    return found.reshape(kept)
+
+
+def variance(self: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    found, _ = _spread(self, dim, 1.0 if correction is None else correction)
+    return _without(found, self, dim, keepdim)
+
+
+def variance_and_mean(
+    self: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    found, mean = _spread(self, dim, 1.0 if correction is None else correction)
+    return _without(found, self, dim, keepdim), _without(mean, self, dim, keepdim)
+
+
+def unbiased_variance(self: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+    return variance(self, dim, correction=float(unbiased), keepdim=keepdim)
+
+
+def deviation(self: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    return torch.sqrt(variance(self, dim, correction=correction, keepdim=keepdim))
+
+
+def unbiased_deviation(self: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+    return torch.sqrt(unbiased_variance(self, dim, unbiased, keepdim))
+
+
+def normalized(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
+    spread, mean = _spread(x, dims, 0.0)
+    return (x - mean) * torch.rsqrt(spread + eps)
+
+
+def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    dims = [input.dim() - 1 - at for at in range(len(normalized_shape))]
+    return _scaled(normalized(input, sorted(dims), eps), weight, bias)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    dims = sorted(input.dim() - 1 - at for at in range(len(normalized_shape)))
+    mean = (input * input).mean(dims, keepdim=True)
+    return _scaled(input * torch.rsqrt(mean + (torch.finfo(torch.float32).eps if eps is None else eps)), weight, None)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    n, channels, *rest = input.shape
+    groups = input.reshape(n, num_groups, -1)
+    found = normalized(groups, [2], eps).reshape(input.shape)
+    one = (channels, *[1] * len(rest))
+    return _scaled(found, None if weight is None else weight.reshape(one), None if bias is None else bias.reshape(one))
+
+
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    return group_norm(input, input.shape[1], weight, bias, eps)
+
+
+_NORMS: dict[Any, Any] = {
+    aten.var.default: lambda self, unbiased=True: unbiased_variance(self, None, unbiased),
+    aten.var.dim: unbiased_variance,
+    aten.var.correction: variance,
+    aten.var_mean.correction: variance_and_mean,
+    aten.std.default: lambda self, unbiased=True: unbiased_deviation(self, None, unbiased),
+    aten.std.dim: unbiased_deviation,
+    aten.std.correction: deviation,
+    aten.layer_norm.default: layer_norm,
+    aten.rms_norm.default: rms_norm,
+    aten.group_norm.default: group_norm,
+    aten.instance_norm.default: instance_norm,
+}
+
+FORMS = tuple(
+    Decomposition(aten=(target,), function=function, floating=True)
+    for target, function in (_FUNCTIONS | _NORMS).items()
+)

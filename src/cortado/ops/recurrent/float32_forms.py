@@ -1,0 +1,140 @@
+"""Recurrent layers and cells in float32, step by step in calls that it has operators for."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from cortado.base.numerics import Tensor
+from cortado.ir.op import Decomposition
+
+aten = torch.ops.aten
+States = tuple[Tensor, ...]
+Weights = Sequence[Tensor | None]
+Step = Callable[[Tensor, States, Weights], States]  # the sums of the input, what is kept, the weights
+
+
+def _gates(x: Tensor, hidden: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    """The sums of the input, and those of what was kept."""
+    of_input, of_hidden, *biases = weights
+    assert of_input is not None
+    assert of_hidden is not None
+    first, second = biases if biases else (None, None)
+    return F.linear(x, of_input, first), F.linear(hidden, of_hidden, second)
+
+
+def lstm_step(x: Tensor, states: States, weights: Weights) -> States:
+    hidden, cell = states
+    sums, kept = _gates(x, hidden, weights)
+    let_in, forget, new, out = (sums + kept).chunk(4, -1)
+    cell = torch.sigmoid(forget) * cell + torch.sigmoid(let_in) * torch.tanh(new)
+    return torch.sigmoid(out) * torch.tanh(cell), cell
+
+
+def gru_step(x: Tensor, states: States, weights: Weights) -> States:
+    (hidden,) = states
+    (reset, update, new), (old_reset, old_update, old_new) = (one.chunk(3, -1) for one in _gates(x, hidden, weights))
+    share = torch.sigmoid(update + old_update)
+    fresh = torch.tanh(new + torch.sigmoid(reset + old_reset) * old_new)
+    return ((hidden - fresh) * share + fresh,)
+
+
+def tanh_step(x: Tensor, states: States, weights: Weights) -> States:
+    sums, kept = _gates(x, states[0], weights)
+    return (torch.tanh(sums + kept),)
+
+
+def relu_step(x: Tensor, states: States, weights: Weights) -> States:
+    sums, kept = _gates(x, states[0], weights)
+    return (torch.relu(sums + kept),)
+
+
+def _direction(step: Step, inputs: Sequence[Tensor], states: States, weights: Weights) -> tuple[list[Tensor], States]:
+    found = []
+    for x in inputs:
+        states = step(x, states, weights)
+        found.append(states[0])
+    return found, states
+
+
+def _layers(
+    step: Step,
+    input: Tensor,
+    states: Sequence[Tensor],
+    params: Weights,
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+) -> States:
+    """All layers, one after the other, in one direction or both; of each the last states."""
+    inputs, each = list((input.transpose(0, 1) if batch_first else input).unbind(0)), 4 if has_biases else 2
+    last: list[States] = []
+    for layer in range(num_layers):
+        given: list[list[Tensor]] = []
+        for direction in range(1 + bidirectional):
+            at = layer * (1 + bidirectional) + direction
+            weights, begin = params[each * at : each * (at + 1)], tuple(one[at] for one in states)
+            found, end = _direction(step, inputs[::-1] if direction else inputs, begin, weights)
+            given.append(found[::-1] if direction else found)
+            last.append(end)
+        inputs = [torch.cat(parts, -1) if bidirectional else parts[0] for parts in zip(*given, strict=True)]
+    output = torch.stack(inputs, 1 if batch_first else 0)
+    return output, *(torch.stack(parts, 0) for parts in zip(*last, strict=True))
+
+
+def lstm(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    params: Weights,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> States:
+    return _layers(lstm_step, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+
+
+def _of_one_state(step: Step) -> Callable[..., States]:
+    def layers(
+        input: Tensor,
+        hx: Tensor,
+        params: Weights,
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> States:
+        return _layers(step, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+
+    return layers
+
+
+def lstm_cell(input: Tensor, hx: Sequence[Tensor], *weights: Any, **biases: Any) -> States:
+    return lstm_step(input, (hx[0], hx[1]), [*weights, *biases.values()])
+
+
+def _cell(step: Step) -> Callable[..., Tensor]:
+    def cell(input: Tensor, hx: Tensor, *weights: Any, **biases: Any) -> Tensor:
+        return step(input, (hx,), [*weights, *biases.values()])[0]
+
+    return cell
+
+
+_FORMS: dict[Any, Any] = {
+    aten.lstm.input: lstm,
+    aten.gru.input: _of_one_state(gru_step),
+    aten.rnn_tanh.input: _of_one_state(tanh_step),
+    aten.rnn_relu.input: _of_one_state(relu_step),
+    aten.lstm_cell.default: lstm_cell,
+    aten.gru_cell.default: _cell(gru_step),
+    aten.rnn_tanh_cell.default: _cell(tanh_step),
+    aten.rnn_relu_cell.default: _cell(relu_step),
+}
+
+FORMS = tuple(Decomposition(aten=(target,), function=function, floating=True) for target, function in _FORMS.items())

@@ -1,0 +1,85 @@
+"""e = exp(x - m), m the largest of a row; out = e / sum(e), or its logarithm (x - m) - log(sum(e)), in float32.
+
+The sum is upwards from 0 over the last dimension.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base import float32
+from cortado.base.element import FLOAT32
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.graph import shape
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.work import loops
+from cortado.ops.floats import as_it_is, quiet, stored
+
+aten = torch.ops.aten
+_LOGARITHMS = (aten.log_softmax.int, aten._log_softmax.default)
+
+
+@quiet
+def reference(*, input: Tensor, log: bool) -> Tensor:
+    x = input.numpy()
+    largest = x[..., 0]
+    for at in range(1, x.shape[-1]):
+        now = x[..., at]
+        largest = np.where((now > largest) | np.isnan(now), now, largest)
+    moved = x - largest[..., None]
+    e = float32.exp(moved)
+    total = float32.total(e, -1)[..., None]
+    return stored(moved - float32.log(total) if log else e / total)
+
+
+def lower(lowering: Lowering) -> Node:
+    source, bound = lowering.node("self"), lowering.bound
+    rank = len(shape(source))
+    dim = int(bound["dim"]) % rank
+    order = tuple([*(one for one in range(rank) if one != dim), dim])
+    made = lowering.call(FLOAT_SOFTMAX, input=lowering.transpose(source, order), log=bound.node.target in _LOGARITHMS)
+    return lowering.transpose(made, tuple(order.index(one) for one in range(rank)))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    name, channels = "log_softmax" if call["log"] else "softmax", call.shape("input")[-1]
+    return Kernel(
+        call=CCall(f"cortado_{name}_f32", (Row(0), Operand.OUT, Operand.N, channels)),
+        work=loops("calls spans outputs"),
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        return {"input": sampling.numbers(draw, sizes), "log": draw(st.booleans())}
+
+    return draw_case()
+
+
+FLOAT_SOFTMAX = Operator(
+    name="cortado::float_softmax",
+    summary="softmax and log_softmax in float32 over the last dimension",
+    arguments="Tensor input, bool log",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    element=FLOAT32,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    places=frozenset({Place.C}),
+    constraints="another dimension than the last is transposed there; C bundle only",
+    samples=samples,
+)
+FLOAT_SOFTMAX_PATTERN = Pattern(
+    aten=(aten.softmax.int, aten._softmax.default, *_LOGARITHMS), match=as_it_is, lower=lower, floating=True
+)
