@@ -332,11 +332,12 @@ def prepare(
     progress: PhaseProgress = lambda phase: None,
     options: Options = DEFAULTS,
     target: str | CortexMTargetConfig | None = None,
+    intermediates: Path | None = None,
 ) -> Model:
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
     calibration and of a stream's padding count here. With the `target` that it will be compiled for, and these options,
     what can't be is refused before all calibration data was run. A model that PT2E has quantized keeps its scales, and
-    needs no calibration data."""
+    needs no calibration data. With `intermediates`, its folder `float` gets the float graph after each pass."""
     _check_kinds(example_inputs, name, options)
     _check_installed(options)
     clock = Clock(progress=progress)
@@ -347,16 +348,13 @@ def prepare(
     delay = None
     if options.stream is not None and options.stream_padding is StreamPadding.DROP:
         unpadded = without_padding(module, inputs, options.stream)
-        windows = check_batches(batches, inputs)
         module, delay = unpadded.model, unpadded.delay
-        inputs, batches = (
-            next(longer_windows([inputs], options.stream, unpadded.rows)),
-            list(longer_windows(windows, options.stream, unpadded.rows)),
-        )
+        batches = list(longer_windows(check_batches(batches, inputs), options.stream, unpadded.rows))
+        inputs = next(longer_windows([inputs], options.stream, unpadded.rows))
     with clock.phase("export"):
         captured = capture(module, inputs)
         names = checked_labels(labels, captured.module)
-    int8_form = None
+    int8_form, place = None, None if intermediates is None else intermediates / "float"
     with clock.phase("quantize"):
         if is_quantized(captured.module):
             _check_quantized(options)
@@ -370,11 +368,11 @@ def prepare(
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))
             asked = Asked(chosen, _config(target, options), options, names)
-            measured, tried = _measured(asked, inputs), None
-            if target is not None and not options.allow_float:
-                tried = partial(_try_out, asked)
+            measured = _measured(asked, inputs)
+            tried = None if target is None or options.allow_float else partial(_try_out, asked)
             how = _for_pte_alone(options, captured)
-            quantized = quantize(captured, inputs, given, how, counted=counted, tried=tried, measured=measured)
+            run = partial(quantize, counted=counted, tried=tried, measured=measured, intermediates=place)
+            quantized = run(captured, inputs, given, how)
             int8_form = cache(partial(_in_int8, module, inputs, given, options))
     return Model(
         name=chosen,

@@ -10,7 +10,7 @@ import torch
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.export import capture
-from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.writes import written
 from cortado.plan.lowered import reference_outputs
 from helpers.aliases import RIGHT, SHAPE, Program, Tensor

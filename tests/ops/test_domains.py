@@ -15,8 +15,8 @@ from cortado.base.findings import FindingKind
 from cortado.base.target import from_target_string
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
-from cortado.frontend.rewrite.canonical import canonicalize
 from cortado.frontend.rewrite.domains import domain_of
+from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.ir.domain import DomainKind, Interval
 from cortado.ir.graph import output_node
 from cortado.passes import CortexMPassManager

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from cortado.frontend.capture.export import capture
-from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.ir.graph import is_call
 from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
 from helpers.single import Function, decibels, lower_on, randn, rejected

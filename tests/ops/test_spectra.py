@@ -14,7 +14,7 @@ from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend.capture.export import capture
-from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.models.zoo.sounds import mfcc
 from cortado.ops.signal.codes import SPECTRUM_OF
 from cortado.ops.signal.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms

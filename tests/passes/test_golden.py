@@ -14,6 +14,7 @@ from cortado.base.target import from_target_string
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import Quantized, quantize
 from cortado.ir.graph import outputs
+from cortado.ir.passes import Level
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
@@ -27,7 +28,6 @@ from cortado.passes.move_transposes import MoveTransposes
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import TimeWindows
-from cortado.passes.verify import Level
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from helpers.golden import Golden
 from helpers.graphs import graph_text, run_real

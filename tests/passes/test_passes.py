@@ -21,14 +21,13 @@ from cortado.ir import matching
 from cortado.ir.graph import output_node, taken_from
 from cortado.ir.matching import MATCH, Match
 from cortado.ir.op import operator_of, registry
+from cortado.ir.passes import Level, print_graph
 from cortado.ir.patched import late_code
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
-from cortado.passes.manager import print_graph
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import TimeWindows
-from cortado.passes.verify import Level
 from helpers.single import Function, decibels, randn
 from helpers.values import present
 

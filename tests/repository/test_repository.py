@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import cortado
+from cortado.frontend.rewrite.pipeline import FLOAT_PIPELINE
 from cortado.ir.op import registry
 from cortado.passes import PIPELINE
 from helpers.golden import Golden
@@ -219,7 +220,7 @@ def test_the_page_of_the_tests_names_every_file(golden: Golden) -> None:
 def test_the_architecture_page_names_the_passes() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     section = page.split("## Passes")[1].split("\n## ")[0]
-    assert re.findall(r"^\d+\. `([\w-]+)`", section, re.MULTILINE) == [cls.name for cls in PIPELINE]
+    assert re.findall(r"^\d+\. `([\w-]+)`", section, re.MULTILINE) == [cls.name for cls in (*FLOAT_PIPELINE, *PIPELINE)]
 
 
 def test_the_architecture_page_counts_what_an_element_touches() -> None:

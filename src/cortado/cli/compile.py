@@ -185,6 +185,7 @@ def _compile_source(
         progress=clock.progress,
         options=options,
         target=targets[0],
+        intermediates=arguments.intermediates,
     )
     compiled: list[Compiled] = []
     for target in targets:

@@ -1,6 +1,6 @@
 """CortexMPassManager and the pipeline from a quantized ExportedProgram to the lowered graph."""
 
 from cortado.passes.base import ContextPass, CortexMPass, PassContext
-from cortado.passes.manager import PIPELINE, TRIED, CortexMPassManager, run_pass
+from cortado.passes.manager import PIPELINE, TRIED, CortexMPassManager
 
-__all__ = ["PIPELINE", "TRIED", "ContextPass", "CortexMPass", "CortexMPassManager", "PassContext", "run_pass"]
+__all__ = ["PIPELINE", "TRIED", "ContextPass", "CortexMPass", "CortexMPassManager", "PassContext"]

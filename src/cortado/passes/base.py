@@ -1,16 +1,15 @@
 """The base of all passes, and what they are given."""
 
 import inspect
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 
 from cortado.base.target import CortexMTargetConfig
+from cortado.ir.passes import GraphPass
 from cortado.options import InputLayout, LinearWeights
-from cortado.passes.verify import Level
+from cortado.passes.verify import RULES
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,10 @@ class PassContext:
     stream: bool = False  # the C bundle is for an endless stream of rows
 
 
-class CortexMPass(ABC):
-    """One rewrite of the graph; the class docstring is its contract."""
+class CortexMPass(GraphPass):
+    """One rewrite of a quantized or lowered graph."""
 
-    name: ClassVar[str]
-    level_before: ClassVar[Level]
-    level_after: ClassVar[Level]
+    rules = RULES
 
     @classmethod
     def made(cls, context: PassContext) -> Self:
@@ -41,15 +38,6 @@ class CortexMPass(ABC):
         given = {"exported_program": context.exported_program, "target_config": context.target_config}
         declared = inspect.signature(cls).parameters
         return cls(**{name: value for name, value in given.items() if name in declared})
-
-    @classmethod
-    def applies(cls, context: PassContext) -> bool:
-        """Whether it is asked for: the manager leaves out what is not."""
-        return True
-
-    @abstractmethod
-    def run(self, module: GraphModule) -> bool:
-        """Rewrites the graph in place; True if anything changed."""
 
 
 class ContextPass(CortexMPass):

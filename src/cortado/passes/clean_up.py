@@ -17,10 +17,10 @@ from cortado.ir.graph import (
     shape,
 )
 from cortado.ir.op import operator_of, shaped_call
+from cortado.ir.passes import Level
 from cortado.ops.io.quantize import QUANTIZE
 from cortado.passes.base import ContextPass
 from cortado.passes.orders import is_a, operands
-from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 

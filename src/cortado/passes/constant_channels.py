@@ -12,12 +12,12 @@ from cortado.base.numerics import ChannelQParams
 from cortado.ir.facts import QPARAMS, dtype
 from cortado.ir.graph import add_constant, constant_value, remove_unused_constants
 from cortado.ir.op import operator_of
+from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import finish
 from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
 from cortado.ops.conv.transpose_conv2d import TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C
 from cortado.passes.base import ContextPass
-from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 WEIGHTED = (CONV2D, DEPTHWISE, TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C)

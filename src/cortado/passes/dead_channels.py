@@ -12,6 +12,7 @@ from cortado.base.element import INT8, INT32, element_of
 from cortado.ir.facts import DROPPED, TWIN, VALUE, dtype
 from cortado.ir.graph import fake_mode_of, remove_unused_constants, shape, shaped
 from cortado.ir.op import operator_of, shaped_call
+from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
 from cortado.ops.move.reshape import VIEW
@@ -23,7 +24,6 @@ from cortado.passes.constant_channels import (
     known_value,
     replace_constant,
 )
-from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 KEPT = "kept"  # in the names of constants with fewer channels

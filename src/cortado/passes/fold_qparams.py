@@ -10,9 +10,9 @@ from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import QPARAMS, wanted_element
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.matching import Match, find
+from cortado.ir.passes import Level
 from cortado.ops.io.quantize import qparams_of
 from cortado.passes.base import ContextPass
-from cortado.passes.verify import Level
 
 _quantized = torch.ops.quantized_decomposed
 _QUANTIZE = _quantized.quantize_per_tensor.default

@@ -7,9 +7,9 @@ from torch.fx import GraphModule
 from cortado.frontend.quantize.quantizer import fused_clamp
 from cortado.ir.facts import CLAMP, QPARAMS, TWIN, wanted_element
 from cortado.ir.matching import Match, find
+from cortado.ir.passes import Level
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.passes.base import ContextPass
-from cortado.passes.verify import Level
 
 
 class FuseActivations(ContextPass):

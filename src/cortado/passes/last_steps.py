@@ -8,6 +8,7 @@ from torch.fx import GraphModule, Node
 from cortado.ir.facts import TWIN
 from cortado.ir.graph import fake_mode_of, part_index, shape, sole_user
 from cortado.ir.op import operator_of
+from cortado.ir.passes import Level
 from cortado.ops.move.reshape import VIEW
 from cortado.ops.move.slice import SLICE
 from cortado.ops.recurrent import layer as recurrent
@@ -16,7 +17,6 @@ from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
 from cortado.ops.recurrent.rnn import RNN
 from cortado.passes.base import ContextPass
 from cortado.passes.lower import add_operator_call, add_part, add_view
-from cortado.passes.verify import Level
 
 LAYERS = (GRU, LSTM, RNN)
 LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that says it, by the result

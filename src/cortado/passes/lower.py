@@ -30,6 +30,7 @@ from cortado.ir.graph import (
 )
 from cortado.ir.matching import Match, find
 from cortado.ir.op import Operator, c_only, operator_of, result_elements, shaped_call
+from cortado.ir.passes import Level
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_function, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
@@ -37,7 +38,6 @@ from cortado.ops.io.quantize import DEQUANTIZE, DEQUANTIZE_PATTERN, QUANTIZE, QU
 from cortado.ops.io.quantize import arguments as quantize_arguments
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.passes.base import ContextPass, PassContext
-from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 

@@ -4,14 +4,11 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import ChannelQParams, QParams
 from cortado.base.target import ANY, CortexMTargetConfig
-from cortado.ir.facts import QPARAMS, VALUE
-from cortado.ir.graph import sync_outputs
+from cortado.ir.passes import run_pass
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
@@ -25,7 +22,6 @@ from cortado.passes.move_transposes import MoveTransposes
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import TimeWindows
-from cortado.passes.verify import Level, verify
 
 PIPELINE: tuple[type[CortexMPass], ...] = (
     NhwcInputs,  # where images come with their channels last, before anything depends on their order
@@ -81,39 +77,3 @@ class CortexMPassManager:
         for number, cls in enumerate(self.passes, start=1):
             run_pass(self.exported_program, cls.made(self.context), number, self.intermediates)
         return self.exported_program
-
-
-def run_pass(program: ExportedProgram, one: CortexMPass, number: int, intermediates: Path | None) -> None:
-    """Runs a pass, verifies the program before and after it, and writes the graph to NUMBER-NAME.txt."""
-    verify(program, one.level_before, f"before {one.name}")
-    module = program.graph_module
-    if one.run(module):
-        sync_outputs(program)
-        module.graph.lint()
-        module.recompile()
-    verify(program, one.level_after, f"after {one.name}")
-    if intermediates is not None:
-        intermediates.mkdir(parents=True, exist_ok=True)
-        text = f"# after {one.name}: {inspect.getdoc(type(one))}\n{print_graph(program)}"
-        (intermediates / f"{number:02d}-{one.name}.txt").write_text(text)
-
-
-def print_graph(program: ExportedProgram) -> str:
-    """The graph as text: a line per node with its shape, dtype and quantization."""
-    lines = []
-    for node in program.graph_module.graph.nodes:
-        value, qparams = VALUE.of(node), QPARAMS.of(node)
-        kind = ""
-        if isinstance(value, torch.Tensor):
-            kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        quant = ""
-        if isinstance(qparams, QParams):
-            quant = f" scale={qparams.scale:.9g} zp={qparams.zero_point}"
-        elif isinstance(qparams, ChannelQParams):
-            quant = f" scales={len(qparams.scales)} axis={qparams.axis}"
-        arguments = ", ".join([*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())])
-        lines.append(f"{node.name}: {kind}{quant} = {node.op} {node.target}({arguments})")
-    return "\n".join(lines) + "\n"
-
-
-__all__ = ["PIPELINE", "TRIED", "CortexMPassManager", "Level", "print_graph", "run_pass"]

@@ -10,6 +10,7 @@ from torch.fx.node import map_arg
 from cortado.ir.facts import QPARAMS, TWIN
 from cortado.ir.graph import add_constant, constant_value, fake_mode_of, shape
 from cortado.ir.op import operator_of
+from cortado.ir.passes import Level
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.passes.base import ContextPass
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
@@ -25,7 +26,6 @@ from cortado.passes.orders import (
     operands,
     plain,
 )
-from cortado.passes.verify import Level
 
 
 class MoveTransposes(ContextPass):

@@ -7,10 +7,10 @@ from torch.fx import GraphModule, Node
 
 from cortado.ir.facts import QPARAMS, STATE, VALUE
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
+from cortado.ir.passes import Level
 from cortado.ops.io.quantize import QUANTIZE_PATTERN, qparams_of
 from cortado.options import InputLayout
 from cortado.passes.base import ContextPass, PassContext
-from cortado.passes.verify import Level
 
 aten = torch.ops.aten
 

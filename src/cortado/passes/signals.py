@@ -23,6 +23,7 @@ from cortado.ir.graph import (
     user_inputs,
 )
 from cortado.ir.op import Call, operator_of, result_elements
+from cortado.ir.passes import Level
 from cortado.ops.io.quantize import QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.ops.signal.spectrum import SPECTRUM
@@ -30,7 +31,6 @@ from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.lower import add_operator_call
 from cortado.passes.move_transposes import merge_views
 from cortado.passes.orders import is_a, sizes_of
-from cortado.passes.verify import Level
 
 Sizes = tuple[int, ...]
 

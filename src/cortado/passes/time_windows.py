@@ -8,10 +8,10 @@ from torch.fx import GraphModule, Node
 from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import add_constant, constant_value, remove_unused_constants, shape
 from cortado.ir.op import operator_of
+from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.orders import is_a, operands
-from cortado.passes.verify import Level
 
 
 class TimeWindows(ContextPass):

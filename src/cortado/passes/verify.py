@@ -1,47 +1,17 @@
-"""Verifier: a table of rules per level of the graph, run before and after every pass."""
+"""Rules of quantized and lowered graphs, verified before and after every pass."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from cortado.base.errors import CortadoError
 from cortado.ir.facts import VALUE, dtype, qparams
-from cortado.ir.graph import constant_names, describe, output_node, part_index, taken_from
+from cortado.ir.graph import constant_names, describe, part_index, taken_from
 from cortado.ir.op import operator_of, result_elements
+from cortado.ir.passes import COMMON, GraphRule, Level, calls_of
 from cortado.ir.portable import stays_in_float
-
-
-class Level(IntEnum):
-    """QUANTIZED: aten with q/dq or qparams in meta. LOWERED: calls of operators, views and constants only."""
-
-    QUANTIZED = 0
-    LOWERED = 1
-
-
-@dataclass(frozen=True)
-class GraphRule:
-    """A statement and the nodes that break it."""
-
-    levels: tuple[Level, ...]
-    statement: str
-    broken_by: Callable[[ExportedProgram], Iterator[str]]
-
-
-def _calls(program: ExportedProgram) -> Iterator[Node]:
-    return (node for node in program.graph_module.graph.nodes if node.op == "call_function")
-
-
-def _undefined(program: ExportedProgram) -> Iterator[str]:
-    seen: set[Node] = set()
-    for node in program.graph_module.graph.nodes:
-        if any(parent not in seen for parent in node.all_input_nodes):
-            yield describe(node)
-        seen.add(node)
 
 
 def _unsigned_placeholders(program: ExportedProgram) -> Iterator[str]:
@@ -58,11 +28,11 @@ def _missing_data(program: ExportedProgram) -> Iterator[str]:
 
 
 def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
-    return (node for node in _calls(program) if not stays_in_float(node) and taken_from(node) is None)
+    return (node for node in calls_of(program) if not stays_in_float(node) and taken_from(node) is None)
 
 
 def _wrong_parts(program: ExportedProgram) -> Iterator[str]:
-    for node in _calls(program):
+    for node in calls_of(program):
         source = taken_from(node)
         if source is not None and not stays_in_float(node):
             operator = operator_of(source.target)
@@ -71,7 +41,7 @@ def _wrong_parts(program: ExportedProgram) -> Iterator[str]:
 
 
 def _read_whole(program: ExportedProgram) -> Iterator[str]:
-    for node in _calls(program):
+    for node in calls_of(program):
         operator = operator_of(node.target)
         if operator is not None and operator.also and any(taken_from(user) is not node for user in node.users):
             yield describe(node)
@@ -95,7 +65,7 @@ def _positional(program: ExportedProgram) -> Iterator[str]:
 
 
 def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
-    for node in _calls(program):
+    for node in calls_of(program):
         operator = operator_of(node.target)
         if operator is not None:
             expected = set(operator.argument_names) - set(operator.scratch_names)
@@ -104,7 +74,7 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
 
 
 def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
-    for node in _calls(program):
+    for node in calls_of(program):
         operator, value = operator_of(node.target), VALUE.of(node)
         if operator is None or value is None:
             continue
@@ -125,19 +95,13 @@ def _other_codes(program: ExportedProgram) -> Iterator[str]:
             yield f"{describe(node)}: {dtype(node)}, with the scale of {known.element.name} codes"
 
 
-def _no_output(program: ExportedProgram) -> Iterator[str]:
-    if not output_node(program.graph_module.graph).all_input_nodes:
-        yield "the graph returns nothing"
-
-
-EVERY = tuple(Level)
+EVERY = (Level.QUANTIZED, Level.LOWERED)
 LOWERED = (Level.LOWERED,)
 
 RULES = (
-    GraphRule(EVERY, "every operand is defined before it is used", _undefined),
+    *COMMON,
     GraphRule(EVERY, "the signature names the placeholders in their order", _unsigned_placeholders),
     GraphRule(EVERY, "every constant has data", _missing_data),
-    GraphRule(EVERY, "the graph returns a tensor", _no_output),
     GraphRule(LOWERED, "every call has a value of known shape", _without_value),
     GraphRule(LOWERED, "every call is an operator of the registry, or was left in float", _unknown_calls),
     GraphRule(LOWERED, "what takes one of several results takes one that there is", _wrong_parts),
@@ -147,11 +111,3 @@ RULES = (
     GraphRule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),
     GraphRule(LOWERED, "codes are of the element that their scale is for", _other_codes),
 )
-
-
-def verify(program: ExportedProgram, level: Level, where: str) -> None:
-    """Raises on the first broken rule: a mistake of a pass, not of the user."""
-    for rule in RULES:
-        if level in rule.levels:
-            for culprit in rule.broken_by(program):
-                raise CortadoError(f"{where}: broken rule at level {level.name}: {rule.statement}: {culprit}")

@@ -22,6 +22,7 @@ from cortado.base.numerics import Fixed
 from cortado.frontend.quantize.judgement import FloatRun, drawn_runs
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants
 from cortado.ir.op import Operator
+from cortado.ir.passes import Level, run_pass
 from cortado.ir.schemas import overload
 from cortado.ops.conv import int4
 from cortado.ops.conv.conv2d import CONV2D, NARROW_CONV2D
@@ -30,8 +31,7 @@ from cortado.ops.move import embedding
 from cortado.ops.move.embedding import EMBEDDING, NARROW_EMBEDDING
 from cortado.ops.recurrent.int4_layer import NARROW_OF
 from cortado.ops.recurrent.layer import LARGEST_SUM
-from cortado.passes import PIPELINE, CortexMPass, run_pass
-from cortado.passes.verify import Level
+from cortado.passes import PIPELINE, CortexMPass
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, reference_of
 from cortado.plan.pricing import references
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -58,8 +59,7 @@ from cortado.frontend.quantize.scales import take
 from cortado.frontend.quantize.sharing import meet, share
 from cortado.frontend.quantize.ties import Tied, avoid_ties, tied_inputs
 from cortado.frontend.quantize.training import as_deployed
-from cortado.frontend.rewrite.canonical import canonicalize
-from cortado.frontend.rewrite.filters import take_filters
+from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_float
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.rewrite.writes import written
 from cortado.ir.facts import STATE
@@ -124,6 +124,7 @@ def quantize(
     counted: Callable[[int], None] = lambda done: None,
     tried: Callable[[Quantized], None] | None = None,
     measured: "PrecisionGiven | None" = None,
+    intermediates: Path | None = None,
 ) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
     `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
@@ -134,7 +135,7 @@ def quantize(
     static: list[Finding] = []
     note_ranges(module, how.range, [tuple(example_inputs), *batches])
     with captured.eager.blamed("the example inputs", example_inputs):
-        state = _canonical(captured, example_inputs, how, static)
+        state = _canonical(captured, example_inputs, how, static, intermediates)
     _check_finite(module, infinite)
     stream = StateSequence(state, how.sequence)
     if how.sequence is not None and not state:
@@ -271,18 +272,21 @@ NO_STATE = (
 
 
 def _canonical(
-    captured: Captured, example_inputs: Sequence[Tensor], how: Options, found: list[Finding]
+    captured: Captured,
+    example_inputs: Sequence[Tensor],
+    how: Options,
+    found: list[Finding],
+    intermediates: Path | None = None,
 ) -> tuple[StateBuffer, ...]:
     """Brings the captured graph into the form that is known, and tells what of its state is needed. Where feedback is
     to be int8, filters stay the calls that they are. What a user should look at is added to `found`."""
-    initial = [one.initial for one in captured.state]
-    canonicalize(captured.module, (*example_inputs, *initial), found=found)
-    state = keep_needed(captured.module, captured.state)
-    if how.state is Activations.INT8:
-        return state
-    filters = take_filters(captured.module, state)
-    captured.eager.drift = filters.drift
-    return filters.state
+    inputs = (*example_inputs, *(one.initial for one in captured.state))
+    filters = how.state is not Activations.INT8
+    context = FloatContext(captured.module, inputs, state=tuple(captured.state), filters=filters, findings=found)
+    run_float(context, intermediates)
+    if filters:
+        captured.eager.drift = context.drift
+    return context.state or ()
 
 
 def as_float(

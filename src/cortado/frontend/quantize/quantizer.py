@@ -16,7 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
 from cortado.frontend.quantize.training import TRAINING
-from cortado.frontend.rewrite.canonical import canonicalize
+from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.state import holders, results
 from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user

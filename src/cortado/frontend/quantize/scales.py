@@ -26,7 +26,8 @@ from cortado.frontend.quantize.prequantized import (
     read,
 )
 from cortado.frontend.quantize.quantizer import CortexMQuantizer, fused_clamp
-from cortado.frontend.rewrite.canonical import canonicalize, inline_contexts
+from cortado.frontend.rewrite.canonical import inline_contexts
+from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.ir.facts import USER_INPUT, note_element, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
 from cortado.ir.matching import Match, find, settle

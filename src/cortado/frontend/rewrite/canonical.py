@@ -1,11 +1,10 @@
 """A float graph in few words: the same function with in-place forms, no-ops and spelling variants gone.
 
-Runs before quantization, so the quantizer, the passes and the operators each know one spelling of one thing. What an
-operator's other spellings are stands in its own file, as `Rewrite` records.
+What an operator's other spellings are stands in its own file, as `Rewrite` records.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,25 +12,8 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.base.element import Element
 from cortado.base.errors import CortadoError, Refused
-from cortado.base.findings import Finding
-from cortado.frontend.rewrite.decompose import spell_out
-from cortado.frontend.rewrite.domains import settle_domains
-from cortado.frontend.rewrite.integer_compare import (
-    EQUALITIES,
-    compare_integers,
-    compares_reals,
-    count_in_integers,
-    equality,
-    has_integers,
-)
-from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, write_out_masks
-from cortado.frontend.rewrite.mask_rules import take_masks
-from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
-from cortado.frontend.rewrite.signs import compare_before
-from cortado.frontend.rewrite.writes import make_writes_plain
-from cortado.ir.facts import USER_INPUT, USUAL, VALUE, dtype, note_elements, wanted_element
+from cortado.ir.facts import USER_INPUT, VALUE, dtype, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place
@@ -83,37 +65,19 @@ _EMPTY = (
     aten.new_empty_strided.default,
 )
 _CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
-_PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
+PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
 
 
-def canonicalize(
-    module: GraphModule,
-    inputs: Sequence[torch.Tensor] | None = None,
-    element: Element = USUAL,
-    found: list[Finding] | None = None,
-) -> GraphModule:
-    """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs. With float32
-    as the element of all real numbers, calls that have a float32 operator stay as they are. What a user should look at
-    is added to `found`."""
-    graph = module.graph
-    findings = [] if found is None else found
-    inline_contexts(module)
-    make_writes_plain(module, inputs)
-    note_elements(graph, element)
-    equalities = [] if element.floating else [node for node in graph.nodes if node.target in EQUALITIES]
-    give_scalars_a_dimension(graph)
-    if not element.floating:
-        _take_masks(module)
+def fold(graph: Graph) -> None:
+    """Removes calls that do nothing, and computes what gives the same every time."""
     for node in [node for node in graph.nodes if node.op == "call_function"]:
         plainer = _plainer(node)
         if plainer is not None:
             _replace(node, plainer)
-    if not element.floating:
-        compare_before(module)
-    spell_out(module, _PLAIN)
-    if not element.floating:
-        count_in_integers(module)
-    findings += _compare(module, equalities)
+
+
+def respell(graph: Graph) -> None:
+    """Simplifies, and writes each call that has other spellings in the one that its operator's file names."""
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
@@ -122,30 +86,6 @@ def canonicalize(
         if node.op == "call_function":
             _canonicalize(node)
     graph.eliminate_dead_code()
-    _check_real(graph)
-    findings[:0] = settle_domains(module)
-    graph.eliminate_dead_code()
-    _check_filled(graph)
-    module.recompile()
-    return module
-
-
-def _compare(module: GraphModule, equalities: Sequence[Node]) -> list[Finding]:
-    """Integers are compared as such; of the equalities, those that are left ask it of real numbers."""
-    if has_integers(module.graph):
-        compare_integers(module)
-    return [equality(node) for node in equalities if not node._erased and compares_reals(node)]
-
-
-def _take_masks(module: GraphModule) -> None:
-    """Masks become part of the calls that read them."""
-    if may_have_masks(module.graph):
-        _simplify(module.graph)
-        spell_out(module, _PLAIN, only=puts_masks)
-        write_out_masks(module)
-        module.graph.eliminate_dead_code()
-        take_masks(module)
-        module.graph.eliminate_dead_code()
 
 
 def _canonicalize(node: Node) -> None:
@@ -156,7 +96,7 @@ def _canonicalize(node: Node) -> None:
         _replace(node, rewrite.rewrite)
 
 
-def _simplify(graph: Graph) -> None:
+def simplify(graph: Graph) -> None:
     """Removes calls that do nothing and computes constants; no call is written in another way yet."""
     for node in list(graph.nodes):
         if node.op == "call_function":
@@ -259,7 +199,7 @@ def _copied(bound: Bound) -> Node | None:
     return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
 
 
-def _check_real(graph: Graph) -> None:
+def check_real(graph: Graph) -> None:
     for node in graph.nodes:
         value = VALUE.of(node)
         if isinstance(value, torch.Tensor) and value.is_complex():
@@ -269,7 +209,7 @@ def _check_real(graph: Graph) -> None:
             )
 
 
-def _check_filled(graph: Graph) -> None:
+def check_filled(graph: Graph) -> None:
     for node in graph.nodes:
         if node.target in _EMPTY:
             raise CortadoError(
@@ -281,16 +221,14 @@ def _check_filled(graph: Graph) -> None:
 # ---- blocks under no_grad or a switched-off autocast ---------------------------------------------------------
 
 
-def inline_contexts(module: GraphModule) -> None:
-    """`with torch.no_grad():` is a call of a graph of its own; gradients are none of our business, so it is inlined."""
-    found = True
-    while found:
-        found = False
-        for node in list(module.graph.nodes):
-            start = context_body(node)
-            if start is not None:
-                _inline(module, node, start)
-                found = True
+def inline_contexts(module: GraphModule) -> bool:
+    """Inlines `with torch.no_grad():`, a call of a graph of its own: gradients are none of our business. Tells whether
+    there was any."""
+    blocks = [(node, context_body(node)) for node in module.graph.nodes]
+    found = [(node, start) for node, start in blocks if start is not None]
+    for node, start in found:
+        _inline(module, node, start)
+    return bool(found) and (inline_contexts(module) or True)
 
 
 def context_body(node: Node) -> int | None:

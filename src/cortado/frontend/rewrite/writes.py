@@ -36,12 +36,13 @@ def written(node: Node) -> list[Node]:
     return [] if bound is None else [value for name in names for value in bound.nodes(name)]
 
 
-def make_writes_plain(module: GraphModule, inputs: Sequence[Tensor] | None) -> None:
-    """Gives later uses of written memory the written value. `inputs` (None: zeros) are only looked through."""
+def make_writes_plain(module: GraphModule, inputs: Sequence[Tensor] | None) -> bool:
+    """Gives later uses of written memory the written value, and tells whether any was written. `inputs` (None: zeros)
+    are only looked through."""
     graph = module.graph
     writes = [node for node in graph.nodes if written(node)]
     if not writes:
-        return
+        return False
     _move_items(graph)
     observer = _Observer(module)
     with torch.no_grad():
@@ -49,6 +50,7 @@ def make_writes_plain(module: GraphModule, inputs: Sequence[Tensor] | None) -> N
     names = _Names(observer.places, observer.first, {node: number for number, node in enumerate(graph.nodes)})
     for node in writes:
         names.write(node)
+    return True
 
 
 def _zeros(graph: Graph) -> list[Tensor]:
