@@ -228,26 +228,28 @@ def kernel(call: Call, core: Core) -> Kernel:
         },
         scratch=scratch_bytes(fft, window, layout),
         scratch_check=CCall(check, (Operand.LAYER,)),
-        work=_work(call, fft, bins),
+        work=_work(call, fft, bins, at_once=4 if layout is SpectrumLayout.VECTORS else 1),
     )
 
 
-def _work(call: Call, fft: Fft, bins: int) -> Any:
-    """Samples, butterflies of each radix, bins, weights and bands of a frame."""
+def _work(call: Call, fft: Fft, bins: int, at_once: int) -> Any:
+    """Samples, butterflies of each radix, bins, weights and bands of a frame; of weights those that are multiplied
+    together count once, and so do logarithms."""
     stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
     flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
     squared, curve = call["power"] == Power.POWER, call["curve"]
-    bands, weights = call.shape("starts")[0], call.shape("weights")[0]
+    bands, weights = call.shape("starts")[0], int((-(-call.array("counts") // at_once)).sum())
     return loops(
-        "calls calls*samples calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes calls*products "
-        "calls*sums calls*logs calls*linears calls*roots",
+        "calls calls*samples calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes calls*bands "
+        "calls*products calls*sums calls*logs calls*linears calls*roots",
         samples=call.shape("window")[0],
         **flies,
         powers=bins * squared,
         sizes=bins * (not squared),
+        bands=bands,
         products=weights * squared,
         sums=weights * (not squared),
-        logs=bands * (curve == Curve.LOGARITHM),
+        logs=-(-bands // at_once) * (curve == Curve.LOGARITHM),
         linears=bands * (curve == Curve.LINEAR),
         roots=bands * (curve == Curve.ROOT),
     )
@@ -258,7 +260,7 @@ def _work(call: Call, fft: Fft, bins: int) -> Any:
 
 def _drawn_bands(rng: np.random.Generator, bins: int, bands: int) -> dict[str, Tensor]:
     starts = np.sort(rng.integers(0, bins, bands))
-    counts = np.minimum(rng.integers(1, 9, bands), bins - starts)
+    counts = np.minimum(rng.integers(1, rng.choice([9, 41, bins + 1]), bands), bins - starts)
     weights = rng.integers(0, 65536, int(counts.sum()))
     found = {"starts": starts, "counts": counts, "weights": weights}
     return {name: torch.from_numpy(data.astype(np.int32)) for name, data in found.items()}
