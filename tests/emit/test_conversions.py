@@ -243,3 +243,35 @@ def test_the_readme_names_the_functions_that_there_are() -> None:
 
 def unwrapped(text: str) -> str:
     return " ".join(text.replace(" * ", " ").split())
+
+
+class Shifted(nn.Module):
+    """A sum with a number, which is only another zero point of the same codes, before and behind a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shifted: Tensor = self.layer(x - 0.4) + 0.3
+        return shifted
+
+
+def test_scales_are_those_of_the_models_own_inputs_and_outputs() -> None:
+    """And not those of the values that the first or last layer computes with."""
+    torch.manual_seed(5)
+    model = Shifted().eval()
+    batches = [(torch.rand(1, 3, 6, 6),) for _ in range(32)]
+    options = Options(artifacts=Artifacts.C)
+    artifact = prepare(model, batches[0], batches, name="two", options=options).compile("cortex-m4", options)
+    (given,), (made,) = artifact.report.inputs, artifact.report.outputs
+    assert given.scale is not None
+    assert given.zero_point is not None
+    assert made.scale is not None
+    assert made.zero_point is not None
+    x = torch.rand(1, 3, 6, 6)
+    coded = codes(x.numpy(), given.scale, given.zero_point, np.int8)
+    (found,) = artifact.run(coded, on="host").result.samples[0]
+    real = (found.astype(np.float64) - made.zero_point) * made.scale
+    expected = model(x).detach().numpy().transpose(made.layout)
+    assert np.abs(real - expected).max() < 4 * made.scale

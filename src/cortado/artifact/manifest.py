@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -129,11 +129,13 @@ def compare(report: Report, reference: Path) -> None:
         if [one.node for one in report.state] != [one["name"] for one in record.get("state", ())]:
             raise _Different("what lasts from call to call")
         for tensor, name in zip(report.inputs, record["inputs"], strict=True):
-            _compare_tensor(tensor, name, record["values"], bool(report.bundle_missing))
+            _compare_tensor(tensor, name, record["values"])
+            _compare_codes(report, tensor, record["values"], _between(calls, name, tensor.node, tensor))
             if tensor.name != name or list(tensor.layout) != _permutation(calls, name, tensor.node, tensor):
                 raise _Different(f"the name or layout of input '{name}'")
         for tensor, name in zip(report.outputs, record["outputs"], strict=True):
-            _compare_tensor(tensor, name, record["values"], bool(report.bundle_missing))
+            _compare_tensor(tensor, name, record["values"])
+            _compare_codes(report, tensor, record["values"], _between(calls, tensor.node, name, tensor))
             perm = _permutation(calls, tensor.node, name, tensor)
             if list(tensor.layout) != [perm.index(dim) for dim in range(len(perm))]:
                 raise _Different(f"the layout of output '{tensor.name}'")
@@ -150,28 +152,44 @@ class _Different(Exception):
     """In what the report and the reference differ."""
 
 
-def _compare_tensor(tensor: TensorReport, model: str, values: Mapping[str, Any], only_pte: bool) -> None:
+def _compare_tensor(tensor: TensorReport, model: str, values: Mapping[str, Any]) -> None:
     value = values[tensor.node]
     found = [list(tensor.shape), tensor.dtype.value, list(tensor.model_shape)]
     if found != [value["shape"], value["dtype"], values[model]["shape"]]:
         raise _Different(f"the shape or dtype of '{tensor.name}'")
+
+
+def _compare_codes(
+    report: Report, tensor: TensorReport, values: Mapping[str, Any], between: Sequence[Mapping[str, Any]]
+) -> None:
+    """The quantize or dequantize at the border says what the codes stand for; without one, the value itself. A .pte
+    alone has no codes there."""
+    if report.bundle_missing:
+        return
+    said = [[one["scale"], one["zero_point"]] for one in between if "scale" in one]
     codes = None if tensor.scale is None else [tensor.scale, tensor.zero_point]
-    if not only_pte and codes != (value["qparams"] or None):
+    if codes != (said[0] if said else values[tensor.node]["qparams"] or None):
         raise _Different(f"the scale or zero point of '{tensor.name}'")
+
+
+def _between(calls: Mapping[str, Any], first: str, last: str, tensor: TensorReport) -> list[Mapping[str, Any]]:
+    """The arguments of the calls that make one value of another, the last one first."""
+    found: list[Mapping[str, Any]] = []
+    while last != first:
+        arguments = calls[last]["arguments"]
+        last = next(value["ref"] for value in arguments.values() if isinstance(value, dict) and "ref" in value)
+        found.append(arguments)
+        if len(found) > len(calls):
+            raise _Different(f"the node of '{tensor.name}'")
+    return found
 
 
 def _permutation(calls: Mapping[str, Any], first: str, last: str, tensor: TensorReport) -> list[int]:
     """How the dimensions of one value lie in another that is made of it by changes of layout and of numbers alone."""
     order = list(range(len(tensor.shape)))
-    seen = 0
-    while last != first:
-        call = calls[last]
-        last = next(value["ref"] for value in call["arguments"].values() if isinstance(value, dict) and "ref" in value)
-        if "perm" in call["arguments"]:
-            order = [call["arguments"]["perm"][dim] for dim in order]
-        seen += 1
-        if seen > len(calls):
-            raise _Different(f"the node of '{tensor.name}'")
+    for arguments in _between(calls, first, last, tensor):
+        if "perm" in arguments:
+            order = [arguments["perm"][dim] for dim in order]
     return order
 
 

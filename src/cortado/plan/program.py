@@ -351,7 +351,7 @@ class _Builder:
         place = self._buffer(last)
         for skipped in (name, *(call.name for call in chain)):
             self.place[skipped] = place
-        return self._tensor(name, last, _permutation(len(self.graph.values[name].shape), chain))
+        return self._coded(chain, self._tensor(name, last, _permutation(len(self.graph.values[name].shape), chain)))
 
     def _output(self, name: str, position: int) -> Tensor:
         """With an int8 border the program ends before the dequantize, and before a change of layout in front of it."""
@@ -363,7 +363,20 @@ class _Builder:
             chain.insert(0, self.graph.by_name[first])
             first = chain[0].refs("input")[0]
         perm = _permutation(len(self.graph.values[name].shape), chain)
-        return self._tensor(f"output{position}", first, tuple(perm.index(dim) for dim in range(len(perm))))
+        found = self._tensor(f"output{position}", first, tuple(perm.index(dim) for dim in range(len(perm))))
+        return self._coded(chain, found)
+
+    @staticmethod
+    def _coded(chain: Sequence[LoweredCall], tensor: Tensor) -> Tensor:
+        """With the codes of the quantize or dequantize that the program leaves out: the value behind it may be read as
+        other numbers by the calls inside, where a sum with a constant is only another zero point."""
+        for call in chain:
+            if call.operator in (QUANTIZE.name, DEQUANTIZE.name) and tensor.qparams is not None:
+                scale, zero_point = call.arguments["scale"], call.arguments["zero_point"]
+                assert isinstance(scale, float)
+                assert isinstance(zero_point, int)
+                return replace(tensor, qparams=QParams(scale, zero_point, tensor.element))
+        return tensor
 
     def _is_coded(self, name: str, position: int, chain: Sequence[LoweredCall]) -> bool:
         """Whether an output is the codes that a dequantize reads whose result is another output."""
