@@ -31,7 +31,7 @@ def test_it_is_read_in_a_minute_or_three() -> None:
 
 def test_it_goes_from_what_it_is_to_how_to_work_on_it() -> None:
     headings = re.findall(r"^## (.*)$", README, re.MULTILINE)
-    assert headings == ["Install", "Use", "What it takes", "Features", "Limits", "Working on it"]
+    assert headings == ["Install", "Use", "Try it in a browser", "What it takes", "Features", "Limits", "Working on it"]
 
 
 def test_the_targets_of_make_exist() -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import time
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,33 @@ def test_what_the_microphone_heard_gives_the_same_bits_again(browser: Browser, s
     assert hops.any()
     pushed = push_codes(cortado.load(spotted.bundle, trust=True), hops.reshape(-1), "host")
     assert state(browser, "scores") == pushed.codes[0].reshape(-1, 12).tolist()
+
+
+def test_a_tab_in_the_background_loses_no_sound(browser: Browser, spotter: Path, spotted: Spotted) -> None:
+    opened(browser, spotter)
+    browser.run(
+        "window.seen = []; document.addEventListener('visibilitychange', () => "
+        "seen.push([document.visibilityState, performance.now(), cortado.hops.length]))"
+    )
+    browser.one("#microphone").click()
+    browser.wait("cortado.scores.length > 10")
+    page = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    time.sleep(2)
+    browser.driver.close()
+    browser.driver.switch_to.window(page)
+    browser.wait("seen.length === 2")
+    (gone, begin, before), (back, end, after) = browser.run("return seen")
+    assert (gone, back) == ("hidden", "visible")
+    assert (after - before) * 20 == pytest.approx(end - begin, rel=0.2)  # a hop has 20 ms
+    browser.wait(f"cortado.hops.length > {after + 10}")
+    browser.one("#stop").click()
+    browser.wait("document.getElementById('say').textContent === 'Stopped.'")
+    pushed = push_codes(
+        cortado.load(spotted.bundle, trust=True), np.array(state(browser, "hops"), np.int16).ravel(), "host"
+    )
+    assert state(browser, "scores") == pushed.codes[0].reshape(-1, 12).tolist()
+    assert browser.said() == []
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,12 @@ def page_facts(shown: Shown) -> dict[str, Any]:
             "format": camera.format.value,
             "width": camera.camera.size.width,
             "height": camera.camera.size.height,
+            "crop": {
+                "x": camera.camera.crop.x,
+                "y": camera.camera.crop.y,
+                "width": camera.camera.crop.size.width,
+                "height": camera.camera.crop.size.height,
+            },
         },
         "recordings": [{"name": one.name, "rate": one.rate} for one in shown.recordings],
         "flash": 0 if flash is None else flash.weights_bytes + (flash.code_bytes or 0),

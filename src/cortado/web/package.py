@@ -17,7 +17,7 @@ from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_
 from cortado.run.toolchain import build_wasm
 from cortado.web.facts import Shown, bands_of, module_facts, page_facts
 
-_SCRIPTS = ("model.js", "sound.js", "draw.js", "pictures.js", "page.js")
+_SCRIPTS = ("model.js", "sound.js", "draw.js", "views.js", "pictures.js", "page.js")
 _WORKLET = ("sound.js", "worklet.js")
 _POLICY = (
     "default-src 'none'; script-src '{script}' 'wasm-unsafe-eval' data:; style-src '{style}'; base-uri 'none'; "

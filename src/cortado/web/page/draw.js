@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page shows of results: bars of classes, maps, numbers, and a stream as it goes by.
+// What the page draws: bars of classes, curves, numbers, and a stream as it goes by.
 
 const make = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
@@ -21,8 +21,6 @@ const SHADES = Array.from({ length: 256 }, (_, i) => shade(i / 255));
 /** Real numbers as people read them. */
 const number = (value) => (Number.isInteger(value) ? String(value) : value.toPrecision(4));
 
-const isClasses = (tensor) => tensor.length > 1 && tensor.length === Math.max(...tensor.modelShape);
-
 function bars(tensor, values, labels) {
   const MOST = 12;
   const order = [...values.keys()];
@@ -36,22 +34,6 @@ function bars(tensor, values, labels) {
       make("meter", { max: high, min: low, value: values[at], ariaLabel: name }),
       make("span", { class: `number ${kind}` }, values[at].toFixed(3)));
   }));
-}
-
-/** The best channel, or of one channel the values, as colours over an area. */
-function map(tensor, values) {
-  const [channels, height, width] = tensor.modelShape.slice(-3), area = height * width;
-  const canvas = make("canvas", { width, height, class: "seen", ariaLabel: `${tensor.name} as a map`, role: "img" });
-  const image = new ImageData(width, height), [low, high] = tensor.range;
-  for (let at = 0; at < area; at++) {
-    let best = 0;
-    for (let c = 1; c < channels; c++) if (values[c * area + at] > values[best * area + at]) best = c;
-    const part = channels > 1 ? best / (channels - 1) : (values[at] - low) / (high - low);
-    image.data.set([255 * part, 90 + 100 * (1 - Math.abs(2 * part - 1)), 255 * (1 - part), 255], 4 * at);
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  canvas.style.width = `${Math.max(width, Math.min(320, width * 16))}px`;
-  return canvas;
 }
 
 /** Many numbers as a line. */
@@ -68,16 +50,6 @@ function curve(values, [low, high], name) {
 function numbers(values) {
   const shown = [...values.slice(0, 64)].map(number).join(", ");
   return make("p", { class: "note" }, values.length > 64 ? `${shown}, and ${values.length - 64} more` : shown);
-}
-
-function showResults(model, results) {
-  const parts = results.flatMap((result, i) => {
-    const tensor = model.outputs[i];
-    const isMap = tensor.modelShape.length === 4 && tensor.modelShape[2] > 1 && tensor.modelShape[3] > 1;
-    const shown = isClasses(tensor) ? bars(tensor, result.values, model.facts.labels) : isMap ? map(tensor, result.values) : result.values.length > 64 ? curve(result.values, tensor.range, result.name) : numbers(result.values);
-    return results.length > 1 ? [make("h3", {}, result.name), shown] : [shown];
-  });
-  document.getElementById("results").replaceChildren(...parts);
 }
 
 /** A stream: samples, the front end's bands, scores, decisions; time goes to the left. */

@@ -236,7 +236,7 @@ function pictures(model) {
   const run = (inputs = picture.inputs()) => {
     const begin = performance.now(), results = model.run(inputs);
     cortado.results = results.map(({ codes }) => Array.from(codes, Number));
-    showResults(model, results);
+    showResults(model, results, picture);
     say(`${(performance.now() - begin).toFixed(1)} ms here.`);
   };
   const picture = (cortado.picture = new Picture(model, () => run()));
@@ -273,7 +273,7 @@ function pictures(model) {
     button("Clear", async () => { await stop(); picture.clear(); run(); }, "clear"), button("Stop", stop, "stop"), ...ends);
   byId("stop").disabled = true;
   picture.drawable();
-  byId("stage").append(picture.canvas);
+  byId("stage").append(picture.stack);
   run();
   say("Draw in the field, drop a picture on the page, or press a button.");
 }

@@ -51,6 +51,7 @@ class Picture {
     this.height = camera?.height ?? image.height;
     this.canvas = make("canvas", { width: this.width, height: this.height, class: "seen", tabIndex: 0, role: "img", ariaLabel: "what the model sees" });
     this.canvas.style.width = `${Math.max(this.width, Math.min(320, this.width * Math.ceil(280 / this.width)))}px`;
+    this.stack = make("div", { class: "stack" }, this.canvas);
     this.context = this.canvas.getContext("2d", { willReadFrequently: true });
     this.ends = blackAndWhite(model.inputs[0].range);
     this.clear();
@@ -77,6 +78,16 @@ class Picture {
     this.context.imageSmoothingQuality = "high";
     this.context.drawImage(source, (this.width - width * scale) / 2, (this.height - height * scale) / 2, width * scale, height * scale);
     this.changed();
+  }
+
+  /** Lays a canvas over what the model sees of the picture: all of it, or the crop of the camera. */
+  cover(canvas, opacity) {
+    const { x, y, width, height } = this.camera?.crop ?? { x: 0, y: 0, width: this.width, height: this.height };
+    const part = (value, of) => `${(100 * value) / of}%`;
+    canvas.classList.add("over");
+    Object.assign(canvas.style, { left: part(x, this.width), top: part(y, this.height), width: part(width, this.width), height: part(height, this.height), opacity });
+    this.stack.append(canvas);
+    return canvas;
   }
 
   /** Strokes of a pointer, as wide as a digit's on a form. */
