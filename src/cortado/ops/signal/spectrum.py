@@ -261,7 +261,7 @@ def _work(call: Call, fft: Fft, bins: int, at_once: int) -> Any:
 def _drawn_bands(rng: np.random.Generator, bins: int, bands: int) -> dict[str, Tensor]:
     starts = np.sort(rng.integers(0, bins, bands))
     counts = np.minimum(rng.integers(1, rng.choice([9, 41, bins + 1]), bands), bins - starts)
-    weights = rng.integers(0, 65536, int(counts.sum()))
+    weights = rng.integers(0, min(65536, LARGEST_SUM // int(counts.max())), int(counts.sum()))
     found = {"starts": starts, "counts": counts, "weights": weights}
     return {name: torch.from_numpy(data.astype(np.int32)) for name, data in found.items()}
 
