@@ -140,6 +140,8 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
     first = next(iter(tensors.values()))
     usual, odd = observer.usual_samples(method)
     low, high = choose_range(usual, method, observer.element)
+    if observer.known is not None:
+        low, high = observer.known.within(low, high)
     observer.set_range(low, high)
     if any(_is_compared(tensor) for tensor in tensors.values()):
         observer.keep_integers()

@@ -37,6 +37,7 @@ from cortado.frontend.quantize.candidates import (
 )
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
 from cortado.frontend.quantize.judgement import FloatRun, drawn, drawn_runs, halves
+from cortado.frontend.quantize.known_ranges import know_ranges
 from cortado.frontend.quantize.observer_replay import Sightings
 from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.quantize.parts import OutputParts
@@ -148,6 +149,7 @@ def quantize(
             captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
         pristine = _copy(module) if measured is not None else None
         prepared = _prepare(module, how)
+        know_ranges(prepared, batches)
         float_model, parts = Means(prepared, layers), OutputParts.of(prepared)
 
         def seen(number: int) -> None:
@@ -511,6 +513,7 @@ class MixedWork:
         module = _copy(self._pristine)
         module.meta = dict(self._pristine.meta)
         prepared = _prepare(module, self._how, wide)
+        know_ranges(prepared, self._data.batches)
         self._sightings.carry_to(prepared, self._data.fed[0])
         return prepared
 

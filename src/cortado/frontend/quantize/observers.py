@@ -42,6 +42,19 @@ class Observed:
     needed: tuple[float, float]
 
 
+@dataclass(frozen=True)
+class KnownRange:
+    """How far a tensor can reach, whatever was seen; and how many times as far as they did the inputs can."""
+
+    low: float
+    high: float
+    louder: float
+
+    def within(self, low: float, high: float) -> tuple[float, float]:
+        """The ends of a range with room, as if inputs had been as loud as they can be; none beyond what is known."""
+        return max(self.low, low * self.louder), min(self.high, high * self.louder)
+
+
 class RangeObserver(MinMaxObserver):
     """The smallest and largest finite value seen, and what each sample had of them.
 
@@ -55,6 +68,7 @@ class RangeObserver(MinMaxObserver):
         self.seen: list[Seen] = []
         self.hidden: dict[str, torch.Tensor] = {}  # by tensor: which of its values nobody reads
         self.without: frozenset[int] = frozenset()  # samples that are held back when the range is chosen
+        self.known: KnownRange | None = None  # of codes that have bits to spare
         self.whole = True  # no value but integers was seen
         self.exact = False  # each of them has a code of its own
         self.needed = (0.0, 0.0)  # values that any range has, whatever is usual: the first that state has

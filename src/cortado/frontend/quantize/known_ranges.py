@@ -1,0 +1,127 @@
+"""Ranges that are known: how far tensors of 16 bits can reach that are computed from samples of 16 bits or fewer.
+
+A range is four times what calibration saw where nothing is known of it. Of samples it is known: integers of a type
+reach as far as the type, and real numbers that are all multiples of 1/32768 from -1 to 1 are such samples, divided.
+What calls make of them is bounded by interval arithmetic: by the rules that integers have for it (`DomainRule.bounds`),
+which hold for real numbers too, and of functions of one tensor that are straight lines by their ends.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from cortado.base.element import INT16
+from cortado.base.numerics import Tensor
+from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.quantize.observer_replay import observed
+from cortado.frontend.quantize.observers import KnownRange, RangeObserver
+from cortado.frontend.rewrite.domains import rule_of
+from cortado.frontend.rewrite.state import holders
+from cortado.ir.domain import Interval, interval_of
+from cortado.ir.facts import VALUE
+from cortado.ir.graph import bind
+from cortado.ir.matching import patterns_of
+from cortado.ops.elementwise.pointwise import POINTWISE, is_pointwise
+from cortado.ops.float_graph import constant_data, is_constant
+
+FULL = INT16.steps / 2  # of 16-bit codes: with this end a step is 1, and each sample is a code
+STRAIGHT = 1e-6  # of a function's range, that it may be away from a line
+POINTS = 65  # at which that is looked at
+SAMPLE_BITS = 15  # of samples that were divided to lie from -1 to 1
+COARSE = 12  # bits with which numbers are no such samples: halves and quarters may be anything
+
+
+def know_ranges(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
+    """Tells observers of 16 bits how far their tensors can reach. `batches` say how loud calibration was: quiet samples
+    are no reason for a range that loud ones saturate."""
+    given = [node for node in prepared.graph.nodes if node.op == "placeholder"]
+    inputs = given[: len(given) - len(holders(prepared.graph))]
+    known = _KnownInputs(dict(zip(inputs, zip(*batches, strict=True), strict=True)))
+    reached: dict[RangeObserver, list[Interval | None]] = {}
+    for node in prepared.graph.nodes:
+        if node.op == "call_module" and not VALUE.known(node):
+            VALUE.take(node, node.all_input_nodes[0])  # an observer's; rules look at the shapes of what they read
+    for _, observer, origin in observed(prepared):
+        if observer.element == INT16:
+            reached.setdefault(observer, []).append(None if _is_kept(origin) else known.interval(origin))
+    for observer, intervals in reached.items():
+        found = [one for one in intervals if one is not None]
+        if len(found) == len(intervals):
+            low, high = min(one.low for one in found), max(one.high for one in found)
+            observer.known = KnownRange(min(0.0, low), max(0.0, high), known.louder)
+
+
+def _is_kept(tensor: Node) -> bool:
+    """Whether a layer with a state of its own reads a tensor: it goes by the room that 16-bit codes usually have."""
+    readers = [user for reader in tensor.users for user in (reader, *reader.users)]
+    return any(pattern.keeps_bits for reader in readers for pattern in patterns_of(reader.target))
+
+
+class _KnownInputs:
+    """Bounds of tensors by those of inputs: `ir.domain.Making` as far as rules of bounds ask it."""
+
+    def __init__(self, inputs: dict[Node, Sequence[Tensor]]) -> None:
+        self._found: dict[Node, Any] = {}
+        self.louder = 1.0  # times what was seen of the inputs, that they can reach
+        for node, values in inputs.items():
+            self._found[node] = _of_input(values)
+            if self._found[node] is not None:
+                seen = max(float(one.abs().max()) for one in (value.double() for value in values))
+                self.louder = max(self.louder, self._found[node].high / seen if seen > 0 else 1.0)
+
+    def interval(self, value: Any) -> Any:
+        """Returns the bounds of a tensor or a number; None where they are not known."""
+        if not isinstance(value, Node):
+            return _between(value, value) if isinstance(value, int | float) else None
+        if value not in self._found:
+            self._found[value] = self._inferred(value)
+        return self._found[value]
+
+    def _inferred(self, node: Node) -> Any:
+        if is_constant(node):
+            data = constant_data(node)
+            return _between(float(data.min()), float(data.max())) if data.numel() else None
+        if node.op == "call_module":
+            return self.interval(node.all_input_nodes[0])
+        if node.op != "call_function" or not isinstance(VALUE.of(node), Tensor):
+            return None
+        if len(node.all_input_nodes) == 1 and (is_pointwise(node) or node.target == POINTWISE):
+            return self._of_function(node)
+        bound = bind(node)
+        if not isinstance(bound.get("alpha", 1), int):  # rules of integers know no other factor
+            return None
+        return rule_of(node).bounds(self, bound)  # type: ignore[arg-type]
+
+    def _of_function(self, node: Node) -> Any:
+        """Bounds of a function of one tensor that is a straight line between the ends of what it reads."""
+        (source,) = node.all_input_nodes
+        read = self.interval(source)
+        if read is None:
+            return None
+        points = torch.linspace(read.low, read.high, POINTS, dtype=torch.float64).float()
+        target: Any = node.target
+        values = target(*(points if one is source else one for one in node.args), **node.kwargs).double()
+        line = torch.linspace(float(values[0]), float(values[-1]), POINTS, dtype=torch.float64)
+        if not bool(((values - line).abs() <= STRAIGHT * line.abs().max()).all()):
+            return None
+        ends = float(values[0]), float(values[-1])
+        return _between(min(ends), max(ends))
+
+
+def _between(low: float, high: float) -> Interval:
+    """An interval of real numbers: sums and products of its ends are those of integers."""
+    return Interval(low, high)  # type: ignore[arg-type]
+
+
+def _of_input(values: Sequence[Tensor]) -> Any:
+    """Bounds of an input: those of its type, or of samples that were divided."""
+    if not values[0].is_floating_point():
+        held = interval_of(values[0].dtype)
+        wide = held is not None and held.high == INT16.high
+        return _between(-FULL, FULL) if wide else held
+    scaled = [value.double() * 2**SAMPLE_BITS for value in values]
+    samples = all(bool((one == one.round()).all() and (one.abs() <= 2**SAMPLE_BITS).all()) for one in scaled)
+    fine = any(bool((value * 2**COARSE != (value * 2**COARSE).round()).any()) for value in values)
+    return _between(-FULL / 2**SAMPLE_BITS, FULL / 2**SAMPLE_BITS) if samples and fine else None

@@ -1,0 +1,55 @@
+"""Ranges that are known are not guessed: what is computed from samples has the range that is proven."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from cortado.api import prepare
+from cortado.frontend.quantize.observers import KnownRange
+from cortado.frontend.quantize.prequantized import is_quantize, qparams_of
+from cortado.options import Artifacts, Options
+from helpers.single import Expression
+
+pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+
+
+def emphasized(x: Tensor) -> Tensor:
+    samples = x.float() / 32768 if not x.is_floating_point() else x
+    front = torch.cat([samples[:, :1], samples[:, 1:] - 0.97 * samples[:, :-1]], 1)
+    spectrum = torch.stft(front, 64, 64, 64, torch.hann_window(64), center=False, return_complex=True)
+    return torch.log(spectrum.abs().square() + 1e-6)
+
+
+def sounds(loud: float) -> list[tuple[Tensor]]:
+    rng = torch.Generator().manual_seed(0)
+    return [((loud * 32767 * (2 * torch.rand(1, 128, generator=rng) - 1)).to(torch.int16),) for _ in range(32)]
+
+
+def ends(function: Callable[[Tensor], Tensor], data: list[tuple[Tensor]]) -> dict[str, float]:
+    """The largest magnitude that each tensor of 16 bits has codes for."""
+    made = prepare(Expression(function), data[0], data, options=Options(artifacts=Artifacts.C)).quantized
+    places = [node for node in made.converted.graph.nodes if is_quantize(node) and torch.int16 in node.args]
+    return {node.all_input_nodes[0].name: 32768 * qparams_of(node).scale for node in places}
+
+
+@pytest.mark.parametrize("loud", [1.0, 0.2])
+def test_samples_of_16_bits_keep_all_bits_and_pre_emphasis_has_its_proven_range(loud: float) -> None:
+    found = ends(emphasized, sounds(loud))
+    assert found["to_dtype_1"] == 32768  # a step of 1: each sample is a code
+    assert found["pointwise_default"] == pytest.approx(1)
+    assert found["sub"] == found["cat"] == pytest.approx(1.97, rel=1e-3)
+
+
+def test_real_samples_that_were_integers_are_known_by_their_steps() -> None:
+    data = [(one.float() / 32768,) for (one,) in sounds(0.5)]
+    assert ends(emphasized, data)["sub"] == pytest.approx(1.97, rel=1e-3)
+    finer = [(one + 1e-6,) for (one,) in data]
+    assert ends(emphasized, finer)["sub"] > 2.5  # nothing is known: four times what was seen
+
+
+def test_a_range_has_room_above_what_was_seen_and_never_more_than_is_proven() -> None:
+    assert KnownRange(-10.0, 10.0, louder=1.0).within(-4.0, 4.0) == (-4.0, 4.0)
+    assert KnownRange(-1.97, 1.97, louder=1.0).within(-4.0, 4.0) == (-1.97, 1.97)
+    assert KnownRange(-1.97, 1.97, louder=10.0).within(-0.1, 0.1) == (-1.0, 1.0)  # calibration was that quiet
