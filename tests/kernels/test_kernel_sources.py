@@ -16,13 +16,23 @@ from helpers.paths import ROOT
 PAGE = ROOT / "docs" / "kernels.md"
 # <op>_<type>[__<isa>]; some take values of any type.
 NAME = re.compile(
-    r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s16_f32|f32_s16|s8|s16|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
+    r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s16_f32|f32_s16|f32|s8|s16|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
 )
 UNTYPED = {
     *("copy2d", "widen", "pad_wide", "pick_wide", "requantize", "transpose_wide", "where"),
     *("limit_codes", "widen_codes"),
 }
 WINDOWS = ("conv1x1", "conv2d")
+# Functions of real numbers, of which several are in a file.
+FLOATS = {
+    "angle_f32": "sin cos tan atan asin acos atan2 pow",
+    "calculate_f32": "calculate_strided",
+    "function_f32": "bounds neg sign round abs exp exp2 expm1 sigmoid tanh erf log log2 log10 log1p sqrt rsqrt "
+    "reciprocal trunc floor ceil",
+    "reduce_f32": "position",
+    "softmax_f32": "log_softmax",
+    "where_f32": "from_s32 to_s32 to_bool",
+}
 # More kernels of one operator in its file: the same rows at once, what its sums become, computed masks.
 TOGETHER = {
     "cortado_distance_s8": "magnitude_s8",
@@ -46,6 +56,8 @@ TOGETHER = {
     "cortado_kept_softmax_s8": "masked_softmax_s8",
     "cortado_weaker_softmax_s8": "masked_softmax_s8",
     "cortado_conv1x1_narrow_s8": "conv2d_narrow_s8",
+    **{f"cortado_{name}_f32": file for file, names in FLOATS.items() for name in names.split()},
+    **{f"cortado_conv1x1_f32{isa}": "conv2d_f32" for isa in ("", "__dsp", "__mve")},
     "cortado_linear_runs_s8__scalar": "linear_narrow_s8",
     **{f"cortado_{window}_runs_s8__{isa}": f"{window}_narrow_s8" for window in WINDOWS for isa in ("dsp", "mve")},
     **{f"cortado_{window}_{kind}_s8__scalar": "conv_narrow_s8" for window in WINDOWS for kind in ("narrow", "runs")},

@@ -147,9 +147,9 @@ def test_an_orientation_filter_follows_eager_torch(target: str) -> None:
 # ---- one operation is one rounding ---------------------------------------------------------------------------------
 
 
-def _flags(*more: str) -> list[str]:
-    cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-std=gnu11", "-O3"]
-    return ["arm-none-eabi-gcc", *cpu, *more, f"-I{KERNELS / 'include'}", "-c"]
+def _flags(target: str, *more: str) -> list[str]:
+    machine = from_target_string(target).compiler_flags()
+    return ["arm-none-eabi-gcc", *machine, "-std=gnu11", "-O3", *more, f"-I{KERNELS / 'include'}", "-c"]
 
 
 SOURCES = sorted(path.name for path in (KERNELS / "src").glob("*_f32*.c") if "quantize" not in path.name)
@@ -159,11 +159,12 @@ SOURCES = sorted(path.name for path in (KERNELS / "src").glob("*_f32*.c") if "qu
 def test_no_flag_of_a_build_fuses_a_product_and_a_sum(source: str, tmp_path: Path) -> None:
     """GCC contracts by default; the source itself forbids it."""
     made = tmp_path / "made.o"
-    subprocess.run([*_flags("-ffp-contract=fast"), KERNELS / "src" / source, "-o", made], check=True)
+    target = "cortex-m55" if "__mve" in source else "cortex-m4"
+    subprocess.run([*_flags(target, "-ffp-contract=fast"), KERNELS / "src" / source, "-o", made], check=True)
     code = subprocess.run(["arm-none-eabi-objdump", "-d", made], capture_output=True, text=True, check=True).stdout
     assert "Disassembly" in code
     assert re.search(r"\bv(fma|fms|fnma|fnms|mla|mls)", code) is None
-    fast = [*_flags("-ffast-math"), str(KERNELS / "src" / source), "-o", str(made)]
+    fast = [*_flags(target, "-ffast-math"), str(KERNELS / "src" / source), "-o", str(made)]
     done = subprocess.run(fast, capture_output=True, text=True, check=False)
     assert "need IEEE arithmetic" in done.stderr
 

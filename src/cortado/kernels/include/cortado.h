@@ -1186,6 +1186,25 @@ void cortado_conv2d_f32(const cortado_layer_f32_t *L, const int8_t *const rows[]
 /* A window of one tap without stride and padding, and one group, over `pixels` pixels: linear layers too. */
 void cortado_conv1x1_f32(const cortado_layer_f32_t *L, const float *in, float *out, int32_t pixels);
 
+/* The same for one group, finite weights and biases that aren't -0: several outputs at once, each sum in its order. */
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    float act_min, act_max;
+    const float *weights; /* the variant's stream */
+} cortado_layer_f32_packed_t;
+
+void cortado_conv2d_f32__dsp(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out,
+                             void *scratch);
+void cortado_conv2d_f32__mve(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out,
+                             void *scratch);
+void cortado_conv1x1_f32__dsp(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
+void cortado_conv1x1_f32__mve(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
+int32_t cortado_conv2d_f32__dsp_scratch(const cortado_layer_f32_packed_t *L);
+int32_t cortado_conv2d_f32__mve_scratch(const cortado_layer_f32_packed_t *L);
+
 /* How several numbers become one, beside those of integers. */
 #define CORTADO_MEAN 13
 
@@ -1205,9 +1224,9 @@ void cortado_pool2d_f32(const cortado_pool2d_f32_t *L, const int8_t *const rows[
  * and above is the contrary of equality: NaN is unlike anything. */
 #define CORTADO_COMPARISON 16
 
-/* out = a + b, a - b, a * b, a / b, the smaller or the larger, or a comparison, within act_min and act_max. An operand begins anew after
- * `period` elements: 1 for a single number, that of channels for one number each; the smaller and the larger of NaN and
- * anything are NaN. */
+/* out = a + b, a - b, a * b, a / b, the smaller or the larger, or a comparison, within act_min and act_max. An operand
+ * begins anew after `period` elements: 1 for a single number, that of channels for one number each; the smaller and the
+ * larger of NaN and anything are NaN. */
 typedef struct {
     int32_t how, a_period, b_period;
     float number; /* in the place of an operand that is NULL */

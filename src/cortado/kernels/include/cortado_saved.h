@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * State outside of the arena: to flash and back. A saved state is six words, little-endian, and then the pieces of state
- * one behind the other, without what lies between them in the arena: it is the same for every core, plan and build.
+ * State outside of the arena: to flash and back. A saved state is six words, little-endian, and then the pieces of
+ * state one behind the other, without what lies between them in the arena: it is the same for every core, plan and
+ * build.
  */
 #ifndef CORTADO_SAVED_H
 #define CORTADO_SAVED_H

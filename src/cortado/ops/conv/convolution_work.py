@@ -130,6 +130,14 @@ _NARROW_KERNELS = {
     "conv2d_{}_s8__mve": _NARROW_MVE,
 }
 
+# float32: eight channels of two pixels at a time, sixteen or eight of an odd last one.
+_FLOAT_PIXELS = {
+    "calls": "",
+    "pairs": "group_c/8 group_c/8*window group_c",
+    "singles": "group_c/8 group_c/8*window group_c/16 group_c/16*window group_c",
+}
+_FLOAT_WINDOWS = {**_FLOAT_PIXELS, "calls": "kernel_h", "windows": "kernel_h taps window", "outside": "window_row"}
+
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
 _POINTED = {
@@ -186,6 +194,8 @@ TERMS = {
     **{name.format(kind): terms for name, terms in _NARROW_KERNELS.items() for kind in ("narrow", "runs")},
     **{f"linear_narrow_s8__{core}": _NARROW_LINEAR for core in ("scalar", "dsp")},
     **{f"linear_runs_s8__{core}": _RUNS_LINEAR for core in ("scalar", "dsp")},
+    **{f"conv1x1_f32__{core}": nested(_FLOAT_PIXELS) for core in ("dsp", "mve")},
+    **{f"conv2d_f32__{core}": nested(_FLOAT_WINDOWS) for core in ("dsp", "mve")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {

@@ -19,15 +19,15 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Array, Kernel
+from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.work import Work, loops
-from cortado.ops.conv import conv2d
-from cortado.ops.conv.convolution import check_constants, macs, window, window_of
+from cortado.ir.work import loops
+from cortado.ops.conv import conv2d, kernels
+from cortado.ops.conv.convolution import check_constants, macs, window
+from cortado.ops.conv.kernels import ConvForm
 from cortado.ops.float_graph import pair
-from cortado.ops.floats import Numbers, as_it_is, bounded, bounds_of, draw_bounds, quiet
-from cortado.ops.loops import sliding_fields
+from cortado.ops.floats import Numbers, as_it_is, bounded, draw_bounds, quiet
 from cortado.ops.move.pad import surround
 from cortado.ops.move.slice import take
 
@@ -122,30 +122,7 @@ def lower_linear(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    pointwise, weight = conv2d.is_pointwise(call), call.array("weight")
-    call_c = CCall("cortado_conv2d_f32", (Operand.LAYER, Operand.ROWS, Operand.OUT))
-    if pointwise:
-        call_c = CCall("cortado_conv1x1_f32", (Operand.LAYER, Row(0), Operand.OUT, Operand.N))
-    return Kernel(
-        call=call_c,
-        struct="cortado_layer_f32_t",
-        fields={
-            **sliding_fields(call, (weight.shape[1], weight.shape[2])),
-            "groups": call.shape("input")[3] // weight.shape[3],
-            **bounds_of(call),
-            "weights": Array(weight),
-            "bias": Array(call.array("bias")),
-        },
-        work=loops("calls outputs macs") if pointwise else _window_work(call),
-    )
-
-
-def _window_work(call: Call) -> Work:
-    """Taps of windows, and those that lie in the image, with the channels of each."""
-    _, *kernel, depth = call.shape("weight")
-    seen = window_of(call, (kernel[0], kernel[1]), call.shape("input")[3] // depth)
-    terms = ("calls", "spans*out_c", "spans*out_c*taps", "taps_inside*out_c", "taps_inside*out_c*depth")
-    return Work(terms, lambda calls: {**seen.sizes, **seen.columns(calls)})
+    return kernels.kernel(call, core, ConvForm.PIXELS if conv2d.is_pointwise(call) else ConvForm.WINDOW)
 
 
 def samples() -> Any:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from cortado.base.element import INT4, INT8, INT16, Element, element_of
+from cortado.base.element import FLOAT32, INT4, INT8, INT16, Element, element_of
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call
 from cortado.ir.work import Work, loops
-from cortado.ops.conv import int4, int16, packing
+from cortado.ops.conv import floats, int4, int16, packing
 from cortado.ops.conv.convolution import Numbers, common_fields, packed, window_fields, window_fits, window_of
 from cortado.ops.conv.convolution_work import TERMS, Codes, pixels_work, window_work
 from cortado.ops.loops import sliding_fields
@@ -52,6 +52,8 @@ class ConvLayer:
 
     @property
     def elements(self) -> tuple[Element, Element]:
+        if self.call.element.floating:
+            return A32W32
         return element_of(self.call.element.name), INT8 if self.stored is None else INT4
 
     @property
@@ -159,7 +161,23 @@ def _int4_layer(call: Call, form: ConvForm) -> ConvLayer:
     return ConvLayer(call, form, fields, flat, tables, packs=fits, stored=stored)
 
 
+def _float_layer(call: Call, form: ConvForm) -> ConvLayer:
+    weights, bias = call.array("weight"), call.array("bias")
+    fields = {
+        **sliding_fields(call, weights.shape[1:3]),
+        "groups": call.shape("input")[3] // weights.shape[3],
+        "act_min": float(call["activation_min"]),
+        "act_max": float(call["activation_max"]),
+        "weights": Array(weights),
+        "bias": Array(bias),
+    }
+    unscaled = np.zeros_like(bias, np.int32)
+    return ConvLayer(call, form, fields, weights, (bias, unscaled, unscaled), packs=floats.fits(weights, bias, fields))
+
+
 def _layer(call: Call, form: ConvForm) -> ConvLayer:
+    if call.element.floating:
+        return _float_layer(call, form)
     if "run" in call.arguments:
         return _int4_layer(call, form)
     return _int8_layer(call, form) if call.element.affine else _int16_layer(call, form)
@@ -182,6 +200,8 @@ def _packed_fields(layer: ConvLayer, stream: Numbers, grouped: bool) -> dict[str
     if layer.stored is not None:
         kept = packed({**layer.fields, "weights": Array(layer.stored.codes), "groups": 1}, stream)
         return {name: kept[name] for name in (*_INT4_FIELDS[layer.form], "out_offset", "act_min", "act_max", "weights")}
+    if layer.elements == A32W32:
+        return packed({name: value for name, value in layer.fields.items() if name != "groups"}, stream)
     # With a depth multiplier of 1, which all others need, neither it nor the output channels are of use.
     unused = {"depth_multiplier", "out_c"} if "depth_multiplier" in layer.fields else {"sum_shift"}
     found = packed({name: value for name, value in layer.fields.items() if name not in unused}, stream)
@@ -196,7 +216,7 @@ _EVERY = (Core.PORTABLE, Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
 _WITH_DSP = (Core.DSP, Core.MVE)  # where the rows for vectors leave some layers
 
 
-A8W8, A16W8, A8W4 = (INT8, INT8), (INT16, INT8), (INT8, INT4)
+A8W8, A16W8, A8W4, A32W32 = (INT8, INT8), (INT16, INT8), (INT8, INT4), (FLOAT32, FLOAT32)
 
 
 @dataclass(frozen=True)
@@ -327,6 +347,25 @@ def _int4_rows(form: ConvForm, kind: str) -> list[ConvKernel]:
     ]  # fmt: skip
 
 
+def _float_rows(form: ConvForm) -> list[ConvKernel]:
+    """Several outputs at once, each of one sum; windows are gathered by two."""
+    name, window = form.value, form is ConvForm.WINDOW
+
+    def scratch(layer: ConvLayer, core: Core) -> int:
+        return 8 * layer.taps * layer.depth if window else 0
+
+    def pack(layer: ConvLayer, core: Core) -> Numbers:
+        return floats.pack_blocks(layer.weights, layer.tables[0])
+
+    portable = ConvKernel(f"{name}_f32", A32W32)
+    fast = replace(portable, pack=pack, scratch=scratch, tile=1 if window else 2)
+    return [
+        replace(fast, symbol=f"{name}_f32__mve", cores=(Core.MVE,)),
+        replace(fast, symbol=f"{name}_f32__dsp", cores=(Core.DSP,)),
+        portable,
+    ]
+
+
 def _many(least: int) -> Callable[[ConvLayer, Core], bool]:
     """Returns a test for as many output channels as input channels, and a least number of them."""
     return lambda y, core: y.fields["in_c"] == y.fields["out_c"] and y.fields["in_c"] >= least
@@ -447,6 +486,7 @@ TABLES = {
         *_int4_rows(ConvForm.PIXELS, "narrow"),
         *_int4_rows(ConvForm.PIXELS, "runs"),
         ConvKernel("conv1x1_narrow_s8", A8W4),
+        *_float_rows(ConvForm.PIXELS),
     ],
     ConvForm.WINDOW: [
         ConvKernel(
@@ -475,6 +515,7 @@ TABLES = {
         *_int4_rows(ConvForm.WINDOW, "narrow"),
         *_int4_rows(ConvForm.WINDOW, "runs"),
         ConvKernel("conv2d_narrow_s8", A8W4),
+        *_float_rows(ConvForm.WINDOW),
     ],
     ConvForm.DEPTHWISE: _depthwise_rows(),
 }  # fmt: skip
@@ -516,9 +557,11 @@ def _bare(form: ConvForm, row: ConvKernel) -> Kernel:
     """A row's function and descriptor, whatever the layer."""
     reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
     name = ConvForm.WINDOW.value if row.grouped else form.value
-    layer = {A16W8: "layer_s16", A8W4: name if row.pack else "narrow"}.get(row.elements, name)
+    layer = {A16W8: "layer_s16", A8W4: name if row.pack else "narrow", A32W32: "layer_f32"}.get(row.elements, name)
+    # Of real numbers, only windows that are gathered need scratch.
+    needs = row.elements != A32W32 or (row.pack is not None and form is ConvForm.WINDOW)
     return Kernel(
-        call=CCall(f"cortado_{row.symbol}", (Operand.LAYER, *reads, Operand.SCRATCH)),
+        call=CCall(f"cortado_{row.symbol}", (Operand.LAYER, *reads, *((Operand.SCRATCH,) if needs else ()))),
         struct=f"cortado_{layer}_{'packed_t' if row.pack else 't'}",
     )
 
@@ -533,6 +576,8 @@ def every_kernel() -> Iterator[tuple[Core, Kernel]]:
 
 def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:
     call = layer.call
+    if layer.elements == A32W32:
+        return _float_work(layer, symbol)
     if symbol not in TERMS:  # portable
         if layer.stored is None:
             return loops("calls outputs outputs*taps macs", taps=layer.taps)
@@ -545,3 +590,16 @@ def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:
     if layer.form is ConvForm.PIXELS:
         return pixels_work(symbol, layer.depth, call.out_shape[3], codes, layer.runs)
     return window_work(symbol, window_of(call, layer.window, layer.groups), codes)
+
+
+def _float_work(layer: ConvLayer, symbol: str) -> Work:
+    seen, codes = window_of(layer.call, layer.window, layer.groups), Codes(0, 1)  # no code is the lowest
+    if symbol in TERMS and layer.form is ConvForm.PIXELS:
+        return pixels_work(symbol, layer.depth, layer.call.out_shape[3], codes)
+    if symbol in TERMS:
+        return window_work(symbol, seen, codes)
+    if layer.form is ConvForm.PIXELS:
+        return loops("calls outputs macs")
+    # Taps of windows, and those that lie in the image, with the channels of each.
+    terms = ("calls", "spans*out_c", "spans*out_c*taps", "taps_inside*out_c", "taps_inside*out_c*depth")
+    return Work(terms, lambda calls: {**seen.sizes, **seen.columns(calls)})
