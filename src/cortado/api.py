@@ -39,6 +39,7 @@ from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.parts import OutputPart
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
+from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.frontend.quantize.ties import ties_finding
 from cortado.frontend.rewrite.decompose import write_in_pieces
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
@@ -338,6 +339,33 @@ def prepare(
     calibration and of a stream's padding count here. With the `target` that it will be compiled for, and these options,
     what can't be is refused before all calibration data was run. A model that PT2E has quantized keeps its scales, and
     needs no calibration data. With `intermediates`, its folder `float` gets the float graph after each pass."""
+    return prepare_method(
+        model,
+        example_inputs,
+        calibration,
+        name,
+        labels=labels,
+        progress=progress,
+        options=options,
+        target=target,
+        intermediates=intermediates,
+    )
+
+
+def prepare_method(
+    model: torch.nn.Module | ExportedProgram,
+    example_inputs: Sequence[Given],
+    calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
+    name: str | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    progress: PhaseProgress = lambda phase: None,
+    options: Options = DEFAULTS,
+    target: str | CortexMTargetConfig | None = None,
+    intermediates: Path | None = None,
+    ranges: SharedRanges | None = None,
+) -> Model:
+    """The same of a model that shares the ranges of some tensors with others."""
     _check_kinds(example_inputs, name, options)
     _check_installed(options)
     clock = Clock(progress=progress)
@@ -358,12 +386,9 @@ def prepare(
     with clock.phase("quantize"):
         if is_quantized(captured.module):
             _check_quantized(options)
-            needless = isinstance(batches, Sized) and not len(batches)
-            given = [] if needless else check_batches(batches, inputs)
-            quantized = keep(captured, inputs, given, options.sequence)
+            quantized = keep(captured, inputs, _needless(batches, inputs), options.sequence)
         elif not options.has_codes:
-            needless = isinstance(batches, Sized) and not len(batches)
-            quantized = as_float(captured, inputs, [] if needless else check_batches(batches, inputs), options)
+            quantized = as_float(captured, inputs, _needless(batches, inputs), options)
         else:
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))
@@ -371,7 +396,7 @@ def prepare(
             measured = _measured(asked, inputs)
             tried = None if target is None or options.allow_float else partial(_try_out, asked)
             how = _for_pte_alone(options, captured)
-            run = partial(quantize, counted=counted, tried=tried, measured=measured, intermediates=place)
+            run = partial(quantize, counted=counted, tried=tried, measured=measured, intermediates=place, ranges=ranges)
             quantized = run(captured, inputs, given, how)
             int8_form = cache(partial(_in_int8, module, inputs, given, options))
     return Model(
@@ -383,6 +408,11 @@ def prepare(
         delay=delay,
         int8_form=int8_form,
     )
+
+
+def _needless(batches: Any, inputs: Inputs) -> list[Inputs]:
+    """Calibration data of a model that needs none."""
+    return [] if isinstance(batches, Sized) and not len(batches) else check_batches(batches, inputs)
 
 
 def _for_pte_alone(options: Options, captured: Captured) -> Options:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from cortado import __version__
 from cortado.artifact.manifest import REPORT, digest, read_report, remember
@@ -285,6 +285,15 @@ class ModelFacts:
     weights_bytes: int
 
 
+METHODS = "methods"  # a folder: of a model with several methods, each by itself
+
+
+class WrittenFacts(Protocol):
+    """Facts about a program, for together.json."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class TogetherFacts:
     """Facts about a program of several models."""
@@ -308,7 +317,7 @@ class TogetherFacts:
         return {**asdict(self), "arena_bytes": self.arena_bytes, "weights_bytes": self.weights_bytes}
 
 
-def write_together(folder: Path, files: Mapping[str, str | bytes], facts: TogetherFacts) -> None:
+def write_together(folder: Path, files: Mapping[str, str | bytes], facts: WrittenFacts) -> None:
     """Into a new folder, an empty one, or in place of an older one of this kind."""
     with locked(folder):
         check_together(folder)
@@ -350,6 +359,6 @@ def _files_of(folder: Path) -> tuple[str, ...]:
         return ()
 
 
-def _write(folder: Path, files: Mapping[str, str | bytes], facts: TogetherFacts) -> None:
+def _write(folder: Path, files: Mapping[str, str | bytes], facts: WrittenFacts) -> None:
     digests = write_each(folder, files)
     (folder / TOGETHER).write_text(json.dumps({**facts.to_json(), "files": digests}, indent=2) + "\n")

@@ -132,6 +132,11 @@ def _trust_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="execute what the folder holds on this machine though another installation compiled it (see SECURITY.md)",
     )
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help="of a model with several methods (docs/methods.md): the one that is meant, by itself",
+    )
 
 
 def validate_arguments(commands: Any) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
 from cortado.base.progress import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.cli.compare import several_text, write_index
-from cortado.cli.compile_together import together_command
+from cortado.cli.compile_together import methods_command, together_command
 from cortado.cli.interrupts import AtOnce
 from cortado.cli.parsing import options_of, shapes_of
 from cortado.cli.tables import ProgressBar, camera_text, cycles_text
@@ -44,6 +44,8 @@ def compile_command(arguments: argparse.Namespace) -> None:
         together_command(arguments, specs, targets)
         return
     spec = _one_model(arguments, specs)
+    if methods_command(arguments, spec, targets):
+        return
     progress = ProgressBar(_steps(arguments, targets))
     try:
         # A user's own file may print: standard output is for our result alone.

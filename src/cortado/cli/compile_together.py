@@ -1,4 +1,4 @@
-"""cortado compile MODEL MODEL --together DIR."""
+"""cortado compile MODEL MODEL --together DIR, and of a file with ModelMethods: several entry points in one program."""
 
 import argparse
 import contextlib
@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
@@ -117,6 +118,45 @@ def _compiled(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CortadoWarning)  # they are told at the end
         return model.compile(target, options)
+
+
+def methods_command(arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"]) -> bool:
+    """Compiles a model with several methods; False where the file defines none."""
+    path = Path(spec)
+    if path.suffix != ".py" or not path.is_file() or b"ModelMethods" not in path.read_bytes():
+        return False
+    progress = ProgressBar()
+    try:
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            progress("load")
+            from cortado.models.sources import load_methods
+
+            source = load_methods(spec)
+            if source is None:
+                return False
+            from cortado.methods import compile_methods
+
+            if len(targets) > 1 or arguments.calibration is not None:
+                given = "--calibration" if len(targets) == 1 else f"{len(targets)} targets"
+                raise CortadoError(
+                    f"{given}: a model with several methods is for one target, with its ModelCalls as data"
+                )
+            warnings.simplefilter("ignore", CortadoWarning)  # they are told at the end
+            name = arguments.name or source.name
+            made = compile_methods(
+                *(source.model, source.methods, targets[0], source.calls, name, options_of(arguments)),
+                progress=progress,
+            )
+            folder = arguments.output or Path("build") / name
+            made.save(folder)
+    finally:
+        progress.stop()
+    for text in [
+        f"{method}: {one.text}" for method, made_of in made.methods.items() for one in made_of.report.warnings
+    ]:
+        print(f"warning: {text}", file=sys.stderr)
+    print(json.dumps(made.to_json(), indent=2) if arguments.json else f"{made!r} written to {folder}")
+    return True
 
 
 def _summary(arguments: argparse.Namespace, facts: "TogetherFacts") -> str:

@@ -38,7 +38,7 @@ def evaluate_command(arguments: argparse.Namespace) -> None:
 
     check_together(arguments)
     targets = [] if arguments.target is None else [from_target_string(arguments.target)]
-    artifact = Artifact.open(folder_of(arguments.folder, targets), trust=arguments.trust)
+    artifact = Artifact.open(folder_of(arguments.folder, targets, arguments.method), trust=arguments.trust)
     for target in targets:
         artifact = artifact.for_target(target)
     artifact.check_trust()

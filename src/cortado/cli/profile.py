@@ -41,7 +41,7 @@ def profile_command(arguments: argparse.Namespace) -> None:
     if arguments.json and arguments.csv:
         raise CortadoError("--json and --csv: name one of them")
     targets = [] if arguments.target is None else [from_target_string(arguments.target)]
-    artifact = Artifact.open(folder_of(arguments.folder, targets), trust=arguments.trust)
+    artifact = Artifact.open(folder_of(arguments.folder, targets, arguments.method), trust=arguments.trust)
     for target in targets:
         artifact = artifact.for_target(target)
     with artifact.guarded():

@@ -38,7 +38,7 @@ def run_command(arguments: argparse.Namespace) -> None:
         _run_lone_pte(arguments)
         return
     targets = [] if arguments.target is None else [from_target_string(arguments.target)]
-    folder = arguments.folder.absolute().parent if is_pte else folder_of(arguments.folder, targets)
+    folder = arguments.folder.absolute().parent if is_pte else folder_of(arguments.folder, targets, arguments.method)
     artifact = Artifact.open(folder, trust=arguments.trust)
     for target in targets:
         artifact = artifact.for_target(target)
@@ -118,10 +118,18 @@ def zoo_network(report: "Report") -> "Network | None":
     return zoo.get(report.zoo) if report.zoo in zoo.names() else None
 
 
-def folder_of(folder: Path, targets: list["CortexMTargetConfig"]) -> Path:
-    """Returns the model's folder; in a folder of several targets, that of the only target asked for."""
-    from cortado.artifact.folder import compiled_inside
+def folder_of(folder: Path, targets: list["CortexMTargetConfig"], method: str | None = None) -> Path:
+    """Returns the model's folder; in a folder of several targets, that of the only target asked for; of a model with
+    several methods, that of one of them."""
+    from cortado.artifact.folder import METHODS, compiled_inside
 
+    known = sorted(path.name for path in (folder / METHODS).glob("*") if path.is_dir())
+    if method is not None or known:
+        if method not in known:
+            found = f"--method {method}" if method is not None else f"{folder} without --method"
+            has = f"expected one of {', '.join(known)}" if known else f"{folder} has no methods"
+            raise CortadoError(f"{found}: {has}")
+        return folder / METHODS / method
     inside = {path.name: path for path in compiled_inside(folder)}
     return inside.get(targets[0].target_string, folder) if len(targets) == 1 else folder
 

@@ -29,7 +29,7 @@ def validate_command(arguments: argparse.Namespace) -> None:
     from cortado.base.target import from_target_string
 
     targets = [] if arguments.target is None else [from_target_string(text) for text in arguments.target.split(",")]
-    artifact = Artifact.open(folder_of(arguments.folder, targets), trust=arguments.trust)
+    artifact = Artifact.open(folder_of(arguments.folder, targets, arguments.method), trust=arguments.trust)
     for target in targets:
         artifact.for_target(target)
     artifact.check_trust()

@@ -179,6 +179,32 @@ def _from_file(path: Path, function: str | None) -> Source:
     return _from_pair(_name_of(path.stem), (module.ModelUnderTest, module.ModelInputs), str(path))
 
 
+@dataclass(frozen=True)
+class MethodsSource:
+    """A model with several methods as a file defines it."""
+
+    name: str
+    model: torch.nn.Module
+    methods: Mapping[str, Sequence[torch.Tensor]]
+    calls: Sequence[tuple[Any, ...]]
+
+
+def load_methods(spec: str) -> MethodsSource | None:
+    """The model of a file that defines ModelMethods; None for any other."""
+    path = Path(spec)
+    module = _import_file(path)
+    if not hasattr(module, "ModelMethods"):
+        return None
+    missing = [name for name in ("ModelUnderTest", "ModelCalls") if not hasattr(module, name)]
+    if missing or not isinstance(module.ModelMethods, dict):
+        found = f"defines no {' and no '.join(missing)}" if missing else "has ModelMethods that are no dictionary"
+        raise CortadoError(
+            f"{path} {found}; expected ModelUnderTest, ModelMethods = {{'forward': (x,), 'learn': (x, label)}} and "
+            "ModelCalls = [('learn', x, label), ('forward', x), ...] to calibrate with"
+        )
+    return MethodsSource(_name_of(path.stem), module.ModelUnderTest, module.ModelMethods, list(module.ModelCalls))
+
+
 def _from_package(module_name: str, attribute: str) -> Source:
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise CortadoError(f"'{module_name}:{attribute}' names no model; expected {KINDS}")

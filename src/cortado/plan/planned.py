@@ -180,7 +180,9 @@ def memory_problem(
     for number, (stage, run) in enumerate(zip(program.stages, runs, strict=True)):
         buffers += stage_buffers(number, stage.steps, run)
         overlays += overlays_of(run)
-    for name, made in uses.made.items():
+    # State by name, before all else: methods that share it have it at the same offsets.
+    places = {kept.tensor.buffer: number for number, kept in enumerate(saved_state(program))}
+    for name, made in sorted(uses.made.items(), key=lambda one: places.get(one[0], len(places))):
         if name not in rings and name not in in_place:
             start, end = (stage_of(made), 0), (stage_of(uses.last[name]) + 1, 0)
             size = program.buffers[name].size

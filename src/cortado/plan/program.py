@@ -219,6 +219,12 @@ class Program:
     ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
     decision: DecisionRule | None = None  # of the first output, over time
     camera: Camera | None = None  # in front of its input
+    method_of: str = ""  # the model whose further method it is: arena and state are that model's
+
+    @property
+    def owner(self) -> str:
+        """The model that the arena and the constants are named after."""
+        return self.method_of or self.name
 
     @property
     def entering(self) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ def arena_parameter(planned: Planned, const: str = "") -> str:
 
 
 def _type(program: Program) -> str:
-    return f"{c_identifier(program.name)}_arena_t"
+    return f"{c_identifier(program.owner)}_arena_t"
 
 
 def _upper(planned: Planned) -> str:
-    return c_identifier(planned.program.name).upper()
+    return c_identifier(planned.program.owner).upper()
 
 
 def used_regions(planned: Planned) -> list[RegionPlan]:

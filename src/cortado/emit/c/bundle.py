@@ -9,7 +9,7 @@ from cortado.base.regions import WeightPlacement
 from cortado.base.target import ALIGNED_ONLY
 from cortado.emit.c.arena import placing_macros
 from cortado.emit.c.camera import camera_files, camera_sources
-from cortado.emit.c.data import DataArray
+from cortado.emit.c.data import Arrays, DataArray
 from cortado.emit.c.decision import SOURCE as DECISION_SOURCE
 from cortado.emit.c.decision import decision_in_c
 from cortado.emit.c.example import Interface
@@ -113,6 +113,48 @@ def emit_c(
         section_bytes=sections,
         build=build,
     )
+
+
+def emit_methods(planned: Sequence[Planned], stacks: Sequence[int | None], version: str | None = None) -> Bundle:
+    """The methods of one model in one bundle. The first has the functions of arena and state, the others are its
+    further methods; constants are there once. `stacks`: the stack that each takes, where it is known."""
+    main = planned[0].program
+    name, names = c_identifier(main.name), tuple(c_identifier(one.program.name) for one in planned)
+    arrays = Arrays(name, frozenset(main.cores))
+    own: dict[str, str] = {}
+    sources: set[str] = set()
+    calls: list[str] = []
+    for one in planned:
+        layers = Layers(name, frozenset(main.cores), arrays=arrays)
+        tables = build_tables(one, layers)
+        state, kernels = state_in_c(one, arrays), Kernels(names, together=bool(one.program.method_of))
+        prefix = c_identifier(one.program.name)
+        further = () if one.program.method_of else names[1:]
+        own[f"{prefix}.h"] = header_text(one, kernels, version, methods=further)
+        own[f"{prefix}.c"] = ModelSource(one, layers, tables, state, decision_in_c(one), kernels, False).text()
+        sources |= {_loop(one), *float_sources(one.program), *layers.sources, *_saves(one)}
+        calls += layers.calls.pieces
+    own |= {f"{name}_data.h": arrays.header("", renamed_arrays(arrays.marked)), f"{name}_data.c": arrays.source()}
+    build, wanted = build_of(own), sorted(sources)
+    every = [*(f"{prefix}.c" for prefix in names), f"{name}_data.c"]
+    bundle = Bundle(
+        files={
+            **{file: text.replace(BUILD, build) for file, text in own.items()},
+            "CMakeLists.txt": cmake_text(name, [(name, every)], wanted),
+            "README.md": readme_text(planned[0], Interface.of(own, name), arrays.total_bytes, {}),
+            LICENSE: license_text(),
+            **kernel_files(wanted),
+        },
+        calls=tuple(dict.fromkeys(calls)),
+        constants=arrays.constants,
+        weights_bytes=arrays.total_bytes,
+        sources=tuple(wanted),
+        section_bytes={},
+        build=build,
+    )
+    for one, stack in zip(planned, stacks, strict=True):
+        bundle = with_stack(bundle, one, stack)
+    return bundle
 
 
 def _decides(planned: Planned) -> tuple[str, ...]:

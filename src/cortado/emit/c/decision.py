@@ -23,9 +23,10 @@ class DecisionInC:
 
 
 def decision_in_c(planned: Planned) -> DecisionInC:
-    rule, output = planned.program.decision, planned.program.outputs[0]
+    rule = planned.program.decision
     if rule is None:
         return DecisionInC()
+    output = planned.program.outputs[0]
     kept, scores = place(planned, DECISION, "uint8_t"), place(planned, output.buffer, "uint8_t")
     return DecisionInC(
         include='#include "cortado_decide.h"\n',

@@ -14,7 +14,7 @@ from cortado.emit.c.library import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.ranges import ranges_declaration
 from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
-from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
+from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment, entry_of
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
@@ -76,9 +76,21 @@ def order(tensor: Tensor) -> str:
     return f"{model} in the model, here {named}: {list(tensor.shape)}"
 
 
-def header_text(planned: Planned, kernels: Kernels, version: str | None, weights: str = "", more: str = "") -> str:
+def _owner_header(program: Program) -> str:
+    """For a further method: the header with arena and state."""
+    return f'#include "{c_identifier(program.owner)}.h"\n\n' if program.method_of else ""
+
+
+def header_text(
+    planned: Planned,
+    kernels: Kernels,
+    version: str | None,
+    weights: str = "",
+    more: str = "",
+    methods: Iterable[str] = (),
+) -> str:
     """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end. `weights`:
-    macros of the sections of constants."""
+    macros of the sections of constants; `methods`: the headers of further methods."""
     upper = c_identifier(planned.program.name).upper()
     return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
 #ifndef {upper}_H
@@ -94,7 +106,7 @@ def header_text(planned: Planned, kernels: Kernels, version: str | None, weights
 #endif
 #endif
 
-{one_set_of_kernels(kernels)}
+{_owner_header(planned.program)}{one_set_of_kernels(kernels)}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -104,7 +116,7 @@ extern "C" {{
 #ifdef __cplusplus
 }}
 #endif
-
+{"".join(f'{chr(10)}#include "{name}.h"' for name in methods)}
 #endif /* {upper}_H */
 """
 
@@ -123,12 +135,12 @@ def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> s
 #define {upper}_TARGET "{program.target.target_string}"
 
 {identity_facts(program, version)}
-{arena_facts(planned)}
+{"" if program.method_of else arena_facts(planned)}
 {stack_fact(program, None)}
 {weights}#define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
-{arena_structure(planned)}
+{"" if program.method_of else arena_structure(planned)}
 {rows_facts(planned)}{state_facts(planned)}{decision_facts(planned)}{_meaning(program)}
 
 {tensors}
@@ -151,19 +163,20 @@ def stack_fact(program: Program, stack_bytes: int | None) -> str:
 def _run_functions(planned: Planned) -> str:
     program, arena = planned.program, arena_parameter(planned)
     name = c_identifier(program.name)
-    aligned = f"aligned to {name.upper()}_ARENA_ALIGN bytes"
+    owner, entry = c_identifier(program.owner), entry_of(program)
+    aligned = f"aligned to {owner.upper()}_ARENA_ALIGN bytes"
     piece = "a piece of the arena" if planned.regions else "the arena"
-    unset = f"; or 2, if the arena was never given to {name}_reset" if program.state else ""
+    unset = f"; or 2, if the arena was never given to {owner}_reset" if program.state else ""
     run = comment(
         "Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if "
         f"{piece} is NULL or not {aligned}{unset}."
     )
-    before = comment(f"Where input i is written to, before {name}_run. NULL if there is no such input, or no arena.")
+    before = comment(f"Where input i is written to, before {entry}. NULL if there is no such input, or no arena.")
     return f"""{before}
 {pointer_type(program.inputs)}{name}_input({arena}, int i);
 
 {run}
-int {name}_run({arena});
+int {entry}({arena});
 """
 
 
@@ -171,7 +184,7 @@ def _functions(planned: Planned) -> str:
     program, arena, read = planned.program, arena_parameter(planned), arena_parameter(planned, "const ")
     name = c_identifier(program.name)
     pushed = program.pushed is not None
-    work = f"{name}_{'push' if pushed else 'run'}"
+    work = entry_of(program)
     after = comment(f"Where output i lies, after {work}. NULL if there is no such output, or no arena.")
     called = comment(
         f"Yours to define: {work} calls it before each kernel call, with the number of the step, and with "
@@ -191,14 +204,11 @@ def _functions(planned: Planned) -> str:
     decided = decision_functions(planned)
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
     return f"""{info_declaration(program)}
-{arena_function(planned)}{rows_functions(program) if pushed else _run_functions(planned)}
+{"" if program.method_of else arena_function(planned)}{rows_functions(program) if pushed else _run_functions(planned)}
 {after}
 const {pointer_type(program.outputs)}{name}_output({read}, int i);
 
-{decided}/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
-{default_arena_type(planned)}{name}_default_arena(void);
-
-{_about_conversions(codes)}
+{decided}{"" if program.method_of else _default_arena(planned)}{_about_conversions(codes)}
 {convert}
 void {name}_dequantize_output({read}, int i, float *values);
 
@@ -211,6 +221,13 @@ extern const char *const {name}_step_names[{name.upper()}_STEPS];
 #endif
 
 {ranges_declaration(planned)}"""
+
+
+def _default_arena(planned: Planned) -> str:
+    return f"""/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
+{default_arena_type(planned)}{c_identifier(planned.program.name)}_default_arena(void);
+
+"""
 
 
 def _about_conversions(codes: Iterable[Element]) -> str:

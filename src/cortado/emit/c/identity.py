@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from cortado import __version__
 from cortado.base.names import c_identifier, c_string, version_of
 from cortado.emit.c.data import float_text
-from cortado.emit.c.text import comment, listed
+from cortado.emit.c.text import comment, entry_of, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
@@ -33,7 +33,7 @@ def model_version(program: Program, given: str | None) -> str:
 def identity_facts(program: Program, version: str | None) -> str:
     """The macros of MODEL.h."""
     name = c_identifier(program.name)
-    entry = f"{name}_{'run' if program.pushed is None else 'push'}"
+    entry = entry_of(program)
     about = comment(
         "Which model this is: a hash of what it computes, the version it was given (or one that changes with it), and "
         "the compile that wrote this file."
@@ -118,7 +118,12 @@ def info_text(planned: Planned) -> str:
     tables = "\n".join(_tensors(upper, kind, tag, tensors) for kind, tag, tensors in groups)
     words = (
         *(c_string(program.name), f"{upper}_ID", f"{upper}_MODEL_VERSION", f"{upper}_TARGET", f'"{__version__}"'),
-        *(f"{upper}_{what}" for what in ("BUILD", "ARENA_BYTES", "INPUTS", "OUTPUTS")),
+        *(
+            f"{upper}_BUILD",
+            f"{c_identifier(program.owner).upper()}_ARENA_BYTES",
+            f"{upper}_INPUTS",
+            f"{upper}_OUTPUTS",
+        ),
         *(kind if tensors else "NULL" for kind, _, tensors in groups),
     )
     return f"""const cortado_model_info_t *{name}_info(void)

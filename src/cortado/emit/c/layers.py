@@ -116,11 +116,18 @@ class StaticFunctions:
 class Layers:
     """Collects the descriptors, constants, functions and kernel sources of a bundle, step by step."""
 
-    def __init__(self, prefix: str, cores: frozenset[Core], sections: Mapping[str, str] = NO_SECTIONS) -> None:
-        """`sections`: those of the constants of some steps, by the steps' names."""
+    def __init__(
+        self,
+        prefix: str,
+        cores: frozenset[Core],
+        sections: Mapping[str, str] = NO_SECTIONS,
+        arrays: Arrays | None = None,
+    ) -> None:
+        """`sections`: those of the constants of some steps, by the steps' names; `arrays`: constants that are shared
+        with others."""
         self.cores, self.sections = cores, sections
         self.names = Names()
-        self.arrays = Arrays(prefix, cores)
+        self.arrays = arrays or Arrays(prefix, cores)
         self.calls = StaticFunctions(call_function)
         self.needs = StaticFunctions(need_function)
         self.descriptors: list[Piece] = []

@@ -31,7 +31,7 @@ from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
 from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
-from cortado.emit.c.text import OfPlan, guarded, listed
+from cortado.emit.c.text import OfPlan, entry_of, guarded, listed
 from cortado.plan.program import Program, Tensor
 
 # What the float helpers need, linked only if they are.
@@ -66,7 +66,7 @@ class ModelSource(OfPlan):
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
 {self.decision.include}#include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
-{more_headers(called)}{'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
+{more_headers(called)}{'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.owner}_data.h"
 
 {same_build(self.name)}
 {_isa_guard(self.program)}{aligned_guard(self.planned)}
@@ -162,7 +162,7 @@ static const cortado_program_t program = {{
         return f"""{self.decision.table}/* ---- the network ---- */
 
 {wrong_function(self.planned)}{self.state.functions}{self._accessor("input", self.program.inputs, const="")}
-int {self.name}_run({arena_parameter(self.planned)})
+int {entry_of(self.program)}({arena_parameter(self.planned)})
 {{
     cortado_state_t state[{longest}]; /* of the longest stage */
     const int8_t *rows[{widest}]; /* of the widest step */
@@ -182,8 +182,12 @@ int {self.name}_run({arena_parameter(self.planned)})
 
     def _results(self) -> str:
         return f"""{self._accessor("output", self.program.outputs, const="const ")}
-{self.state.saving}{self.decision.function}{arena_function_text(self.planned)}{self._default_arena()}
+{self.state.saving}{self.decision.function}{self._arena()}
 {info_text(self.planned)}"""
+
+    def _arena(self) -> str:
+        """The functions that make an arena; a further method has those of its model."""
+        return "" if self.program.method_of else arena_function_text(self.planned) + self._default_arena()
 
     def _default_arena(self) -> str:
         if self.kernels.shares_arena(self.program):
@@ -198,6 +202,8 @@ int {self.name}_run({arena_parameter(self.planned)})
 
     def _accessor(self, verb: str, tensors: Sequence[Tensor], const: str) -> str:
         """MODEL_input and MODEL_output: an offset table into the arena."""
+        if not tensors:
+            return self._no_accessor(verb, const)
         if self.planned.regions:
             return self._places(verb, tensors, const)
         head = "    static const uint32_t offsets[] = {"
@@ -210,6 +216,14 @@ int {self.name}_run({arena_parameter(self.planned)})
         return NULL;
     }}
     return ({const}{pointer})({const}void *)(({const}uint8_t *)arena + offsets[i]);
+}}
+"""
+
+    def _no_accessor(self, verb: str, const: str) -> str:
+        return f"""{const}void *{self.name}_{verb}({arena_parameter(self.planned, const)}, int i)
+{{
+    (void)arena, (void)i;
+    return NULL;
 }}
 """
 

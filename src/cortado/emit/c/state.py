@@ -34,8 +34,7 @@ def state_in_c(planned: Planned, arrays: Arrays) -> StateInC:
     """`arrays` collects the initial values; where they are all the same, there is no need of an array."""
     if not planned.program.state:
         return StateInC()
-    name = c_identifier(planned.program.name)
-    resets = [_reset(planned, kept, arrays) for kept in planned.program.state]
+    name = c_identifier(planned.program.owner)
     moves = [_keep(planned, kept) for kept in moved(planned)]
     keep = f"""/* When all steps are done, and nobody reads the last values any more, the new ones take their place. */
 static void keep_state({"uint8_t *base" if not planned.regions else arena_parameter(planned)})
@@ -54,7 +53,17 @@ static uint32_t *reset_mark({arena_parameter(planned)})
     return (uint32_t *)(void *)({place(planned, STATE_MARK, "uint8_t")});
 }}
 
-void {name}_reset({arena_parameter(planned)})
+{"" if planned.program.method_of else _reset_function(planned, arrays)}{keep if moves else ""}""",
+        saving="" if planned.program.method_of else _saving(planned),
+        check=f"    if (*reset_mark(arena) != {name.upper()}_BUILD) {{\n        return 2;\n    }}\n",
+        keep=f"    keep_state({'arena' if planned.regions else '(uint8_t *)arena'});\n" if moves else "",
+    )
+
+
+def _reset_function(planned: Planned, arrays: Arrays) -> str:
+    name = c_identifier(planned.program.name)
+    resets = [_reset(planned, kept, arrays) for kept in planned.program.state]
+    return f"""void {name}_reset({arena_parameter(planned)})
 {{
 {"" if planned.regions else "    uint8_t *base = (uint8_t *)arena;" + chr(10)}    if ({wrong_arena(planned)}) {{
         return;
@@ -63,11 +72,7 @@ void {name}_reset({arena_parameter(planned)})
 {_lines(resets)}
 {decision_in_c(planned).reset}}}
 
-{keep if moves else ""}""",
-        saving=_saving(planned),
-        check=f"    if (*reset_mark(arena) != {name.upper()}_BUILD) {{\n        return 2;\n    }}\n",
-        keep=f"    keep_state({'arena' if planned.regions else '(uint8_t *)arena'});\n" if moves else "",
-    )
+"""
 
 
 def _lines(calls: Sequence[str]) -> str:
@@ -172,7 +177,7 @@ def _at(planned: Planned, buffer: str) -> str:
 
 def state_facts(planned: Planned) -> str:
     """The macros of MODEL.h."""
-    if not planned.program.state:
+    if not planned.program.state or planned.program.method_of:
         return ""
     name = c_identifier(planned.program.name)
     upper = name.upper()
@@ -225,7 +230,7 @@ def _described(planned: Planned, kept: StateTensor) -> str:
 
 def state_functions(planned: Planned) -> str:
     """The declarations of MODEL.h."""
-    if not planned.program.state:
+    if not planned.program.state or planned.program.method_of:
         return ""
     name = c_identifier(planned.program.name)
     about = comment(

@@ -55,6 +55,16 @@ class OfPlan:
     def upper(self) -> str:
         return self.name.upper()
 
+    @property
+    def owner(self) -> str:
+        return c_identifier(self.program.owner)
+
+
+def entry_of(program: "Program") -> str:
+    """The function that runs it: MODEL_run, MODEL_push, or of a further method MODEL_METHOD."""
+    name = c_identifier(program.name)
+    return name if program.method_of else f"{name}_{'run' if program.pushed is None else 'push'}"
+
 
 def operation(step: "Step") -> str:
     """The name of a step's operator without the parts that all of ExecuTorch's names share: conv2d."""

@@ -57,7 +57,7 @@ from cortado.frontend.quantize.prequantized import is_dequantize, is_quantized, 
 from cortado.frontend.quantize.qat import QatModel, prepare_graph
 from cortado.frontend.quantize.quantizer import CortexMQuantizer
 from cortado.frontend.quantize.scales import take
-from cortado.frontend.quantize.sharing import meet, share
+from cortado.frontend.quantize.sharing import SharedRanges, meet, share
 from cortado.frontend.quantize.ties import Tied, avoid_ties, tied_inputs
 from cortado.frontend.quantize.training import as_deployed
 from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_float
@@ -126,21 +126,19 @@ def quantize(
     tried: Callable[[Quantized], None] | None = None,
     measured: "PrecisionGiven | None" = None,
     intermediates: Path | None = None,
+    ranges: SharedRanges | None = None,
 ) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
     `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
-    before the others are run. With `measured`, tensors are int16 where that is needed."""
+    before the others are run. With `measured`, tensors are int16 where that is needed; `ranges` are shared."""
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
-    infinite = infinite_constant(module)
-    static: list[Finding] = []
+    infinite, static = infinite_constant(module), list[Finding]()
     note_ranges(module, how.range, [tuple(example_inputs), *batches])
     with captured.eager.blamed("the example inputs", example_inputs):
         state = _canonical(captured, example_inputs, how, static, intermediates)
     _check_finite(module, infinite)
-    stream = StateSequence(state, how.sequence)
-    if how.sequence is not None and not state:
-        raise CortadoError(NO_STATE)
+    stream = _sequences(state, how)
     layers = give_biases(module) if how.bias_correction else {}
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         if not any(_same(example_inputs, batch) for batch in batches):
@@ -164,7 +162,7 @@ def quantize(
             work = MixedWork(pristine, how, float_model, data, choice.winner, tuple(example_inputs))
             mixed = work.choose(prepared, measured, captured.eager)
             prepared = work.prepared(mixed.calls)
-        settled = _settle(prepared, choice.winner, batches)
+        settled = _settle(prepared, choice.winner, batches, ranges)
         converted = _converted(prepared, module.graph, float_model, data, settled, choice.winner)
     return Quantized(
         converted=converted,
@@ -240,12 +238,17 @@ def _converted(
     return converted
 
 
-def _settle(prepared: GraphModule, candidate: Candidate, batches: Sequence[Inputs]) -> Settled:
-    """Gives every tensor its range; what shares one first."""
+def _settle(
+    prepared: GraphModule, candidate: Candidate, batches: Sequence[Inputs], ranges: SharedRanges | None = None
+) -> Settled:
+    """Gives every tensor its range; what shares one first. `ranges`: those that other methods need too."""
     share(prepared, candidate.method)
     tie_state(prepared)
     meet(prepared)
-    return settle(prepared, candidate.method, batches, candidate.widened)
+    settled = settle(prepared, candidate.method, batches, candidate.widened)
+    if ranges is not None:
+        ranges.meet(prepared)
+    return settled
 
 
 def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options) -> Choice:
@@ -265,6 +268,12 @@ def _first_form(prepared: GraphModule, example_inputs: Sequence[Tensor], how: Op
     converted = convert_pt2e(other, fold_quantize=False)
     as_codes(converted)
     return Quantized(converted=converted, example_inputs=tuple(example_inputs), how=how)
+
+
+def _sequences(state: Sequence[StateBuffer], how: Options) -> StateSequence:
+    if how.sequence is not None and not state:
+        raise CortadoError(NO_STATE)
+    return StateSequence(state, how.sequence)
 
 
 NO_STATE = (

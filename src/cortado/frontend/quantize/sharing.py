@@ -29,6 +29,7 @@ from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBas
 from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
 from cortado.frontend.quantize.ranges import choose_range
+from cortado.ir.graph import module_path
 from cortado.ir.matching import patterns_of
 from cortado.ops.elementwise.requantize import WIDER
 from cortado.options import CalibrationMethod
@@ -280,3 +281,56 @@ def _is_moved(node: Node, source: RangeObserver, observers: Observers) -> bool:
         return False  # an input, a constant or a call that computes
     around = (observers.get(node.all_input_nodes[0]), *(observers.get(user) for user in node.users))
     return all(one is source for one in around)
+
+
+# ---- methods of one model --------------------------------------------------------------------------------
+
+
+class SharedRanges:
+    """Ranges of tensors that methods of one model have in common: inputs of one name, and what the same layers give.
+
+    Each method is calibrated by itself, and its ranges are noted; once they are joined, each method gets those that all
+    of them need, so that the same layers have the same constants.
+    """
+
+    def __init__(self) -> None:
+        self._noted: list[dict[tuple[str, ...], tuple[float, float]]] = []
+        self._joined: dict[tuple[str, ...], tuple[float, float]] = {}
+
+    def join(self) -> bool:
+        """Whether there are ranges that methods have in common, and that differ."""
+        keys = [key for noted in self._noted for key in noted]
+        for key in dict.fromkeys(one for one in keys if keys.count(one) > 1):
+            ends = [noted[key] for noted in self._noted if key in noted]
+            self._joined[key] = min(low for low, _ in ends), max(high for _, high in ends)
+        return any(
+            self._joined[key] != ends for noted in self._noted for key, ends in noted.items() if key in self._joined
+        )
+
+    def meet(self, prepared: GraphModule) -> None:
+        """Once every tensor has its range: notes it, or gives it the one that all methods need."""
+        found = _observed_by_key(prepared)
+        if not self._joined:
+            self._noted.append({key: (float(one.min_val), float(one.max_val)) for key, one in found.items()})
+            return
+        for key, observer in found.items():
+            if key in self._joined:
+                observer.set_ends(*self._joined[key])
+
+
+def _observed_by_key(prepared: GraphModule) -> dict[tuple[str, ...], RangeObserver]:
+    """The observers that choose a range of their own, by what they observe in the user's words."""
+    found: dict[tuple[str, ...], RangeObserver] = {}
+    times: dict[tuple[str, ...], int] = {}
+    for node in prepared.graph.nodes:
+        observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
+        source = node.args[0] if node.args else None
+        if type(observer) is not RangeObserver or observer.leader is not None or not isinstance(source, Node):
+            continue
+        path = module_path(source)
+        if source.op != "placeholder" and path is None:
+            continue
+        call = ("input", source.name) if path is None else (path, str(source.target))
+        times[call] = times.get(call, 0) + 1
+        found[(*call, str(times[call]), observer.element.name)] = observer
+    return found

@@ -1,0 +1,606 @@
+"""A module with several methods as one model: constants once, one arena, and state that all of them share.
+
+Each method is captured as a function: the buffers that some method changes come in behind its inputs, and their new
+values go out behind its outputs. So a method is calibrated and checked with the state that it meets, whoever left that;
+in the program the same tensors are state, at the same offsets for every method.
+"""
+
+import copy
+import hashlib
+import inspect
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cortado.api import Compiled, Model, prepare_method
+from cortado.artifact.folder import METHODS, write_together
+from cortado.base.arrays import ArrayType
+from cortado.base.element import INT32, element_of
+from cortado.base.errors import CortadoError
+from cortado.base.names import c_identifier, check_name, identifier_part
+from cortado.base.progress import PhaseProgress
+from cortado.base.target import BUNDLE_FLAGS, Core, CortexMTargetConfig, Machine, from_target_string
+from cortado.emit.c.bundle import Bundle, emit_methods
+from cortado.emit.c.text import entry_of
+from cortado.frontend.quantize.sharing import SharedRanges
+from cortado.options import DEFAULTS, Artifacts, Options, PteKind
+from cortado.plan.lowered import LoweredGraph, State, Value, run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program
+from cortado.plan.program import Tensor as ProgramTensor
+from cortado.plan.request import WHOLE_INPUT, program_of
+from cortado.plan.schedule import schedule
+from cortado.run.board import build_firmware, build_host, find_board
+from cortado.run.bundle_info import IO, BundleInfo, untyped
+from cortado.run.runner import WARNINGS, board_flags, bundle_includes, bundle_sources, run_bundle, write_files
+
+ScriptCall = tuple[Any, ...]  # the name of a method, and a tensor for each of its inputs
+_OWN = "cortado_method"
+_KEPT = (torch.int32, torch.int64, torch.bool)
+
+
+# ---- a method as a function --------------------------------------------------------------------------------------
+
+
+class MethodModule(nn.Module):
+    """A method of a module as a model of its own: state in behind the inputs, new state out behind the outputs."""
+
+    def __init__(self, module: nn.Module, method: str, arguments: int, touched: "Touched") -> None:
+        super().__init__()
+        # The same dictionaries: layers and buffers have the names that they have in the module.
+        self._parameters, self._buffers, self._modules = module._parameters, module._buffers, module._modules
+        self.__dict__[_OWN] = (module, method, arguments, touched)  # a name that no layer has
+
+    def cortado_call(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """State is a plain attribute while the method runs: of a buffer, torch.export would note what is assigned."""
+        inner, method, arguments, touched = self.__dict__[_OWN]
+        old = dict(zip(touched.read, values[arguments:], strict=True))
+        names = dict.fromkeys((*touched.read, *touched.written))
+        before = {_owner(inner, name): dict(_owner(inner, name)._buffers) for name in names}
+        try:
+            for name in names:
+                owner = _owner(inner, name)
+                value = owner._buffers.pop(_last(name))
+                owner.__dict__[_last(name)] = old[name].clone() if name in old else value
+            found = getattr(inner, method)(*values[:arguments])
+            new = {name: _owner(inner, name).__dict__[_last(name)] for name in touched.written}
+        finally:
+            for name in names:
+                _owner(inner, name).__dict__.pop(_last(name), None)
+            for owner, buffers in before.items():
+                owner._buffers.clear()
+                owner._buffers.update(buffers)
+        new |= {name: _made(old[name], new[name]) for name in touched.fixed}
+        outputs = () if found is None else tuple(found) if isinstance(found, tuple | list) else (found,)
+        return (*outputs, *new.values())
+
+
+def _made(old: Tensor, new: Tensor) -> Tensor:
+    """A new value that is the same after every call, as one that a kernel makes: it is `new`, whatever the old one."""
+    if new.dtype == torch.bool:
+        return torch.logical_or(torch.logical_and(old, new), new)
+    return torch.minimum(torch.maximum(old, new), new)
+
+
+def _owner(module: nn.Module, name: str) -> nn.Module:
+    return module.get_submodule(name.rpartition(".")[0])
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodModule:
+    """Its inputs have the names that they have in the user's code."""
+    taken = [*inspect.signature(getattr(module, method)).parameters]
+    names = [*taken, *(f"state_{identifier_part(name)}" for name in touched.read)]
+
+    def forward(self: MethodModule, *values: Tensor) -> tuple[Tensor, ...]:
+        return self.cortado_call(*values)
+
+    kinds = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("self", *names)]
+    forward.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+    kind = type(f"{type(module).__name__}_{method}", (MethodModule,), {"forward": forward})
+    made: MethodModule = kind(module, method, len(taken), touched)
+    return made.train(module.training)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The buffers that a method reads, those that it changes, and those that it always gives the same values."""
+
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+    fixed: tuple[str, ...] = ()
+
+
+def touched(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -> dict[str, Touched]:
+    """Returns what each method does to buffers that some method changes; no other buffer is state."""
+    buffers = [name for name, _ in module.named_buffers()]
+    found = {name: _touched(module, name, inputs, buffers) for name, inputs in methods.items()}
+    state = {name for one in found.values() for name in one.written}
+    return {
+        name: replace(one, read=tuple(buffer for buffer in one.read if buffer in state)) for name, one in found.items()
+    }
+
+
+def _touched(module: nn.Module, method: str, inputs: Sequence[Tensor], buffers: Sequence[str]) -> Touched:
+    """By the graph of the method with all buffers in and out, in which writes are plain calls."""
+    whole = method_module(module, method, Touched(tuple(buffers), tuple(buffers)))
+    values = dict(module.named_buffers())
+    given = (*inputs, *(values[name].clone() for name in buffers))
+    try:
+        program = torch.export.export(whole, given, strict=False).run_decompositions({})
+    except Exception as error:
+        raise CortadoError(f"the method '{method}' can't be captured: {str(error).splitlines()[0]}") from error
+    graph, kinds = program.graph_module.graph, program.graph_signature.user_inputs
+    holders = {str(kind): name for kind, name in zip(kinds[len(inputs) :], buffers, strict=True)}
+    returned: list[torch.fx.Node] = list(graph.output_node().args[0])
+    given_back, last = returned[: len(returned) - len(buffers)], returned[len(returned) - len(buffers) :]
+    sources = {name: _copied(node) for name, node in zip(buffers, last, strict=True)}
+    written = tuple(name for name in buffers if holders.get(sources[name].name) != name)
+    used = {holders[node.name] for node in graph.nodes if node.name in holders and _is_read(node)}
+    used |= {holders[_copied(node).name] for node in given_back if _copied(node).name in holders}
+    return Touched(tuple(name for name in buffers if name in used), written)
+
+
+def _copied(node: torch.fx.Node) -> torch.fx.Node:
+    """Returns what a copy is of."""
+    while node.op == "call_function" and node.target is torch.ops.aten.clone.default:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _is_read(node: torch.fx.Node) -> bool:
+    """Whether anything but copies that are returned reads it."""
+    copies = [user for user in node.users if user.target is torch.ops.aten.clone.default]
+    others = [user for user in node.users if user not in copies and user.op != "output"]
+    return bool(others) or any(_is_read(copy) for copy in copies)
+
+
+# ---- calls in order ------------------------------------------------------------------------------------------------
+
+
+def _checked_call(call: Any, number: int, methods: Mapping[str, Sequence[Tensor]]) -> ScriptCall:
+    if not isinstance(call, tuple | list) or not call or call[0] not in methods:
+        known = ", ".join(f"'{name}'" for name in methods)
+        raise CortadoError(
+            f"call {number} is {call!r:.80}, expected a tuple that begins with the name of a method ({known}), as in "
+            "('learn', x, label)"
+        )
+    name, *values = call
+    shapes = [tuple(value.shape) if isinstance(value, Tensor) else None for value in values]
+    wanted = [tuple(value.shape) for value in methods[name]]
+    if shapes != wanted:
+        raise CortadoError(f"call {number} of '{name}' has inputs of shapes {shapes}, expected {wanted}")
+    return tuple(call)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A call of the user's module: its inputs, and the buffers before and after it."""
+
+    inputs: tuple[Tensor, ...]
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+
+
+def _record(module: nn.Module, methods: Mapping[str, Any], calls: Sequence[ScriptCall]) -> dict[str, list[Recorded]]:
+    """The calls of each method, made one after the other on a copy of the module."""
+    running = copy.deepcopy(module)
+    recorded: dict[str, list[Recorded]] = {name: [] for name in methods}
+    for name, *values in calls:
+        before = _buffers(running)
+        with torch.no_grad():
+            getattr(running, name)(*values)
+        recorded[name].append(Recorded(tuple(values), before, _buffers(running)))
+    for name, found in recorded.items():
+        if not found:
+            raise CortadoError(f"no calibration call of '{name}', expected some of every method, as ('{name}', ...)")
+    return recorded
+
+
+def _buffers(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.named_buffers()}
+
+
+def _with_fixed(found: Touched, calls: Sequence[Recorded]) -> Touched:
+    """With the buffers that are the same after all calls. Where that is chance, nothing is lost: `_made` gives what the
+    method gives."""
+    first = calls[0].after
+    fixed = [name for name in found.written if all(torch.equal(one.after[name], first[name]) for one in calls)]
+    return Touched(tuple(dict.fromkeys((*found.read, *fixed))), found.written, tuple(fixed))
+
+
+# ---- the program ---------------------------------------------------------------------------------------------------
+
+
+def _kept(name: str, value: Tensor) -> Tensor:
+    """A buffer as it is kept."""
+    if value.dtype not in _KEPT:
+        kind = str(value.dtype).removeprefix("torch.")
+        raise CortadoError(
+            f"the buffer '{name}' is {kind}, and a method changes it; expected int32, int64 or bool: a scale of codes "
+            "would be another in every method. Keep integers, as in torch.round(x * 32).to(torch.int32)"
+        )
+    if value.dtype == torch.int64 and value.numel() and int(value.abs().max()) > INT32.high:
+        raise CortadoError(f"the buffer '{name}' holds {int(value.abs().max())}, expected integers of 32 bits")
+    return value.detach().clone() if value.dtype == torch.bool else value.detach().to(torch.int32)
+
+
+def stateful(graph: LoweredGraph, found: Touched, state: Mapping[str, Tensor]) -> LoweredGraph:
+    """The graph of a method with its last inputs and outputs as state, and all state that it does not touch."""
+    taken, made = len(graph.inputs) - len(found.read), len(graph.outputs) - len(found.written)
+    names = dict(zip(found.read, graph.inputs[taken:], strict=True))
+    sources = dict(zip(found.written, graph.outputs[made:], strict=True))
+    values = dict(graph.values)
+    kept = []
+    for buffer, initial in sorted(state.items()):
+        name = names.get(buffer)
+        if name is None:
+            name = f"kept_{identifier_part(buffer)}"
+            values[name] = Value(tuple(initial.shape), element_of(initial.dtype).unscaled)
+        kept.append(State(buffer, name, sources.get(buffer, name), initial))
+    return replace(graph, inputs=graph.inputs[:taken], outputs=graph.outputs[:made], values=values, state=tuple(kept))
+
+
+def _same_arena(planned: Sequence[Planned]) -> list[Planned]:
+    """One arena for all: as large as that of the largest, with state at the same places, which is checked."""
+    for checked in (False, True):
+        plans = [one.checked if checked else one.plan for one in planned]
+        places = [
+            {kept.name: plan.offsets[kept.tensor.buffer] for kept in one.program.state}
+            for one, plan in zip(planned, plans, strict=True)
+        ]
+        assert all(one == places[0] for one in places), "methods that have their state at different places"
+    peak, wide = max(one.plan.peak for one in planned), max(one.checked.peak for one in planned)
+    return [replace(one, plan=replace(one.plan, peak=peak), checked=replace(one.checked, peak=wide)) for one in planned]
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """Outputs of calls, one after the other, and those of the reference."""
+
+    on: str
+    outputs: tuple[tuple[ArrayType, ...], ...]  # real numbers; integers as they are
+    codes: tuple[tuple[ArrayType, ...], ...]
+    expected: tuple[tuple[ArrayType, ...], ...]  # codes of the reference
+
+    @property
+    def bit_exact(self) -> bool:
+        pairs = zip(self.codes, self.expected, strict=True)
+        return all(np.array_equal(a, b) for x, y in pairs for a, b in zip(x, y, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<MethodRun of {len(self.codes)} calls on {self.on}, {'' if self.bit_exact else 'NOT '}bit-exact>"
+
+
+@dataclass(frozen=True, repr=False)
+class CompiledMethods:
+    """The methods of a model for one target: as one C bundle, and each by itself."""
+
+    name: str
+    target: CortexMTargetConfig
+    methods: Mapping[str, Compiled]  # each by itself, with its state as inputs and outputs
+    graphs: Mapping[str, LoweredGraph]  # with state
+    planned: Mapping[str, Planned]
+    bundle: Bundle
+
+    def __repr__(self) -> str:
+        arena = next(iter(self.planned.values())).plan.peak
+        names, target = ", ".join(self.methods), self.target.target_string
+        return f"<CompiledMethods {self.name}: {names} in {arena:,} bytes for {target}>"
+
+    def to_json(self) -> dict[str, Any]:
+        first = next(iter(self.planned.values()))
+        return {
+            "target": self.target.target_string,
+            "model": self.name,
+            "id": first.program.identity,
+            "methods": {name: {"function": entry_of(one.program)} for name, one in self.planned.items()},
+            "state": {kept.name: kept.initial.data.nbytes for kept in first.program.state},
+            "arena_bytes": first.plan.peak,
+            "weights_bytes": self.bundle.weights_bytes,
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
+        `profile` take; all or nothing."""
+        files: dict[str, str | bytes] = dict(self.bundle.files)
+        with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+            for name, compiled in self.methods.items():
+                place = Path(temporary) / name
+                compiled.save(place)
+                inside = [path for path in sorted(place.rglob("*")) if path.is_file()]
+                files |= {
+                    f"{METHODS}/{name}/{path.relative_to(place).as_posix()}": path.read_bytes() for path in inside
+                }
+        write_together(Path(folder), files, self)
+
+    def reference(self, calls: Sequence[ScriptCall]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
+        """The codes of the inputs of calls, and of the outputs that they must give, by the integer reference."""
+        given, expected = [], []
+        state = {one.buffer: one.initial for graph in self.graphs.values() for one in graph.state}
+        for name, *values in calls:
+            graph, program = self.graphs[name], self.planned[name].program
+            found = run_reference(graph, values, {one.name: state[one.buffer] for one in graph.state})
+            state |= {one.buffer: found[one.source] for one in graph.state}
+            given.append([found[tensor.node].numpy() for tensor in program.inputs])
+            expected.append([found[tensor.node].numpy().copy() for tensor in program.outputs])
+        return given, expected
+
+    def run(self, calls: Sequence[ScriptCall], on: str | None = None) -> MethodRun:
+        """Makes calls one after the other, as ("learn", x, label): on the target's emulated board, or on="host". They
+        begin with the initial state, which each leaves to the next."""
+        examples = {name: one.example[: len(self.planned[name].program.inputs)] for name, one in self.methods.items()}
+        checked = [_checked_call(call, number, examples) for number, call in enumerate(calls)]
+        given, expected = self.reference(checked)
+        programs = [one.program for one in self.planned.values()]
+        numbers = {name: number for number, name in enumerate(self.planned)}
+        room = max(sum(tensor.bytes for tensor in one.inputs) for one in programs)
+        back = max(sum(tensor.bytes for tensor in one.outputs) for one in programs)
+        samples = [[_packed(numbers[name], inputs, room)] for (name, *_), inputs in zip(checked, given, strict=True)]
+        info = BundleInfo(
+            c_identifier(self.name),
+            self.target,
+            (IO("call", (room + 1,), "uint8"),),
+            (IO("answer", (max(back, 1),), "uint8"),),
+            state=True,
+        )
+        with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+            folder = Path(temporary)
+            write_files(folder, self._files(on))
+            (folder / "harness_model.c").write_text(_script_source(info, programs, room, back))
+            result = run_bundle(folder, info, samples, on, built=lambda board: _built(folder, info, board))
+        codes = [
+            _unpacked(answer[0], self.planned[name].program.outputs)
+            for (name, *_), answer in zip(checked, result.samples, strict=True)
+        ]
+        real = [
+            tuple(_real(tensor, one) for tensor, one in zip(self.planned[name].program.outputs, found, strict=True))
+            for (name, *_), found in zip(checked, codes, strict=True)
+        ]
+        return MethodRun(result.on, tuple(real), tuple(codes), tuple(tuple(one) for one in expected))
+
+    def _files(self, on: str | None) -> Mapping[str, str]:
+        """The bundle; on this machine with portable kernels."""
+        if on != "host":
+            return self.bundle.files
+        planned = _planned(self.name, self.graphs, self.target, self._options, portable=True)
+        return emit_methods(list(planned.values()), [None] * len(planned)).files
+
+    @property
+    def _options(self) -> Options:
+        return next(iter(self.methods.values())).options
+
+
+def _packed(number: int, inputs: Sequence[ArrayType], room: int) -> ArrayType:
+    data = bytes([number]) + b"".join(np.ascontiguousarray(one).tobytes() for one in inputs)
+    return np.frombuffer(data.ljust(room + 1, b"\0"), dtype=np.uint8)
+
+
+def _unpacked(data: ArrayType, tensors: Sequence[ProgramTensor]) -> tuple[ArrayType, ...]:
+    found, at, raw = [], 0, np.ascontiguousarray(data).tobytes()
+    for tensor in tensors:
+        part = raw[at : at + tensor.bytes]
+        found.append(np.frombuffer(part, dtype=tensor.dtype).reshape(tensor.shape))
+        at += tensor.bytes
+    return tuple(found)
+
+
+def _real(tensor: ProgramTensor, codes: ArrayType) -> ArrayType:
+    """In the model's order of dimensions."""
+    moved = codes if codes.ndim == 0 else codes.transpose(np.argsort(tensor.layout))
+    if tensor.qparams is None:
+        return moved
+    return np.asarray(
+        (moved.astype(np.float32) - np.float32(tensor.qparams.zero_point)) * np.float32(tensor.qparams.scale)
+    )
+
+
+def _built(folder: Path, info: BundleInfo, board: Machine | None) -> Path:
+    sources, includes = bundle_sources(folder, "c" if board is None else "cS"), bundle_includes(folder)
+    if board is None:
+        return build_host(sources, includes, [*WARNINGS, *BUNDLE_FLAGS], info.name)
+    flags = [*board_flags(info.target, board), *WARNINGS, *BUNDLE_FLAGS]
+    return build_firmware(find_board(board), sources, includes, flags, info.name)
+
+
+def _script_source(info: BundleInfo, programs: Sequence[Program], room: int, back: int) -> str:
+    """The glue of a model with several methods: a sample is the number of a method and its inputs, `room` bytes, and
+    the answer its outputs, `back` bytes."""
+    name = info.name
+    cases = "\n".join(_method_case(number, program) for number, program in enumerate(programs))
+    reset = untyped("void ", f"{name}_reset") if any(program.state for program in programs) else "NULL"
+    return f"""#include "harness.h"
+#include "{name}.h"
+
+static {name}_arena_t arena;
+static uint8_t call[{room + 1}], answer[{max(back, 1)}];
+static const size_t input_bytes[] = {{sizeof call}};
+static const size_t output_bytes[] = {{sizeof answer}};
+static void *input(void *a, int i) {{ (void)a, (void)i; return call; }}
+static const void *output(const void *a, int i) {{ (void)a, (void)i; return answer; }}
+
+static int run(void *a)
+{{
+    const uint8_t *from = call + 1;
+    uint8_t *to = answer;
+    int error = 9;
+    memset(answer, 0, sizeof answer);
+    switch (call[0]) {{
+{cases}
+    default: break;
+    }}
+    (void)from, (void)to;
+    return error;
+}}
+
+const cortado_harness_model_t cortado_harness_model = {{
+    "{name}", &arena, 1, 1, input_bytes, output_bytes,
+    input, output, run, {reset}, NULL, NULL, 0,
+}};
+"""
+
+
+def _method_case(number: int, program: Program) -> str:
+    name = c_identifier(program.name)
+    inputs = [
+        f"        memcpy({name}_input(a, {i}), from, {tensor.bytes}u);\n        from += {tensor.bytes}u;\n"
+        for i, tensor in enumerate(program.inputs)
+    ]
+    outputs = [
+        f"        memcpy(to, {name}_output(a, {i}), {tensor.bytes}u);\n        to += {tensor.bytes}u;\n"
+        for i, tensor in enumerate(program.outputs)
+    ]
+    return f"""    case {number}:
+{"".join(inputs)}        error = {entry_of(program)}(a);
+{"".join(outputs)}        break;"""
+
+
+# ---- compile -------------------------------------------------------------------------------------------------------
+
+
+def _planned(
+    name: str,
+    graphs: Mapping[str, LoweredGraph],
+    target: CortexMTargetConfig,
+    options: Options,
+    *,
+    portable: bool = False,
+) -> dict[str, Planned]:
+    """The programs of the methods in one arena; the first is the model's own, the others its further methods."""
+    main = next(iter(graphs))
+    cores = (Core.PORTABLE,) if portable else None
+    programs = {
+        method: program_of(
+            name if method == main else f"{name}_{method}", graph, target, options.io, WHOLE_INPUT, cores=cores
+        )
+        for method, graph in graphs.items()
+    }
+    every = hashlib.sha256("\n".join(one.identity for one in programs.values()).encode()).hexdigest()
+    identity = every[: len(programs[main].identity)]
+    owned = [
+        replace(one, identity=identity, method_of="" if method == main else name) for method, one in programs.items()
+    ]
+    return dict(zip(programs, _same_arena([schedule(one, options.optimize) for one in owned]), strict=True))
+
+
+def compile_methods(
+    module: nn.Module,
+    methods: Mapping[str, Sequence[Tensor]],
+    target: str | CortexMTargetConfig,
+    calibration: Sequence[ScriptCall],
+    name: str | None = None,
+    options: Options = DEFAULTS,
+    *,
+    progress: PhaseProgress = lambda phase: None,
+) -> CompiledMethods:
+    """Several methods of a module as one model: {"forward": (x,), "learn": (x, label), "forget": ()}, by their names,
+    each with example inputs. `calibration` are calls in the order in which a device may make them, as ("learn", x,
+    label): each method is calibrated on its own calls, with the state that the calls before have left. Buffers that a
+    method changes are state, which all methods share: int32, int64 or bool. "forward", or else the first, is MODEL_run
+    in C; any other is MODEL_METHOD."""
+    config = from_target_string(target) if isinstance(target, str) else target
+    chosen = check_name(name or type(module).__name__.lower())
+    options = _only_c(options)
+    _check_methods(module, methods)
+    ordered = {one: tuple(methods[one]) for one in sorted(methods, key=lambda one: one != "forward")}
+    found = touched(module, ordered)
+    written = dict.fromkeys(buffer for one in found.values() for buffer in (*one.read, *one.written))
+    state = {buffer: _kept(buffer, dict(module.named_buffers())[buffer]) for buffer in written}
+    calls = [_checked_call(call, number, ordered) for number, call in enumerate(calibration)]
+    recorded = _record(module, ordered, calls)
+    found = {method: _with_fixed(one, recorded[method]) for method, one in found.items()}
+    # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
+    options = replace(options, bias_correction=False)
+    ranges = SharedRanges()
+
+    def models() -> dict[str, Model]:
+        return {
+            method: prepare_method(
+                method_module(module, method, one),
+                samples[0],
+                samples,
+                f"{chosen}_{method}",
+                options=options,
+                target=config,
+                progress=progress,
+                ranges=ranges,
+            )
+            for method, one in found.items()
+            for samples in ([(*call.inputs, *(call.before[name] for name in one.read)) for call in recorded[method]],)
+        }
+
+    prepared = models()
+    prepared = models() if ranges.join() else prepared
+    compiled, graphs = {}, {}
+    for method, one in found.items():
+        compiled[method] = prepared[method].compile(config, options)
+        graph = compiled[method].graph
+        assert graph is not None  # only C is made
+        graphs[method] = stateful(graph, one, state)
+    planned = _planned(chosen, graphs, config, options)
+    stacks = [None if one.report.memory is None else one.report.memory.stack_bytes for one in compiled.values()]
+    bundle = emit_methods(list(planned.values()), stacks, options.model_version)
+    _check_names(planned, bundle)
+    return CompiledMethods(chosen, config, compiled, graphs, planned, bundle)
+
+
+def _only_c(options: Options) -> Options:
+    """Refuses what a bundle of methods does not have."""
+    refused = {
+        "image": options.image,
+        "stream": options.stream is not None,
+        "input_rows": options.input_rows,
+        "decide": options.decide is not None,
+        "camera": options.camera is not None,
+        "memory": bool(options.memory),
+        "place": bool(options.place),
+        "selftest": options.selftest,
+        "package": bool(options.package),
+        "sequence": options.sequence is not None,
+        "allow_float": options.allow_float,
+        "artifacts='pte'": options.artifacts is Artifacts.PTE,
+        "pte='delegate'": options.pte is PteKind.DELEGATE,
+    }
+    given = [name for name, is_given in refused.items() if is_given]
+    if given:
+        raise CortadoError(
+            f"{given[0]} is for a model of one method; several are one C bundle, as the methods of a .pte have no "
+            "state in common. Leave it out, or compile the method by itself"
+        )
+    return replace(options, artifacts=Artifacts.C)
+
+
+def _check_methods(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -> None:
+    if not methods:
+        raise CortadoError("no methods were given, expected names with example inputs, as in {'forward': (x,)}")
+    for name, inputs in methods.items():
+        if not callable(getattr(type(module), name, None)):
+            raise CortadoError(f"{type(module).__name__} has no method '{name}'; expected one that it defines")
+        taken = inspect.signature(getattr(module, name)).parameters
+        if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in taken.values()):
+            raise CortadoError(f"the method '{name}' takes *args, **kwargs or keywords; expected inputs by position")
+        if len(taken) != len(inputs) or not all(isinstance(value, Tensor) for value in inputs):
+            raise CortadoError(
+                f"the method '{name}' takes {len(taken)} inputs ({', '.join(taken)}), found {len(inputs)} examples; "
+                "expected a tensor for each"
+            )
+
+
+def _check_names(planned: Mapping[str, Planned], bundle: Bundle) -> None:
+    """Refuses a method that would be called as one of the functions of every bundle."""
+    main, *others = planned.values()
+    header = bundle.files[f"{c_identifier(main.program.name)}.h"]
+    for one in others:
+        entry = c_identifier(one.program.name)
+        if re.search(rf"\b{entry}\(", header):
+            raise CortadoError(f"a method would be {entry} in C, which every bundle has; give it another name")
