@@ -1,4 +1,4 @@
-"""Where the largest value of each window of a max pool is, and what puts values back there (max_unpool).
+"""Places of the largest values in the windows of max pools, and what puts values back there (max_unpool).
 
 The windows are picked from the image; the first largest value of each is found in it, and its place in the window gives
 its place in the image, as integers. A tap outside the image, or behind the end of a window that is smaller than others,
