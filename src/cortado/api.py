@@ -393,11 +393,10 @@ def prepare_method(
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))
             asked = Asked(chosen, _config(target, options), options, names)
-            measured = _measured(asked, inputs)
             tried = None if target is None or options.allow_float else partial(_try_out, asked)
             how = _for_pte_alone(options, captured)
-            run = partial(quantize, counted=counted, tried=tried, measured=measured, intermediates=place, ranges=ranges)
-            quantized = run(captured, inputs, given, how)
+            run = partial(quantize, counted=counted, tried=tried, measured=_measured(asked, inputs))
+            quantized = run(captured, inputs, given, how, intermediates=place, ranges=ranges)
             int8_form = cache(partial(_in_int8, module, inputs, given, options))
     return Model(
         name=chosen,

@@ -142,9 +142,7 @@ def quantize(
     layers = give_biases(module) if how.bias_correction else {}
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         if not any(_same(example_inputs, batch) for batch in batches):
-            with captured.eager.blamed("the example inputs", example_inputs):
-                found = pytree.tree_leaves(module(*stream.inputs(0, example_inputs)))
-            captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
+            _check_example(captured, stream, example_inputs, writes)
         pristine = _copy(module) if measured is not None else None
         prepared = _prepare(module, how)
         know_ranges(prepared, batches)
@@ -177,6 +175,15 @@ def quantize(
         mixed=mixed,
         parts=parts,
     )
+
+
+def _check_example(
+    captured: Captured, stream: StateSequence, example_inputs: Sequence[Tensor], writes: Sequence[str]
+) -> None:
+    """Holds the graph to the model on the example inputs."""
+    with captured.eager.blamed("the example inputs", example_inputs):
+        found = pytree.tree_leaves(captured.module(*stream.inputs(0, example_inputs)))
+    captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
 
 
 def _calibrated(
