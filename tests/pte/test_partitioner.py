@@ -98,8 +98,8 @@ class Correlated(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         values = torch.relu(self.first(x))
-        spread = nn.functional.conv_transpose1d(values, values.reshape(7, 1, 8))
-        result: torch.Tensor = self.last(spread)
+        wide = nn.functional.conv_transpose1d(values, values.reshape(7, 1, 8))
+        result: torch.Tensor = self.last(wide)
         return result
 
 
