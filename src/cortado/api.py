@@ -16,7 +16,7 @@ from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weights
 from cortado.artifact.report import PteFormReport, WeightsReport
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
-from cortado.base.findings import Finding
+from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import check_name
 from cortado.base.progress import IMPORT_EXECUTORCH, Clock, PhaseProgress, with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
@@ -44,6 +44,7 @@ from cortado.frontend.quantize.ties import ties_finding
 from cortado.frontend.rewrite.decompose import write_in_pieces
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
+from cortado.ir.op import is_of_floats
 from cortado.ir.patched import alone, forgotten, late_code
 from cortado.lowering import Graphs, Programs, programs_of, without_executorch
 from cortado.models.sources import read_labelled
@@ -135,7 +136,7 @@ class Model:
             pte_form=pte_form,
             bundle_missing=programs.bundle_missing,
             float_operators=graphs.float_operators,
-            findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target, programs.own_form)),
+            findings=(*self.quantized.findings, *kept.findings, *self._of_target(c, pte, target, programs.own_form)),
             first=kept.first,
             removed=removed_channels(programs.c or programs.pte),  # type: ignore[arg-type]
             delay=self.delay or 0,
@@ -193,6 +194,10 @@ class Model:
             hint = "--state int8 writes it all the same, --pte delegate the C bundle's network"
             return replace(programs, pte=None, pte_missing=(*reasons, hint), own_form=False), None
         return programs, PteFormReport(pte_sqnr_db=_finite(other.kept), c_sqnr_db=_finite(kept.kept))
+
+    def _of_target(self, c: InC | None, pte: Pte | None, target: CortexMTargetConfig, own_form: bool) -> list[Finding]:
+        """Findings that other targets don't have."""
+        return [*self._ties(pte, target, own_form), *_soft_floats(c, target)]
 
     def _ties(self, pte: Pte | None, target: CortexMTargetConfig, own_form: bool) -> list[Finding]:
         """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""
@@ -297,6 +302,20 @@ def _may_have_form(options: Options) -> bool:
     elements = options.activations is Activations.INT8 and options.weights is Weights.INT8
     asked = options.artifacts is not Artifacts.C and options.pte is PteKind.OPERATORS
     return asked and elements and not any(given) and without_executorch() is None
+
+
+def _soft_floats(c: InC | None, target: CortexMTargetConfig) -> list[Finding]:
+    """Layers that compute in float32 on a core that has no instructions for it."""
+    steps = () if c is None else c.planned.program.steps
+    count = sum(is_of_floats(step.operator) for step in steps)
+    if target.fpu or not count:
+        return []
+    text = (
+        f"{count} of {len(steps)} layers compute in float32, and {target.target_string} has no float unit, or stands "
+        "for cores without one: a product and its sum take about 250 cycles on a Cortex-M0+, 10 on a Cortex-M4. Where "
+        "that is too slow, --activations int16 keeps 16 bits in integers, and --float32 names modules that need more"
+    )
+    return [Finding(kind=FindingKind.SOFT_FLOAT, text=text, found=count / len(steps), limit=0.0)]
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:

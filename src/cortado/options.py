@@ -122,7 +122,17 @@ WEIGHT_GROUP = 32
 # Options that count when a model is quantized, whatever a target is compiled with.
 _BARS = ("min_sqnr", "min_accuracy", "max_drop", "labelled")
 OF_CALIBRATION = (
-    *("calibration_method", "bias_correction", "range", "sequence", "activations", "state", "int16", "precision"),
+    *(
+        "calibration_method",
+        "bias_correction",
+        "range",
+        "sequence",
+        "activations",
+        "state",
+        "int16",
+        "float32",
+        "precision",
+    ),
     *_BARS,
 )
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
@@ -158,6 +168,7 @@ class Options:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
     int16: tuple[str, ...] = ()  # tensors that are int16, by their names or their modules': "encoder.*"
+    float32: tuple[str, ...] = ()  # modules whose real numbers stay float32 in the C bundle: "head.*"
     weights: Weights = Weights.INT8  # of convolutions and linear layers; others are for the C bundle
     weight_group: int | None = None  # int4 weights that have a factor of their own: 32; None: those of a channel
     activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
@@ -264,6 +275,7 @@ class Options:
         self._set("place", places_of(self.place))
         self._set("range", ranges_of(self.range))
         self._set("int16", expressions("int16", self.int16))
+        self._set("float32", expressions("float32", self.float32))
         self._set("keep_float", expressions("keep_float", self.keep_float))
         self._set("allow_float", self.allow_float or bool(self.keep_float))
         self._set_camera()
@@ -430,8 +442,14 @@ class Options:
             raise CortadoError(
                 "--state float32: expected int8 or int16; with --activations float32, state is float32 too"
             )
+        if self.float32 and (self.artifacts is Artifacts.PTE or self.precision is Precision.AUTO or self.allow_float):
+            raise CortadoError(
+                f"--float32 '{self.float32[0]}': modules in float32 are for the C bundle, and named by the user; leave "
+                "out --artifacts pte, --precision auto, --allow-float and --keep-float"
+            )
         given = {
             "--int16": bool(self.int16),
+            "--float32": bool(self.float32),
             "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
             "--linear per-tensor": self.linear is LinearWeights.PER_TENSOR,
             "--decide": self.decide is not None,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cortado.api import Model, prepare
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.system import KERNELS
 from cortado.base.target import from_target_string
 from cortado.options import Options
@@ -20,6 +20,7 @@ from cortado.plan.pricing import lowered
 from helpers.cores import THREE, each_core
 from helpers.single import decibels
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*no float unit:cortado.base.errors.CortadoWarning")
 FLOAT = Options(activations="float32", artifacts="c")  # type: ignore[arg-type]
 LEAST = 100.0  # decibels beside eager torch, which adds in another order
 
@@ -75,6 +76,11 @@ def test_the_bits_are_the_same_everywhere(layers: tuple[nn.Module, Model], targe
     assert compiled.run(image).bit_exact
     assert compiled.run(*inputs(4), on="host").bit_exact
     assert {tensor.dtype.value for tensor in (*compiled.report.inputs, *compiled.report.outputs)} == {"float32"}
+
+
+def test_a_core_without_a_float_unit_is_told_of(layers: tuple[nn.Module, Model]) -> None:
+    with pytest.warns(CortadoWarning, match="15 of 23 layers compute in float32, and cortex-m0plus has no float unit"):
+        layers[1].compile("cortex-m0plus", FLOAT)
 
 
 class Filter(nn.Module):
@@ -144,6 +150,49 @@ def test_an_orientation_filter_follows_eager_torch(target: str) -> None:
     assert decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape)) > LEAST
 
 
+class Mixed(nn.Module):
+    """int8 layers around a module in float32, and a head in float32 with state, choices and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+        self.middle, self.head = nn.Sequential(nn.Conv2d(8, 8, 1), nn.ReLU()), Head()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.relu(self.last(self.middle(torch.relu(self.first(x))))).mean((2, 3)))
+        return found
+
+
+class Head(nn.Module):
+    kept: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        self.register_buffer("kept", torch.zeros(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.layer(x))
+        self.kept = self.kept * 0.9 + torch.where(y > 0, y.exp(), y) * 0.1
+        return self.kept / torch.linalg.norm(self.kept + 1e-3, dim=1, keepdim=True)
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+def test_modules_by_name_stay_in_float32() -> None:
+    torch.manual_seed(6)
+    options = Options(float32=("head.*", "middle.*"), artifacts="c")  # type: ignore[arg-type]
+    given = torch.randn(10, 1, 3, 8, 8, generator=torch.Generator().manual_seed(7))
+    network = Mixed().eval()
+    compiled = prepare(network, (given[0],), [(one,) for one in given], options=options).compile("cortex-m4", options)
+    elements = {layer.module: layer.element for layer in compiled.report.layers if layer.macs}
+    kinds = {name: None if found is None else found.value for name, found in elements.items()}
+    assert kinds == {"first": "int8", "middle.0": "float32", "last": "int8", "head.layer": "float32"}
+    assert {one.element and one.element.value for one in compiled.report.layers if one.module == "head"} == {"float32"}
+    assert compiled.report.arithmetic == "int8 and float32"
+    assert compiled.run(given, on="host").bit_exact
+
+
 # ---- one operation is one rounding ---------------------------------------------------------------------------------
 
 
@@ -177,6 +226,7 @@ def test_no_flag_of_a_build_fuses_a_product_and_a_sum(source: str, tmp_path: Pat
         ({"artifacts": "pte"}, "float32 tensors are for the C bundle"),
         ({"precision": "auto", "min_sqnr": 40.0}, "--precision auto and --activations float32"),
         ({"linear": "per-tensor"}, "--activations float32 and --linear per-tensor"),
+        ({"float32": "head"}, "--activations float32 and --float32"),
     ],
 )
 def test_what_speaks_of_codes_is_refused(given: dict[str, Any], words: str) -> None:

@@ -505,6 +505,7 @@ def _options(options: Options) -> OptionsReport:
         activations=options.activations,
         state=options.state,
         int16=options.int16,
+        float32=options.float32,
         keep_float=options.keep_float,
         weights=options.weights,
         weight_group=options.weight_group,

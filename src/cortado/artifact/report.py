@@ -309,6 +309,7 @@ class OptionsReport:
     artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
     activations: Activations = key("what real tensors are kept as", default=Activations.INT8)
     int16: tuple[str, ...] = key("--int16: modules whose real tensors are int16", default=())
+    float32: tuple[str, ...] = key("--float32: modules that stay in float32 in C", default=(), seldom=True)
     keep_float: tuple[str, ...] = key("--keep-float: modules that are in float in the .pte on purpose", default=())
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
     weights: Weights = key("what the weights of layers are stored as", default=Weights.INT8, seldom=True)

@@ -20,6 +20,7 @@ class FindingKind(StrEnum):
     UNPROVEN_INTEGERS = "unproven-integers"  # int64 arithmetic that may leave 32 bits
     EQUAL_REALS = "equal-reals"  # a comparison of real numbers for equality
     LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
+    SOFT_FLOAT = "soft-float"  # layers in float32 on a core without a float unit
     CHANGED_CLASSES = "changed-classes"  # samples whose best class is not the float model's
 
 

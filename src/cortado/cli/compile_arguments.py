@@ -184,6 +184,15 @@ def _precision_arguments(parser: Group) -> None:
         help="real tensors whose names, or those of their modules, match are int16, as in 'encoder.*'; may be repeated",
     )
     parser.add_argument(
+        "--float32",
+        "--float",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="modules whose names match stay in float32 in the C bundle, between a dequantize and a quantize, as in "
+        "'head.*'; may be repeated",
+    )
+    parser.add_argument(
         "--linear",
         choices=names(LinearWeights),
         default="per-channel",

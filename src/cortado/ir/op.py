@@ -411,6 +411,11 @@ def wider_elements(node: Node) -> list[Element]:
     return [one.element for one in known if one is not None and one.element != INT8]
 
 
+def is_of_floats(name: str) -> bool:
+    """Whether an operator, by its name, computes in float32; those of integers and codes don't."""
+    return name.startswith("cortado::float_")
+
+
 def operator_of(target: Any) -> Operator | None:
     """The record behind a call target of the lowered graph."""
     if not isinstance(target, OpOverload):

@@ -14,13 +14,13 @@ from cortado.ir.graph import Bound
 from cortado.ir.op import Call
 from cortado.ir.roles import Plain, Quantization
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
-F = TypeVar("F", bound=Callable[..., Any])
+FloatArray = np.ndarray[Any, np.dtype[Any]]
+_F = TypeVar("_F", bound=Callable[..., Any])
 NO_BOUNDS = (-math.inf, math.inf)
 MEAN, ANGLE, POWER, COMPARISON = 13, 14, 15, 16  # beside the numbers of How; what a comparison accepts is added
 
 
-def quiet(function: F) -> F:
+def quiet(function: _F) -> _F:
     """Lets NumPy make infinities and NaN without a warning: they are defined."""
 
     @functools.wraps(function)
@@ -31,12 +31,12 @@ def quiet(function: F) -> F:
     return called  # type: ignore[return-value]
 
 
-def stored(values: Numbers) -> Tensor:
+def stored(values: FloatArray) -> Tensor:
     """Results as they are stored: float32, of all NaN the canonical one."""
     return torch.from_numpy(np.ascontiguousarray(float32.canonical(values)))
 
 
-def bounded(values: Numbers, low: float, high: float) -> Tensor:
+def bounded(values: FloatArray, low: float, high: float) -> Tensor:
     """Results between two bounds; NaN stays what it is."""
     least, most = np.float32(low), np.float32(high)
     found = np.where(values < least, least, values)

@@ -41,7 +41,7 @@ from cortado.frontend.quantize.known_ranges import know_ranges
 from cortado.frontend.quantize.observer_replay import Sightings
 from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.quantize.parts import OutputParts
-from cortado.frontend.quantize.precision import WHY, scheme_for
+from cortado.frontend.quantize.precision import WHY, note_floats, scheme_for
 from cortado.frontend.quantize.precision_search import (
     Attempts,
     Chosen,
@@ -298,6 +298,7 @@ def _canonical(
 ) -> tuple[StateBuffer, ...]:
     """Brings the captured graph into the form that is known, and tells what of its state is needed. Where feedback is
     to be int8, filters stay the calls that they are. What a user should look at is added to `found`."""
+    note_floats(captured.module.graph, how.float32)
     inputs = (*example_inputs, *(one.initial for one in captured.state))
     filters = how.state is not Activations.INT8
     context = FloatContext(captured.module, inputs, state=tuple(captured.state), filters=filters, findings=found)

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.base.element import INT16, Element
+from cortado.base.element import FLOAT32, INT16, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.observers import SETTLED, Scheme
 from cortado.frontend.rewrite.filter_probes import gives_signals
 from cortado.frontend.rewrite.state import becomes, holders, results, user_outputs
-from cortado.ir.facts import VALUE, FactKey, is_float32
+from cortado.ir.facts import VALUE, FactKey, is_float32, note_element, wanted_element
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.matching import Match, decide, patterns_of, takes
 from cortado.ir.op import Pattern
@@ -90,6 +90,20 @@ def _nothing(graph: Graph) -> dict[Node, Element]:
 def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
     """The tensors whose names, or those of their modules, match one of these (--int16)."""
     return dict.fromkeys((node for text in expressions for node in _matching(graph, "--int16", text)), INT16)
+
+
+def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
+    """Notes which calls stay in float32 (--float32), before the graph is rewritten; state that they alone read does
+    too."""
+    for text in expressions:
+        paths = {module_path(node) for node in _matching(graph, "--float32", text)}
+        for node in graph.nodes:  # truth values and integers too
+            if module_path(node) in paths - {None} or re.fullmatch(text, node.name):
+                note_element(node, FLOAT32)
+    for holder in holders(graph) if expressions else ():
+        if holder.users and all(wanted_element(user).floating for user in holder.users):
+            note_element(holder, FLOAT32)
+            WHY.note(holder, "read in float32 alone (--float32)")
 
 
 def _kept(graph: Graph, expressions: Sequence[str]) -> list[Node]:

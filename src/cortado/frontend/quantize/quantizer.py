@@ -60,13 +60,14 @@ class CortexMQuantizer(Quantizer):
 
     def annotate(self, model: GraphModule) -> GraphModule:
         for node, element in self.scheme.elements(model.graph).items():
-            note_element(node, element)
+            if not wanted_element(node).floating:
+                note_element(node, element)
         settle(model.graph)
         for node in self.scheme.floats(model.graph):
             MATCH.note(node, Reject("it stays in float (--keep-float)"))
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
-            if not holds_integers(node):
+            if not holds_integers(node) and not wanted_element(node).floating:
                 annotator.observe_input(node)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None
@@ -87,7 +88,9 @@ def _match(node: Node) -> Match | None:
 def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
     """The relu or clamp behind a node, if the kernel can carry it as its activation bounds."""
     user = sole_user(node)
-    return user if pattern.fuses_clamp and user is not None and is_clamp(user) is not None else None
+    if user is None or wanted_element(user).floating != wanted_element(node).floating:
+        return None
+    return user if pattern.fuses_clamp and is_clamp(user) is not None else None
 
 
 def _fused_clamps(model: GraphModule) -> set[Node]:

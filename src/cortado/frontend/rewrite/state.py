@@ -21,7 +21,7 @@ from cortado.frontend.quantize.prequantized import QUANTIZE, is_dequantize, qpar
 from cortado.frontend.rewrite.canonical import inline_contexts
 from cortado.frontend.rewrite.writes import written
 from cortado.ir.domain import DOMAIN, Domain, DomainKind, interval_of
-from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers
+from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers, wanted_element
 from cortado.ir.graph import add_call, describe, fake_mode_of, is_call, output_node, shape
 
 Tensor = torch.Tensor
@@ -305,7 +305,7 @@ def tie_state(prepared: GraphModule) -> None:
     Where those are fixed and do not cover the initial values, it keeps its own, and its new values are rescaled.
     """
     for holder, result in zip(holders(prepared.graph), results(prepared.graph), strict=True):
-        if holds_integers(holder):
+        if holds_integers(holder) or wanted_element(holder).floating:
             continue
         first, last = _observer(prepared, next(iter(holder.users), None)), _observer(prepared, result)
         assert isinstance(first, RangeObserver)  # as the quantizer has it
@@ -363,8 +363,10 @@ def as_codes(converted: GraphModule) -> None:
 
 
 def _taken(holder: Node) -> QParams | None:
-    """Quantization of a buffer; None for 32-bit counters and positions, and for truth values."""
+    """Quantization of a buffer; None for 32-bit counters and positions, for truth values and for float32."""
     lasting = STATE.must(holder)
+    if wanted_element(holder).floating:
+        return None
     if not holds_integers(holder):
         return _take_codes(holder)
     if lasting.initial.dtype != torch.bool:

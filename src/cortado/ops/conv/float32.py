@@ -27,7 +27,7 @@ from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import check_constants, macs, window
 from cortado.ops.conv.kernels import ConvForm
 from cortado.ops.float_graph import pair
-from cortado.ops.floats import Numbers, as_it_is, bounded, draw_bounds, quiet
+from cortado.ops.floats import FloatArray, as_it_is, bounded, draw_bounds, quiet
 from cortado.ops.move.pad import surround
 from cortado.ops.move.slice import take
 
@@ -63,7 +63,7 @@ def reference(
     return bounded(sums, activation_min, activation_max)
 
 
-def _added(sums: Numbers, taps: Numbers, w: Numbers, columns: Numbers) -> Numbers:
+def _added(sums: FloatArray, taps: FloatArray, w: FloatArray, columns: FloatArray) -> FloatArray:
     """The products of one tap, channel after channel."""
     for channel in range(w.shape[1]):
         seen = taps[..., columns + channel] if columns.any() else taps[..., channel : channel + 1]
@@ -189,18 +189,18 @@ def lower_transposed(lowering: Lowering) -> Node:
         pair(bound[name]) for name in ("stride", "padding", "dilation", "output_padding")
     )
     groups, (in_c, made, *kernel) = int(bound["groups"]), weight.shape
-    spread = _with_zeros(lowering, lowering.transpose(lowering.node("input"), TO_NHWC), stride)
+    wider = _with_zeros(lowering, lowering.transpose(lowering.node("input"), TO_NHWC), stride)
     borders = [(0, 0)]
     for axis in range(2):
         before = dilation[axis] * (kernel[axis] - 1) - padding[axis]
         borders.append((before, before + rest[axis] - (stride[axis] - 1)))
     for dim, (before, behind) in enumerate(borders):
-        spread = take(lowering, spread, dim, max(0, -before), shape(spread)[dim] + min(0, behind))
-    spread = surround(lowering, spread, [(max(0, one), max(0, two)) for one, two in (*borders, (0, 0))], 0)
+        wider = take(lowering, wider, dim, max(0, -before), shape(wider)[dim] + min(0, behind))
+    wider = surround(lowering, wider, [(max(0, one), max(0, two)) for one, two in (*borders, (0, 0))], 0)
     turned = weight.flip(2, 3).reshape(groups, in_c // groups, made, *kernel).transpose(1, 2)
     layer = _layer(lowering, turned.reshape(groups * made, in_c // groups, *kernel).permute(TO_NHWC))
     plain = {"stride": [1, 1], "padding": [0, 0], "dilation": dilation}
-    return lowering.transpose(lowering.call(FLOAT_CONV2D, input=spread, **layer, **plain), TO_NCHW)
+    return lowering.transpose(lowering.call(FLOAT_CONV2D, input=wider, **layer, **plain), TO_NCHW)
 
 
 def _with_zeros(lowering: Lowering, image: Node, stride: list[int]) -> Node:

@@ -27,13 +27,13 @@ from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
 from cortado.ops.elementwise.compare import ABOVE, ACCEPTED, BELOW, COMPARED, EQUAL
-from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, Numbers, bounded, bounds_of, draw_bounds, quiet
+from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, FloatArray, bounded, bounds_of, draw_bounds, quiet
 from cortado.ops.integer.calculate import How
 from cortado.ops.move.movement import MAX_LOOPS, six, strides_of
 
 aten = torch.ops.aten
-Shape = tuple[int, ...]
-Bounds = tuple[float, float]
+_Shape = tuple[int, ...]
+_Bounds = tuple[float, float]
 
 # By target; beside which the second operand may be a number.
 HOW: dict[OpOverload, int] = {
@@ -57,7 +57,7 @@ HOW: dict[OpOverload, int] = {
 _REVERSED = (aten.rsub.Tensor, aten.rsub.Scalar)
 
 
-def _compared(a: Numbers, b: Numbers, accepts: int) -> Numbers:
+def _compared(a: FloatArray, b: FloatArray, accepts: int) -> FloatArray:
     """Truth values as 0 and 1; what is below or above is all that is not equal, NaN too."""
     if accepts == BELOW | ABOVE:
         return (a != b).astype(np.float32)
@@ -65,7 +65,7 @@ def _compared(a: Numbers, b: Numbers, accepts: int) -> Numbers:
     return found.astype(np.float32)
 
 
-_MADE: dict[int, Callable[[Numbers, Numbers], Numbers]] = {
+_MADE: dict[int, Callable[[FloatArray, FloatArray], FloatArray]] = {
     How.SUM: np.add,
     How.DIFFERENCE: np.subtract,
     How.PRODUCT: np.multiply,
@@ -108,7 +108,7 @@ def _walk(bound: Bound) -> list[tuple[int, int, int]]:
     return walk(first, second, shape(bound.node))
 
 
-def walk(first: Shape, second: Shape, out: Shape) -> list[tuple[int, int, int]]:
+def walk(first: _Shape, second: _Shape, out: _Shape) -> list[tuple[int, int, int]]:
     """Loops over the result, outermost first: turns, and the strides of both operands; as few as possible."""
     rank, strides = len(out), []
     for sizes in (padded(first, len(out)), padded(second, len(out))):
@@ -126,7 +126,7 @@ def walk(first: Shape, second: Shape, out: Shape) -> list[tuple[int, int, int]]:
 
 
 def calculate(
-    lowering: Lowering, first: Node | float, second: Node | float, how: int, bounds: Bounds = NO_BOUNDS
+    lowering: Lowering, first: Node | float, second: Node | float, how: int, bounds: _Bounds = NO_BOUNDS
 ) -> Node:
     """A call on two operands, of which one may be a number."""
     sides = [[one] if isinstance(one, Node) else [] for one in (first, second)]
@@ -177,7 +177,7 @@ def lower(lowering: Lowering) -> Node:
     return lowering.view(calculate(lowering, first, second, how, lowering.clamp), out)
 
 
-def _as_result(lowering: Lowering, side: Node | float, out: Shape) -> Node | float:
+def _as_result(lowering: Lowering, side: Node | float, out: _Shape) -> Node | float:
     """An operand that lies as the result does, or is one number for all."""
     if not isinstance(side, Node) or period(shape(side), out) is not None:
         return side
@@ -193,7 +193,7 @@ def _by_channel(bound: Bound) -> bool:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def period(sizes: Shape, out: Shape) -> int | None:
+def period(sizes: _Shape, out: _Shape) -> int | None:
     """Elements after which an operand begins anew; None where it does not lie as the result does."""
     if math.prod(sizes) == math.prod(out):
         return INT32.high
@@ -202,11 +202,11 @@ def period(sizes: Shape, out: Shape) -> int | None:
     return math.prod(sizes) if not inner or aligned[inner[0] :] == out[inner[0] :] else None
 
 
-def _shape(call: Call, name: str) -> Shape:
+def _shape(call: Call, name: str) -> _Shape:
     return call.shapes(name)[0] if call[name] else ()
 
 
-def output_shape(call: Call) -> Shape:
+def output_shape(call: Call) -> _Shape:
     return tuple(torch.broadcast_shapes(_shape(call, "self"), _shape(call, "other")))
 
 
@@ -308,7 +308,7 @@ def samples() -> Any:
     return draw_case()
 
 
-def _drawn(draw: Any, sizes: Shape, kind: str) -> Shape:
+def _drawn(draw: Any, sizes: _Shape, kind: str) -> _Shape:
     from hypothesis import strategies as st
 
     if kind == "any":

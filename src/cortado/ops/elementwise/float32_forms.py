@@ -9,7 +9,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.op import Decomposition
 
 aten = torch.ops.aten
-Dims = Sequence[int] | int | None
+_Dims = Sequence[int] | int | None
 
 # ---- functions -----------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ _FUNCTIONS: dict[Any, Any] = {
 # ---- norms ---------------------------------------------------------------------------------------------------
 
 
-def _spread(self: Tensor, dim: Dims, correction: float) -> tuple[Tensor, Tensor]:
+def _moments(self: Tensor, dim: _Dims, correction: float) -> tuple[Tensor, Tensor]:
     """Variance and mean over dimensions, which stay."""
     dims = list(range(self.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     dims = dims or list(range(self.dim()))
@@ -121,7 +121,7 @@ def _spread(self: Tensor, dim: Dims, correction: float) -> tuple[Tensor, Tensor]
     return (apart * apart).sum(dims, keepdim=True) / max(count - correction, 0.0), mean
 
 
-def _without(found: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _without(found: Tensor, self: Tensor, dim: _Dims, keepdim: bool) -> Tensor:
     if keepdim:
         return found
     dims = list(range(self.dim())) if not dim and dim != 0 else [dim] if isinstance(dim, int) else list(dim or ())
@@ -129,33 +129,33 @@ def _without(found: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return found.reshape(kept)
 
 
-def variance(self: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
-    found, _ = _spread(self, dim, 1.0 if correction is None else correction)
+def variance(self: Tensor, dim: _Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+    found, _ = _moments(self, dim, 1.0 if correction is None else correction)
     return _without(found, self, dim, keepdim)
 
 
 def variance_and_mean(
-    self: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    self: Tensor, dim: _Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    found, mean = _spread(self, dim, 1.0 if correction is None else correction)
+    found, mean = _moments(self, dim, 1.0 if correction is None else correction)
     return _without(found, self, dim, keepdim), _without(mean, self, dim, keepdim)
 
 
-def unbiased_variance(self: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+def unbiased_variance(self: Tensor, dim: _Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
     return variance(self, dim, correction=float(unbiased), keepdim=keepdim)
 
 
-def deviation(self: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
+def deviation(self: Tensor, dim: _Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
     return torch.sqrt(variance(self, dim, correction=correction, keepdim=keepdim))
 
 
-def unbiased_deviation(self: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+def unbiased_deviation(self: Tensor, dim: _Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:
     return torch.sqrt(unbiased_variance(self, dim, unbiased, keepdim))
 
 
 def normalized(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
-    spread, mean = _spread(x, dims, 0.0)
-    return (x - mean) * torch.rsqrt(spread + eps)
+    found, mean = _moments(x, dims, 0.0)
+    return (x - mean) * torch.rsqrt(found + eps)
 
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

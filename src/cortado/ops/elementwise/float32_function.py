@@ -20,13 +20,13 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
-from cortado.ops.floats import NO_BOUNDS, Numbers, as_it_is, bounded, quiet, stored
+from cortado.ops.floats import NO_BOUNDS, FloatArray, as_it_is, bounded, quiet, stored
 from cortado.ops.loops import ELEMENTS
 
 aten = torch.ops.aten
 
 BOUNDS = "bounds"
-FUNCTIONS: dict[str, Callable[[Numbers], Numbers]] = {
+FUNCTIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "neg": np.negative,
     "abs": np.abs,
     "sign": lambda x: np.where(np.isnan(x), np.float32(0), np.sign(x)) + np.float32(0),

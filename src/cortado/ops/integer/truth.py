@@ -137,7 +137,7 @@ def _compared_words(making: Making, bound: Bound, accepts: int) -> Node | None:
 
 
 def compared_number(like: Node, left: Node, target: Any, right: Any) -> Node:
-    """Where real numbers are as asked beside one number: a function of one tensor, or in float32 a comparison."""
+    """Compares real numbers with one number: a function of one tensor, or in float32 a comparison."""
     if not wanted_element(like).floating:
         return add_call(like, aten.to.dtype, add_call(like, target, left, right), torch.float32)
     beside = torch.full((1,) * max(len(shape(left)), 1), float(known_number(right)))

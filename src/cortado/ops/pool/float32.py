@@ -24,7 +24,7 @@ from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import pair
-from cortado.ops.floats import MEAN, Numbers, bounded, bounds_of, draw_bounds, quiet, stored
+from cortado.ops.floats import MEAN, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
 from cortado.ops.integer.calculate import How
 from cortado.ops.pool.avg_pool2d import pool_window, pooled_size
 from cortado.ops.pool.reductions import dims_of
@@ -32,7 +32,7 @@ from cortado.ops.pool.reductions import dims_of
 aten = torch.ops.aten
 
 
-def _joined(found: Numbers, x: Numbers, how: int) -> Numbers:
+def _joined(found: FloatArray, x: FloatArray, how: int) -> FloatArray:
     if how in (How.SUM, MEAN):
         return found + x
     if how == How.PRODUCT:
@@ -319,9 +319,9 @@ def lower_reduce(lowering: Lowering) -> Node:
         made = lowering.call(FLOAT_REDUCE, input=folded, how=how, running=False)
     if not kept or list(kept) == sorted(kept):
         return lowering.view(made, shape(bound.node))
-    spread = lowering.view(made, tuple(sizes[dim] for dim in kept))
+    apart = lowering.view(made, tuple(sizes[dim] for dim in kept))
     natural = tuple(sorted(range(len(kept)), key=lambda place: kept[place]))
-    return lowering.view(lowering.transpose(spread, natural), shape(bound.node))
+    return lowering.view(lowering.transpose(apart, natural), shape(bound.node))
 
 
 def _draw_folded(draw: Any) -> Tensor:

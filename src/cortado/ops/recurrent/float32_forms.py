@@ -10,12 +10,12 @@ from cortado.base.numerics import Tensor
 from cortado.ir.op import Decomposition
 
 aten = torch.ops.aten
-States = tuple[Tensor, ...]
-Weights = Sequence[Tensor | None]
-Step = Callable[[Tensor, States, Weights], States]  # the sums of the input, what is kept, the weights
+_States = tuple[Tensor, ...]
+_Weights = Sequence[Tensor | None]
+_Step = Callable[[Tensor, _States, _Weights], _States]  # the sums of the input, what is kept, the weights
 
 
-def _gates(x: Tensor, hidden: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+def _gates(x: Tensor, hidden: Tensor, weights: _Weights) -> tuple[Tensor, Tensor]:
     """The sums of the input, and those of what was kept."""
     of_input, of_hidden, *biases = weights
     assert of_input is not None
@@ -24,7 +24,7 @@ def _gates(x: Tensor, hidden: Tensor, weights: Weights) -> tuple[Tensor, Tensor]
     return F.linear(x, of_input, first), F.linear(hidden, of_hidden, second)
 
 
-def lstm_step(x: Tensor, states: States, weights: Weights) -> States:
+def lstm_step(x: Tensor, states: _States, weights: _Weights) -> _States:
     hidden, cell = states
     sums, kept = _gates(x, hidden, weights)
     let_in, forget, new, out = (sums + kept).chunk(4, -1)
@@ -32,7 +32,7 @@ def lstm_step(x: Tensor, states: States, weights: Weights) -> States:
     return torch.sigmoid(out) * torch.tanh(cell), cell
 
 
-def gru_step(x: Tensor, states: States, weights: Weights) -> States:
+def gru_step(x: Tensor, states: _States, weights: _Weights) -> _States:
     (hidden,) = states
     (reset, update, new), (old_reset, old_update, old_new) = (one.chunk(3, -1) for one in _gates(x, hidden, weights))
     share = torch.sigmoid(update + old_update)
@@ -40,17 +40,19 @@ def gru_step(x: Tensor, states: States, weights: Weights) -> States:
     return ((hidden - fresh) * share + fresh,)
 
 
-def tanh_step(x: Tensor, states: States, weights: Weights) -> States:
+def tanh_step(x: Tensor, states: _States, weights: _Weights) -> _States:
     sums, kept = _gates(x, states[0], weights)
     return (torch.tanh(sums + kept),)
 
 
-def relu_step(x: Tensor, states: States, weights: Weights) -> States:
+def relu_step(x: Tensor, states: _States, weights: _Weights) -> _States:
     sums, kept = _gates(x, states[0], weights)
     return (torch.relu(sums + kept),)
 
 
-def _direction(step: Step, inputs: Sequence[Tensor], states: States, weights: Weights) -> tuple[list[Tensor], States]:
+def _direction(
+    step: _Step, inputs: Sequence[Tensor], states: _States, weights: _Weights
+) -> tuple[list[Tensor], _States]:
     found = []
     for x in inputs:
         states = step(x, states, weights)
@@ -59,18 +61,18 @@ def _direction(step: Step, inputs: Sequence[Tensor], states: States, weights: We
 
 
 def _layers(
-    step: Step,
+    step: _Step,
     input: Tensor,
     states: Sequence[Tensor],
-    params: Weights,
+    params: _Weights,
     has_biases: bool,
     num_layers: int,
     bidirectional: bool,
     batch_first: bool,
-) -> States:
+) -> _States:
     """All layers, one after the other, in one direction or both; of each the last states."""
     inputs, each = list((input.transpose(0, 1) if batch_first else input).unbind(0)), 4 if has_biases else 2
-    last: list[States] = []
+    last: list[_States] = []
     for layer in range(num_layers):
         given: list[list[Tensor]] = []
         for direction in range(1 + bidirectional):
@@ -87,39 +89,39 @@ def _layers(
 def lstm(
     input: Tensor,
     hx: Sequence[Tensor],
-    params: Weights,
+    params: _Weights,
     has_biases: bool,
     num_layers: int,
     dropout: float,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> States:
+) -> _States:
     return _layers(lstm_step, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
 
 
-def _of_one_state(step: Step) -> Callable[..., States]:
+def _of_one_state(step: _Step) -> Callable[..., _States]:
     def layers(
         input: Tensor,
         hx: Tensor,
-        params: Weights,
+        params: _Weights,
         has_biases: bool,
         num_layers: int,
         dropout: float,
         train: bool,
         bidirectional: bool,
         batch_first: bool,
-    ) -> States:
+    ) -> _States:
         return _layers(step, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
 
     return layers
 
 
-def lstm_cell(input: Tensor, hx: Sequence[Tensor], *weights: Any, **biases: Any) -> States:
+def lstm_cell(input: Tensor, hx: Sequence[Tensor], *weights: Any, **biases: Any) -> _States:
     return lstm_step(input, (hx[0], hx[1]), [*weights, *biases.values()])
 
 
-def _cell(step: Step) -> Callable[..., Tensor]:
+def _cell(step: _Step) -> Callable[..., Tensor]:
     def cell(input: Tensor, hx: Tensor, *weights: Any, **biases: Any) -> Tensor:
         return step(input, (hx,), [*weights, *biases.values()])[0]
 
