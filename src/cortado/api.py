@@ -104,10 +104,7 @@ class Model:
         target = _config(target, options)
         _check_installed(options)
         check_one_core(target, options.image or options.pte is PteKind.DELEGATE)
-        clock = Clock(dict(self.seconds), self.progress)
-        if options.allow_float:
-            with clock.phase(IMPORT_EXECUTORCH):
-                import_executorch(target)
+        clock = self._clock(target, options)
         with clock.phase("lower"), late_code():
             form = self.int8_form if _may_have_form(options) else None
             programs = programs_of(self.quantized, target, options, intermediates, int8_form=form)
@@ -160,6 +157,14 @@ class Model:
             options=options,
             report=report,
         )
+
+    def _clock(self, target: CortexMTargetConfig, options: Options) -> Clock:
+        """The clock of a compile; what float operators of a .pte need is imported first, and counted apart."""
+        clock = Clock(dict(self.seconds), self.progress)
+        if options.allow_float:
+            with clock.phase(IMPORT_EXECUTORCH):
+                import_executorch(target)
+        return clock
 
     def _narrowed(
         self, programs: Programs, target: CortexMTargetConfig, options: Options, intermediates: Path | None

@@ -335,8 +335,7 @@ def build_report(
     weights: tuple[WeightsReport, ...],
     quantized: Quantized,
 ) -> Report:
-    """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle. `first` has the
-    reference's values for the example."""
+    """`graph` made both artifacts, or the .pte alone; `first` has the reference's values for the example."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
     report = Report(
         schema_version=SCHEMA_VERSION,
@@ -363,7 +362,6 @@ def build_report(
         pte_form=None if pte is None else pte_form,
         pte_missing=tuple(pte_missing),
         pte_limits=() if pte is None else (*pte.limits, *_pte_notes(options)),
-        notes=(),
         warnings=tuple(findings),
         labels=None if labels is None else tuple(labels),
         compile_seconds=rounded(seconds),

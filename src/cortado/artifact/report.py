@@ -644,7 +644,7 @@ class Report:
     )
     pte_missing: tuple[str, ...] = key("why there is no .pte; empty if there is one")
     pte_limits: tuple[str, ...] = key("what an ExecuTorch runtime must know to run the .pte")
-    notes: tuple[str, ...] = key("anything else worth knowing")
+    notes: tuple[str, ...] = key("anything else worth knowing", default=())
     warnings: tuple[Finding, ...] = key("what to look at: in the calibration data, and in what int8 makes of them")
     labels: tuple[str, ...] | None = key("names of a classifier's classes, where the model has them")
     compile_seconds: Mapping[str, float] = key(

@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xf340aa2du
+#if TINY_BUILD != 0x882f30e0u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

@@ -27,7 +27,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class Taps:
+class PoolTaps:
     """The windows along one dimension: each has its first place, as many taps as the largest, and its bounds."""
 
     size: int  # of the dimension
@@ -45,20 +45,20 @@ class Taps:
         return torch.minimum(torch.maximum(reach, self.lowest[:, None]), self.highest[:, None])
 
 
-def _sliding(size: int, kernel: int, stride: int, pad: int, gap: int, ceil_mode: bool) -> Taps:
+def _sliding(size: int, kernel: int, stride: int, pad: int, gap: int, ceil_mode: bool) -> PoolTaps:
     first = torch.arange(pooled_size(size, kernel, stride, pad, ceil_mode, gap)) * stride - pad
     inside = not pad and not ceil_mode
-    return Taps(size, kernel, gap, first, torch.zeros_like(first), torch.full_like(first, size - 1), inside)
+    return PoolTaps(size, kernel, gap, first, torch.zeros_like(first), torch.full_like(first, size - 1), inside)
 
 
-def _adaptive(size: int, count: int) -> Taps:
+def _adaptive(size: int, count: int) -> PoolTaps:
     windows = adaptive_windows(size, count)
     lengths = {end - start for start, end in windows}
     first, last = torch.tensor([start for start, _ in windows]), torch.tensor([end - 1 for _, end in windows])
-    return Taps(size, max(lengths), 1, first, first, last, inside=len(lengths) == 1)
+    return PoolTaps(size, max(lengths), 1, first, first, last, inside=len(lengths) == 1)
 
 
-def largest_places(source: Tensor, axes: Sequence[Taps]) -> Tensor:
+def largest_places(source: Tensor, axes: Sequence[PoolTaps]) -> Tensor:
     """The place of each window's largest value among the pixels of its image, in a row."""
     rank = len(axes)
     flat = source.reshape(-1, math.prod(axis.size for axis in axes))
@@ -86,7 +86,7 @@ def largest_places(source: Tensor, axes: Sequence[Taps]) -> Tensor:
 
 def _slides(
     sizes: Sequence[int], kernel: list[int], steps: list[int], pads: list[int], gaps: list[int], ceil_mode: bool
-) -> list[Taps]:
+) -> list[PoolTaps]:
     axes = zip(sizes, kernel, steps, pads, gaps, strict=True)
     return [_sliding(size, taps, step, pad, gap, ceil_mode) for size, taps, step, pad, gap in axes]
 
