@@ -65,11 +65,6 @@ class Item(nn.Module):
         return x * x.max().item()
 
 
-class Pick(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, x[0].argmax()]
-
-
 class Masked(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x[x > 0]
@@ -101,7 +96,6 @@ class Diagonal(nn.Module):
         (UnderNoGrad, 2, "torch.cond at ", "chooses by the values of a tensor"),
         (Vmap, 1, "a transformation of torch.func (vmap, grad) at ", "write the computation itself"),
         (Item, 1, "aten.item.default at ", "makes a number of a tensor's values"),
-        (Pick, 1, "aten.item.default at ", "makes a number of a tensor's values"),
         (Masked, 1, "aten.index.Tensor at ", "gives a tensor whose shape depends on values"),
         (Dice, 1, "aten.rand.generator at ", "uses a Generator, which a compiled model can't hold"),
         (Huge, 1, "aten.expand.default at ", "holds 1,099,511,627,776 values; expected at most 2,147,483,647"),

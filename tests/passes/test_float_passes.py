@@ -17,6 +17,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.capture.export import capture
 from cortado.frontend.rewrite import pipeline
 from cortado.frontend.rewrite.pipeline import FLOAT_PIPELINE, FloatContext, FloatPass, run_float
+from cortado.ir.facts import USUAL
 from cortado.ir.passes import Level, print_graph, run_pass
 from cortado.passes import PIPELINE
 from helpers.golden import Golden
@@ -59,10 +60,10 @@ class Case:
         inputs = tuple(dyadic(*shape, unit=2.0 ** -(3 + number)) for number, shape in enumerate(self.shapes))
         model = Function(self.forward, **self.parts).eval()
         if self.of is pipeline.InlineContexts:  # capture has inlined them where it looked for state
-            return FloatContext(torch.export.export(model, inputs).module(), inputs)
+            return FloatContext(torch.export.export(model, inputs).module(), USUAL, inputs)
         captured = capture(model, inputs)
         given = (*inputs, *(one.initial for one in captured.state))
-        return FloatContext(captured.module, given, state=tuple(captured.state), filters=True)
+        return FloatContext(captured.module, USUAL, given, state=tuple(captured.state), filters=True)
 
 
 CASES: list[Case] = []

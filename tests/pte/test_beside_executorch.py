@@ -16,7 +16,7 @@ PROGRAM = """
 import importlib, sys
 import torch
 from executorch.exir.dialects._ops import ops as exir_ops
-from cortado.emit.pte.tools import register_operators
+from cortado.emit.pte.program import register_operators
 
 register_operators()
 known = exir_ops.edge.cortex_m.quantized_add.default

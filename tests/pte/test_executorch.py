@@ -277,7 +277,7 @@ import ctypes, json, os, sys
 import torch
 from executorch.devtools import Inspector
 from executorch.extension.pybindings import portable_lib
-from cortado.emit.pte.tools import register_operators
+from cortado.emit.pte.program import register_operators
 from cortado.run.executorch_host import operator_library
 register_operators()
 folder = sys.argv[1]

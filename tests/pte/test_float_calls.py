@@ -50,11 +50,15 @@ _SCORES = {"factor": 0.5, "fill": -torch.inf, "added": False, "zeros": True}
 SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "as_truth": {"self": _TRUTH},
     "as_integer": {"self": _TRUTH},
-    "best_positions": {"self": _ids(3, 7).float(), "k": 4, "largest": True, "all": False, "stable": False},
+    "best_positions": {
+        **{"self": _ids(3, 7).float(), "k": 4, "largest": True},
+        **{"all": False, "stable": False, "ordered": True},
+    },
     "calculated_ids": {"self": _ids(2, 6), "other": _ids(2, 6, seed=1), "how": 2},
     "chosen": {"mask": _TRUTH, "self": _real(2, 6), "other": _real(2, 6, seed=1)},
     "compared": {"self": _ids(2, 6).float(), "other": _ids(2, 6, seed=1).float(), "accepts": 3},
     "compared_ids": {"self": _ids(2, 6), "other": [_ids(2, 6, seed=1)], "number": 0, "accepts": 6},
+    "counted": {"input": _real(2, 6), "function": '[["floor.default", [{"value": 0}], {}]]'},
     "gru_layer": _layer(3),
     "log_softmax_kept": {"input": _real(2, 6), "kept": _TRUTH},
     "lowest_elsewhere": {"input": _real(2, 6), "kept": _TRUTH, "infinite": False},
@@ -139,7 +143,7 @@ def test_what_has_no_portable_kernel_is_told_so(name: str) -> None:
 @pytest.mark.parametrize("largest", [True, False])
 def test_of_equal_numbers_the_first_is_the_better(largest: bool) -> None:
     values = _ids(5, 9, high=3).float()
-    given = {"self": values, "k": 9, "largest": largest, "all": True, "stable": True}
+    given = {"self": values, "k": 9, "largest": largest, "all": True, "stable": True, "ordered": True}
     wanted = torch.sort(values, dim=-1, descending=largest, stable=True).indices
     assert torch.equal(run_float("cortado::best_positions.default", given), wanted)
     (pattern,) = patterns_of(_overload("best_positions"))

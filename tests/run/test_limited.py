@@ -96,7 +96,7 @@ def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
 def test_a_program_ends_with_the_process_that_started_it(tmp_path: Path, how: signal.Signals) -> None:
     file = tmp_path / "pid"
     inner = f"sleep 600 & echo $! > {file}; wait"
-    code = f"from cortado.run import limited; limited.run(['sh', '-c', {inner!r}], limited.Limits(), doing='job')"
+    code = f"from cortado.run import sandbox; sandbox.run(['sh', '-c', {inner!r}], sandbox.Limits(), doing='job')"
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         stderr=subprocess.DEVNULL,

@@ -95,7 +95,8 @@ class StageCosts:
     def __init__(self, program: Program, steps: Sequence[Step], made: Mapping[str, int]) -> None:
         """`made` says which step makes a buffer."""
         self._core = max(program.cores)
-        self._costs = costs_for(program.target) or known_costs()[_TYPICAL[max(program.target.cores)]]
+        measured = costs_for(program.target) if self._core in program.target.cores else None
+        self._costs = measured or known_costs()[_TYPICAL[self._core]]
         self._steps = steps
         self._makers = [[made.get(str(port.source), -1) for port in step.ports] for step in steps]
         self._readers: list[list[int]] = [[] for _ in steps]

@@ -63,7 +63,7 @@ from cortado.frontend.quantize.training import as_deployed
 from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_float
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.rewrite.writes import written
-from cortado.ir.facts import STATE
+from cortado.ir.facts import STATE, USUAL
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ir.matching import settle as settle_matches
 from cortado.ir.patched import counted_on, late_code
@@ -301,7 +301,7 @@ def _canonical(
     note_floats(captured.module.graph, how.float32)
     inputs = (*example_inputs, *(one.initial for one in captured.state))
     filters = how.state is not Activations.INT8
-    context = FloatContext(captured.module, inputs, state=tuple(captured.state), filters=filters, findings=found)
+    context = FloatContext(captured.module, USUAL, inputs, state=tuple(captured.state), filters=filters, findings=found)
     run_float(context, intermediates)
     if filters:
         captured.eager.drift = context.drift

@@ -52,10 +52,10 @@ class FloatContext:
     """Context of a float pass beside the graph, and what passes find out about it."""
 
     module: GraphModule
+    element: Element  # of real numbers; with float32, calls that have a float32 operator stay as they are
     inputs: Sequence[torch.Tensor] | None = None  # what writes into shared memory is run once on these; None: zeros
     state: tuple[StateBuffer, ...] | None = None  # None: the last inputs and outputs of the graph are no state
     filters: bool = False  # whether filters with feedback become calls of their own
-    element: Element = USUAL  # of real numbers; with float32, calls that have a float32 operator stay as they are
     findings: list[Finding] = field(default_factory=list)  # what a user should look at
     equalities: Sequence[Node] = ()  # as the user wrote them
     drift: float = 0.0  # how far such a call may be from the calls that it replaces
@@ -312,4 +312,4 @@ def canonicalize(
 ) -> GraphModule:
     """Brings a graph without state of its own into the form that is known, in place. What a user should look at is
     added to `found`."""
-    return run_float(FloatContext(module, inputs, element=element, findings=[] if found is None else found))
+    return run_float(FloatContext(module, element, inputs, findings=[] if found is None else found))
