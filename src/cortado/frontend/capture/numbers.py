@@ -133,7 +133,10 @@ def keep_positions(module: GraphModule) -> None:
 
 
 def _chooses(user: Node, item: Node) -> bool:
-    return is_call(user, aten.select.int) and user.args[2] is item and user.args[0] is not item
+    if not is_call(user, aten.select.int):
+        return False
+    bound = bind(user)
+    return bound["index"] is item and bound["self"] is not item
 
 
 def _choose(select: Node, position: Node) -> None:
