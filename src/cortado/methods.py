@@ -43,7 +43,7 @@ from cortado.run.runner import WARNINGS, board_flags, bundle_includes, bundle_so
 
 ScriptCall = tuple[Any, ...]  # the name of a method, and a tensor for each of its inputs
 _OWN = "cortado_method"
-_KEPT = (torch.int32, torch.int64, torch.bool)
+_KEPT = (torch.int32, torch.int64, torch.bool, torch.float32)
 
 
 # ---- a method as a function --------------------------------------------------------------------------------------
@@ -86,6 +86,8 @@ def _made(old: Tensor, new: Tensor) -> Tensor:
     """A new value that is the same after every call, as one that a kernel makes: it is `new`, whatever the old one."""
     if new.dtype == torch.bool:
         return torch.logical_or(torch.logical_and(old, new), new)
+    if new.is_floating_point():
+        return torch.where(old == new, old, new)  # NaN is equal to nothing
     return torch.minimum(torch.maximum(old, new), new)
 
 
@@ -97,10 +99,15 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
+def _input_of(buffer: str) -> str:
+    """The name of the input that a buffer comes in by."""
+    return f"state_{identifier_part(buffer)}"
+
+
 def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodModule:
     """Its inputs have the names that they have in the user's code."""
     taken = [*inspect.signature(getattr(module, method)).parameters]
-    names = [*taken, *(f"state_{identifier_part(name)}" for name in touched.read)]
+    names = [*taken, *map(_input_of, touched.read)]
 
     def forward(self: MethodModule, *values: Tensor) -> tuple[Tensor, ...]:
         return self.cortado_call(*values)
@@ -114,7 +121,8 @@ def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodM
 
 @dataclass(frozen=True)
 class Touched:
-    """The buffers that a method reads, those that it changes, and those that it always gives the same values."""
+    """The buffers that a method reads, those that it changes, and those whose new values are made beside the old ones:
+    the same after every call, or float32 that does not depend on them."""
 
     read: tuple[str, ...]
     written: tuple[str, ...]
@@ -213,9 +221,15 @@ def _buffers(module: nn.Module) -> dict[str, Tensor]:
 
 def _with_fixed(found: Touched, calls: Sequence[Recorded]) -> Touched:
     """With the buffers that are the same after all calls. Where that is chance, nothing is lost: `_made` gives what the
-    method gives."""
+    method gives. And with float32 that a method only writes: what is computed from state is float32, as its new values
+    are then."""
     first = calls[0].after
-    fixed = [name for name in found.written if all(torch.equal(one.after[name], first[name]) for one in calls)]
+
+    def made(name: str) -> bool:
+        unread = first[name].is_floating_point() and name not in found.read
+        return unread or all(torch.equal(one.after[name], first[name]) for one in calls)
+
+    fixed = [name for name in found.written if made(name)]
     return Touched(tuple(dict.fromkeys((*found.read, *fixed))), found.written, tuple(fixed))
 
 
@@ -227,12 +241,12 @@ def _kept(name: str, value: Tensor) -> Tensor:
     if value.dtype not in _KEPT:
         kind = str(value.dtype).removeprefix("torch.")
         raise CortadoError(
-            f"the buffer '{name}' is {kind}, and a method changes it; expected int32, int64 or bool: a scale of codes "
-            "would be another in every method. Keep integers, as in torch.round(x * 32).to(torch.int32)"
+            f"the buffer '{name}' is {kind}, and a method changes it; expected float32, int32, int64 or bool: "
+            "convert it when it is registered"
         )
     if value.dtype == torch.int64 and value.numel() and int(value.abs().max()) > INT32.high:
         raise CortadoError(f"the buffer '{name}' holds {int(value.abs().max())}, expected integers of 32 bits")
-    return value.detach().clone() if value.dtype == torch.bool else value.detach().to(torch.int32)
+    return value.detach().to(torch.int32) if value.dtype == torch.int64 else value.detach().clone()
 
 
 def stateful(graph: LoweredGraph, found: Touched, state: Mapping[str, Tensor]) -> LoweredGraph:
@@ -506,7 +520,8 @@ def compile_methods(
     """Several methods of a module as one model: {"forward": (x,), "learn": (x, label), "forget": ()}, by their names,
     each with example inputs. `calibration` are calls in the order in which a device may make them, as ("learn", x,
     label): each method is calibrated on its own calls, with the state that the calls before have left. Buffers that a
-    method changes are state, which all methods share: int32, int64 or bool. "forward", or else the first, is MODEL_run
+    method changes are state, which all methods share: int32, int64, bool or float32; what is computed from real state
+    is float32 too. "forward", or else the first, is MODEL_run
     in C; any other is MODEL_METHOD."""
     config = from_target_string(target) if isinstance(target, str) else target
     chosen = check_name(name or type(module).__name__.lower())
@@ -530,7 +545,7 @@ def compile_methods(
                 samples[0],
                 samples,
                 f"{chosen}_{method}",
-                options=options,
+                options=_with_float_state(options, one, state),
                 target=config,
                 progress=progress,
                 ranges=ranges,
@@ -543,7 +558,7 @@ def compile_methods(
     prepared = models() if ranges.join() else prepared
     compiled, graphs = {}, {}
     for method, one in found.items():
-        compiled[method] = prepared[method].compile(config, options)
+        compiled[method] = prepared[method].compile(config, _with_float_state(options, one, state))
         graph = compiled[method].graph
         assert graph is not None  # only C is made
         graphs[method] = stateful(graph, one, state)
@@ -552,6 +567,12 @@ def compile_methods(
     bundle = emit_methods(list(planned.values()), stacks, options.model_version)
     _check_names(planned, bundle)
     return CompiledMethods(chosen, config, compiled, graphs, planned, bundle)
+
+
+def _with_float_state(options: Options, found: Touched, state: Mapping[str, Tensor]) -> Options:
+    """Options of a method: real state that it reads keeps its bits."""
+    real = [name for name in found.read if state[name].is_floating_point()] if options.has_codes else []
+    return replace(options, float32=(*options.float32, *(re.escape(_input_of(name)) for name in real)))
 
 
 def _only_c(options: Options) -> Options:

@@ -251,6 +251,63 @@ ModelCalls = [("add", torch.tensor([3])), ("forward",)] * 3
     assert "int counter_add(" in (tmp_path / "out" / "counter_add.h").read_text()
 
 
+class Learner(nn.Module):
+    """A frozen network, and behind it a layer that learns by gradients: parameters and momentum are real state."""
+
+    weight: Tensor
+    speed: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = nn.Sequential(nn.Linear(16, 8), nn.ReLU())
+        self.register_buffer("weight", torch.randn(4, 8) * 0.1)
+        self.register_buffer("speed", torch.zeros(4, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(nn.functional.linear(self.features(x), self.weight), -1)
+
+    def learn(self, x: Tensor, hot: Tensor) -> None:
+        found = self.features(x)
+        wrong = torch.softmax(nn.functional.linear(found, self.weight), -1) - hot
+        self.speed = self.speed * 0.9 + wrong.t() @ found
+        self.weight = self.weight - 0.05 * self.speed
+
+    def place(self, weight: Tensor) -> None:
+        self.weight = weight * 2.0
+
+    def clear(self) -> None:
+        self.weight.zero_()
+        self.speed.zero_()
+
+
+def test_real_state_is_float32_and_so_is_what_is_computed_from_it() -> None:
+    def calls(count: int, seed: int) -> list[tuple[Any, ...]]:
+        random = torch.Generator().manual_seed(seed)
+        made: list[tuple[Any, ...]] = [("clear",), ("place", torch.randn(4, 8, generator=random).sign() * 0.1)]
+        for _ in range(count):
+            hot = nn.functional.one_hot(torch.randint(0, 4, (1,), generator=random), 4).float()
+            made += [("learn", torch.randn(1, 16, generator=random), hot)]
+            made += [("forward", torch.randn(1, 16, generator=random))]
+        return made
+
+    x = torch.zeros(1, 16)
+    methods = {"forward": (x,), "learn": (x, torch.zeros(1, 4)), "place": (torch.zeros(4, 8),), "clear": ()}
+    compiled = cortado.compile_methods(Learner().eval(), methods, "cortex-m4", calls(30, 1), name="learner")
+    layers = {layer.module: layer.element for layer in compiled.methods["learn"].report.layers if layer.module}
+    assert {name: kind and kind.value for name, kind in layers.items()} == {"features.0": "int8"}
+    assert [kept.initial.dtype for kept in compiled.graphs["clear"].state] == [torch.float32] * 2
+    given = calls(20, 2)
+    done = compiled.run(given, on="host")
+    assert done.bit_exact
+    running = Learner().eval()
+    for (name, *values), outputs in zip(given, done.outputs, strict=True):
+        with torch.no_grad():
+            expected = getattr(running, name)(*values)
+        if expected is not None:
+            assert np.abs(outputs[0] - expected.numpy()).max() < 0.02
+
+
 class Odd(nn.Module):
     """Methods that can't be compiled."""
 
@@ -259,14 +316,14 @@ class Odd(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("level", torch.zeros(1))
+        self.register_buffer("level", torch.zeros(1, dtype=torch.float16))
         self.register_buffer("count", torch.zeros(1, dtype=torch.int32))
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2.0
 
     def follow(self, x: Tensor) -> Tensor:
-        self.level = 0.5 * self.level + x
+        self.level = (0.5 * self.level + x).half()
         return self.level
 
     def input(self, x: Tensor) -> Tensor:
@@ -287,7 +344,7 @@ CALLS = [("forward", torch.full((1,), 0.1 * one)) for one in range(-20, 20)]
         ({"forward": (X,), "teach": (X,)}, CALLS, {}, "Odd has no method 'teach'"),
         ({"forward": (X, X)}, CALLS, {}, r"takes 1 inputs \(x\), found 2 examples"),
         ({"many": (X,)}, CALLS, {}, r"takes \*args"),
-        ({"forward": (X,), "follow": (X,)}, CALLS, {}, "the buffer 'level' is float32"),
+        ({"forward": (X,), "follow": (X,)}, CALLS, {}, "the buffer 'level' is float16"),
         (
             {"forward": (X,)},
             [("learn", X)],

@@ -94,9 +94,12 @@ def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
 
 def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
     """Notes which calls stay in float32 (--float32), before the graph is rewritten; state that they alone read does
-    too."""
+    too. An input by name keeps its bits, and so does all that is computed from it."""
     for text in expressions:
-        paths = {module_path(node) for node in _matching(graph, "--float32", text)}
+        found = _matching(graph, "--float32", text)
+        paths = {module_path(node) for node in found}
+        for node in _reached([one for one in found if one.op == "placeholder"], _followers):
+            note_element(node, FLOAT32)
         for node in graph.nodes:  # truth values and integers too
             if module_path(node) in paths - {None} or re.fullmatch(text, node.name):
                 note_element(node, FLOAT32)
@@ -104,6 +107,13 @@ def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
         if holder.users and all(wanted_element(user).floating for user in holder.users):
             note_element(holder, FLOAT32)
             WHY.note(holder, "read in float32 alone (--float32)")
+
+
+def _followers(node: Node) -> list[Node]:
+    """The calls that read what a node gives; an integer that is found among real numbers is none of them any more."""
+    value = VALUE.of(node)
+    integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dtype != torch.bool
+    return [] if integers else [user for user in node.users if user.op == "call_function"]
 
 
 def _kept(graph: Graph, expressions: Sequence[str]) -> list[Node]:
