@@ -1,4 +1,8 @@
-"""Options: the user's choices beside the target."""
+"""Options: the user's choices beside the target.
+
+A field of `Options` declares an option once: its default, its group and text in `cortado compile --help`, how it is
+read, the artifact that it is for, why a delegate can't have it. The command line, the pages and the checks follow.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -12,14 +16,42 @@ from cortado.base.camera import (
     ResizeFilter,
     camera_of,
     crop_of,
-    numbers_of,
-    size_of,
 )
-from cortado.base.chips import Chip, find_chip
-from cortado.base.decision import Decision, decision_of
+from cortado.base.chips import Chip
+from cortado.base.decision import FORM, Decision, decision_of
 from cortado.base.errors import CortadoError
-from cortado.base.names import InputRange, check_version, expressions, flag, member, ranges_of, text_of
-from cortado.base.regions import Region, WeightPlacement, parse_bytes, places_of, regions_of
+from cortado.base.names import (
+    InputRange,
+    count,
+    expressions,
+    flag,
+    member,
+    number,
+    part,
+    ranges_of,
+    text_of,
+)
+from cortado.base.option import (
+    SEQUENCE_HELP,
+    WEIGHT_GROUP,
+    Group,
+    bar,
+    byte_count,
+    chip_named,
+    declared,
+    dimension,
+    file_name,
+    option,
+    picture_size,
+    pixel_numbers,
+    read_option,
+    steps,
+    version,
+    weight_group,
+)
+from cortado.base.regions import Region, WeightPlacement, places_of, regions_of
+
+# ---- choices ---------------------------------------------------------------------------------------------
 
 
 class Optimize(Enum):
@@ -118,41 +150,75 @@ class PteKind(Enum):
     DELEGATE = "delegate"  # Cortado's backend, with the whole network as an image
 
 
-WEIGHT_GROUP = 32
-# Options that count when a model is quantized, whatever a target is compiled with.
-_BARS = ("min_sqnr", "min_accuracy", "max_drop", "labelled")
-OF_CALIBRATION = (
-    *(
-        "calibration_method",
-        "bias_correction",
-        "range",
-        "sequence",
-        "activations",
-        "state",
-        "int16",
-        "float32",
-        "precision",
+# ---- packages --------------------------------------------------------------------------------------------
+
+
+def _packages(name: str, value: object) -> tuple[PackageKind, ...]:
+    """The systems of `package`: texts such as "zephyr,arduino", or members, each once."""
+    given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, PackageKind) else value
+    if not isinstance(given, Iterable):
+        raise CortadoError(f"{name}={value!r} names no system; expected a text such as 'zephyr,arduino'")
+    found = (member(name, one, PackageKind) for one in given)
+    return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
+
+
+# ---- what excludes what ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Conflict:
+    """Options that exclude each other: any of `these` and any of `others`; NAME=TEXT means that value alone."""
+
+    these: tuple[str, ...]
+    others: tuple[str, ...]
+    why: str
+
+
+_ONE_PIECE = "in an arena in one piece"
+_CONFLICTS = (
+    _Conflict(
+        ("input_format",),
+        ("io", "activations", "input_layout", "stream", "memory", "image"),
+        f"a camera's lines become the int8 codes of one image, in the C bundle and {_ONE_PIECE}",
     ),
-    *_BARS,
+    _Conflict(("activations", "int16"), ("artifacts=pte",), "int16 and float32 tensors are for the C bundle"),
+    _Conflict(
+        ("float32",),
+        ("artifacts=pte", "precision", "keep_float", "allow_float"),
+        "modules in float32 are for the C bundle, and named by the user",
+    ),
+    _Conflict(
+        ("activations=float32",),
+        ("int16", "float32", "keep_float", "allow_float", "linear", "decide"),
+        "no tensor of the network has codes",
+    ),
+    _Conflict(
+        ("precision",),
+        ("activations", "artifacts=pte", "keep_float"),
+        "measurement chooses which tensors of the C bundle are int16",
+    ),
+    _Conflict(("memory",), ("package",), "the examples of a package have an arena in one piece"),
+    _Conflict(("image",), ("memory", "place"), f"an image is one block of constants, and runs {_ONE_PIECE}"),
+    _Conflict(("image",), ("decide",), "an image is the network alone, and its firmware has no decision"),
+    _Conflict(
+        ("memory",),
+        ("input_rows", "stream"),
+        f"rows that come one by one are counted and kept {_ONE_PIECE}; what such a network holds is its rings of rows, "
+        "all of them hot: place its arena in the fastest memory (CORTADO_ARENA)",
+    ),
+    _Conflict(("weight_group",), ("weights=int8",), "groups are for int4 weights"),
+    _Conflict(
+        ("weights",),
+        ("activations", "linear", "artifacts=pte", "keep_float", "allow_float"),
+        "int4 weights have a scale per channel, meet int8 tensors and are for the C bundle",
+    ),
 )
-FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
-
-
 _ALL_INTEGERS = (
     "a delegate's network is all integers; CortadoPartitioner leaves what stays in float to ExecuTorch's kernels"
 )
-NOT_DELEGATED = {
-    "--artifacts": "the .pte of a delegate is made of the C bundle's plan, and both are written",
-    "--bundleio": "ExecuTorch's runners, which check a bundled program, do not link the delegate",
-    "--etrecord": "the graph is one call, and the names of its layers are in the file, for Inspector",
-    "--keep-float": _ALL_INTEGERS,
-    "--allow-float": _ALL_INTEGERS,
-    "--memory": "the arena is one argument in one piece; firmware puts the method's planned memory where it is to lie",
-    "--place": "sections are for the constants of C; a blob lies where firmware puts the file",
-    "--decide": "a decision is C beside the network's; firmware decides by the scores, or takes the C bundle",
-    "--input-format": "a camera's lines are taken by functions of the C bundle, which an image does not have",
-}
-"""Options that a .pte with one call of the delegate can't have, each with the reason."""
+
+
+# ---- the options -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -162,52 +228,378 @@ class Options:
     Budgets are in bytes; None means no limit, or with a chip what it has.
     """
 
-    optimize: Optimize = Optimize.BALANCED
-    io: Border = Border.INT8  # what inputs and outputs of the C bundle hold
-    input_layout: InputLayout = InputLayout.MODEL
-    linear: LinearWeights = LinearWeights.PER_CHANNEL
-    state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
-    int16: tuple[str, ...] = ()  # tensors that are int16, by their names or their modules': "encoder.*"
-    float32: tuple[str, ...] = ()  # modules whose real numbers stay float32 in the C bundle: "head.*"
-    weights: Weights = Weights.INT8  # of convolutions and linear layers; others are for the C bundle
-    weight_group: int | None = None  # int4 weights that have a factor of their own: 32; None: those of a channel
-    activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
-    precision: Precision = Precision.GIVEN  # auto: tensors are int16 until one of the three bars below holds
-    min_sqnr: float | None = None  # dB of the output that keeps least, beside the model, on calibration data
-    min_accuracy: float | None = None  # the part of the labelled samples that is classified right
-    max_drop: float | None = None  # of that part, below the float model's
-    labelled: str | None = None  # an .npz file: the model's inputs, and the right class of each sample as "labels"
-    calibration_method: CalibrationMethod = CalibrationMethod.AUTO
-    bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
-    range: tuple[InputRange, ...] = ()  # the integers of inputs, which proofs about 32 bits start from: "ids=0..9999"
-    sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
-    strict: bool = False  # warnings are errors
-    artifacts: Artifacts = Artifacts.BOTH
-    pte: PteKind = PteKind.OPERATORS
-    bundleio: bool = False  # also a .bpte
-    etrecord: bool = False  # also an ETRecord
-    image: bool = False  # also the model as data, and what firmware opens it with
-    selftest: bool = False  # also a function of the C bundle that checks every layer on the device
-    package: tuple[PackageKind, ...] = ()  # also the bundle as packages of these systems, self-test included
-    allow_float: bool = False  # what a .pte can't hold in integers stays in float there
-    keep_float: tuple[str, ...] = ()  # modules that stay in float in the .pte on purpose: "head.*"; there is no C then
-    input_rows: bool = False  # the C bundle's input comes row by row
-    input_format: PixelFormat | None = None  # of a camera in front of the C bundle's input, whose lines it takes
-    input_size: PictureSize | None = None  # of the camera's pictures: "160x120"
-    crop: Crop | None = None  # the part of them that the network sees: "20,0,120x120"; None: all
-    resize: PictureSize | None = None  # what that becomes: "96x96"; None: it stays as it is
-    resize_filter: ResizeFilter | None = None  # None: bilinear
-    mean: tuple[float, ...] = ()  # of pixels from 0 to 1, for each channel or for all: what is subtracted
-    std: tuple[float, ...] = ()  # what they are then divided by
-    stream: int | None = None  # an endless stream of rows: the dimension of the model's input that is time
-    stream_padding: StreamPadding = StreamPadding.KEEP
-    decide: Decision | None = None  # of scores over time: "smooth=8,threshold=0.7,holdoff=30"
-    ram_budget: int | None = None
-    flash_budget: int | None = None
-    chip: Chip | None = None
-    memory: tuple[Region, ...] = ()  # memories that the arena lies in, the fastest first: "dtcm=64K,sram=256K"
-    model_version: str | None = None  # of the packages: "1.4.0"; None: one that changes with the model
-    place: tuple[WeightPlacement, ...] = ()  # sections for the weights of layers: "features.1[0-9].*=external"
+    chip: Chip | None = option(
+        None,
+        Group.TARGET,
+        "a chip or board of `cortado chips`: sets the target and the budgets, and the summary says how much of it the "
+        "model takes, in memory and in time",
+        metavar="CHIP",
+        read=chip_named,
+        artifact=Artifacts.C,
+    )
+    optimize: Optimize = option(
+        Optimize.BALANCED,
+        Group.TARGET,
+        "ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most an "
+        "eighth more cycles, as estimated",
+    )
+    ram_budget: int | None = option(
+        None,
+        Group.TARGET,
+        "fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",
+        metavar="BYTES",
+        read=byte_count,
+        artifact=Artifacts.C,
+    )
+    flash_budget: int | None = option(
+        None,
+        Group.TARGET,
+        "fail if constants and code are larger",
+        metavar="BYTES",
+        read=byte_count,
+        artifact=Artifacts.C,
+    )
+    calibration_method: CalibrationMethod = option(
+        CalibrationMethod.AUTO,
+        Group.CALIBRATION,
+        "the range of a tensor's codes: the least squared error on the calibration data (mse), all but one value in "
+        "ten thousand (percentile), all values (minmax), or whichever of these serves the outputs best on calibration "
+        "samples that are held back (auto, the default). mse and percentile leave out samples that are unlike all "
+        "others, and tell of them",
+        calibrates=True,
+    )
+    bias_correction: bool = option(
+        True,
+        Group.CALIBRATION,
+        "let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the default; "
+        "with --calibration-method auto where that helps the outputs)",
+        calibrates=True,
+    )
+    range: tuple[InputRange, ...] = option(
+        (),
+        Group.CALIBRATION,
+        "the integers that an input holds, as in ids=0..100000: what is computed of them is proven to stay within 32 "
+        "bits, or refused (calibration data prove nothing); may be repeated",
+        metavar="NAME=LOW..HIGH",
+        read=lambda _, value: ranges_of(value),
+        repeated=True,
+        calibrates=True,
+    )
+    sequence: int | None = option(
+        None,
+        Group.CALIBRATION,
+        SEQUENCE_HELP.format("the calibration data"),
+        metavar="N",
+        text=count,
+        read=steps,
+        calibrates=True,
+    )
+    strict: bool = option(
+        False,
+        Group.CALIBRATION,
+        "take warnings (of the calibration data, and of outputs that lose too much in int8) for errors: nothing is "
+        "written",
+    )
+    activations: Activations = option(
+        Activations.INT8,
+        Group.PRECISION,
+        "what real tensors are kept as (default: int8). int16, symmetric and with room for four times what calibration "
+        "saw, is for the C bundle alone; weights stay int8. float32, weights included, is for the C bundle too: "
+        "nothing is quantized, and no calibration data is needed",
+        calibrates=True,
+    )
+    state: Activations = option(
+        Activations.INT16,
+        Group.PRECISION,
+        "what a buffer that is computed from itself is kept as, with the tensors of its loop (default: int16, for the "
+        "C bundle alone; int8 is for the .pte too). Buffers that only delay are int8",
+        shown=("int8", "int16"),
+        calibrates=True,
+    )
+    weights: Weights = option(
+        Weights.INT8,
+        Group.PRECISION,
+        "what weights of layers and tables take in the C bundle (default: int8). int4: half the flash wherever a layer "
+        "can have it; auto: where the outputs lose least, until --flash-budget holds",
+    )
+    weight_group: int | None = option(
+        None,
+        Group.PRECISION,
+        "int4 weights with a factor for each 32 of them: more exact, a little larger (default: one for a channel)",
+        metavar=str(WEIGHT_GROUP),
+        text=int,
+        read=weight_group,
+    )
+    int16: tuple[str, ...] = option(
+        (),
+        Group.PRECISION,
+        "real tensors whose names, or those of their modules, match are int16, as in 'encoder.*'; may be repeated",
+        metavar="REGEX",
+        read=expressions,
+        repeated=True,
+        calibrates=True,
+    )
+    float32: tuple[str, ...] = option(
+        (),
+        Group.PRECISION,
+        "modules whose names match stay in float32 in the C bundle, between a dequantize and a quantize, as in "
+        "'head.*'; may be repeated",
+        metavar="REGEX",
+        spellings=("--float",),
+        read=expressions,
+        repeated=True,
+        calibrates=True,
+    )
+    linear: LinearWeights = option(
+        LinearWeights.PER_CHANNEL,
+        Group.PRECISION,
+        "scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 convolutions: "
+        "2.3 times the instructions of per-tensor on a Cortex-M4",
+    )
+    precision: Precision = option(
+        Precision.GIVEN,
+        Group.PRECISION,
+        "auto: tensors are int16 in the order of decibels gained for bytes and cycles, measured on the calibration "
+        "data, until one of the next three holds (docs/precision.md); given (the default): as --activations, --state "
+        "and --int16 say",
+        calibrates=True,
+    )
+    min_sqnr: float | None = option(
+        None,
+        Group.PRECISION,
+        "with --precision auto: the smallest signal-to-noise ratio of any output against the float model, in dB",
+        metavar="DB",
+        text=number,
+        read=bar("a number of decibels", 200),
+        calibrates=True,
+    )
+    min_accuracy: float | None = option(
+        None,
+        Group.PRECISION,
+        "with --precision auto: the part of the --labelled samples that is to be classified right, as in 0.92 or 92%%",
+        metavar="PART",
+        text=part,
+        read=bar("a part of the samples", 1),
+        calibrates=True,
+    )
+    max_drop: float | None = option(
+        None,
+        Group.PRECISION,
+        "with --precision auto: by how much that part may be below the float model's, as in 0.5%%",
+        metavar="PART",
+        text=part,
+        read=bar("a part of the samples", 1),
+        calibrates=True,
+    )
+    labelled: str | None = option(
+        None,
+        Group.PRECISION,
+        "for --min-accuracy and --max-drop: an .npz file with the model's inputs, samples along the first dimension, "
+        "and the number of the right class of each as 'labels'",
+        metavar="FILE",
+        read=file_name,
+        calibrates=True,
+    )
+    io: Border = option(
+        Border.INT8,
+        Group.FLOW,
+        "what the C bundle's inputs and outputs hold (default: int8)",
+    )
+    input_layout: InputLayout = option(
+        InputLayout.MODEL,
+        Group.FLOW,
+        "order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: images "
+        "channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
+        spellings=("--input_layout",),
+    )
+    input_rows: bool = option(
+        False,
+        Group.FLOW,
+        "the C bundle takes its input row by row, as a camera gives it, and holds only a few rows: MODEL_reset, "
+        "MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
+        spellings=("--input_rows",),
+        artifact=Artifacts.C,
+    )
+    stream: int | None = option(
+        None,
+        Group.FLOW,
+        "a stream of rows: dimension DIM of the model's input is time, and the C bundle gives after each new row (or "
+        "hop) the output for the window that ends there, computing only what is new (docs/streaming.md)",
+        metavar="DIM",
+        text=int,
+        read=dimension,
+        artifact=Artifacts.C,
+    )
+    stream_padding: StreamPadding = option(
+        StreamPadding.KEEP,
+        Group.FLOW,
+        "of layers that pad in time, for --stream: keep them (the default), which is an error where the output depends "
+        "on the padding; or drop it: compile the same network without, over a longer window",
+    )
+    decide: Decision | None = option(
+        None,
+        Group.FLOW,
+        "of a classifier with --stream or state: MODEL_decision says when scores over time are a decision. "
+        f"{FORM}: the mean of 8 outputs is the best, and at 0.7 or above (in the output's units, probabilities behind "
+        "a softmax); then the class rests for 30 outputs; classes to ignore are never decided for; threshold.CLASS and "
+        "holdoff.CLASS are for single classes, by name or number (docs/signals.md)",
+        metavar="RULE",
+        read=lambda _, value: decision_of(value),
+        artifact=Artifacts.C,
+        undelegated="a decision is C beside the network's; firmware decides by the scores, or takes the C bundle",
+    )
+    input_format: PixelFormat | None = option(
+        None,
+        Group.CAMERA,
+        "a camera in front of the C bundle's input: how pixels lie in the lines of its sensor, which MODEL_take_line "
+        "takes; with --input-rows no picture lies in memory (docs/cameras.md)",
+        spellings=("--input_format",),
+        choices=PixelFormat,
+        artifact=Artifacts.C,
+        undelegated="a camera's lines are taken by functions of the C bundle, which an image does not have",
+    )
+    input_size: PictureSize | None = option(
+        None,
+        Group.CAMERA,
+        "of the camera's pictures, in pixels",
+        metavar="WxH",
+        spellings=("--input_size",),
+        read=picture_size,
+    )
+    crop: Crop | None = option(
+        None,
+        Group.CAMERA,
+        "the part of the camera's pictures that the network sees (default: all)",
+        metavar="X,Y,WxH",
+        read=lambda _, value: crop_of(value),
+    )
+    resize: PictureSize | None = option(
+        None,
+        Group.CAMERA,
+        "what that part becomes: the size of the network's image (default: its own)",
+        metavar="WxH",
+        read=picture_size,
+    )
+    resize_filter: ResizeFilter | None = option(
+        None,
+        Group.CAMERA,
+        "how (default: bilinear, as torch's interpolate with align_corners=False)",
+        spellings=("--resize_filter",),
+        choices=ResizeFilter,
+    )
+    mean: tuple[float, ...] = option(
+        (),
+        Group.CAMERA,
+        "what the model's own preparation subtracts from pixels of 0 to 1: a number, or one for each channel with "
+        "commas between them (default: 0)",
+        metavar="NUMBERS",
+        read=pixel_numbers,
+    )
+    std: tuple[float, ...] = option(
+        (),
+        Group.CAMERA,
+        "what they are then divided by (default: 1)",
+        metavar="NUMBERS",
+        read=pixel_numbers,
+    )
+    memory: tuple[Region, ...] = option(
+        (),
+        Group.MEMORY,
+        "plan the C bundle's arena over several memories, the fastest first, as in dtcm=64K,sram=256K: what is used "
+        "most goes to the first; BYTES:device is device memory, where unaligned accesses fault; or auto: those of the "
+        "--chip (docs/memory-planning.md)",
+        metavar="NAME=BYTES,...",
+        artifact=Artifacts.C,
+        undelegated="the arena is one argument in one piece; firmware puts the method's planned memory where it is to "
+        "lie",
+    )
+    place: tuple[WeightPlacement, ...] = option(
+        (),
+        Group.MEMORY,
+        "put the C bundle's constants of layers whose module's name matches into a section, as in "
+        "'features.1[0-9].*=external': .cortado.external for the linker; may be repeated, and the first that matches "
+        "counts",
+        metavar="REGEX=SECTION",
+        spellings=("--weight-section",),
+        read=lambda _, value: places_of(value),
+        repeated=True,
+        artifact=Artifacts.C,
+        undelegated="sections are for the constants of C; a blob lies where firmware puts the file",
+    )
+    artifacts: Artifacts = option(
+        Artifacts.BOTH,
+        Group.WRITTEN,
+        "what to write: the C bundle, the .pte, or both (the default). For C alone ExecuTorch's packages are not "
+        "needed, and nothing waits for their import",
+        undelegated="the .pte of a delegate is made of the C bundle's plan, and both are written",
+    )
+    pte: PteKind = option(
+        PteKind.OPERATORS,
+        Group.WRITTEN,
+        "what the .pte calls: ExecuTorch's cortex_m operators (the default), or Cortado's delegate, with the whole "
+        "network, its arena and its kernels in it (docs/executorch.md)",
+    )
+    bundleio: bool = option(
+        False,
+        Group.WRITTEN,
+        "also write NAME.bpte: the .pte with inputs and outputs",
+        artifact=Artifacts.PTE,
+        undelegated="ExecuTorch's runners, which check a bundled program, do not link the delegate",
+    )
+    etrecord: bool = option(
+        False,
+        Group.WRITTEN,
+        "also write NAME.etrecord, for ExecuTorch's Inspector",
+        artifact=Artifacts.PTE,
+        undelegated="the graph is one call, and the names of its layers are in the file, for Inspector",
+    )
+    image: bool = option(
+        False,
+        Group.WRITTEN,
+        "also write NAME.cortado: the model as data, which firmware opens and runs without being built again, and "
+        "loader/, what it opens it with (docs/images.md)",
+        artifact=Artifacts.C,
+    )
+    selftest: bool = option(
+        False,
+        Group.WRITTEN,
+        "also write NAME_selftest.c: an input, what every layer must make of it, and MODEL_selftest, which returns 0 "
+        "or the first layer that differs, on the device itself (docs/firmware.md)",
+    )
+    package: tuple[PackageKind, ...] = option(
+        (),
+        Group.WRITTEN,
+        "also write the bundle as packages, with commas between them: zephyr, arduino, cmsis-pack, platformio, pico or "
+        "cmake with an example that runs the self-test; web: a page and a module (docs/packages.md)",
+        metavar="SYSTEM",
+        read=_packages,
+    )
+    model_version: str | None = option(
+        None,
+        Group.WRITTEN,
+        "the model's version: that of its packages and of MODEL_info (default: one that changes with the model)",
+        metavar="1.4.0",
+        read=version,
+    )
+    allow_float: bool = option(
+        False,
+        Group.WRITTEN,
+        "keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
+        spellings=("--allow_float",),
+        artifact=Artifacts.PTE,
+        undelegated=_ALL_INTEGERS,
+    )
+    keep_float: tuple[str, ...] = option(
+        (),
+        Group.WRITTEN,
+        "modules whose names match stay in float in the .pte on purpose, as in 'head.*'; may be repeated. There is no "
+        "C bundle then",
+        metavar="REGEX",
+        read=expressions,
+        repeated=True,
+        artifact=Artifacts.PTE,
+        undelegated=_ALL_INTEGERS,
+    )
 
     @property
     def camera(self) -> Camera | None:
@@ -232,58 +624,28 @@ class Options:
     def flash_limit(self) -> int | None:
         return self.chip.flash_bytes if self.flash_budget is None and self.chip is not None else self.flash_budget
 
+    @property
+    def bars(self) -> dict[str, float]:
+        """The target of --precision auto, by the name of the option."""
+        given = {"--min-sqnr": self.min_sqnr, "--min-accuracy": self.min_accuracy, "--max-drop": self.max_drop}
+        return {name: value for name, value in given.items() if value is not None}
+
     def __post_init__(self) -> None:
-        kinds: dict[str, type[Enum]] = {
-            "optimize": Optimize,
-            "io": Border,
-            "input_layout": InputLayout,
-            "linear": LinearWeights,
-            "activations": Activations,
-            "weights": Weights,
-            "precision": Precision,
-            "state": Activations,
-            "calibration_method": CalibrationMethod,
-            "stream_padding": StreamPadding,
-            "artifacts": Artifacts,
-            "pte": PteKind,
-        }
-        for name, kind in kinds.items():
-            self._set(name, member(name, getattr(self, name), kind))
-        for name in FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise CortadoError(f"{name}={getattr(self, name)!r}: expected True or False")
-        self._set("package", _packages(self.package))
+        for one in fields(self):
+            self._set(one.name, read_option(one, getattr(self, one.name)))
+        self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         tested = any(kind is not PackageKind.WEB for kind in self.package)
         self._set("selftest", self.selftest or tested)  # what the packages' examples run
-        if self.stream is not None and not isinstance(self.stream, int):
-            raise CortadoError(f"stream={self.stream!r} is no dimension; expected an int, or None for no stream")
-        for name in ("ram_budget", "flash_budget"):
-            value = getattr(self, name)
-            self._set(name, parse_bytes(value) if isinstance(value, str) else value)
-            if value is not None and not isinstance(value, int | str):
-                raise CortadoError(
-                    f"{name}={value!r} is no number of bytes; expected an int, a text such as '256K', or None"
-                )
-        if self.sequence is not None and (not isinstance(self.sequence, int) or self.sequence < 1):
-            raise CortadoError(f"sequence={self.sequence!r} is no number of steps; expected 1 or more, or None")
-        if isinstance(self.chip, str):
-            self._set("chip", find_chip(self.chip))
-        if self.chip is not None and not isinstance(self.chip, Chip):
-            raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
-        self._set("decide", decision_of(self.decide))
-        self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
-        self._set("place", places_of(self.place))
-        self._set("range", ranges_of(self.range))
-        self._set("int16", expressions("int16", self.int16))
-        self._set("float32", expressions("float32", self.float32))
-        self._set("keep_float", expressions("keep_float", self.keep_float))
         self._set("allow_float", self.allow_float or bool(self.keep_float))
-        self._set_camera()
-        self._check_precision()
-        check_version(self.model_version)
-        self._check_memory()
+        self._check_camera()
+        if self.state is Activations.FLOAT32:
+            raise CortadoError(
+                "--state float32: expected int8 or int16; with --activations float32, state is float32 too"
+            )
+        for conflict in _CONFLICTS:
+            self._check_conflict(conflict)
+        self._check_bars()
         self._check_artifacts()
-        self._check_weights()
         self._check_delegate()
 
     def __repr__(self) -> str:
@@ -292,39 +654,38 @@ class Options:
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         return f"Options({', '.join(f'{name}={text_of(value)!r}' for name, value in given.items())})"
 
-    def _set_camera(self) -> None:
-        """Texts become what they stand for; refused is what has no partner, and what a camera can't be in front of."""
-        for name, kind in (("input_format", PixelFormat), ("resize_filter", ResizeFilter)):
-            if getattr(self, name) is not None:
-                self._set(name, member(name, getattr(self, name), kind))
-        for name in ("input_size", "resize"):
-            if getattr(self, name) is not None:
-                self._set(name, size_of(getattr(self, name), flag(name)))
-        self._set("crop", None if self.crop is None else crop_of(self.crop))
-        for name in ("mean", "std"):
-            value = getattr(self, name)
-            self._set(name, () if value in (None, (), []) else numbers_of(value, flag(name)))
-        self._check_partners()
-        given = {
-            "--io float": self.io is Border.FLOAT,
-            f"--activations {self.activations.value}": self.activations is not Activations.INT8,
-            "--input-layout nhwc": self.input_layout is InputLayout.NHWC,
-            "--stream": self.stream is not None,
-            "--memory": bool(self.memory),
-            "--image": self.image,
-        }
-        names = [name for name, value in given.items() if value]
-        if self.camera is not None and names:
+    def check_budget(self) -> None:
+        """Refuses what can't be compiled without a budget."""
+        if self.weights is Weights.AUTO and self.flash_limit is None:
             raise CortadoError(
-                f"--input-format and {names[0]}: a camera's lines become the int8 codes of one image, in the C bundle "
-                "and in an arena in one piece. Leave one of the two out"
+                "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
             )
 
-    def _check_partners(self) -> None:
-        """Options of a camera that mean nothing without another one."""
-        parts = ("input_size", "crop", "resize", "resize_filter", "mean", "std")
+    def _given(self, name: str) -> bool:
+        """Whether an option has another value than its default; --keep-float alone stands for --allow-float too."""
+        if name == "allow_float" and self.keep_float:
+            return False
+        return bool(getattr(self, name) != getattr(type(self), name))
+
+    def _spelled(self, entry: str) -> str | None:
+        """An entry of a conflict as the user gave it; None where it was not given."""
+        name, _, text = entry.partition("=")
+        value = getattr(self, name)
+        if value.value != text if text else not self._given(name):
+            return None
+        return f"{flag(name)} {value.value}" if isinstance(value, Enum) and name != "input_format" else flag(name)
+
+    def _check_conflict(self, conflict: _Conflict) -> None:
+        these = [text for text in map(self._spelled, conflict.these) if text is not None]
+        others = [text for text in map(self._spelled, conflict.others) if text is not None]
+        if these and others:
+            raise CortadoError(f"{these[0]} and {others[0]}: {conflict.why}. Leave one of the two out")
+
+    def _check_camera(self) -> None:
+        """Refuses options of a camera that mean nothing without another one."""
+        parts = [one.name for one in fields(self) if declared(one).group is Group.CAMERA and one.name != "input_format"]
         for name in parts:
-            if self.input_format is None and getattr(self, name) not in (None, ()):
+            if self.input_format is None and self._given(name):
                 raise CortadoError(f"{flag(name)} is for a camera; name what its pixels are with --input-format")
         if self.input_format is not None and self.input_size is None:
             raise CortadoError(
@@ -333,89 +694,10 @@ class Options:
             )
         if self.resize_filter is not None and self.resize is None:
             raise CortadoError(f"--resize-filter {self.resize_filter.value}: there is no --resize that it is for")
+        _ = self.camera  # refuses sizes and numbers that no camera has
 
-    def _check_memory(self) -> None:
-        """Refuses what has an arena in one piece."""
-        if self.memory and self.package:
-            raise CortadoError(
-                "--memory and --package: the examples of a package have an arena in one piece. Leave one of the two out"
-            )
-        if self.image and (self.memory or self.place):
-            raise CortadoError(
-                f"--image and {'--memory' if self.memory else '--place'}: an image is one block of constants, and runs "
-                "in an arena in one piece. Leave one of the two out"
-            )
-        if self.image and self.decide is not None:
-            raise CortadoError(
-                "--image and --decide: an image is the network alone, and its firmware has no decision. Leave one of "
-                "the two out"
-            )
-        if self.memory and (self.input_rows or self.stream is not None):
-            raise CortadoError(
-                f"--memory and {'--input-rows' if self.input_rows else '--stream'}: rows that come one by one are "
-                "counted and kept in an arena in one piece. Leave --memory out: what such a network holds is its rings "
-                "of rows, all of them hot; place its arena in the fastest memory (CORTADO_ARENA)"
-            )
-
-    def _check_weights(self) -> None:
-        """Refuses what int4 weights can't be together with."""
-        if self.weight_group not in (None, WEIGHT_GROUP) or isinstance(self.weight_group, bool):
-            raise CortadoError(
-                f"weight_group={self.weight_group!r} (--weight-group): expected {WEIGHT_GROUP}, or None for one factor "
-                "in each output channel"
-            )
-        if self.weights is Weights.INT8:
-            if self.weight_group is not None:
-                raise CortadoError("--weight-group and --weights int8: groups are for int4 weights. Leave one out")
-            return
-        option = f"--weights {self.weights.value}"
-        others = {
-            f"--activations {self.activations.value}": self.activations is not Activations.INT8,
-            "--linear per-tensor": self.linear is LinearWeights.PER_TENSOR,
-            "--artifacts pte": self.artifacts is Artifacts.PTE,
-            "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
-        }
-        for other in [name for name, given in others.items() if given]:
-            raise CortadoError(
-                f"{option} and {other}: int4 weights have a scale per channel, meet int8 tensors and are for the C "
-                "bundle. Leave one of the two out"
-            )
-
-    def check_budget(self) -> None:
-        """Refuses what can't be compiled without a budget."""
-        if self.weights is Weights.AUTO and self.flash_limit is None:
-            raise CortadoError(
-                "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
-            )
-
-    @property
-    def bars(self) -> dict[str, float]:
-        """The target of --precision auto, by the name of the option."""
-        given = {"--min-sqnr": self.min_sqnr, "--min-accuracy": self.min_accuracy, "--max-drop": self.max_drop}
-        return {name: value for name, value in given.items() if value is not None}
-
-    def _check_precision(self) -> None:
-        """Refuses bars that are none, and what says the contrary of --precision auto or of int16 tensors."""
-        wider = self.activations is not Activations.INT8
-        wide = f"--activations {self.activations.value}" if wider else "--int16" if self.int16 else ""
-        if wide and self.artifacts is Artifacts.PTE:
-            element = self.activations.value if wider else "int16"
-            raise CortadoError(f"{wide} and --artifacts pte: {element} tensors are for the C bundle. Leave one out")
-        self._check_float()
-        for name, most, unit in (
-            ("min_sqnr", 200, "decibels"),
-            ("min_accuracy", 1, "samples"),
-            ("max_drop", 1, "samples"),
-        ):
-            value = getattr(self, name)
-            kind = "a number of decibels" if most > 1 else f"a part of the {unit}"
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise CortadoError(f"{name}={value!r} is no number; expected {kind} from 0 to {most}, or None")
-            if value is not None and not 0 <= value <= most:
-                option = f"--{name.replace('_', '-')}"
-                raise CortadoError(f"{option} {value:g}: expected {kind} from 0 to {most}")
-        if self.labelled is not None and not isinstance(self.labelled, str):
-            raise CortadoError(f"labelled={self.labelled!r} names no file; expected the path of an .npz file as a text")
+    def _check_bars(self) -> None:
+        """Refuses bars without --precision auto, and it without exactly one of them."""
         names = [*self.bars, *(["--labelled"] if self.labelled is not None else [])]
         if self.precision is Precision.GIVEN:
             if names:
@@ -424,43 +706,6 @@ class Options:
                     f"(precision='auto' in Options), or leave {names[0]} out"
                 )
             return
-        self._check_bars()
-        against = {
-            f"--activations {self.activations.value}": self.activations is not Activations.INT8,
-            "--artifacts pte": self.artifacts is Artifacts.PTE,
-            "--keep-float": bool(self.keep_float),
-        }
-        for name in [name for name, given in against.items() if given]:
-            raise CortadoError(
-                f"--precision auto and {name}: measurement chooses which tensors of the C bundle are int16. Leave one "
-                "of the two out"
-            )
-
-    def _check_float(self) -> None:
-        """Refuses what speaks of codes where there are none."""
-        if self.state is Activations.FLOAT32:
-            raise CortadoError(
-                "--state float32: expected int8 or int16; with --activations float32, state is float32 too"
-            )
-        if self.float32 and (self.artifacts is Artifacts.PTE or self.precision is Precision.AUTO or self.allow_float):
-            raise CortadoError(
-                f"--float32 '{self.float32[0]}': modules in float32 are for the C bundle, and named by the user; leave "
-                "out --artifacts pte, --precision auto, --allow-float and --keep-float"
-            )
-        given = {
-            "--int16": bool(self.int16),
-            "--float32": bool(self.float32),
-            "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
-            "--linear per-tensor": self.linear is LinearWeights.PER_TENSOR,
-            "--decide": self.decide is not None,
-        }
-        names = [name for name, value in given.items() if value]
-        if self.activations is Activations.FLOAT32 and names:
-            raise CortadoError(
-                f"--activations float32 and {names[0]}: no tensor of the network has codes. Leave one of the two out"
-            )
-
-    def _check_bars(self) -> None:
         if len(self.bars) != 1:
             found = " and ".join(self.bars) or "none"
             raise CortadoError(
@@ -468,55 +713,24 @@ class Options:
                 "FILE one of --min-accuracy PART and --max-drop PART"
             )
         if (self.labelled is None) != (self.min_sqnr is not None):
-            name = next(iter(self.bars))
-            what = (
-                "needs no labels; leave --labelled out"
-                if self.labelled
-                else "needs samples with labels: --labelled FILE"
-            )
-            raise CortadoError(f"{name} {what}")
+            without, wanted = "needs no labels; leave --labelled out", "needs samples with labels: --labelled FILE"
+            raise CortadoError(f"{names[0]} {without if self.labelled else wanted}")
 
     def _check_delegate(self) -> None:
         """Refuses what a delegate's .pte can't be."""
-        given = {
-            "--artifacts": self.artifacts is not Artifacts.BOTH,
-            "--bundleio": self.bundleio,
-            "--etrecord": self.etrecord,
-            "--keep-float": bool(self.keep_float),
-            "--allow-float": self.allow_float,
-            "--memory": bool(self.memory),
-            "--place": bool(self.place),
-            "--decide": self.decide is not None,
-            "--input-format": self.input_format is not None,
-        }
-        names = [name for name, value in given.items() if value]
-        if self.pte is PteKind.DELEGATE and names:
-            raise CortadoError(f"--pte delegate and {names[0]}: {NOT_DELEGATED[names[0]]}. Leave one of the two out")
+        for one in fields(self):
+            reason = declared(one).undelegated
+            if self.pte is PteKind.DELEGATE and reason is not None and self._given(one.name):
+                raise CortadoError(f"--pte delegate and {flag(one.name)}: {reason}. Leave one of the two out")
 
     def _check_artifacts(self) -> None:
         """Refuses what is said of an artifact that was not asked for."""
-        of_pte = {
-            "--bundleio": self.bundleio,
-            "--etrecord": self.etrecord,
-            "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
-        }
-        of_c = {
-            "--image": self.image,
-            "--input-rows": self.input_rows,
-            "--input-format": self.input_format is not None,
-            "--stream": self.stream is not None,
-            "--decide": self.decide is not None,
-            "--ram-budget": self.ram_budget is not None,
-            "--flash-budget": self.flash_budget is not None,
-            "--chip": self.chip is not None,
-            "--memory": bool(self.memory),
-            "--place": bool(self.place),
-        }
-        for missing, given, what in (
-            (Artifacts.C, of_pte, "the .pte"),
-            (Artifacts.PTE, of_c, "the C bundle"),
+        for missing, wanted, what in (
+            (Artifacts.C, Artifacts.PTE, "the .pte"),
+            (Artifacts.PTE, Artifacts.C, "the C bundle"),
         ):
-            names = [name for name, value in given.items() if value]
+            of_it = [one.name for one in fields(self) if declared(one).artifact is wanted]
+            names = [flag(name) for name in of_it if self._given(name)]
             if self.artifacts is missing and names:
                 raise CortadoError(
                     f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} for {what}, and --artifacts "
@@ -528,15 +742,9 @@ class Options:
         object.__setattr__(self, name, value)
 
 
-def _packages(value: object) -> tuple[PackageKind, ...]:
-    """The systems of `package`: texts such as "zephyr,arduino", or members, each once."""
-    given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, PackageKind) else value
-    if not isinstance(given, Iterable):
-        raise CortadoError(f"package={value!r} names no system; expected a text such as 'zephyr,arduino'")
-    found = (member("package", one, PackageKind) for one in given)
-    return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
-
-
 DEFAULTS = Options()
+OF_CALIBRATION = tuple(one.name for one in fields(Options) if declared(one).calibrates)
+NOT_DELEGATED = {flag(one.name): why for one in fields(Options) if (why := declared(one).undelegated) is not None}
+"""Options that a .pte with one call of the delegate can't have, each with the reason."""
 
 NO_EXECUTORCH = "executorch is not installed: pip install 'cortado[executorch]'"

@@ -3,9 +3,12 @@
 import ast
 import inspect
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 
 import cortado
+from cortado.base.option import declared
+from cortado.options import Options
 from helpers.paths import ROOT
 
 SOURCE = ROOT / "src" / "cortado"
@@ -112,11 +115,21 @@ def _method(node: ast.FunctionDef) -> str:
 def _fields(name: str, node: ast.ClassDef) -> str:
     """The fields of a frozen dataclass, with the comments behind them."""
     lines = (SOURCE / f"{cortado._HOMES[name].replace('.', '/')}.py").read_text().splitlines()
-    fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
-    if not fields:
+    found = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+    if not found:
         return ""
-    rows = "".join(f"| `{_cell(ast.unparse(one))}` | {_cell(_comment(lines[one.lineno - 1]))} |\n" for one in fields)
+    rows = "".join(_row(one, lines[one.lineno - 1]) for one in found)
     return f"\n| field | |\n|---|---|\n{rows}"
+
+
+def _row(one: ast.AnnAssign, line: str) -> str:
+    """A field with its comment, or an option with its default and its help text."""
+    told = one.value
+    if not isinstance(told, ast.Call) or ast.unparse(told.func) != "option":
+        return f"| `{_cell(ast.unparse(one))}` | {_cell(_comment(line))} |\n"
+    spelled = f"{ast.unparse(one.target)}: {ast.unparse(one.annotation)} = {ast.unparse(told.args[0])}"
+    (found,) = [field for field in fields(Options) if field.name == ast.unparse(one.target)]
+    return f"| `{_cell(spelled)}` | {_cell(declared(found).help.replace('%%', '%'))} |\n"
 
 
 def _comment(line: str) -> str:

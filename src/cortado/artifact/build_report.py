@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from torch import Tensor as Values
@@ -59,7 +59,7 @@ from cortado.artifact.report import (
 from cortado.base.chips import Chip
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.base.names import c_identifier, version_of
+from cortado.base.names import c_identifier, text_of, version_of
 from cortado.base.progress import rounded
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
@@ -489,27 +489,9 @@ def _float_operator(item: FloatOperator) -> FloatOperatorReport:
 
 
 def _options(options: Options) -> OptionsReport:
-    return OptionsReport(
-        optimize=options.optimize,
-        io=options.io,
-        linear=options.linear,
-        input_layout=options.input_layout,
-        allow_float=options.allow_float,
-        calibration_method=options.calibration_method,
-        bias_correction=options.bias_correction,
-        sequence=options.sequence,
-        stream_padding=options.stream_padding,
-        artifacts=options.artifacts,
-        activations=options.activations,
-        state=options.state,
-        int16=options.int16,
-        float32=options.float32,
-        keep_float=options.keep_float,
-        weights=options.weights,
-        weight_group=options.weight_group,
-        range=tuple(str(one) for one in options.range),
-        place=tuple(f"{place.pattern}={place.section}" for place in options.place),
-    )
+    """The options that the report has, under the names of their fields."""
+    told = {"range": tuple(map(str, options.range)), "place": tuple(str(text_of(one)) for one in options.place)}
+    return OptionsReport(**{one.name: told.get(one.name, getattr(options, one.name)) for one in fields(OptionsReport)})
 
 
 def _memory(c: InC) -> MemoryReport:

@@ -6,6 +6,7 @@ Texts of the command line for a user's choices, and the values they stand for.
 
 import hashlib
 import html
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,32 @@ _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 def flag(name: str) -> str:
     """A field as the command line has it."""
     return f"--{name.replace('_', '-')}"
+
+
+def count(text: str) -> int:
+    """A number of at least 1."""
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise CortadoError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
+def number(text: str) -> float:
+    """A finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CortadoError(f"{text!r} is no number")
+    return value
+
+
+def part(text: str) -> float:
+    """A part of 1, or percent."""
+    value = number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= value <= 1:
+        raise CortadoError(f"{text!r} is not between 0 and 1; with a % sign it may be up to 100%")
+    return value
 
 
 def member(name: str, value: object, kind: type[Enum]) -> Enum:

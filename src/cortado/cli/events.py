@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.decision import FORM, decision_of
+from cortado.base.decision import decision_of
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.parsing import count, number, part
 from cortado.cli.tables import in_columns
@@ -25,18 +25,6 @@ _OF_A_DATASET = (
 )
 _VARIED = ("phases", "loudness", "noise")
 _OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_alarms", *_VARIED)
-
-
-def decide_argument(parser: argparse._ActionsContainer) -> None:
-    """Adds --decide to compile."""
-    parser.add_argument(
-        "--decide",
-        metavar="RULE",
-        help="of a classifier with --stream or state: MODEL_decision says when scores over time are a decision. "
-        f"{FORM}: the mean of 8 outputs is the best, and at 0.7 or above (in the output's units, probabilities behind "
-        "a softmax); then the class rests for 30 outputs; classes to ignore are never decided for; threshold.CLASS and "
-        "holdoff.CLASS are for single classes, by name or number (docs/signals.md)",
-    )
 
 
 def stream_arguments(parser: argparse.ArgumentParser) -> None:

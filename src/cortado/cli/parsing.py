@@ -4,21 +4,18 @@ The Options of a compile, from its arguments.
 """
 
 import argparse
-import math
 from collections.abc import Callable
-from dataclasses import fields
-from enum import Enum
-from typing import Any
+from dataclasses import Field, fields
+from typing import Any, TypeVar
 
+from cortado.base import names as base_names
 from cortado.base.errors import CortadoError
+from cortado.base.option import SEQUENCE_HELP, Group, declared, kind_of
 from cortado.options import Options
 
+Value = TypeVar("Value")
+
 # ---- parsing ---------------------------------------------------------------------------------------------
-
-
-def names(kind: type[Enum]) -> tuple[str, ...]:
-    """The spelling of each member of an option's enum."""
-    return tuple(member.value for member in kind)
 
 
 def add(
@@ -32,41 +29,47 @@ def add(
     return parser
 
 
-def count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
-    return int(text)
+def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
+    """A reader of texts as argparse asks for it, which names the argument of what is refused."""
+
+    def read_argument(text: str) -> Value:
+        try:
+            return read(text)
+        except CortadoError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read_argument
 
 
-def part(text: str) -> float:
-    """A part of 1, or percent."""
-    value = number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1; with a % sign it may be up to 100%")
-    return value
-
-
-def number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
-    return value
+count, number, part = typed(base_names.count), typed(base_names.number), typed(base_names.part)
 
 
 def sequence_argument(parser: argparse._ActionsContainer, data: str) -> None:
-    parser.add_argument(
-        "--sequence",
-        type=count,
-        metavar="N",
-        help=f"of a model with state (docs/state.md): {data} holds the steps of sequences of N steps each, behind each "
-        "other along the first dimension, and state starts anew after every N of them (default: all are one sequence)",
-    )
+    parser.add_argument("--sequence", type=count, metavar="N", help=SEQUENCE_HELP.format(data))
 
 
 # ---- options ---------------------------------------------------------------------------------------------
+
+
+def option_arguments(parser: argparse._ArgumentGroup, group: Group) -> None:
+    """Adds the arguments of a group of the options."""
+    for one in fields(Options):
+        if declared(one).group is group:
+            _option_argument(parser, one)
+
+
+def _option_argument(parser: argparse._ArgumentGroup, one: Field[Any]) -> None:
+    how, kind = declared(one), kind_of(one)
+    more: dict[str, Any] = {"dest": one.name, "help": how.help, "default": getattr(one.default, "value", one.default)}
+    if isinstance(one.default, bool):
+        more["action"] = argparse.BooleanOptionalAction if one.default else "store_true"
+    elif kind is not None:
+        more["choices"] = how.shown or tuple(member.value for member in kind)
+    else:
+        more |= {"metavar": how.metavar, "type": typed(how.text)}
+    if how.repeated:
+        more |= {"action": "append", "default": []}
+    parser.add_argument(base_names.flag(one.name), *how.spellings, **more)
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
