@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig
 from cortado.plan.kernel_costs import TABLE
 from cortado.run.board import build_firmware, find_board
@@ -81,13 +81,13 @@ const cortado_harness_model_t cortado_harness_model = {{
 
 def measured(target: CortexMTargetConfig) -> dict[str, dict[str, float]]:
     """By function; two widths tell a pixel from a call."""
-    sources = [KERNELS / "src" / f"cortado_camera_{how}.c" for how in FORMATS]
+    sources = [KERNEL_FILES[f"cortado_camera_{how}.c"] for how in FORMATS]
     board, count = find_board(target.machine), len(list(cases()))
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         own = Path(temporary) / "model.c"
         own.write_text(source())
         flags = [*target.compiler_flags(), "-std=c99", *BUNDLE_FLAGS]
-        folders = [KERNELS / "include", KERNELS / "src"]
+        folders = [*KERNEL_FOLDERS]
         elf = build_firmware(board, [*sources, own], folders, flags, "camera")
         done = run_harness(elf, board, b"", 1, plugin=Watch(count=True, order=tuple(range(count))))
         assert done.flow is not None

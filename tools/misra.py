@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES
+
 ROOT = Path(__file__).parents[1]
-KERNELS = ROOT / "src" / "cortado" / "kernels"
 PAGE = ROOT / "docs" / "misra.md"
 NETWORK = "ds_cnn"
 BEGIN = "<!-- made by make misra -->"
@@ -164,8 +165,8 @@ def main() -> None:
         own = sorted(Path(folder).glob(f"{NETWORK}*.c"))
         kernels = Path(folder) / "kernels"
         found = findings(own, [Path(folder), kernels / "include", kernels / "src"])  # they know their kernels by a hash
-    library = sorted((KERNELS / "src").glob("*.c"))
-    found = sorted({*found, *findings(library, [KERNELS / "include", KERNELS / "src"])})
+    library = [path for path in KERNEL_SOURCES.values() if path.suffix == ".c"]
+    found = sorted({*found, *findings(library, [*KERNEL_FOLDERS])})
     left = undecided(found)
     for one in left:
         print(f"{one.file}:{one.line}: rule {one.rule} has no reason in tools/misra.py", file=sys.stderr)

@@ -7,7 +7,7 @@ import pytest
 
 from cortado.api import Model
 from cortado.base.errors import CortadoError
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.plan.program import build_program
@@ -129,7 +129,7 @@ def test_no_source_compiles_for_the_other_byte_order(tiny: Model, tmp_path: Path
     flags = [*from_target_string("cortex-m4").compiler_flags(), *BUNDLE_FLAGS, "-mbig-endian"]
     own = [source for source in bundle_sources(tmp_path) if source.parent == tmp_path]
     assert len(own) == 2
-    includes = [*bundle_includes(tmp_path), KERNELS / "include"]
-    for source in [*own, *sorted((KERNELS / "src").glob("*.[cS]"))]:
+    includes = [*bundle_includes(tmp_path), *KERNEL_FOLDERS]
+    for source in [*own, *KERNEL_SOURCES.values()]:
         with pytest.raises(CortadoError, match="this bundle is little-endian, its weights included; compile it w"):
             toolchain.compile_object(source, includes, flags, toolchain.arm_gcc())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cortado.api import prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES
 from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.emit.c.data import float_text
 from cortado.models.sources import load_model
@@ -142,11 +142,13 @@ def test_constants_are_decimal_and_exact(value: float) -> None:
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("source", sorted((KERNELS / "src").glob("*.S")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "source", [path for path in KERNEL_SOURCES.values() if path.suffix == ".S"], ids=lambda path: path.name
+)
 def test_assembly_without_the_cores_flags_says_so(source: Path) -> None:
     with pytest.raises(CortadoError, match="assemble this file with the core's flags, such as -mcpu=cortex-m4 -mthumb"):
-        toolchain.compile_object(source, [KERNELS / "include"], [], toolchain.arm_gcc())
-    toolchain.compile_object(source, [KERNELS / "include"], [], toolchain.host_compiler())
+        toolchain.compile_object(source, KERNEL_FOLDERS, [], toolchain.arm_gcc())
+    toolchain.compile_object(source, KERNEL_FOLDERS, [], toolchain.host_compiler())
 
 
 @pytest.mark.host

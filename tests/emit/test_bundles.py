@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cortado import __version__
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES
 from cortado.base.target import from_target_string
 from cortado.emit.c.library import library_hash
 from cortado.emit.c.together_source import ProgramMember, emit_together
@@ -33,8 +33,8 @@ ANALYZER = ("-fanalyzer", "-O1")
 def test_the_analyzer_finds_nothing_in_the_kernels(small_core: bool) -> None:
     """gcc's -fanalyzer, which follows every path through a function."""
     flags = [*WARNINGS, *ANALYZER, *(["-DCORTADO_SMALL_CORE=1"] if small_core else [])]
-    for source in sorted((KERNELS / "src").glob("*.c")):
-        toolchain.compile_object(source, [KERNELS / "include"], flags, toolchain.host_compiler())
+    for source in (path for path in KERNEL_SOURCES.values() if path.suffix == ".c"):
+        toolchain.compile_object(source, KERNEL_FOLDERS, flags, toolchain.host_compiler())
 
 
 @pytest.mark.host

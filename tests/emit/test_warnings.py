@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, from_target_string
 from cortado.models import zoo
 from cortado.options import Optimize
@@ -48,8 +48,8 @@ def test_builds_without_a_warning_here(name: str, tool: toolchain.Tool, tmp_path
 def test_every_kernel_builds_without_a_warning(target: str, kind: Compiler) -> None:
     """Those that no network of the zoo needs too."""
     flags = [*from_target_string(target).compiler_flags(kind), *WARNINGS, *BUNDLE_FLAGS]
-    for source in sorted((KERNELS / "src").glob("*.[cS]")):
-        toolchain.compile_object(source, [KERNELS / "include"], flags, compiler_of(kind))
+    for source in KERNEL_SOURCES.values():
+        toolchain.compile_object(source, KERNEL_FOLDERS, flags, compiler_of(kind))
 
 
 @pytest.mark.host
@@ -57,5 +57,5 @@ def test_every_kernel_builds_without_a_warning(target: str, kind: Compiler) -> N
 def test_all_assembly_is_taken_by_clang(target: str) -> None:
     """Its assembler refuses some of what GCC's takes; the boards run what GCC's makes."""
     flags = from_target_string(target).compiler_flags(Compiler.CLANG)
-    for source in sorted((KERNELS / "src").glob("*.S")):
-        toolchain.compile_object(source, [KERNELS / "include"], flags, toolchain.arm_clang())
+    for source in (path for path in KERNEL_SOURCES.values() if path.suffix == ".S"):
+        toolchain.compile_object(source, KERNEL_FOLDERS, flags, toolchain.arm_clang())

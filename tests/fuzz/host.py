@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES
 from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.library import library_hash
 from cortado.run import toolchain
@@ -22,7 +22,7 @@ from helpers.sanitizers import SANITIZERS
 
 ArrayType = np.ndarray
 NO_HASH = "00000000"
-INCLUDES = (KERNELS / "include", KERNELS / "src")
+INCLUDES = KERNEL_FOLDERS
 TIMEOUT = 900.0  # by the clock, on a busy machine
 
 
@@ -49,7 +49,7 @@ def flags(checked: bool) -> list[str]:
 def kernel_library(checked: bool) -> Path:
     """All portable kernels; the linker takes those in use."""
     compiler = toolchain.host_compiler()
-    sources = sorted((KERNELS / "src").glob("*.c"))
+    sources = [path for path in KERNEL_SOURCES.values() if path.suffix == ".c"]
     images = {"cortado_image"} if checked else set()  # which have no checks of their own
     portable = [path for path in sources if not path.stem.endswith(("_mve", "_dsp")) and path.stem not in images]
     objects = [toolchain.compile_object(path, INCLUDES, flags(checked), compiler) for path in portable]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cortado.base import float32
-from cortado.base.system import DEVICE, KERNELS
+from cortado.base.system import DEVICE, KERNEL_FOLDERS
 from cortado.base.target import Compiler, from_target_string
 from cortado.run import toolchain
 from cortado.run.board import build_firmware, find_board
@@ -20,7 +20,7 @@ from cortado.run.qemu import run_elf
 Words = NDArray[np.uint32]
 HERE = Path(__file__).parent
 SOURCE = HERE / "float32_host.c"
-INCLUDES = [HERE, KERNELS / "src", KERNELS / "include"]
+INCLUDES = [HERE, *KERNEL_FOLDERS]
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 UNARY = (
     *("exp", "exp2", "expm1", "sigmoid", "tanh", "erf", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "atan"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FOLDERS, KERNEL_SOURCES, KERNELS
 from cortado.run import toolchain
 
 HEADER = KERNELS / "include/cortado.h"
@@ -26,8 +26,9 @@ SANITIZE = "CORTADO_TEST_SANITIZE"  # set: build with the address and undefined-
 
 def kernel_sources(assembly: bool = False) -> list[Path]:
     """Every source of the library but the schedule runner and the loader of images, which are no kernels."""
-    files = [*(KERNELS / "src").glob("*.c"), *((KERNELS / "src").glob("*.S") if assembly else ())]
-    return sorted(path for path in files if not path.name.startswith(("cortado_run", "cortado_image")))
+    kinds = (".c", ".S") if assembly else (".c",)
+    files = [path for path in KERNEL_SOURCES.values() if path.suffix in kinds]
+    return [path for path in files if not path.name.startswith(("cortado_run", "cortado_image"))]
 
 
 def build_host(small_core: bool, sanitize: bool) -> Path:
@@ -35,7 +36,7 @@ def build_host(small_core: bool, sanitize: bool) -> Path:
     flags = [*WARNINGS, "-O1", "-g", "-ffp-contract=off"]
     flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
     flags += ["-DCORTADO_SMALL_CORE=1"] if small_core else []
-    return toolchain.compile_shared(kernel_sources(), [HEADER.parent], flags, "kernels")
+    return toolchain.compile_shared(kernel_sources(), KERNEL_FOLDERS, flags, "kernels")
 
 
 @functools.cache

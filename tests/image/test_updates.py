@@ -17,7 +17,7 @@ from torch import nn
 
 import cortado
 from cortado import Options
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from cortado.emit.image.layout import TENSOR_SHAPE, ImageHead
 from cortado.emit.image.reader import read_image
 from cortado.run import toolchain
@@ -182,8 +182,8 @@ def test_what_it_cannot_run_is_refused_and_the_old_model_runs(
 
 
 def test_power_may_fail_in_every_erase_and_every_write() -> None:
-    sources = [HELPERS / "power_cuts.c", EXAMPLE / "slots.c", KERNELS / "src" / "cortado_saved.c"]
-    folders = [EXAMPLE, KERNELS / "include", KERNELS / "src"]
+    sources = [HELPERS / "power_cuts.c", EXAMPLE / "slots.c", KERNEL_FILES["cortado_saved.c"]]
+    folders = [EXAMPLE, *KERNEL_FOLDERS]
     program = toolchain.build_executable(sources, folders, ["-O2", "-fsanitize=undefined"], "power_cuts")
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cortado.base.system import DEVICE, KERNELS
+from cortado.base.system import DEVICE, KERNEL_FILES, KERNEL_FOLDERS, KERNEL_SOURCES, KERNELS
 from cortado.run import toolchain
 from helpers.golden import Golden, generated
 from helpers.kernels import HEADER, WARNINGS, descriptors, header_text
@@ -106,7 +106,7 @@ class Source:
 
 SOURCES = [
     Source(path)
-    for path in sorted((KERNELS / "src").glob("*.[cS]"))
+    for path in KERNEL_SOURCES.values()
     if not path.name.startswith("cortado_")  # what kernels share, and the schedule's runner
 ]
 ASSEMBLY = [source for source in SOURCES if source.path.suffix == ".S"]
@@ -221,7 +221,7 @@ def test_sources_carry_their_licence_and_name_no_python(path: Path) -> None:
     text = path.read_text()
     assert text.startswith("/* SPDX-License-Identifier: Apache-2.0")
     assert re.findall(r"\b\w+\.py\b", text) == []
-    if path.parent in (KERNELS / "src", HEADER.parent):
+    if path.parent in KERNEL_FOLDERS:
         assert [line for line in text.split("\n") if len(line) > 120] == []
 
 
@@ -240,13 +240,13 @@ def asserted(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^CORTADO_AT\((\w+), (\w+), ", text, flags=re.M)
 
 
-OFFSETS = [path for path in [HEADER, *sorted((KERNELS / "src").glob("*.h"))] if asserted(path.read_text())]
+OFFSETS = [path for path in KERNEL_FILES.values() if path.suffix == ".h" and asserted(path.read_text())]
 
 
 @pytest.mark.parametrize("header", OFFSETS, ids=lambda path: path.name)
 def test_a_structure_that_moves_does_not_compile(header: Path, tmp_path: Path) -> None:
     """One word more at the front of a structure: each that assembly reads must notice."""
-    include = HEADER.parent, KERNELS / "src"
+    include = KERNEL_FOLDERS
     text = header.read_text()
     assert compiles(text, *include)
     for structure in {structure for structure, _ in asserted(text)}:
@@ -268,7 +268,13 @@ def test_offsets_stand_once() -> None:
 def test_functions_are_given_as_arguments_only() -> None:
     """Not in tables, nor in layers: the bound of the stack (run/stack.py) sees the functions that a kernel calls by
     pointer where their addresses stand in the code."""
-    texts = {path: path.read_text() for path in [HEADER, *sorted((KERNELS / "src").glob("*.[ch]"))]}
+    texts = {
+        path: path.read_text()
+        for path in [
+            HEADER,
+            *(path for path in KERNEL_FILES.values() if path.parent != HEADER.parent and path.suffix != ".S"),
+        ]
+    }
     kinds = {name for text in texts.values() for name in re.findall(r"typedef [^;]*?\(\*(\w+)\)\(", text)}
     assert "cortado_cell_t" in kinds
     kept = re.compile(

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 
 from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError, CortadoWarning
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from cortado.base.target import from_target_string
 from cortado.options import Options
 from cortado.plan.lowered import lowered_graph, reference_outputs
@@ -198,10 +199,18 @@ def test_modules_by_name_stay_in_float32() -> None:
 
 def _flags(target: str, *more: str) -> list[str]:
     machine = from_target_string(target).compiler_flags()
-    return ["arm-none-eabi-gcc", *machine, "-std=gnu11", "-O3", *more, f"-I{KERNELS / 'include'}", "-c"]
+    return [
+        "arm-none-eabi-gcc",
+        *machine,
+        "-std=gnu11",
+        "-O3",
+        *more,
+        *(f"-I{folder}" for folder in KERNEL_FOLDERS),
+        "-c",
+    ]
 
 
-SOURCES = sorted(path.name for path in (KERNELS / "src").glob("*_f32*.c") if "quantize" not in path.name)
+SOURCES = [name for name in KERNEL_FILES if fnmatch(name, "*_f32*.c") and "quantize" not in name]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -209,11 +218,11 @@ def test_no_flag_of_a_build_fuses_a_product_and_a_sum(source: str, tmp_path: Pat
     """GCC contracts by default; the source itself forbids it."""
     made = tmp_path / "made.o"
     target = "cortex-m55" if "__mve" in source else "cortex-m4"
-    subprocess.run([*_flags(target, "-ffp-contract=fast"), KERNELS / "src" / source, "-o", made], check=True)
+    subprocess.run([*_flags(target, "-ffp-contract=fast"), KERNEL_FILES[source], "-o", made], check=True)
     code = subprocess.run(["arm-none-eabi-objdump", "-d", made], capture_output=True, text=True, check=True).stdout
     assert "Disassembly" in code
     assert re.search(r"\bv(fma|fms|fnma|fnms|mla|mls)", code) is None
-    fast = [*_flags(target, "-ffast-math"), str(KERNELS / "src" / source), "-o", str(made)]
+    fast = [*_flags(target, "-ffast-math"), str(KERNEL_FILES[source]), "-o", str(made)]
     done = subprocess.run(fast, capture_output=True, text=True, check=False)
     assert "need IEEE arithmetic" in done.stderr
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cortado import api
+from cortado.base.system import KERNEL_FILES
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
 from cortado.ops.recurrent.gru import GRU
@@ -23,7 +24,6 @@ from cortado.plan.lowered import reference_outputs
 from cortado.profile import profile
 from cortado.scoring.validate import validate
 from helpers import cases
-from helpers.paths import ROOT
 from helpers.single import decibels, tensors
 
 Tensor = torch.Tensor
@@ -264,7 +264,7 @@ def test_projections_are_part_of_the_states_weights(bias: bool) -> None:
 
 
 def test_the_table_in_c_is_the_references() -> None:
-    text = (ROOT / "src" / "cortado" / "kernels" / "src" / "cortado_sigmoid.c").read_text()
+    text = KERNEL_FILES["cortado_sigmoid.c"].read_text()
     numbers = text.split("{")[1].split("}")[0].replace(",", " ").split()
     assert [int(number) for number in numbers] == sigmoid_table().tolist()
 

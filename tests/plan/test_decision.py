@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cortado.base.decision import Decision, decision_of
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from cortado.plan.decision import ClassScores, DecisionRule, rule_of
 from cortado.run import toolchain
 from helpers.deciding import LABELS, Naive, real
@@ -131,9 +131,9 @@ class _Table(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    include = [KERNELS / "include", KERNELS / "src"]
+    include = KERNEL_FOLDERS
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2"]
-    built = toolchain.compile_shared([KERNELS / "src" / "cortado_decide.c"], include, flags, "decide")
+    built = toolchain.compile_shared([KERNEL_FILES["cortado_decide.c"]], include, flags, "decide")
     return ctypes.CDLL(str(built))
 
 

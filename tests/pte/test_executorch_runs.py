@@ -146,4 +146,4 @@ def test_shapes_survive_another_order_of_dimensions() -> None:
 def test_kernels_of_the_library_exist() -> None:
     assert [path for path in executorch_host.adapter_sources() if not path.is_file()] == []
     assert (KERNELS / "include" / "cortado.h").is_file()
-    assert all(one < other for one, other in pairwise(executorch_host.KERNEL_SOURCES))
+    assert all(one < other for one, other in pairwise(executorch_host.LINKED_KERNELS))

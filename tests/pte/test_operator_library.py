@@ -56,11 +56,11 @@ def test_cmake_lists_the_same_sources() -> None:
     text = (ADAPTER / "CMakeLists.txt").read_text()
     for name, wanted in (
         ("CORTADO_ADAPTER_SOURCES", executorch_host.ADAPTER_SOURCES),
-        ("CORTADO_KERNEL_SOURCES", executorch_host.KERNEL_SOURCES),
+        ("CORTADO_KERNEL_SOURCES", executorch_host.LINKED_KERNELS),
     ):
         found = re.search(rf"set\({name}\n(.*?)\n\)", text, re.DOTALL)
         assert found is not None
-        assert tuple(found.group(1).split()) == wanted
+        assert tuple(Path(one).name for one in found.group(1).split()) == wanted
 
 
 @pytest.mark.host

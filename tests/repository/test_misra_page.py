@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from helpers.paths import ROOT
 
 
@@ -31,7 +32,7 @@ def test_a_rule_without_a_reason_is_found(misra: Any, tmp_path: Path) -> None:
     """A source of the library, and one that breaks a rule more."""
     other = tmp_path / "other.c"
     other.write_text("int octal(void);\nint octal(void)\n{\n    return 017;\n}\n")
-    includes = [misra.KERNELS / "include", misra.KERNELS / "src"]
-    found = misra.findings([misra.KERNELS / "src" / "copy2d.c", other], includes)
+    includes = [*KERNEL_FOLDERS]
+    found = misra.findings([KERNEL_FILES["copy2d.c"], other], includes)
     assert {(one.rule, one.file) for one in misra.undecided(found)} == {("7.1", "other.c")}
     assert {one.rule for one in found if one.file == "copy2d.c"}

@@ -67,6 +67,17 @@ def processors() -> int:
 
 PACKAGE = Path(__file__).parents[1]
 KERNELS = PACKAGE / "kernels"
+# Public headers, then the library's own files by family; a bundle has the latter in one folder.
+KERNEL_FOLDERS = (KERNELS / "include", *sorted(path for path in (KERNELS / "src").iterdir() if path.is_dir()))
+
+
+def _kernel_files() -> dict[str, Path]:
+    own = sorted((path for folder in KERNEL_FOLDERS[1:] for path in folder.iterdir()), key=lambda path: path.name)
+    return {path.name: path for path in [*sorted(KERNEL_FOLDERS[0].iterdir()), *own]}
+
+
+KERNEL_FILES = _kernel_files()  # every header and source, by its name
+KERNEL_SOURCES = {name: path for name, path in KERNEL_FILES.items() if path.suffix in (".c", ".S")}
 DEVICE = PACKAGE / "device"
 WEB = PACKAGE / "artifact" / "web"
 WEB_PAGE = PACKAGE / "web" / "page"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from cortado.base.errors import CortadoError
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNELS
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.MULTILINE)
@@ -65,8 +65,7 @@ def _parse(name: str, text: str) -> _File:
 
 @cache
 def _library() -> dict[str, _File]:
-    paths = [path for folder in ("include", "src") for path in sorted((KERNELS / folder).iterdir())]
-    return {path.name: _parse(path.name, path.read_text()) for path in paths if path.suffix in (".c", ".S", ".h")}
+    return {name: _parse(name, path.read_text()) for name, path in KERNEL_FILES.items()}
 
 
 @cache

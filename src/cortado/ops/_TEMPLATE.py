@@ -140,8 +140,8 @@ def kernel(call: Call, core: Core) -> Kernel:
 
     Row(i) is operand i's row here; a kernel with RowRules takes Operand.ROWS, its taps one after the other. cortado.ir.
     c_call has the other things an argument can be. Fields are numbers, tuples for inline arrays, Array for constants,
-    None for NULL. A new kernel is one file src/cortado/kernels/src/NAME_s8.c and its declaration in include/cortado.h;
-    this one is the addition's.
+    None for NULL. A new kernel is one file src/cortado/kernels/src/FAMILY/NAME_s8.c and its declaration in
+    include/cortado.h; this one is the addition's.
     """
     return Kernel(
         call=CCall("cortado_add_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),

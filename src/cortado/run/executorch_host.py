@@ -19,7 +19,7 @@ import numpy as np
 
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS, KERNELS
 from cortado.pte.info import Dynamism, Method, MethodPort, ScalarType, TensorInfo
 from cortado.pte.reader import read_pte
 from cortado.run import sandbox, toolchain
@@ -45,7 +45,7 @@ ADAPTER_SOURCES = (
 )
 """The operator library; CMakeLists.txt beside them lists the same files."""
 
-KERNEL_SOURCES = (
+LINKED_KERNELS = (
     "add_s8.c",
     "avg_pool2d_s8.c",
     "batch_matmul_s8.c",
@@ -135,11 +135,11 @@ HOST_FLAGS = ("-O2", "-ffp-contract=off", "-DCORTADO_ET_STACK_BYTES=262144")
 
 
 def adapter_sources() -> list[Path]:
-    return [*(ADAPTER / name for name in ADAPTER_SOURCES), *(KERNELS / "src" / name for name in KERNEL_SOURCES)]
+    return [*(ADAPTER / name for name in ADAPTER_SOURCES), *(KERNEL_FILES[name] for name in LINKED_KERNELS)]
 
 
 def include_dirs() -> list[Path]:
-    return [KERNELS / "include", KERNELS / "src", ADAPTER]
+    return [*KERNEL_FOLDERS, ADAPTER]
 
 
 def operator_library(flags: Sequence[str] = ()) -> Path:
@@ -183,14 +183,14 @@ class DelegateKernels:
         return [
             ADAPTER / "delegate.cpp",
             table,
-            *(KERNELS / "src" / name for name in ("cortado_image.c", *self.sources)),
+            *(KERNEL_FILES[name] for name in ("cortado_image.c", *self.sources)),
         ]
 
 
 def _delegate_program(kernels: DelegateKernels, flags: Sequence[str]) -> Path:
     """The runner with the delegate beside the operators."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
-        more = [path for path in kernels.files(Path(temporary)) if path.name not in KERNEL_SOURCES]
+        more = [path for path in kernels.files(Path(temporary)) if path.name not in LINKED_KERNELS]
         own = [ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c"]
         return build_program([*own, *more], "delegate_runner", flags)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from cortado import __version__
 from cortado.base.names import c_identifier
-from cortado.base.system import KERNELS
+from cortado.base.system import KERNEL_FILES, KERNELS
 from cortado.base.target import BUNDLE_FLAGS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def lasting(program: "Program") -> bool:
 def library_hash() -> str:
     """Eight hexadecimal digits that follow from every source and header of the kernel library."""
     found = hashlib.sha256()
-    for path in sorted(path for folder in ("include", "src") for path in (KERNELS / folder).iterdir()):
+    for path in KERNEL_FILES.values():
         found.update(f"{path.name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
     return found.hexdigest()[:8]
 
@@ -133,10 +133,10 @@ def kernel_files(sources: Iterable[str]) -> dict[str, str]:
     left = [*sources, *_INCLUDED]
     while left:
         name = left.pop()
-        folder = next(folder for folder in ("include", "src") if (KERNELS / folder / name).is_file())
-        file = f"kernels/{folder}/{name}"
+        path = KERNEL_FILES[name]
+        file = f"kernels/{'include' if path.parent.name == 'include' else 'src'}/{name}"
         if file not in files:
-            files[file] = _text(KERNELS / folder / name)
+            files[file] = _text(path)
             left += [one for one in _INCLUDE.findall(files[file]) if one != SETTINGS_FILE]
     return dict(sorted(files.items()))
 
