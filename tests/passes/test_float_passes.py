@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from cortado import api
+from cortado.base.element import FLOAT32, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.export import capture
 from cortado.frontend.rewrite import pipeline
@@ -51,6 +52,7 @@ class Case:
     forward: Forward
     shapes: tuple[tuple[int, ...], ...]
     parts: dict[str, Tensor]
+    element: Element = USUAL
 
     @property
     def path(self) -> Path:
@@ -63,15 +65,17 @@ class Case:
             return FloatContext(torch.export.export(model, inputs).module(), USUAL, inputs)
         captured = capture(model, inputs)
         given = (*inputs, *(one.initial for one in captured.state))
-        return FloatContext(captured.module, USUAL, given, state=tuple(captured.state), filters=True)
+        return FloatContext(captured.module, self.element, given, state=tuple(captured.state), filters=True)
 
 
 CASES: list[Case] = []
 
 
-def case(of: type[FloatPass], *shapes: tuple[int, ...], **parts: Tensor) -> Callable[[Forward], Forward]:
+def case(
+    of: type[FloatPass], *shapes: tuple[int, ...], element: Element = USUAL, **parts: Tensor
+) -> Callable[[Forward], Forward]:
     def note(forward: Forward) -> Forward:
-        CASES.append(Case(of, forward, shapes, parts))
+        CASES.append(Case(of, forward, shapes, parts, element))
         return forward
 
     return note
@@ -122,6 +126,12 @@ def a_number_for_infinity(m: Any, x: Tensor) -> Tensor:
 def a_product_of_constants(m: Any, x: Tensor) -> Tensor:
     """What depends on no input is computed once."""
     return x + (m.c * 2).sqrt()
+
+
+@case(pipeline.ComplexPairs, ROW, ROW, element=FLOAT32)
+def a_product_of_complex_numbers(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Real and imaginary parts are tensors of their own."""
+    return (torch.complex(x, y) * torch.complex(y, x)[:, :1]).imag
 
 
 @case(pipeline.Signs, ROW)
@@ -290,7 +300,7 @@ def test_the_float_graph_after_each_pass_is_among_the_intermediates(tmp_path: Pa
     """Of passes that apply; each file begins with what the pass promises."""
     inputs = (dyadic(1, 4, unit=2.0**-4),)
     api.prepare(Function(a_count_is_compared).eval(), inputs, [inputs], intermediates=tmp_path)
-    left_out: set[type[FloatPass]] = {pipeline.Simplify, pipeline.WriteOutMasks, pipeline.Masks}
+    left_out: set[type[FloatPass]] = {pipeline.Simplify, pipeline.WriteOutMasks, pipeline.Masks, pipeline.ComplexPairs}
     passes = dict(_numbered(left_out))
     assert sorted(path.name for path in (tmp_path / "float").iterdir()) == list(passes)
     for name, cls in passes.items():

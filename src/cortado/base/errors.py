@@ -30,7 +30,12 @@ NO_FLOAT_KERNEL = "ExecuTorch has no kernel for it in float either"
 
 
 class Refused(CortadoError):
-    """Said of a model's calls and shapes: no other data would help. It is found before a model is calibrated."""
+    """Said of a model's calls and shapes: no other data would help. It is found before a model is calibrated. `nodes`
+    are the calls, where they are known."""
+
+    def __init__(self, text: str, nodes: Sequence[Any] = ()) -> None:
+        super().__init__(text)
+        self.nodes = tuple(nodes)
 
 
 class TooLarge(Refused):
@@ -41,8 +46,8 @@ class NotInteger(Refused):
     """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
 
     def __init__(self, nodes: Sequence[Any], reasons: Sequence[str], hint: str = "") -> None:
-        super().__init__("\n  ".join(["can't run in integer arithmetic:", *reasons]) + hint)
-        self.nodes, self.reasons = tuple(nodes), tuple(reasons)
+        super().__init__("\n  ".join(["can't run in integer arithmetic:", *reasons]) + hint, nodes)
+        self.reasons = tuple(reasons)
 
 
 class WrongResult(CortadoError):

@@ -205,7 +205,9 @@ def check_real(graph: Graph) -> None:
         if isinstance(value, torch.Tensor) and value.is_complex():
             raise Refused(
                 f"{describe(node)} gives complex numbers, expected real ones; write it with real and imaginary parts: "
-                "supported is the absolute value of torch.complex(a, b) and of torch.view_as_complex(x)"
+                "supported is the absolute value of torch.complex(a, b) and of torch.view_as_complex(x); float32 takes "
+                "all of them (--activations float32, --float32 'MODULE')",
+                [node],
             )
 
 

@@ -6,7 +6,7 @@ under the name that the user wrote.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from cortado.ir.facts import VALUE, wanted_element
-from cortado.ir.graph import add_call, bind, fake_mode_of
+from cortado.ir.graph import add_call, bind, fake_mode_of, output_node
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, is_constant, make_out_of_place
 
@@ -149,10 +149,15 @@ def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function
             raise _Declined
         return list(results) if isinstance(results, tuple | list) else results
 
-    mode = fake_mode_of(node.graph)
+    return trace_on(nodes, called, table)
+
+
+def trace_on(nodes: Sequence[Node], function: _Function, table: Mapping[OpOverload, _Function]) -> GraphModule:
+    """The calls that a function makes of the values of some nodes."""
+    mode = fake_mode_of(nodes[0].graph)
     assert mode is not None
     with torch.no_grad(), mode:
-        return make_fx(called, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
+        return make_fx(function, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
 
 
 def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[Any], floating: bool) -> bool:
@@ -170,7 +175,11 @@ def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[A
 
 def _inline(node: Node, traced: GraphModule) -> None:
     """Puts the calls in the place of the one that they compute."""
-    operands = list(node.all_input_nodes)
+    _replace(node, put_before(node, traced, node.all_input_nodes))
+
+
+def put_before(node: Node, traced: GraphModule, operands: Sequence[Node]) -> Any:
+    """Puts calls on these operands in front of a call, and gives what they give."""
     holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
     found: dict[Node, Any] = dict(zip(holders, operands, strict=True))
     with node.graph.inserting_before(node):
@@ -180,8 +189,7 @@ def _inline(node: Node, traced: GraphModule) -> None:
             elif one.op == "call_function":
                 args, kwargs = pytree.tree_map_only(Node, found.__getitem__, (one.args, one.kwargs))
                 found[one] = add_call(node, one.target, *args, **kwargs)
-            elif one.op == "output":
-                _replace(node, pytree.tree_map_only(Node, found.__getitem__, one.args[0]))
+    return pytree.tree_map_only(Node, found.__getitem__, output_node(traced.graph).args[0])
 
 
 def _replace(node: Node, results: Any) -> None:

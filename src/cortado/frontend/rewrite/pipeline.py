@@ -24,6 +24,7 @@ from cortado.frontend.rewrite.canonical import (
     respell,
     simplify,
 )
+from cortado.frontend.rewrite.complex_pairs import holds_complex, write_as_pairs
 from cortado.frontend.rewrite.decompose import spell_out
 from cortado.frontend.rewrite.domains import settle_domains
 from cortado.frontend.rewrite.filters import take_filters
@@ -184,6 +185,19 @@ class Fold(FloatPass):
         return True
 
 
+class ComplexPairs(FloatPass):
+    """Complex tensors of float32 calls are pairs of real ones."""
+
+    name = "complex-pairs"
+
+    @classmethod
+    def applies(cls, context: FloatContext) -> bool:
+        return any(holds_complex(node) for node in context.module.graph.nodes)
+
+    def run(self, module: GraphModule) -> bool:
+        return write_as_pairs(module)
+
+
 class Signs(FloatPass):
     """Comparisons with 0 stand in front of products and moves of values."""
 
@@ -286,6 +300,7 @@ FLOAT_PIPELINE: tuple[type[FloatPass], ...] = (
     WriteOutMasks,  # a rule for each part, not for each fused call
     Masks,  # while softmax and maxima are still the calls that the user wrote
     Fold,  # constants that masks left
+    ComplexPairs,  # before calls are spelled out, so that those that it makes are
     Signs,  # before a comparison is spelled out
     Decompose,  # before spellings: it makes calls that have others
     ExactCompare,  # when the calls are known of which integers are made, before functions become tables

@@ -1,5 +1,6 @@
 """Functions and norms that float32 has no operator of its own for, in calls that it has operators for."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,7 +84,13 @@ def distances(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None =
     return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
 
 
+def angle(self: Tensor) -> Tensor:
+    """Of a real number: 0 or pi."""
+    return torch.where(self < 0, torch.full((1,), math.pi), torch.where(self != self, self, torch.zeros((1,))))
+
+
 _FUNCTIONS: dict[Any, Any] = {
+    aten.angle.default: angle,
     aten.square.default: lambda self: self * self,
     aten.sinh.default: sinh,
     aten.cosh.default: cosh,
