@@ -1,7 +1,7 @@
 """Accuracy is judged on all of the data: data sorted by class, data that begin with silence, and bars that are kept."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -155,9 +155,10 @@ class Told:
 
     less: float
     confirmed: list[Chosen] = field(default_factory=list)
+    price: Callable[[Chosen], Price] = lambda chosen: Price(len(chosen), 0.0)
 
     def measure(self, chosen: Chosen) -> tuple[float, Price | None]:
-        return 30.0 + 5 * len(chosen), Price(len(chosen), 0.0)
+        return 30.0 + 5 * len(chosen), self.price(chosen)
 
     def confirm(self, chosen: Chosen) -> float:
         self.confirmed.append(chosen)
@@ -169,7 +170,7 @@ class Told:
         tensors = Tensors()
         tensors.__dict__["open"] = {node: frozenset({node.name}) for node in nodes}
         noise = Noise((1.0,), (1e-9,), {node: (1e-3,) for node in nodes})
-        attempts = Attempts(lambda chosen: self.measure(chosen)[1], self.measure, self.confirm)
+        attempts = Attempts(self.price, self.measure, self.confirm)
         return MixedSearch(tensors, noise, attempts, Bar("--min-sqnr", bar, lambda db: f"{db:.1f} dB", decibels=True))
 
 
@@ -180,3 +181,17 @@ def test_the_search_goes_on_where_all_data_keep_less_than_a_part_of_them() -> No
     assert (len(mixed.calls), mixed.reached, mixed.before) == (2, "36.0 dB", "26.0 dB")
     with pytest.raises(CortadoError, match=r"--min-sqnr is out of reach: 25.0 dB with all 3 calls .* 10.0 dB in int8"):
         Told(less=20.0).search(34).choose()
+
+
+@pytest.mark.parametrize(("cycles", "chosen"), [(1, {"a", "c"}), (500, {"a"})])
+def test_what_costs_no_ram_is_taken_where_it_is_worth_its_cycles(cycles: int, chosen: set[str]) -> None:
+    def price(calls: Chosen) -> Price:
+        return Price(100 + 50 * ("b" in calls), 1000.0 + cycles * len(calls - {"a"}))
+
+    assert Told(less=0.0, price=price).search(34).choose().calls == chosen
+
+
+def test_all_in_int16_is_taken_where_a_part_has_the_same_ram() -> None:
+    mixed = Told(less=0.0, price=lambda calls: Price(2 if calls else 1, 100.0 + len(calls))).search(34).choose()
+    assert mixed.calls == {"a", "b", "c"}
+    assert mixed.ram == (1, 2)

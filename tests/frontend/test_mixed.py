@@ -59,10 +59,11 @@ def test_the_tensors_that_cost_most_are_int16_and_the_others_are_not(auto: Model
     assert mixed is not None
     by_name = {one.tensor: one for one in mixed.tensors}
     assert by_name["linear"].element == INT16
-    assert by_name["linear_2"].element == INT8
     assert by_name["linear"].why.startswith("int16: +")
     assert by_name["linear"].why.endswith(" dB for 12 bytes")
-    assert "is not needed" in by_name["linear_2"].why
+    narrow = [one for one in mixed.tensors if one.element == INT8]
+    assert narrow
+    assert all("is not needed" in one.why for one in narrow)
     assert mixed.bar == "--min-sqnr 33"
     assert mixed.ram[0] <= mixed.ram[1]
 
@@ -95,7 +96,11 @@ def test_what_was_chosen_is_chosen_by_hand_in_the_same_way(auto: Model, model: n
 
 
 def test_a_bar_out_of_reach_says_what_was_reached_and_with_what(model: nn.Module) -> None:
-    with pytest.raises(CortadoError, match=r"--min-sqnr 150 is out of reach: [0-9.]+ dB with all 4 calls .* in int8"):
+    with pytest.raises(
+        CortadoError,
+        match=r"--min-sqnr 150 is out of reach: [0-9.]+ dB with all 4 calls .* \([0-9,]+ bytes of RAM, [0-9,]+ "
+        r"cycles\), [0-9.]+ dB in int8 .* It is held back by weights of 8 bits \([0-9.]+ dB alone\)",
+    ):
         prepared(model, precision="auto", min_sqnr=150)
 
 

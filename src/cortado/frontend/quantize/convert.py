@@ -45,11 +45,13 @@ from cortado.frontend.quantize.precision import WHY, note_floats, scheme_for
 from cortado.frontend.quantize.precision_search import (
     Attempts,
     Chosen,
+    Limit,
     Mixed,
     MixedSearch,
     Noise,
     Price,
     Tensors,
+    limits_of,
     measure_noise,
     samples_for,
 )
@@ -501,7 +503,7 @@ class MixedWork:
             quantized = self._quantized(chosen)
             return kept(quantized, self._all) if goal.bar.decibels else goal.accuracy(quantized.converted)
 
-        attempts = Attempts(price, measure, confirm)
+        attempts = Attempts(price, measure, confirm, self._limits)
         mixed = self.search(tensors, self._noise(narrow, tensors), attempts, goal.bar).choose()
         if not goal.bar.decibels or len(self._all) < ENOUGH:
             return mixed
@@ -546,8 +548,24 @@ class MixedWork:
 
     def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
         """Returns the noise of each tensor, on a few samples, or steps."""
-        rounded, no_shift, split = Rounded(narrow, {}), Correction({}, 0), self._data.parts.split
-        runs = self._runs if self._data.state else self._some(samples_for(size_of(narrow), len(self._runs)))
+        rounded = Rounded(narrow, {})
+        wanted, run = self._few(narrow, rounded)
+        return measure_noise(narrow, rounded.scales(), tensors, wanted, run)
+
+    def _limits(self, wide: Collection[str]) -> list[Limit]:
+        """Returns what is left of the noise with these calls in 16 bits."""
+        prepared = self.prepared(wide)
+        _settle(prepared, self._winner, ())
+        rounded = Rounded(prepared, {})
+        wanted, run = self._few(prepared, rounded)
+        return limits_of(prepared, rounded.scales(), wanted, run)
+
+    def _few(
+        self, prepared: GraphModule, rounded: Rounded
+    ) -> tuple[list[list[Tensor]], Callable[[Scales], list[list[Tensor]]]]:
+        """The float model's outputs for a few samples, or steps, and what gives those of a rounded graph."""
+        no_shift, split = Correction({}, 0), self._data.parts.split
+        runs = self._runs if self._data.state else self._some(samples_for(size_of(prepared), len(self._runs)))
 
         def run(scales: Scales) -> list[list[Tensor]]:
             if not self._data.state:
@@ -559,7 +577,7 @@ class MixedWork:
                 outputs.append(split(steps.outputs(found)))
             return outputs
 
-        return measure_noise(narrow, rounded.scales(), tensors, [split(one.outputs) for one in runs], run)
+        return [split(one.outputs) for one in runs], run
 
 
 class FloatModel:

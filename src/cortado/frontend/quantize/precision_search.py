@@ -6,7 +6,9 @@ choice are known without a run; what it takes of RAM and time is planned. Tensor
 for bytes and cycles until the bar holds (of few calls, the cheapest subset that should reach it); then those that are
 not needed any more are given back. The bar is judged by the integers of the lowered graph (accuracy: by the quantized
 graph): on a drawn part of the samples while the search lasts, and then on all of them; where these keep less, it goes
-on.
+on. Beside what was found so stand the choices that a user would write down, whole modules, the first calls, the last
+ones, and all: the least RAM wins, and of choices with the same RAM the one whose decibels are worth their cycles. In
+the end what costs no RAM is taken too.
 """
 
 import math
@@ -38,8 +40,13 @@ SMALL = 12  # calls of which all subsets are looked at
 FEWEST_PLANS, PLANS = 4, 4000  # of these: at least, and in all, counted by triples of calls: each takes longer of more
 ROUNDS = 3  # in which they are looked for, each with more decibels
 MEASURES = 96  # choices that are run, counted by calls
+TOLD = 3  # limits, at most
 TRIED = 2  # calls, at least, that are given back if the bar still holds
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
+DECIBEL = 0.02  # of the cycles, that a decibel more is worth where the RAM is the same
+UNIFORM = 3  # choices by module that are planned beside what was found
+FREE = 4  # choices that are planned to find what costs no RAM
+LIMITS, TELLING = 24, 10.0  # what is looked at where a bar is out of reach; dB of the worst, that is told
 NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
 FEWEST, MOST = 2, 4  # samples that noise is measured on
 CONFIRMATIONS = 4  # choices that are held to all of the data; the last has all in int16
@@ -66,12 +73,25 @@ class Bar:
 
 @dataclass(frozen=True)
 class Attempts:
-    """The network with some calls in int16: what it would take, and what it reaches on a drawn part of the samples and
-    on all. A price of None: it can't be lowered."""
+    """The network with some calls in int16: what it would take, what it reaches on a drawn part of the samples and on
+    all, and what holds it back. A price of None: it can't be lowered."""
 
     price: Callable[[Chosen], Price | None]
     measure: Callable[[Chosen], tuple[float, Price | None]]
     confirm: Callable[[Chosen], float]
+    limits: Callable[[Chosen], Sequence["Limit"]] = lambda chosen: ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A rounding that is left, and the decibels that the outputs keep with it alone."""
+
+    what: str
+    kept: float
+
+
+class OutOfReach(CortadoError):
+    """A bar that no choice of this search reaches."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +246,32 @@ def measure_noise(
     return Noise(_power(wanted, zeros), _power(wanted, without), found)
 
 
+def limits_of(
+    prepared: GraphModule,
+    scales: Scales,
+    wanted: Sequence[Sequence[Tensor]],
+    run: Callable[[Scales], list[list[Tensor]]],
+) -> list[Limit]:
+    """What each rounding that is left costs alone, the worst first: that of the weights, and those of int8 tensors."""
+    signal = _power(wanted, [[torch.zeros_like(one) for one in sample] for sample in wanted])
+    weights = run({})
+    found = [Limit("weights of 8 bits", _least_decibels(signal, _power(wanted, weights)))]
+    narrow: dict[Node, dict[Node, tuple[float, int]]] = {}
+    for node, observer, origin in observed(prepared):
+        if element_of(observer.dtype) == INT8 and node in scales:
+            narrow.setdefault(origin, {})[node] = scales[node]
+    for origin in sorted(narrow, key=_size)[:LIMITS]:
+        kept = _least_decibels(signal, _power(weights, run(narrow[origin])))
+        what = f"input '{origin.name}'" if origin.op == "placeholder" else describe(origin)
+        found.append(Limit(f"{what} in int8", kept))
+    return sorted(found, key=lambda one: one.kept)
+
+
+def _least_decibels(signal: Sequence[float], noise: Sequence[float]) -> float:
+    pairs = zip(signal, noise, strict=True)
+    return min((10 * math.log10(one / other) for one, other in pairs if one > 0 and other > 0), default=math.inf)
+
+
 def _power(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]]) -> tuple[float, ...]:
     """Returns the power of the difference, summed up over samples, at each real output."""
     total = [0.0 for one in wanted[0] if one.is_floating_point()]
@@ -264,7 +310,7 @@ class MixedSearch:
             if found == every:
                 break
             self._bar = replace(self._bar, least=self._measure(found) + missing)
-        raise CortadoError(self._out_of_reach(every))
+        raise OutOfReach(self._out_of_reach(every))
 
     def _found(self, every: Chosen) -> Chosen:
         """Returns the choice that holds on a drawn part of the samples; all that can be int16 where none does."""
@@ -273,8 +319,8 @@ class MixedSearch:
         if not self._holds(every):
             return every
         self._noise = self._noise.reaching(self._measure(every)) if self._bar.decibels else self._noise
-        found = self._cheapest(every) if len(every) <= SMALL else self._in_order(every)
-        return self._given_back(found)
+        found = [self._cheapest(every)] if len(every) <= SMALL else [self._in_order(every), *self._uniform(every)]
+        return self._with_free(min([self._given_back(found[0]), *found[1:], every], key=self._cost))
 
     def _cheapest(self, every: Chosen) -> Chosen:
         """Returns the cheapest choice; with few calls, among all subsets. Those are planned that are enough by their
@@ -287,13 +333,52 @@ class MixedSearch:
         for _ in range(ROUNDS):
             fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
             fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
-            priced = [(price.ram, -kept[one], number) for number, one in enumerate(fit) if (price := self._price(one))]
             failed: list[Chosen] = []
-            found = self._first_that_holds([fit[number] for _, _, number in sorted(priced)], measures, failed)
+            found = self._first_that_holds(sorted(fit, key=self._cost), measures, failed)
             if found is not None:
                 return found
             least, plans = max(least + 0.3, self._next_threshold(failed)), max(3, plans // 2)
         return every
+
+    def _uniform(self, every: Chosen) -> list[Chosen]:
+        """Returns choices that hold among those of whole modules, of the first calls and of the last ones: the smallest
+        of those that are enough by their noise."""
+        calls, modules = [call for call in self._tensors.reads if call.name in every], dict[str, set[str]]()
+        for call in calls:
+            path = (module_path(call) or "").split(".")
+            for depth in range(len(path)):
+                modules.setdefault(".".join(path[: depth + 1]), set()).add(call.name)
+        names = [call.name for call in calls]
+        spans = [span for count in range(1, len(names)) for span in (names[:count], names[-count:])]
+        choices = dict.fromkeys(frozenset(one) for one in (*modules.values(), *spans) if len(one) < len(every))
+        least = self._first_threshold()
+        fit = sorted((one for one in choices if self._decibels(one) >= least), key=self._tensors.bytes)
+        found = self._first_that_holds(sorted(fit[:UNIFORM], key=self._cost), 1, [])
+        return [] if found is None else [found]
+
+    def _with_free(self, chosen: Chosen) -> Chosen:
+        """With what takes no RAM beside a choice and is worth its cycles, found by halves of all that is left."""
+        left = [tensor for tensor, calls in self._tensors.open.items() if not calls <= chosen]
+        parts, planned, grown = [left], 0, chosen
+        while parts and planned < FREE:
+            part = parts.pop(0)
+            more = grown.union(*(self._tensors.open[tensor] for tensor in part))
+            if more == grown:
+                continue
+            planned += more not in self._prices
+            if self._cost(more) < self._cost(grown):
+                grown = more
+            elif len(part) > 1:
+                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
+        return grown if grown == chosen or self._holds(grown) else chosen
+
+    def _cost(self, chosen: Chosen) -> tuple[float, float]:
+        """Bytes of RAM, and where they are the same, cycles in decibels that they are worth, less the decibels."""
+        price, alone = self._price(chosen), self._price(frozenset())
+        if price is None:
+            return math.inf, 0.0
+        cycles = price.cycles / max(price.cycles if alone is None else alone.cycles, 1.0)
+        return price.ram, cycles / DECIBEL - self._decibels(chosen)
 
     def _first_threshold(self) -> float:
         """Decibels by the noise alone that may be enough: corrected biases take some noise away."""
@@ -417,9 +502,21 @@ class MixedSearch:
             f"; {len(narrow)} more have no int16 kernel or are fixed, {describe(narrow[0])} first" if narrow else ""
         )
         return (
-            f"{self._bar.option} is out of reach: {found} with all {len(every)} calls that can be in int16, {alone} in "
-            f"int8{others}. Weights have 8 bits in both: train with quantization (prepare_qat), or ask for less"
+            f"{self._bar.option} is out of reach: {found} with all {len(every)} calls that can be in int16"
+            f"{self._taken(every)}, {alone} in int8{self._taken(frozenset())}{others}.{self._held_back(every)} Weights "
+            "have 8 bits in both: train with quantization (prepare_qat), or ask for less"
         )
+
+    def _taken(self, chosen: Chosen) -> str:
+        price = self._price(chosen)
+        return "" if price is None else f" ({price.ram:,} bytes of RAM, {price.cycles:,.0f} cycles)"
+
+    def _held_back(self, chosen: Chosen) -> str:
+        """Names what is left of the noise, where it is no more of the tensors that can be wider."""
+        limits = self._attempts.limits(chosen)
+        worst = [one for one in limits if one.kept <= limits[0].kept + TELLING][:TOLD]
+        named = ", ".join(f"{one.what} ({one.kept:.1f} dB alone)" for one in worst if math.isfinite(one.kept))
+        return f" It is held back by {named}." if named else ""
 
     def _result(self, chosen: Chosen) -> Mixed:
         before, after = self._price(frozenset()), self._price(chosen)
