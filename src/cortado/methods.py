@@ -26,7 +26,7 @@ from cortado.base.element import INT32, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, check_name, identifier_part
 from cortado.base.progress import PhaseProgress
-from cortado.base.target import BUNDLE_FLAGS, Core, CortexMTargetConfig, Machine, from_target_string
+from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Core, CortexMTargetConfig, Machine, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_methods
 from cortado.emit.c.text import entry_of
 from cortado.frontend.quantize.sharing import SharedRanges
@@ -37,9 +37,18 @@ from cortado.plan.program import Program
 from cortado.plan.program import Tensor as ProgramTensor
 from cortado.plan.request import WHOLE_INPUT, program_of
 from cortado.plan.schedule import schedule
-from cortado.run.board import build_firmware, build_host, find_board
+from cortado.run.board import build_firmware, build_harness_wasm, build_host, find_board
 from cortado.run.bundle_info import IO, BundleInfo, untyped
-from cortado.run.runner import WARNINGS, board_flags, bundle_includes, bundle_sources, run_bundle, write_files
+from cortado.run.runner import (
+    HOST,
+    WARNINGS,
+    WASM,
+    board_flags,
+    bundle_includes,
+    bundle_sources,
+    run_bundle,
+    write_files,
+)
 
 ScriptCall = tuple[Any, ...]  # the name of a method, and a tensor for each of its inputs
 _OWN = "cortado_method"
@@ -351,8 +360,8 @@ class CompiledMethods:
         return given, expected
 
     def run(self, calls: Sequence[ScriptCall], on: str | None = None) -> MethodRun:
-        """Makes calls one after the other, as ("learn", x, label): on the target's emulated board, or on="host". They
-        begin with the initial state, which each leaves to the next."""
+        """Makes calls one after the other, as ("learn", x, label): on the target's emulated board, on="host" or
+        on="wasm". They begin with the initial state, which each leaves to the next."""
         examples = {name: one.example[: len(self.planned[name].program.inputs)] for name, one in self.methods.items()}
         checked = [_checked_call(call, number, examples) for number, call in enumerate(calls)]
         given, expected = self.reference(checked)
@@ -372,7 +381,7 @@ class CompiledMethods:
             folder = Path(temporary)
             write_files(folder, self._files(on))
             (folder / "harness_model.c").write_text(_script_source(info, programs, room, back))
-            result = run_bundle(folder, info, samples, on, built=lambda board: _built(folder, info, board))
+            result = run_bundle(folder, info, samples, on, built=lambda board: _built(folder, info, board, on))
         codes = [
             _unpacked(answer[0], self.planned[name].program.outputs)
             for (name, *_), answer in zip(checked, result.samples, strict=True)
@@ -385,7 +394,7 @@ class CompiledMethods:
 
     def _files(self, on: str | None) -> Mapping[str, str]:
         """The bundle; on this machine with portable kernels."""
-        if on != "host":
+        if on not in (HOST, WASM):
             return self.bundle.files
         planned = _planned(self.name, self.graphs, self.target, self._options, portable=True)
         return emit_methods(list(planned.values()), [None] * len(planned)).files
@@ -419,8 +428,10 @@ def _real(tensor: ProgramTensor, codes: ArrayType) -> ArrayType:
     )
 
 
-def _built(folder: Path, info: BundleInfo, board: Machine | None) -> Path:
+def _built(folder: Path, info: BundleInfo, board: Machine | None, on: str | None) -> Path:
     sources, includes = bundle_sources(folder, "c" if board is None else "cS"), bundle_includes(folder)
+    if on == WASM:
+        return build_harness_wasm(sources, includes, [*WARNINGS, *WASM_FLAGS], info.name)
     if board is None:
         return build_host(sources, includes, [*WARNINGS, *BUNDLE_FLAGS], info.name)
     flags = [*board_flags(info.target, board), *WARNINGS, *BUNDLE_FLAGS]

@@ -85,6 +85,9 @@ def test_calls_of_all_methods_give_the_references_bits_and_the_modules_counts(ta
     calls = _calls(30, seed=7)
     done = taught.run(calls, on="host")
     assert done.bit_exact
+    in_wasm = taught.run(calls[:12], on="wasm")
+    assert in_wasm.on == "wasm"
+    assert in_wasm.bit_exact
     running = copy.deepcopy(Taught().eval())
     for (name, *values), outputs in zip(calls, done.outputs, strict=True):
         with torch.no_grad():

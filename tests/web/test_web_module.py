@@ -84,6 +84,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], dict[str,
     "float": (seen, [PICTURE], {"io": "float"}),
     "rows": (seen, [PICTURE], {"input_rows": True}),
     "int16": (seen, [PICTURE], {"activations": "int16"}),
+    "float32": (Two, [(1, 2, 5, 4), (1, 4)], {"activations": "float32"}),
+    "islands": (seen, [PICTURE], {"float32": (r"2.*",)}),
+    "int4": (lambda: nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 5)), [(1, 32)], {"weights": "int4"}),
     "state": (lambda: Remembering(softmax=False), [(1, 5)], {}),
 }
 

@@ -132,6 +132,10 @@ def _trust_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="execute what the folder holds on this machine though another installation compiled it (see SECURITY.md)",
     )
+    method_argument(parser)
+
+
+def method_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method",
         metavar="NAME",

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
+from cortado.cli.arguments import method_argument
 from cortado.cli.parsing import add
+from cortado.cli.run import folder_of
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
@@ -35,6 +37,7 @@ def show_arguments(commands: Any) -> None:
         help="let others in your network open it, with a secret in the address (default: this machine alone)",
     )
     parser.add_argument("--trust", action="store_true", help="the folder is from elsewhere, and its maker is trusted")
+    method_argument(parser)
 
 
 def show_command(arguments: argparse.Namespace) -> None:
@@ -46,7 +49,7 @@ def show_command(arguments: argparse.Namespace) -> None:
     from cortado.web.package import INDEX, web_module, web_page
     from cortado.web.server import serve
 
-    artifact = Artifact.open(arguments.folder, trust=arguments.trust)
+    artifact = Artifact.open(folder_of(arguments.folder, [], arguments.method), trust=arguments.trust)
     artifact.check_bundle()
     artifact.check_trust()
     require((Tool.CLANG, Tool.WASM_LD))
