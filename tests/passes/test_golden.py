@@ -20,14 +20,11 @@ from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.constant_channels import ConstantChannels
 from cortado.passes.dead_channels import DeadChannels
-from cortado.passes.fold_qparams import FoldQParams
-from cortado.passes.fuse_activations import FuseActivations
-from cortado.passes.last_steps import LastSteps
+from cortado.passes.fold_qparams import FoldQParams, FuseActivations
 from cortado.passes.lower import Lower
-from cortado.passes.move_transposes import MoveTransposes
-from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.move_transposes import MoveTransposes, NhwcInputs
 from cortado.passes.signals import SignalsAsRows
-from cortado.passes.time_windows import TimeWindows
+from cortado.passes.time_windows import LastSteps, TimeWindows
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from helpers.golden import Golden
 from helpers.graphs import graph_text, run_real

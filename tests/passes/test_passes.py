@@ -25,7 +25,7 @@ from cortado.ir.passes import Level, print_graph
 from cortado.ir.patched import late_code
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
-from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.move_transposes import NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import TimeWindows
 from helpers.single import Function, decibels, randn

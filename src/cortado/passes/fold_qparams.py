@@ -1,4 +1,7 @@
-"""fold-qparams: quantize/dequantize pairs become `meta["qparams"]` of the tensors they stood around."""
+"""fold-qparams: quantize/dequantize pairs become `meta["qparams"]` of the tensors they stood around.
+
+fuse-activations: a clamp behind a kernel that can carry it becomes that kernel's bounds.
+"""
 
 from typing import ClassVar
 
@@ -7,10 +10,12 @@ import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import ChannelQParams, QParams
-from cortado.ir.facts import QPARAMS, wanted_element
+from cortado.frontend.quantize.quantizer import fused_clamp
+from cortado.ir.facts import CLAMP, QPARAMS, TWIN, wanted_element
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.matching import Match, find
 from cortado.ir.passes import Level
+from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.ops.io.quantize import qparams_of
 from cortado.passes.base import ContextPass
 
@@ -119,3 +124,31 @@ def _quantize_channels(data: torch.Tensor, scales: torch.Tensor, axis: int, boun
     sizes[axis] = -1
     codes = torch.round(data.to(torch.float64) / scales.to(torch.float64).reshape(sizes))
     return codes.clamp(bound["quant_min"], bound["quant_max"]).to(bound["dtype"])
+
+
+# ---- fuse activations --------------------------------------------------------------------------------------------
+
+
+class FuseActivations(ContextPass):
+    """A kernel without qparams of its own takes the clamp behind it: its bounds and its qparams."""
+
+    name: ClassVar[str] = "fuse-activations"
+    level_before: ClassVar[Level] = Level.QUANTIZED
+    level_after: ClassVar[Level] = Level.QUANTIZED
+
+    def run(self, module: GraphModule) -> bool:
+        changed = False
+        for node in list(module.graph.nodes):
+            if node.op != "call_function" or QPARAMS.known(node):
+                continue
+            match = find(node)
+            clamp = fused_clamp(node, match.pattern) if isinstance(match, Match) else None
+            bounds = None if clamp is None else is_clamp(clamp)
+            if clamp is not None and bounds is not None and (QPARAMS.known(clamp) or wanted_element(clamp).floating):
+                CLAMP.note(node, bounds)
+                QPARAMS.take(node, clamp)
+                TWIN.note(node, clamp.name)
+                clamp.replace_all_uses_with(node)
+                module.graph.erase_node(clamp)
+                changed = True
+        return changed

@@ -14,14 +14,11 @@ from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.constant_channels import ConstantChannels
 from cortado.passes.dead_channels import DeadChannels
-from cortado.passes.fold_qparams import FoldQParams
-from cortado.passes.fuse_activations import FuseActivations
-from cortado.passes.last_steps import LastSteps
+from cortado.passes.fold_qparams import FoldQParams, FuseActivations
 from cortado.passes.lower import Lower
-from cortado.passes.move_transposes import MoveTransposes
-from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.move_transposes import MoveTransposes, NhwcInputs
 from cortado.passes.signals import SignalsAsRows
-from cortado.passes.time_windows import TimeWindows
+from cortado.passes.time_windows import LastSteps, TimeWindows
 
 PIPELINE: tuple[type[CortexMPass], ...] = (
     NhwcInputs,  # where images come with their channels last, before anything depends on their order

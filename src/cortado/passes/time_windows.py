@@ -1,16 +1,35 @@
-"""time-windows: a linear layer over all rows of a tensor, flattened, is a convolution with one window."""
+"""time-windows: a linear layer over all rows of a tensor, flattened, is a convolution with one window.
+
+last-steps: a recurrent layer of which only what comes last is read gives only that.
+"""
 
 import math
 from typing import Any, ClassVar
 
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
-from cortado.ir.facts import QPARAMS
-from cortado.ir.graph import add_constant, constant_value, remove_unused_constants, shape
+from cortado.ir.facts import QPARAMS, TWIN
+from cortado.ir.graph import (
+    add_constant,
+    constant_value,
+    fake_mode_of,
+    part_index,
+    remove_unused_constants,
+    shape,
+    sole_user,
+)
 from cortado.ir.op import operator_of
 from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.move.reshape import VIEW
+from cortado.ops.move.slice import SLICE
+from cortado.ops.recurrent import layer as recurrent
+from cortado.ops.recurrent.gru import GRU
+from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
+from cortado.ops.recurrent.rnn import RNN
 from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.orders import is_a, operands
 
 
@@ -52,3 +71,65 @@ class TimeWindows(ContextPass):
         sizes = shape(source)
         is_image = len(sizes) == 4 and sizes[0] == 1 < sizes[1]
         return source if is_image and math.prod(sizes) == math.prod(shape(pixel)) else None
+
+
+# ---- last steps --------------------------------------------------------------------------------------------------
+
+
+LAYERS = (GRU, LSTM, RNN)
+LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that says it, by the result
+
+
+class LastSteps(ContextPass):
+    """The states before it lie in scratch, in two rows that take turns, and not in a tensor of all steps."""
+
+    name: ClassVar[str] = "last-steps"
+    level_before: ClassVar[Level] = Level.LOWERED
+    level_after: ClassVar[Level] = Level.LOWERED
+
+    def run(self, module: GraphModule) -> bool:
+        mode = fake_mode_of(module.graph)
+        assert mode is not None
+        layers = [node for node in module.graph.nodes if operator_of(node.target) in LAYERS]
+        changed = [_shorten(layer, mode) for layer in layers]
+        module.graph.eliminate_dead_code()
+        return any(changed)
+
+
+def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
+    """Whether there was something to leave out."""
+    operator = operator_of(layer.target)
+    assert operator is not None
+    given = {part: operator.results[part_index(part)] for part in layer.users} if operator.also else {layer: STATES}
+    found = {part: _last_read(layer, part) for part in given}
+    reads = {part: read for part, read in found.items() if read is not None}
+    if not reads:
+        return False
+    flags: dict[str, Any] = {LAST[given[part]]: True for part in reads}
+    first = next(node for node in layer.graph.nodes if node in reads.values())
+    with layer.graph.inserting_before(first if len(reads) == len(given) else layer):
+        short = add_operator_call(layer, mode, operator, {**layer.kwargs, **flags})
+        for part, result in given.items():
+            new = add_part(part, short, result) if operator.also else short
+            read = reads.get(part)
+            if read is None:
+                part.replace_all_uses_with(new)
+                continue
+            TWIN.take(new, read)
+            read.replace_all_uses_with(add_view(read, mode, new, shape(read)))
+    return True
+
+
+def _last_read(layer: Node, part: Node) -> Node | None:
+    """The slice that is all that reads what a layer gives, if it is of the step that comes last."""
+    batch, steps = shape(part)[:2]
+    user, dim = sole_user(part), 1
+    if user is not None and batch == 1 and operator_of(user.target) is VIEW:
+        sizes = shape(user)
+        dim = next((axis for axis, size in enumerate(sizes) if size > 1), 0)
+        user = sole_user(user) if sizes[dim] == steps else None
+    if user is None or operator_of(user.target) is not SLICE:
+        return None
+    arguments: Any = user.kwargs
+    taken = slice(arguments["start"], arguments["end"])
+    return user if arguments["dim"] == dim and taken == recurrent.final(layer.kwargs, steps) else None
