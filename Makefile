@@ -80,9 +80,9 @@ docs: setup
 misra: setup test-tools
 	$(BIN)/python tools/misra.py
 
-# Checks and builds a release into dist/: make release VERSION=0.2.0 (docs/releasing.md)
+# Checks and builds a release into dist/: make release VERSION=0.2.0 [PYTHONS="3.11 3.12"] (docs/releasing.md)
 release: setup
-	$(BIN)/python tools/release.py $(VERSION)
+	$(BIN)/python tools/release.py $(VERSION) --pythons $(PYTHONS)
 
 # Which lines of src the tests of `make test` run: build/coverage.txt and, for docs/testing.md, build/coverage.json
 coverage: setup test-tools

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import documentation
+import versions
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+PYTHONS = tuple(dict.fromkeys(one.python for one in versions.COMBINATIONS))
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
@@ -75,8 +77,22 @@ def _kernel_faults(version: str, header: str) -> Iterator[str]:
         yield f"cortado_version.h has {found} in the names of functions, expected {major}_{minor}_{patch}"
 
 
+def python_faults(pythons: Iterable[str]) -> Iterator[str]:
+    """Versions of Python that the wheel is to be tried with, and are not here."""
+    for one in pythons:
+        if shutil.which(f"python{one}") is None:
+            yield (
+                f"python{one} is not on PATH, and the wheel is tried with it; install it (pyenv install {one}), or "
+                "name those that are here: make release PYTHONS=3.11"
+            )
+
+
+def _sections(changelog: str) -> dict[str, str]:
+    return dict(re.findall(r"^## \[([^\]]+)\]([^\n]*\n.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL))
+
+
 def _changelog_faults(version: str, changelog: str) -> Iterator[str]:
-    sections = dict(re.findall(r"^## \[([^\]]+)\]([^\n]*\n.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL))
+    sections = _sections(changelog)
     own = sections.get(version)
     if own is None:
         yield f"CHANGELOG.md has no section [{version}]"
@@ -143,25 +159,63 @@ def check_package(package: Path, version: str, tracked: Iterable[str]) -> None:
             raise SystemExit(f"{package.name}, installed: cortado is found at {file.strip()}, expected {place}")
 
 
+def try_wheel(wheel: Path, version: str, python: str) -> None:
+    """An empty environment of this Python with the wheel and what it asks for: what needs no torch works, and
+    `cortado compile` says what brings it."""
+    with tempfile.TemporaryDirectory(prefix="cortado-environment-") as place:
+        _run(f"python{python}", "-m", "venv", place)
+        programs = Path(place) / "bin"
+        _run(programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+        answer = _run(programs / "cortado", "--version", cwd=Path(place)).strip()
+        if answer != f"cortado {version}":
+            raise SystemExit(f"{wheel.name}, Python {python}: cortado --version says '{answer}', expected {version}")
+        for command in (("chips",), ("compile", "--help")):
+            _run(programs / "cortado", *command, cwd=Path(place))
+        refused = subprocess.run(
+            [programs / "cortado", "compile", "ds_cnn"], cwd=place, capture_output=True, text=True, check=False
+        )
+        if refused.returncode != 2 or "cortado[compile]" not in refused.stderr:
+            raise SystemExit(
+                f"{wheel.name}, Python {python}: without torch `cortado compile` ends with {refused.returncode}, "
+                f"expected 2 and how to install it:\n{refused.stderr}"
+            )
+
+
+def notes(version: str, changelog: str, files: Iterable[Path], pythons: Iterable[str]) -> str:
+    """The notes of a release: what changed, the files, and the versions of Python that the wheel was tried with."""
+    date, _, changes = _sections(changelog)[version].partition("\n")
+    listed = "\n".join(f"    {hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files)
+    return (
+        f"# Cortado {version}{date}\n{changes.rstrip()}\n\n## Files\n\n{listed}\n\n"
+        f"The wheel was installed and used in an empty environment of Python {', '.join(pythons)}; docs/versions.md "
+        "has the versions of torch.\n"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("version", nargs="?", default="", help="as in 0.2.0")
-    version = parser.parse_args().version
-    found = list(faults(version, Tree.here()))
+    parser.add_argument("--pythons", nargs="*", default=PYTHONS, help="to try the wheel with (default: %(default)s)")
+    arguments = parser.parse_args()
+    version, pythons = arguments.version, arguments.pythons or PYTHONS
+    tree = Tree.here()
+    found = [*faults(version, tree), *python_faults(pythons)]
     if found:
         raise SystemExit("no release: " + "\n".join(found))
     files = build()
     tracked = [name.removeprefix("src/") for name in _git("ls-files", "src/cortado").splitlines()]
     for path in files:
         check_package(path, version, tracked)
+    for python in pythons:
+        for wheel in (path for path in files if path.suffix == ".whl"):
+            try_wheel(wheel, version, python)
     site = documentation.build()
     if site.returncode != 0:
         raise SystemExit(f"the site has faults:\n{site.stderr}")
-    for path in files:
-        print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  dist/{path.name}")
-    print(
-        f"\nleft to do:\n  git tag -a v{version} -m 'Cortado {version}' && git push --tags\n  upload dist/ to the index"
-    )
+    written = notes(version, tree.changelog, files, pythons)
+    (DIST / "NOTES.md").write_text(written)
+    print(written)
+    print(f"left to do:\n  git tag -a v{version} -F dist/NOTES.md && git push --tags\n  upload dist/ to the index")
 
 
 if __name__ == "__main__":

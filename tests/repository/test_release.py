@@ -80,16 +80,42 @@ def test_a_file_that_a_package_lacks_is_named(tools: Any, tmp_path: Path) -> Non
             release.check_package(package, "0.2.0", ["cortado/a.py", "cortado/b.json"])
 
 
-def test_every_package_that_was_built_is_checked(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_have_the_changes_and_the_files(tools: Any, tmp_path: Path) -> None:
+    release, _ = tools
+    wheel = tmp_path / "cortado.whl"
+    wheel.write_bytes(b"")
+    changelog = (
+        "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-01-31\n\n- A thing.\n\n## [0.1.0] - 2025-01-31\n\n- Old.\n"
+    )
+    text = release.notes("0.2.0", changelog, [wheel], ["3.11", "3.13"])
+    assert text.startswith("# Cortado 0.2.0 - 2026-01-31\n\n- A thing.\n\n## Files\n")
+    assert "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  cortado.whl" in text
+    assert "Python 3.11, 3.13" in text
+    assert "Old" not in text
+
+
+def test_a_python_that_is_not_here_is_told(tools: Any) -> None:
+    release, _ = tools
+    (fault,) = release.python_faults(["2.99"])
+    assert "python2.99 is not on PATH" in fault
+
+
+def test_every_package_that_was_built_is_checked(tools: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And held to what git tracks."""
     release, documentation = tools
-    built = [ROOT / "pyproject.toml", ROOT / "README.md"]
+    built = [ROOT / "pyproject.toml", tmp_path / "a.whl"]
     checked: dict[Path, set[str]] = {}
     monkeypatch.setattr(release, "faults", lambda version, tree: iter(()))
     monkeypatch.setattr(release, "build", lambda: built)
     monkeypatch.setattr(release, "check_package", lambda path, version, files: checked.update({path: set(files)}))
+    tried: list[tuple[str, str]] = []
+    monkeypatch.setattr(release, "try_wheel", lambda path, version, python: tried.append((path.name, python)))
+    monkeypatch.setattr(release, "DIST", tmp_path)
+    monkeypatch.setattr(release, "notes", lambda version, changelog, files, pythons: f"{version}: {pythons}")
     monkeypatch.setattr(documentation, "build", lambda: subprocess.CompletedProcess([], 0))
-    monkeypatch.setattr("sys.argv", ["release", "0.2.0"])
+    monkeypatch.setattr("sys.argv", ["release", "0.2.0", "--pythons", "3.11"])
     release.main()
     assert list(checked) == built
+    assert tried == [("a.whl", "3.11")]
+    assert (tmp_path / "NOTES.md").read_text() == "0.2.0: ['3.11']"
     assert all({"cortado/api.py", "cortado/kernels/include/cortado.h"} <= files for files in checked.values())
