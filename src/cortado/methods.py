@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Core, CortexMTargetCon
 from cortado.emit.c.bundle import Bundle, emit_methods
 from cortado.emit.c.text import entry_of
 from cortado.frontend.quantize.sharing import SharedRanges
+from cortado.ir.graph import module_path
 from cortado.options import DEFAULTS, Artifacts, Options, PteKind
 from cortado.plan.lowered import LoweredGraph, State, Value, run_reference
 from cortado.plan.planned import Planned
@@ -131,11 +132,12 @@ def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodM
 @dataclass(frozen=True)
 class Touched:
     """The buffers that a method reads, those that it changes, and those whose new values are made beside the old ones:
-    the same after every call, or float32 that does not depend on them."""
+    the same after every call, or float32 that does not depend on them. And the modules that it calls."""
 
     read: tuple[str, ...]
     written: tuple[str, ...]
     fixed: tuple[str, ...] = ()
+    modules: frozenset[str] = frozenset()
 
 
 def touched(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -> dict[str, Touched]:
@@ -165,7 +167,8 @@ def _touched(module: nn.Module, method: str, inputs: Sequence[Tensor], buffers: 
     written = tuple(name for name in buffers if holders.get(sources[name].name) != name)
     used = {holders[node.name] for node in graph.nodes if node.name in holders and _is_read(node)}
     used |= {holders[_copied(node).name] for node in given_back if _copied(node).name in holders}
-    return Touched(tuple(name for name in buffers if name in used), written)
+    modules = frozenset(path for node in graph.nodes if (path := module_path(node)) is not None)
+    return Touched(tuple(name for name in buffers if name in used), written, modules=modules)
 
 
 def _copied(node: torch.fx.Node) -> torch.fx.Node:
@@ -239,7 +242,7 @@ def _with_fixed(found: Touched, calls: Sequence[Recorded]) -> Touched:
         return unread or all(torch.equal(one.after[name], first[name]) for one in calls)
 
     fixed = [name for name in found.written if made(name)]
-    return Touched(tuple(dict.fromkeys((*found.read, *fixed))), found.written, tuple(fixed))
+    return replace(found, read=tuple(dict.fromkeys((*found.read, *fixed))), fixed=tuple(fixed))
 
 
 # ---- the program ---------------------------------------------------------------------------------------------------
@@ -548,6 +551,10 @@ def compile_methods(
     # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
     options = replace(options, bias_correction=False)
     ranges = SharedRanges()
+    every = frozenset().union(*(one.modules for one in found.values()))
+
+    def of_method(one: Touched) -> Options:
+        return _of_method(options, one, every, state)
 
     def models() -> dict[str, Model]:
         return {
@@ -556,7 +563,7 @@ def compile_methods(
                 samples[0],
                 samples,
                 f"{chosen}_{method}",
-                options=_with_float_state(options, one, state),
+                options=of_method(one),
                 target=config,
                 progress=progress,
                 ranges=ranges,
@@ -569,7 +576,7 @@ def compile_methods(
     prepared = models() if ranges.join() else prepared
     compiled, graphs = {}, {}
     for method, one in found.items():
-        compiled[method] = prepared[method].compile(config, _with_float_state(options, one, state))
+        compiled[method] = prepared[method].compile(config, of_method(one))
         graph = compiled[method].graph
         assert graph is not None  # only C is made
         graphs[method] = stateful(graph, one, state)
@@ -580,10 +587,21 @@ def compile_methods(
     return CompiledMethods(chosen, config, compiled, graphs, planned, bundle)
 
 
-def _with_float_state(options: Options, found: Touched, state: Mapping[str, Tensor]) -> Options:
-    """Options of a method: real state that it reads keeps its bits."""
+def _of_method(options: Options, found: Touched, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
+    """Options of a method: names of modules that others of the methods call are no mistake in it, and real state that
+    it reads keeps its bits."""
+
+    def own(expressions: tuple[str, ...]) -> tuple[str, ...]:
+        elsewhere = [text for text in expressions if _names_any(text, every) and not _names_any(text, found.modules)]
+        return tuple(text for text in expressions if text not in elsewhere)
+
     real = [name for name in found.read if state[name].is_floating_point()] if options.has_codes else []
-    return replace(options, float32=(*options.float32, *(re.escape(_input_of(name)) for name in real)))
+    kept = tuple(re.escape(_input_of(name)) for name in real)
+    return replace(options, int16=own(options.int16), float32=(*own(options.float32), *kept))
+
+
+def _names_any(expression: str, modules: Collection[str]) -> bool:
+    return any(re.fullmatch(expression, one) for one in modules)
 
 
 def _only_c(options: Options) -> Options:
