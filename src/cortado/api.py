@@ -34,6 +34,7 @@ from cortado.frontend.capture.export import Captured, capture
 from cortado.frontend.capture.inputs import Inputs, check_batches, check_example, checked_labels
 from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
+from cortado.frontend.capture.watched import SURPRISE, watched
 from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
 from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.parts import OutputPart
@@ -403,6 +404,9 @@ def prepare_method(
         module, delay = unpadded.model, unpadded.delay
         batches = list(longer_windows(check_batches(batches, inputs), options.stream, unpadded.rows))
         inputs = next(longer_windows([inputs], options.stream, unpadded.rows))
+    if options.watch is not None:
+        module = watched(module, check_batches(batches, inputs), options.watch)
+        options = replace(options, int16=(*options.int16, rf"{SURPRISE}.*"))
     with clock.phase("export"):
         captured = capture(module, inputs)
         names = checked_labels(labels, captured.module)

@@ -612,6 +612,7 @@ def _only_c(options: Options) -> Options:
         "input_rows": options.input_rows,
         "decide": options.decide is not None,
         "camera": options.camera is not None,
+        "watch": options.watch is not None,
         "memory": bool(options.memory),
         "place": bool(options.place),
         "selftest": options.selftest,

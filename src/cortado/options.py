@@ -199,6 +199,11 @@ _CONFLICTS = (
     ),
     _Conflict(("memory",), ("package",), "the examples of a package have an arena in one piece"),
     _Conflict(("image",), ("memory", "place"), f"an image is one block of constants, and runs {_ONE_PIECE}"),
+    _Conflict(
+        ("watch",),
+        ("activations=float32", "stream", "io", "image", "artifacts=pte"),
+        "how unlike an input is, is a code of a whole run's last output, that a function of the C bundle reads",
+    ),
     _Conflict(("image",), ("decide",), "an image is the network alone, and its firmware has no decision"),
     _Conflict(
         ("memory",),
@@ -447,6 +452,16 @@ class Options:
         read=lambda _, value: decision_of(value),
         artifact=Artifacts.C,
         undelegated="a decision is C beside the network's; firmware decides by the scores, or takes the C bundle",
+    )
+    watch: str | None = option(
+        None,
+        Group.FLOW,
+        "MODEL_surprise says how unlike calibration the features of the last run are that this layer gave, a module by "
+        "its name: their distance from the nearest class; one in a hundred of held-back calibration data is beyond the "
+        "limit (docs/learning.md)",
+        metavar="LAYER",
+        artifact=Artifacts.C,
+        undelegated="MODEL_surprise is a function of the C bundle, which a delegate does not have",
     )
     input_format: PixelFormat | None = option(
         None,

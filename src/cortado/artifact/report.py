@@ -310,6 +310,7 @@ class OptionsReport:
     activations: Activations = key("what real tensors are kept as", default=Activations.INT8)
     int16: tuple[str, ...] = key("--int16: modules whose real tensors are int16", default=())
     float32: tuple[str, ...] = key("--float32: modules that stay in float32 in C", default=(), seldom=True)
+    watch: str | None = key("--watch: the layer that the last output, the surprise, is of", default=None, seldom=True)
     keep_float: tuple[str, ...] = key("--keep-float: modules that are in float in the .pte on purpose", default=())
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
     weights: Weights = key("what the weights of layers are stored as", default=Weights.INT8, seldom=True)
@@ -689,6 +690,11 @@ class Report:
         if self.decision is None:
             del data["decision"]
         return data
+
+    @property
+    def own_outputs(self) -> int:
+        """How many outputs the user's module has: all but the surprise behind them."""
+        return len(self.outputs) - (self.options.watch is not None)
 
     @property
     def arithmetic(self) -> str:

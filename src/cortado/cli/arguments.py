@@ -215,6 +215,12 @@ def evaluate_arguments(commands: Any) -> None:
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N samples")
     parser.add_argument("--top-k", type=count, metavar="K", help="also how often the right class is among the best K")
     parser.add_argument(
+        "--strange",
+        type=Path,
+        metavar="FILE",
+        help="of a model with --watch: samples of another kind, as --data; how well its surprise tells them apart",
+    )
+    parser.add_argument(
         "--board-samples",
         type=count,
         metavar="N",

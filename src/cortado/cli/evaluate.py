@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
@@ -26,7 +26,7 @@ from cortado.cli.validate import load_float_model
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.scoring.dataset import Dataset
-    from cortado.scoring.scores import CodeComparison, Evaluation, OutputError, Score, Thresholds
+    from cortado.scoring.scores import CodeComparison, Evaluation, OutputError, Score, SurpriseScore, Thresholds
 
 SHOWN_CLASSES = 40
 SHOWN_MISTAKES = 3
@@ -65,14 +65,16 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
             data = _dataset(arguments, artifact)
             found, thresholds = _evaluated(arguments, artifact, data, spec, progress)
             saturated = saturation_of(arguments, artifact, data.samples)
+            surprise = _surprise(arguments, artifact, data, progress)
     finally:
         progress.stop()
     problems = [*found.problems(), *thresholds.problems(found)]
     if arguments.json:
-        more = saturation_json(saturated)
+        more = saturation_json(saturated) | ({} if surprise is None else {"surprise": asdict(surprise)})
         print(json.dumps({**_evaluation_json(artifact, found, spec), **more, "problems": problems}))
     else:
-        print("\n".join([*_evaluation_text(artifact, found, spec), *saturation_lines(saturated)]))
+        told = [] if surprise is None else [str(surprise)]
+        print("\n".join([*_evaluation_text(artifact, found, spec), *told, *saturation_lines(saturated)]))
     check_result(problems, found.cut_short())
     if arguments.save:
         from cortado.artifact.pages import save_figures
@@ -100,6 +102,16 @@ def _evaluated(
         limits=RunLimits(seconds=arguments.timeout),
     )
     return found, thresholds
+
+
+def _surprise(
+    arguments: argparse.Namespace, artifact: "Artifact", data: "Dataset", progress: ProgressBar
+) -> "SurpriseScore | None":
+    from cortado.scoring.scores import score_surprise
+
+    if arguments.strange is None:
+        return None
+    return score_surprise(artifact, data.samples, artifact.read_samples(arguments.strange), progress)
 
 
 def _dataset(arguments: argparse.Namespace, artifact: "Artifact") -> "Dataset":

@@ -218,6 +218,7 @@ class Program:
     identity: str = ""  # of what it computes: plan/lowered.py
     ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
     decision: DecisionRule | None = None  # of the first output, over time
+    watched: bool = False  # its last output says how unlike calibration the input is
     camera: Camera | None = None  # in front of its input
     method_of: str = ""  # the model whose further method it is: arena and state are that model's
 

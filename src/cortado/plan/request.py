@@ -167,7 +167,8 @@ class Asked:
         return program_of(self.name, graph, self.target, self.options.io, Feeding.of(self.options), lines=lines)
 
     def decided(self, program: Program) -> Program:
-        return decided(program, self.options.decide, self.labels)
+        watched = replace(program, watched=self.options.watch is not None)
+        return decided(watched, self.options.decide, self.labels)
 
     def stand_in(self, graph: LoweredGraph) -> Program:
         """The same where scales stand in for those of real data, or are about to change."""

@@ -300,6 +300,37 @@ def _feeds(artifact: Artifact, samples: Samples, progress: Progress) -> Samples:
     return [artifact.feed(sample) for sample in samples]
 
 
+# ---- surprise ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SurpriseScore:
+    """How well the surprise of a model (--watch) tells samples of another kind from the dataset's."""
+
+    auc: float
+    beyond: float  # the part of the dataset that is above the limit
+    found: float  # the same of the samples of another kind
+
+    def __str__(self) -> str:
+        return (
+            f"surprise: AUC {self.auc:.4f}; above its limit {self.beyond:.2%} of the data, {self.found:.2%} of others"
+        )
+
+
+def score_surprise(artifact: Artifact, samples: Samples, others: Samples, progress: Progress = silent) -> SurpriseScore:
+    """Runs both on this machine; the limit of the last output is 1."""
+    if artifact.report.options.watch is None:
+        raise CortadoError(
+            "the model has no surprise to score samples of another kind by: compile it with --watch LAYER"
+        )
+    feeds = _feeds(artifact, [*samples, *others], progress)
+    codes = artifact.execute(feeds, HOST, progress=partial(progress, HOST, total=len(feeds))).samples
+    found = np.array([float(artifact.real(one)[-1].reshape(())) for one in codes])
+    own, strange = found[: len(samples)], found[len(samples) :]
+    labels = np.arange(len(found)) >= len(samples)
+    return SurpriseScore(metrics.auc(found, labels.astype(int)), float((own > 1).mean()), float((strange > 1).mean()))
+
+
 # ---- bits ----------------------------------------------------------------------------------------------------------
 
 
@@ -398,7 +429,7 @@ def _score(artifact: Artifact, outputs: Samples, data: Dataset, top_k: int | Non
 
 def _errors(artifact: Artifact, wanted: Samples, made: Samples) -> tuple[OutputError, ...]:
     found = []
-    for position, tensor in enumerate(artifact.report.outputs):
+    for position, tensor in enumerate(artifact.report.outputs[: artifact.report.own_outputs]):
         error, agreement = metrics.Error(), metrics.Agreement()
         signal = wanted[0][position].dtype.kind == "f"  # a position or a truth value has none
         for float_sample, sample in zip(wanted, made, strict=True):

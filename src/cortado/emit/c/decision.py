@@ -1,4 +1,7 @@
-"""The decision of a classifier in C: MODEL_decision, and what MODEL_reset, MODEL_run and MODEL_push do for it."""
+"""The decision of a classifier in C: MODEL_decision, and what MODEL_reset, MODEL_run and MODEL_push do for it.
+
+And MODEL_surprise, by which firmware decides whether to believe an output at all.
+"""
 
 from dataclasses import dataclass
 
@@ -109,3 +112,27 @@ def decision_top(planned: Planned, guard: int) -> int:
     if planned.program.decision is None:
         return 0
     return local(planned, DECISION, guard) + planned.program.decision_bytes
+
+
+def surprise_function(planned: Planned) -> str:
+    """The definition in MODEL.h: the code of the last output, whose limit is 1 in real numbers."""
+    program = planned.program
+    if not program.watched:
+        return ""
+    output, name = program.outputs[-1], c_identifier(program.name)
+    assert output.qparams is not None
+    kind, last = output.element.c_type, len(program.outputs) - 1
+    limit, zero = round(1.0 / output.qparams.scale), output.qparams.zero_point
+    about = comment(
+        f"How unlike calibration the input of the last run was, from 0; above {name.upper()}_SURPRISE_LIMIT it is more "
+        "unlike than all but one in a hundred of what the model was calibrated with. -1 without an arena."
+    )
+    return f"""{about}
+#define {name.upper()}_SURPRISE_LIMIT {limit}
+static inline int32_t {name}_surprise({arena_parameter(planned, "const ")})
+{{
+    const {kind} *code = (const {kind} *){name}_output(arena, {last});
+    return code == NULL ? -1 : (int32_t)*code - ({zero});
+}}
+
+"""

@@ -8,7 +8,7 @@ from cortado.base.element import INT8, Element
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import float_text
-from cortado.emit.c.decision import decision_facts, decision_functions
+from cortado.emit.c.decision import decision_facts, decision_functions, surprise_function
 from cortado.emit.c.identity import INFO_TYPES, identity_facts, info_declaration
 from cortado.emit.c.library import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.ranges import ranges_declaration
@@ -201,7 +201,7 @@ def _functions(planned: Planned) -> str:
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go." + only
     )
-    decided = decision_functions(planned)
+    decided = decision_functions(planned) + surprise_function(planned)
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
     return f"""{info_declaration(program)}
 {"" if program.method_of else arena_function(planned)}{rows_functions(program) if pushed else _run_functions(planned)}

@@ -1,0 +1,137 @@
+"""How unlike calibration an input is: the distance of a layer's features from the nearest mean of a class (--watch).
+
+surprise = min over classes c of |(f - mean_c) / spread| / limit
+
+Classes are those that the network itself says; all share one spread for each feature. The limit is the distance that
+one calibration sample in a hundred goes beyond when means and spread are those of others, so 1 is where surprise
+begins. It is an output of the model behind its own, of ordinary calls: nothing behind this file knows more of it.
+"""
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from cortado.base.errors import CortadoError
+from cortado.frontend.capture.inputs import Inputs
+
+SURPRISE = "cortado_surprise"  # the module that computes it
+_OWN = "cortado_watched"
+FOLDS = 5  # of the calibration data: each is held against the others
+BEYOND = 0.01  # of the held-back data are above the limit
+LEAST = 0.01  # of the mean variance, added to that of each feature
+FEWEST = 20  # calibration samples: of fewer, one in a hundred says nothing
+
+
+class Surprise(nn.Module):
+    """The distance of features from the nearest mean, in parts of the limit."""
+
+    means: Tensor
+    factors: Tensor
+
+    def __init__(self, means: Tensor, factors: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("means", means * factors)
+        self.register_buffer("factors", factors)
+
+    def forward(self, found: Tensor) -> Tensor:
+        return torch.cdist(features_of(found) * self.factors, self.means).amin(1)
+
+
+class Watched(nn.Module):
+    """A module whose outputs have the surprise behind them; its layers keep their names."""
+
+    def __init__(self, module: nn.Module, layer: str, surprise: Surprise) -> None:
+        super().__init__()
+        self._parameters, self._buffers = module._parameters, module._buffers
+        self._modules = {**module._modules, SURPRISE: surprise}
+        self.__dict__[_OWN] = (module, layer)
+
+    def cortado_call(self, *values: Any) -> tuple[Any, ...]:
+        module, layer = self.__dict__[_OWN]
+        outputs, found = run_watched(module, layer, values)
+        more = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+        return (*more, self._modules[SURPRISE](found))  # type: ignore[misc]
+
+
+def features_of(found: Tensor) -> Tensor:
+    """[1, N]: the channels of an image or a sequence by their means."""
+    return found.flatten(2).mean(2) if found.dim() > 2 else found
+
+
+def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[Any, Tensor]:
+    """The outputs of a module, and that of one of its layers."""
+    found: list[Any] = []
+    handle = module.get_submodule(layer).register_forward_hook(lambda _, given, output: found.append(output))
+    try:
+        outputs = module(*values)
+    finally:
+        handle.remove()
+    if not found or not isinstance(found[-1], Tensor) or found[-1].dim() < 2 or found[-1].shape[0] != 1:
+        what = "does not run" if not found else "gives no features of one input, [1, N] or [1, C, ...]"
+        raise CortadoError(f"--watch {layer}: the layer {what}; name one whose output the classes are told by")
+    return outputs, found[-1]
+
+
+@torch.no_grad()
+def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], layer: str) -> nn.Module:
+    """The module with the surprise of a layer's features as its last output; means, spread and limit are those of
+    calibration data."""
+    if isinstance(module, ExportedProgram):
+        raise CortadoError(
+            f"--watch {layer}: the model is an exported program, expected a module whose layers have names"
+        )
+    if layer not in dict(module.named_modules()) or not layer:
+        known = ", ".join(name for name, _ in module.named_modules() if name)
+        raise CortadoError(f"--watch {layer}: the model has no such layer, expected one of {known}")
+    if len(batches) < FEWEST:
+        raise CortadoError(f"--watch {layer} needs at least {FEWEST} calibration samples, found {len(batches)}")
+    running, features, classes = copy.deepcopy(module).eval(), [], []
+    for one in batches:
+        outputs, found = run_watched(running, layer, one)
+        features.append(features_of(found))
+        classes.append(_class_of(outputs))
+    rows, labels = torch.cat(features).double(), torch.tensor(classes)
+    fold = torch.arange(len(rows)) % FOLDS
+    held = [_distances(rows[fold == one], *_statistics(rows[fold != one], labels[fold != one])) for one in range(FOLDS)]
+    limit = torch.cat(held).quantile(1.0 - BEYOND)
+    if float(limit) == 0.0:
+        raise CortadoError(f"--watch {layer}: its output is the same for all calibration data, so nothing is unlike it")
+    means, factors = _statistics(rows, labels)
+    surprise = Surprise(means.float(), (factors / limit).float())
+    return _like(module)(module, layer, surprise).train(module.training)
+
+
+def _class_of(outputs: Any) -> int:
+    """The best class, where the first output is scores of some."""
+    first = outputs[0] if isinstance(outputs, tuple | list) else outputs
+    return int(first.argmax()) if isinstance(first, Tensor) and first.dim() == 2 and first.shape[0] == 1 else 0
+
+
+def _statistics(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Means of the classes, and for each feature one over the spread that all of them share."""
+    kinds, places = labels.unique(return_inverse=True)
+    means = torch.stack([rows[labels == kind].mean(0) for kind in kinds])
+    variance = (rows - means[places]).square().mean(0)
+    every = variance if bool(variance.any()) else rows.var(0)  # as many classes as samples
+    return means, (every + LEAST * every.mean()).clamp(min=1e-12).rsqrt()
+
+
+def _distances(rows: Tensor, means: Tensor, factors: Tensor) -> Tensor:
+    return torch.cdist(rows * factors, means * factors).amin(1)
+
+
+def _like(module: nn.Module) -> type[Watched]:
+    """The class with the inputs that the module has."""
+
+    def forward(self: Watched, *values: Any) -> tuple[Any, ...]:
+        return self.cortado_call(*values)
+
+    taken = inspect.signature(module.forward).parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    forward.__signature__ = inspect.Signature([own, *taken])  # type: ignore[attr-defined]
+    return type(type(module).__name__, (Watched,), {"forward": forward})
