@@ -34,7 +34,8 @@ def spoken(rng: np.random.Generator) -> list[tuple[str, str, str, list[str]]]:
     found = []
     for number, voice in enumerate(held_out):
         accent = str(rng.choice(ACCENTS))
-        groups = [("new", NEW, TIMES)] * (number < VOICES) + [("unseen", UNSEEN, 1)] * (number < UNSEEN_VOICES)
+        groups: list[tuple[str, tuple[str, ...], int]] = [("new", NEW, TIMES)] * (number < VOICES)
+        groups += [("unseen", UNSEEN, 1)] * (number < UNSEEN_VOICES)
         groups += [("other", OTHERS, 1)] * (number >= len(held_out) - OTHER_VOICES)
         for group, words, times in groups:
             for word in words * times:

@@ -15,6 +15,7 @@ from torch.nn import functional
 import cortado
 from cortado.learning import prototypes
 from cortado.models import zoo
+from cortado.models.zoo.sounds import DsCnn
 
 NETWORK = zoo.get("ds_cnn")
 REST = (10, 11)  # silence, unknown
@@ -26,7 +27,7 @@ EPISODES = 2  # of other words and voices
 class Spotter(nn.Module):
     """The network's scores, and features for new words: mean and maximum over its third block."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: DsCnn) -> None:
         super().__init__()
         self.network = network
 
@@ -55,7 +56,10 @@ class Words:
         words = rng.choice(np.unique(self.word[new]), WORDS, replace=False)
         order = rng.permutation(np.unique(self.voice[new]))
         teachers = order[:UTTERANCES] if voices == "several" else order[:1]
-        taught, labels, asked, wanted = [], [], [], []
+        taught: list[int] = []
+        labels: list[int] = []
+        asked: list[int] = []
+        wanted: list[int] = []
         for label, word in enumerate(words):
             mine = [new[(self.word[new] == word) & (self.voice[new] == voice)] for voice in teachers]
             chosen = [int(one[0]) for one in mine] if voices == "several" else mine[0][:UTTERANCES].tolist()
@@ -88,7 +92,8 @@ def calls_of(x: Tensor, taught: list[int], labels: list[int], asked: list[Tensor
 
 
 def main(folder: str, voices: str = "several", on: str = "board") -> None:
-    data, network = Words(), NETWORK.build().eval()
+    data, network = Words(), NETWORK.build()
+    assert isinstance(network, DsCnn)
     old, old_labels = NETWORK.test_set()
     words = (old_labels < 10).nonzero().flatten()[::2]
     others = data.x[data.rows("other")]
@@ -112,16 +117,16 @@ def main(folder: str, voices: str = "several", on: str = "board") -> None:
     print(done)
     at = 0
     with torch.no_grad():
-        scored = [[part for part in taught.seen(torch.stack(one))] for one in asked_rows]
+        scored = [taught.seen(torch.stack(one)) for one in asked_rows]
         background = taught.seen(torch.cat([calibration, others]))[1]
         teachers = [taught.seen(data.x[taught_rows])[1] for taught_rows, *_ in episodes]
     table: dict[str, list[float]] = {}
     for (_, labels, asked, wanted), (scores, features), own in zip(episodes, scored, teachers, strict=True):
-        found = np.array(answers[at : at + len(features)])
+        assert scores is not None
+        right = np.array([one for one, _ in answers[at : at + len(features)]])
         at += len(features)
         new, strange, known = np.split(np.arange(len(features)), [len(asked), len(asked) + len(unseen)])
         truth, calm = np.array(wanted), scores.argmax(1).numpy() >= 10
-        right = found[:, 0]
         closed = offline(own, torch.tensor(labels), None, WORDS)
         every = torch.cat([own, background])
         classes = torch.tensor([*labels, *[WORDS] * len(background)])
