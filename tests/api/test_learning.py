@@ -161,7 +161,7 @@ HOW: list[dict[str, Any]] = [
 @pytest.mark.parametrize("head", [nn.Linear(12, 5), nn.Sequential(nn.Linear(12, 7), nn.Tanh(), nn.Linear(7, 5))])
 def test_a_hundred_steps_are_those_of_torchs_optimizer(head: nn.Module, how: dict[str, Any]) -> None:
     net = Net()
-    net.head = copy.deepcopy(head)
+    net.head = copy.deepcopy(head)  # type: ignore[assignment]
     x, labels = _kinds(100, seed=11)
     taught = trainable(net, optimizer=SGD(lr=0.05, **how), examples=(x[:1],), target=HOT[:1])
     for one, label in zip(x, labels, strict=True):

@@ -72,7 +72,7 @@ def test_surprise_is_the_distance_from_the_nearest_class_beside_held_back_data()
 
 def test_c_tells_strange_inputs_and_evaluate_scores_it(tmp_path: Path, run: Run) -> None:
     data, model = _data(120, 1), Net().eval()
-    options = Options(watch="pool", artifacts="c")  # type: ignore[arg-type]
+    options = Options(watch="pool", artifacts="c")
     compiled = cortado.compile(model, (data[:1],), "cortex-m4", data, "net", options)
     layers = {layer.module: layer for layer in compiled.report.layers}
     assert "body.0" in layers  # the user's names stay
