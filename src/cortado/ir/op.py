@@ -26,7 +26,8 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import dtype, qparams
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import Kernel, Rows, Running
+from cortado.ir.kernel import Rows, Running
+from cortado.ir.kernel_table import Kernels
 from cortado.ir.roles import Quantization
 from cortado.options import LinearWeights
 
@@ -155,6 +156,11 @@ class Call:
     def element_of(self, name: str) -> Element:
         return self.elements[name]
 
+    @property
+    def operand_elements(self) -> tuple[Element, ...]:
+        """The elements of the activation operands that are given."""
+        return tuple(self.elements[name] for name in self.operator.tensors if name in self.elements)
+
     def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         value = self.arguments[name]
         if not isinstance(value, Tensor):
@@ -216,7 +222,7 @@ class Operator:
     arguments: str
     reference: Callable[..., Any]  # a tensor, or a tuple of all results
     shape: Callable[[Call], tuple[int, ...]]
-    kernel: Callable[[Call, Core], Kernel] | None
+    kernel: Kernels | None
     element: Element | ElementOf  # of the first result
     rows: Callable[[Call], Rows | None] = lambda call: None
     # On a stream of rows, where that differs: its rows and its kernel. What accumulates rows gives the same after

@@ -16,10 +16,11 @@ from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Member, Operand, Row
+from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.facts import TABLE, dtype, holds_integers, qparams
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Array, Rows
+from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, Rewrite
 from cortado.ir.roles import Activation, Quantization, Usually
 from cortado.ops.elementwise import binary, function_tables
@@ -236,18 +237,23 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def lookup(core: Core) -> str:
-    """The function that looks codes up in a table."""
-    return "cortado_table_s8__mve" if core is Core.MVE else "cortado_table_s8"
+# The functions that look codes up in a table, and the cores that have them.
+LOOKUPS = (("table_s8__mve", (Core.MVE,)), ("table_s8", EVERY_CORE))
 
-
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall(lookup(core), (Member("table"), Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_table_t",
-        fields={"table": Array(call.array("lut"))},
-        work=VECTORS if core is Core.MVE else FOURS,
+KERNELS = KernelTable(
+    tuple(
+        KernelRow(
+            symbol,
+            INT8,
+            cores=cores,
+            arguments=(Member("table"), Row(0), Operand.OUT, Operand.N),
+            struct="cortado_table_t",
+            fields=lambda call: {"table": Array(call.array("lut"))},
+            work=VECTORS if Core.MVE in cores and len(cores) == 1 else FOURS,
+        )
+        for symbol, cores in LOOKUPS
     )
+)
 
 
 def is_identity(call: Call) -> bool:
@@ -275,7 +281,7 @@ ACTIVATION = Operator(
     arguments="Tensor input, Tensor lut",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,

@@ -9,6 +9,7 @@ lerp: a point between two tensors is a sum with factors.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import Bound, add_call
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work, loops
@@ -151,60 +152,29 @@ def _fours(calls: Calls) -> Quantities:
     return {"fours": whole, "parts": part}
 
 
-def _work(symbol: str, fields: Mapping[str, int]) -> Work:
-    """Four elements at a time, the last of them by way of a copy; in portable C one by one, with a loop of its own for
-    an operand whose factor is a half."""
-    if symbol != "add_s8":
-        return Work(("calls", "fours", "parts"), _fours)
-    half = any((fields[f"{one}_multiplier"], fields[f"{one}_shift"]) == packing.ADD_HALF for one in "ab")
-    unhalved = _has_left_shift(fields) or not half
+def _work(call: Call) -> Work:
+    """One by one, with a loop of its own for an operand whose factor is a half."""
+    fields = _fields(call)
+    half = any(_factor(fields, one) == packing.ADD_HALF for one in "ab")
+    unhalved = _has_left_shift(call) or not half
     return loops("calls outputs outputs*unhalved cut uncut", fields["act_min"], unhalved=unhalved)
 
 
-def _has_left_shift(fields: Mapping[str, int]) -> bool:
-    return any(fields[f"{one}_shift"] > 0 for one in ("a", "b", "out"))
+def _factor(fields: Mapping[str, int], operand: str) -> tuple[int, int]:
+    return fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    channels = binary.by_channel(call)
-    if call.element.bits == INT16.bits:
-        return _wide_kernel(call, channels)
-    if channels is not None:
-        operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, channels)
-        fields = _fields(call, "self", "other")
-        symbol = "add_channel_any_s8" if _has_left_shift(fields) else "add_channel_s8"
-        return Kernel(
-            call=CCall(f"cortado_{symbol}", operands),
-            struct="cortado_add_t",
-            fields=fields,
-            work=loops("calls calls*channels outputs", channels=channels),
-        )
-    swap = (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
-    fields = _fields(call, "other", "self") if swap else _fields(call, "self", "other")
-    symbol = _variant(fields, core)
-    a, b = (Row(1), Row(0)) if swap else (Row(0), Row(1))
-    return Kernel(
-        call=CCall(f"cortado_{symbol}", (Operand.LAYER, a, b, Operand.OUT, Operand.N)),
-        struct="cortado_add_t",
-        fields=fields,
-        work=_work(symbol, fields),
-    )
+def _has_left_shift(call: Call) -> bool:
+    return any(call[f"{one}_shift"] > 0 for one in ("self", "other", "output"))
 
 
-def _wide_kernel(call: Call, channels: int | None) -> Kernel:
-    """Returns the kernel for int16: one for every core, which rounds with the multiply that the core has."""
-    operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
-    whole = CCall("cortado_add_s16", operands)
-    fields = _fields(call, "self", "other")
-    return Kernel(
-        call=whole if channels is None else CCall("cortado_add_channel_s16", (*operands, channels)),
-        struct="cortado_add_s16_t",
-        fields={name: value for name, value in fields.items() if not name.endswith("_zero")},
-        work=binary.wide_work(channels),
-    )
+def _is_swapped(call: Call) -> bool:
+    """Whether kernels read the first operand second: a half is to be the factor of `b`."""
+    return not binary.is_by_channel(call) and (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
 
 
-def _fields(call: Call, a: str, b: str) -> dict[str, int]:
+def _fields(call: Call) -> dict[str, int]:
+    a, b = ("other", "self") if _is_swapped(call) else ("self", "other")
     return {
         "a_zero": call[f"{a}_zero_point"],
         "a_multiplier": call[f"{a}_multiplier"],
@@ -220,15 +190,66 @@ def _fields(call: Call, a: str, b: str) -> dict[str, int]:
     }
 
 
-def _variant(fields: dict[str, int], core: Core) -> str:
-    """The kernel for two tensors of equal shape."""
-    a, b, out = ((fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out"))
-    if core is Core.MVE and packing.fits_add_mve(a, b, out):
-        return "add_s8__mve"
-    clamp = (fields["act_min"], fields["act_max"])
-    if core in (Core.LONG, Core.DSP, Core.MVE) and packing.fits_add(a, b, out, clamp):
-        return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}"
-    return "add_s8"
+def _wide_fields(call: Call) -> dict[str, int]:
+    names = {"a": "self", "b": "other", "out": "output"}
+    parts = {f"{mine}_{part}": call[f"{name}_{part}"] for mine, name in names.items() for part in _FACTOR}
+    return {**parts, "act_min": call["activation_min"], "act_max": call["activation_max"]}
+
+
+_FACTOR = ("multiplier", "shift")
+
+
+def _fits_mve(call: Call) -> bool:
+    fields = _fields(call)
+    return packing.fits_add_mve(*(_factor(fields, one) for one in ("a", "b", "out")))
+
+
+def _fits_fours(call: Call) -> bool:
+    fields = _fields(call)
+    a, b, out = (_factor(fields, one) for one in ("a", "b", "out"))
+    return packing.fits_add(a, b, out, (fields["act_min"], fields["act_max"]))
+
+
+def _both_ways(row: KernelRow) -> tuple[KernelRow, KernelRow]:
+    """A row that reads its operands as they come, and one that swaps them."""
+    fits = row.fits
+
+    def straight(call: Call) -> bool:
+        return not _is_swapped(call) and (fits is None or fits(call))
+
+    def swapped(call: Call) -> bool:
+        return _is_swapped(call) and (fits is None or fits(call))
+
+    other = (Operand.LAYER, Row(1), Row(0), Operand.OUT, Operand.N)
+    return replace(row, fits=straight), replace(row, fits=swapped, arguments=other)
+
+
+_WHOLE = KernelRow("add_s8", INT8, arguments=PAIR, struct="cortado_add_t", fields=_fields, work=_work)
+_FOURS = replace(_WHOLE, work=Work(("calls", "fours", "parts"), _fours))
+_CHANNEL = replace(
+    _WHOLE,
+    fits=binary.is_by_channel,
+    arguments=(*PAIR, Number(0)),
+    numbers=binary.channels,
+    work=lambda call: loops("calls calls*channels outputs", channels=binary.channels(call)[0]),
+)
+# Of int16, one for every core, which rounds with the multiply that the core has.
+_WIDE = replace(_WHOLE, reads=INT16, struct="cortado_add_s16_t", fields=_wide_fields, work=binary.wide_work)
+
+KERNELS = KernelTable(
+    (
+        replace(_WIDE, symbol="add_channel_s16", fits=binary.is_by_channel, arguments=_CHANNEL.arguments,
+                numbers=binary.channels),
+        replace(_WIDE, symbol="add_s16"),
+        replace(_CHANNEL, symbol="add_channel_any_s8",
+                fits=lambda call: binary.is_by_channel(call) and _has_left_shift(call)),
+        replace(_CHANNEL, symbol="add_channel_s8"),
+        *_both_ways(replace(_FOURS, symbol="add_s8__mve", cores=(Core.MVE,), fits=_fits_mve)),
+        *_both_ways(replace(_FOURS, symbol="add_s8__dsp", cores=(Core.DSP, Core.MVE), fits=_fits_fours)),
+        *_both_ways(replace(_FOURS, symbol="add_s8__scalar", cores=(Core.LONG,), fits=_fits_fours)),
+        *_both_ways(_WHOLE),
+    )
+)  # fmt: skip
 
 
 def samples() -> Any:
@@ -275,7 +296,7 @@ ADD: Operator = Operator(
     ),
     reference=reference,
     shape=binary.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=binary.rows,
     element=ElementOf(("self", "other")),
     tensors=("self", "other"),

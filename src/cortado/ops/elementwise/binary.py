@@ -260,6 +260,15 @@ def by_channel(call: Call) -> int | None:
     return None if left == right else math.prod(right)
 
 
+def is_by_channel(call: Call) -> bool:
+    return by_channel(call) is not None
+
+
+def channels(call: Call) -> tuple[int, ...]:
+    """The number of channels, as kernels are given it behind their spans."""
+    return (by_channel(call) or 1,)
+
+
 def rows(call: Call) -> Rows:
     """Elementwise; a channel operand is read whole by every row."""
     second = ONE_ROW if by_channel(call) is None else RowRule(stride=0)
@@ -280,9 +289,10 @@ def work(channels: int | None, lowest: int) -> Work:
     return loops(terms, lowest, channels=channels or 0)
 
 
-def wide_work(channels: int | None) -> Work:
+def wide_work(call: Call) -> Work:
     """Returns the work on 16-bit codes: one element after the other, in a loop over the channels of each pixel
     where one has few."""
+    channels = by_channel(call)
     if channels is None:
         return ONE_BY_ONE
     return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})

@@ -6,6 +6,7 @@ numbers, 0 and 1, of scale 1 and zero point 0: they are moved, multiplied, joine
 model is made boolean (truth.py).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,12 +15,12 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.kernel import ONE_ROW, RowRule, Rows
+from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
@@ -177,26 +178,46 @@ def rows(call: Call) -> Rows:
     return Rows((first, second), pixelwise=True, elementwise=True)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    if call.element_of("self").bytes == INT32.bytes:
-        steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
-        operands = (Row(0), Row(1), Operand.OUT, Operand.N, *steps, call["accepts"])
-        return Kernel(call=CCall("cortado_compare_s32", operands), work=ELEMENTS)
-    name = f"compare_s{call.element_of('self').bits}"
-    return Kernel(
-        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        struct="cortado_compare_t",
-        fields={
-            "a_zero": call["self_zero_point"],
-            "a_multiplier": call["self_multiplier"],
-            "a_shift": call["self_shift"],
-            "b_zero": call["other_zero_point"],
-            "b_multiplier": call["other_multiplier"],
-            "b_shift": call["other_shift"],
-            "accepts": call["accepts"],
-        },
-        work=loops("calls outputs outputs*unlike", unlike=codes_of(call, "self") != codes_of(call, "other")),
+def _fields(call: Call) -> dict[str, int]:
+    return {
+        "a_zero": call["self_zero_point"],
+        "a_multiplier": call["self_multiplier"],
+        "a_shift": call["self_shift"],
+        "b_zero": call["other_zero_point"],
+        "b_multiplier": call["other_multiplier"],
+        "b_shift": call["other_shift"],
+        "accepts": call["accepts"],
+    }
+
+
+def _steps(call: Call) -> tuple[int, ...]:
+    return (*steps_of(call.shape("self"), call.shape("other"), out=output_shape(call)), call["accepts"])
+
+
+_CODES = KernelRow(
+    "compare_s8",
+    INT8,
+    INT8,
+    arguments=PAIR,
+    struct="cortado_compare_t",
+    fields=_fields,
+    work=lambda call: loops("calls outputs outputs*unlike", unlike=codes_of(call, "self") != codes_of(call, "other")),
+)
+
+KERNELS = KernelTable(
+    (
+        _CODES,
+        replace(_CODES, symbol="compare_s16", reads=INT16),
+        KernelRow(
+            "compare_s32",
+            INT32,
+            INT8,
+            arguments=(Row(0), Row(1), Operand.OUT, Operand.N, Number(0), Number(1), Number(2)),
+            numbers=_steps,
+            work=ELEMENTS,
+        ),
     )
+)
 
 
 def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
@@ -259,7 +280,7 @@ COMPARE = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=rows,
     tensors=("self", "other"),

@@ -12,17 +12,16 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Member, Operand, Row
+from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
-from cortado.ir.work import loops
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.activation import clamped
 from cortado.ops.elementwise.pointwise import attribute, uniform_value
 from cortado.ops.float_graph import add_constant
+from cortado.ops.loops import ELEMENTS
 
 aten = torch.ops.aten
 LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runtime does without a check
@@ -83,27 +82,30 @@ def to_div(bound: Bound) -> Node | None:
     return add_call(bound.node, aten.mul.Tensor, *binary.broadcast(bound, bound["self"], inverse, by_channel=True))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    if call.element.bits == INT16.bits:
-        return Kernel(
-            call=CCall("cortado_div_s16", (Row(0), Row(1), Operand.OUT, Operand.N, Member("scale"))),
+def _fields(call: Call) -> dict[str, float]:
+    return {
+        "a_zero": call["self_zero_point"],
+        "b_zero": call["other_zero_point"],
+        "out_zero": call["output_zero_point"],
+        "factor": float(np.float32(call["output_scale"])),
+        "act_min": INT8.low,
+        "act_max": INT8.high,
+    }
+
+
+KERNELS = KernelTable(
+    (
+        KernelRow("div_s8", INT8, arguments=PAIR, struct="cortado_div_t", fields=_fields, work=ELEMENTS),
+        KernelRow(
+            "div_s16",
+            INT16,
+            arguments=(Row(0), Row(1), Operand.OUT, Operand.N, Member("scale")),
             struct="cortado_border_t",
-            fields={"scale": float(np.float32(call["output_scale"])), "zero_point": 0},
-            work=loops("calls outputs"),
-        )
-    return Kernel(
-        call=CCall("cortado_div_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        struct="cortado_div_t",
-        fields={
-            "a_zero": call["self_zero_point"],
-            "b_zero": call["other_zero_point"],
-            "out_zero": call["output_zero_point"],
-            "factor": float(np.float32(call["output_scale"])),
-            "act_min": INT8.low,
-            "act_max": INT8.high,
-        },
-        work=loops("calls outputs"),
+            fields=lambda call: {"scale": float(np.float32(call["output_scale"])), "zero_point": 0},
+            work=ELEMENTS,
+        ),
     )
+)
 
 
 def pte_limit(call: Call) -> str | None:
@@ -142,7 +144,7 @@ DIV = Operator(
     ),
     reference=reference,
     shape=binary.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=binary.rows,
     element=ElementOf(("self", "other")),
     tensors=("self", "other"),

@@ -17,9 +17,9 @@ from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Member, Operand, Row
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
 from cortado.ir.work import loops
 from cortado.ops.loops import ELEMENTS
@@ -181,33 +181,50 @@ def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) ->
 # ---- the C kernels -------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_table_s16", (Member("table"), Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_table_s16_t",
-        fields={"table": Array(call.array("table"))},
-        work=ELEMENTS,
+KERNELS = KernelTable(
+    (
+        KernelRow(
+            "table_s16",
+            INT16,
+            arguments=(Member("table"), Row(0), Operand.OUT, Operand.N),
+            struct="cortado_table_s16_t",
+            fields=lambda call: {"table": Array(call.array("table"))},
+            work=ELEMENTS,
+        ),
     )
+)
 
-
-def patched_kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_patched_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_patched_s16_t",
-        fields={name: Array(call.array(name)) for name in ("table", "parts", "exact")},
-        work=ELEMENTS,
+PATCHED_KERNELS = KernelTable(
+    (
+        KernelRow(
+            "patched_s16",
+            INT16,
+            struct="cortado_patched_s16_t",
+            fields=lambda call: {name: Array(call.array(name)) for name in ("table", "parts", "exact")},
+            work=ELEMENTS,
+        ),
     )
+)
 
 
-def steps_kernel(call: Call, core: Core) -> Kernel:
+def _steps_fields(call: Call) -> dict[str, Field]:
     ends = call.array("ends")
-    arguments = (Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, call.element.bytes)
-    return Kernel(
-        call=CCall("cortado_steps_s16", arguments),
-        struct="cortado_steps_s16_t",
-        fields={"runs": len(ends), "ends": Array(ends), "values": Array(call.array("values"))},
-        work=loops("calls spans spans*halvings", halvings=len(ends).bit_length()),
+    return {"runs": len(ends), "ends": Array(ends), "values": Array(call.array("values"))}
+
+
+STEPS_KERNELS = KernelTable(
+    (
+        KernelRow(
+            "steps_s16",
+            INT16,
+            arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, Number(0)),
+            struct="cortado_steps_s16_t",
+            fields=_steps_fields,
+            numbers=lambda call: (call.element.bytes,),
+            work=lambda call: loops("calls spans spans*halvings", halvings=call.shape("ends")[0].bit_length()),
+        ),
     )
+)
 
 
 def samples() -> Any:
@@ -271,7 +288,7 @@ FUNCTION = Operator(
     arguments="Tensor input, Tensor table",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=INT16,
     relayout=lambda arguments, perm: arguments,
@@ -285,7 +302,7 @@ PATCHED = Operator(
     arguments="Tensor input, Tensor table, Tensor parts, Tensor exact",
     reference=patched_reference,
     shape=lambda call: call.shape("input"),
-    kernel=patched_kernel,
+    kernel=PATCHED_KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=INT16,
     relayout=lambda arguments, perm: arguments,
@@ -299,7 +316,7 @@ STEPS = Operator(
     arguments="Tensor input, Tensor ends, Tensor values, ScalarType dtype",
     reference=steps_reference,
     shape=lambda call: call.shape("input"),
-    kernel=steps_kernel,
+    kernel=STEPS_KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
     relayout=lambda arguments, perm: arguments,

@@ -13,10 +13,10 @@ from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, shape
-from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Joined, Quantization
 from cortado.ops.elementwise import binary
 from cortado.ops.float_graph import is_constant
@@ -45,22 +45,17 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
     return lowering.view(result, shape(lowering.bound.node))
 
 
-_WORK = {Core.DSP: FOURS, Core.MVE: VECTORS}
-_FILES = {Core.DSP: "__dsp.c", Core.MVE: "__mve.S"}  # of the others, the portable one
-
-
-def kernel_of(name: str, call: Call, core: Core) -> Kernel:
-    """minimum or maximum on one kind of core; of 16 bits, one for all."""
-    if call.element.bytes > 1:
-        wide = CCall(f"cortado_{name}_s16", (Row(0), Row(1), Operand.OUT, Operand.N))
-        return Kernel(call=wide, work=ELEMENTS)
-    file = f"{name}_s8{_FILES.get(core, '.c')}"
-    code = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
-    return Kernel(call=code, work=_WORK.get(core, ELEMENTS))
-
-
-def kernel(call: Call, core: Core) -> Kernel:
-    return kernel_of("minimum", call, core)
+def kernels(name: str) -> KernelTable:
+    """The kernels of minimum or maximum; of 16 bits, one for all cores."""
+    row = KernelRow(f"{name}_s8", INT8, arguments=(Row(0), Row(1), Operand.OUT, Operand.N), work=ELEMENTS)
+    return KernelTable(
+        (
+            replace(row, symbol=f"{name}_s8__mve", cores=(Core.MVE,), work=VECTORS),
+            replace(row, symbol=f"{name}_s8__dsp", cores=(Core.DSP,), work=FOURS),
+            row,
+            replace(row, symbol=f"{name}_s16", reads=INT16),
+        )
+    )
 
 
 def samples() -> Any:
@@ -79,7 +74,7 @@ MINIMUM = Operator(
     arguments="Tensor self, Tensor other",
     reference=reference,
     shape=binary.output_shape,
-    kernel=kernel,
+    kernel=kernels("minimum"),
     rows=binary.rows,
     element=ElementOf(("self", "other")),
     tensors=("self", "other"),
@@ -123,17 +118,13 @@ def maximum_reference(*, self: Tensor, other: Tensor) -> Tensor:
     return torch.maximum(self, other).contiguous()
 
 
-def maximum_kernel(call: Call, core: Core) -> Kernel:
-    return kernel_of("maximum", call, core)
-
-
 MAXIMUM = Operator(
     name="cortex_m::maximum",
     summary="the larger of two tensors, element by element",
     arguments="Tensor self, Tensor other",
     reference=maximum_reference,
     shape=binary.output_shape,
-    kernel=maximum_kernel,
+    kernel=kernels("maximum"),
     rows=binary.rows,
     element=ElementOf(("self", "other")),
     tensors=("self", "other"),

@@ -1,6 +1,7 @@
 """out = clamp(requant((a - a_zp) * (b - b_zp), multiplier, shift) + out_zp)."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,9 +11,9 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Argument, CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work
@@ -80,8 +81,8 @@ def split_gate(bound: Bound) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    fields = {
+def _fields(call: Call) -> dict[str, int]:
+    return {
         "a_zero": call["self_zero_point"],
         "b_zero": call["other_zero_point"],
         "out_zero": call["output_zero_point"],
@@ -90,44 +91,54 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_min": INT8.low,
         "act_max": INT8.high,
     }
-    channels = binary.by_channel(call)
-    if call.element.bits == INT16.bits:
-        return _wide_kernel(call, channels)
-    if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
-        more: tuple[Argument, ...] = (Operand.N if channels is None else channels,)
-        symbol = "mul_channel_s8__mve"
-    elif channels is not None:
-        symbol, more = "mul_channel_s8", (channels,)
-    else:
-        symbol, more = "mul_s8", ()
-    return Kernel(
-        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, *more)),
-        struct="cortado_mul_t",
-        fields=fields,
-        work=_vector_work(channels) if symbol.endswith("__mve") else binary.work(channels, INT8.low),
-    )
 
 
-def _wide_kernel(call: Call, channels: int | None) -> Kernel:
-    operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
-    whole = CCall("cortado_mul_s16", operands)
-    fields = {"multiplier": call["output_multiplier"], "right": -call["output_shift"]}
-    return Kernel(
-        call=whole if channels is None else CCall("cortado_mul_channel_s16", (*operands, channels)),
-        struct="cortado_mul_s16_t",
-        fields={**fields, "act_min": INT16.low, "act_max": INT16.high},
-        work=binary.wide_work(channels),
-    )
+def _wide_fields(call: Call) -> dict[str, int]:
+    factor = {"multiplier": call["output_multiplier"], "right": -call["output_shift"]}
+    return {**factor, "act_min": INT16.low, "act_max": INT16.high}
 
 
-def _vector_work(channels: int | None) -> Work:
+def _vector_work(call: Call) -> Work:
     """Pixel by pixel, or a whole span as one pixel, eight numbers at a time."""
 
     def quantities(calls: Calls) -> Quantities:
-        width = channels or max(calls.span, 1)
+        width = binary.by_channel(call) or max(calls.span, 1)
         return {"pixels": calls.spans / width, "eights": math.ceil(width / 8)}
 
     return Work(("calls", "pixels", "pixels*eights"), quantities)
+
+
+def _fits_mve(call: Call) -> bool:
+    return packing.fits_mul_mve(call["output_shift"])
+
+
+_WHOLE = KernelRow(
+    "mul_s8",
+    INT8,
+    arguments=PAIR,
+    struct="cortado_mul_t",
+    fields=_fields,
+    work=lambda call: binary.work(binary.by_channel(call), INT8.low),
+)
+_CHANNEL = replace(
+    _WHOLE, symbol="mul_channel_s8", fits=binary.is_by_channel, arguments=(*PAIR, Number(0)), numbers=binary.channels
+)
+_VECTORS = replace(_WHOLE, symbol="mul_channel_s8__mve", cores=(Core.MVE,), work=_vector_work)
+_WIDE = replace(_WHOLE, reads=INT16, struct="cortado_mul_s16_t", fields=_wide_fields, work=binary.wide_work)
+
+KERNELS = KernelTable(
+    (
+        replace(_WIDE, symbol="mul_channel_s16", fits=binary.is_by_channel, arguments=_CHANNEL.arguments,
+                numbers=binary.channels),
+        replace(_WIDE, symbol="mul_s16"),
+        replace(_VECTORS, fits=lambda call: binary.is_by_channel(call) and _fits_mve(call),
+                arguments=_CHANNEL.arguments, numbers=binary.channels),
+        replace(_VECTORS, fits=lambda call: not binary.is_by_channel(call) and _fits_mve(call),
+                arguments=(*PAIR, Operand.N)),
+        _CHANNEL,
+        _WHOLE,
+    )
+)  # fmt: skip
 
 
 def samples() -> Any:
@@ -162,7 +173,7 @@ MUL: Operator = Operator(
     ),
     reference=reference,
     shape=binary.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=binary.rows,
     element=ElementOf(("self", "other")),
     tensors=("self", "other"),

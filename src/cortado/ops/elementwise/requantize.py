@@ -6,6 +6,7 @@ nothing
 is multiplied.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.c_call import Bytes, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
 from cortado.ir.work import loops
 from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS
@@ -94,45 +96,57 @@ def _bits(call: Call) -> tuple[int, int]:
     return call.element_of("input").bits, call.element.bits
 
 
-_TURNS = {Core.DSP: FOURS, Core.MVE: EIGHTS}  # of the kernels that don't multiply
-
-
-def kernel(call: Call, core: Core) -> Kernel:
-    if is_widened(call):
-        return Kernel(
-            call=CCall("cortado_widen_codes", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-            struct="cortado_widen_codes_t",
-            fields={"in_zero": call["input_zero_point"], "left": left_shift(call)},
-            work=_TURNS.get(core, ELEMENTS),
-        )
-    if is_limited(call):
-        return Kernel(
-            call=CCall("cortado_limit_codes", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-            struct="cortado_limit_codes_t",
-            fields={"out_zero": call["output_zero_point"]},
-            work=_TURNS.get(core, ELEMENTS),
-        )
-    return _scaled(call)
-
-
-def _scaled(call: Call) -> Kernel:
+def _fields(call: Call) -> dict[str, int]:
     given = call.element_of("input")
-    return Kernel(
-        call=CCall("cortado_requantize", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), Operand.N)),
-        struct="cortado_requantize_t",
-        fields={
-            "in_bytes": given.bytes,
-            "out_bytes": call.element.bytes,
-            "in_zero": call["input_zero_point"],
-            "up": UPS[given.bits],
-            "multiplier": call["output_multiplier"],
-            "shift": call["output_shift"],
-            "out_zero": call["output_zero_point"],
-            "act_min": call["activation_min"],
-            "act_max": call["activation_max"],
-        },
-        work=loops("calls spans spans*right", right=call["output_shift"] < 0),
+    return {
+        "in_bytes": given.bytes,
+        "out_bytes": call.element.bytes,
+        "in_zero": call["input_zero_point"],
+        "up": UPS[given.bits],
+        "multiplier": call["output_multiplier"],
+        "shift": call["output_shift"],
+        "out_zero": call["output_zero_point"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+    }
+
+
+_WIDENED = KernelRow(
+    "widen_codes",
+    INT8,
+    INT16,
+    fits=is_widened,
+    struct="cortado_widen_codes_t",
+    fields=lambda call: {"in_zero": call["input_zero_point"], "left": left_shift(call)},
+    work=ELEMENTS,
+)
+_LIMITED = KernelRow(
+    "limit_codes",
+    INT16,
+    INT8,
+    fits=is_limited,
+    struct="cortado_limit_codes_t",
+    fields=lambda call: {"out_zero": call["output_zero_point"]},
+    work=ELEMENTS,
+)
+_SCALED = KernelRow(
+    "requantize",
+    None,
+    arguments=(Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), Operand.N),
+    struct="cortado_requantize_t",
+    fields=_fields,
+    work=lambda call: loops("calls spans spans*right", right=call["output_shift"] < 0),
+)
+
+KERNELS = KernelTable(
+    (
+        *(replace(row, cores=(Core.MVE,), work=EIGHTS) for row in (_WIDENED, _LIMITED)),
+        *(replace(row, cores=(Core.DSP,), work=FOURS) for row in (_WIDENED, _LIMITED)),
+        _WIDENED,
+        _LIMITED,
+        *(replace(_SCALED, reads=kind) for kind in (INT8, INT16)),
     )
+)
 
 
 def samples() -> Any:
@@ -176,7 +190,7 @@ REQUANTIZE = Operator(
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
     relayout=lambda arguments, perm: arguments,

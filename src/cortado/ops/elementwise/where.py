@@ -5,6 +5,7 @@ values as 0 and 1 (compare.py); a selection that is a function of one tensor is 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,12 +14,12 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Absent, Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Argument, Bytes, Number, Operand, Row
 from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.kernel import ONE_ROW, RowRule, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Joined, Mask, Plain, Quantization
 from cortado.ir.work import loops
@@ -93,32 +94,61 @@ def steps_of(call: Call, name: str) -> int:
     return int(bool(call[name]) and math.prod(call.shapes(name)[0]) == math.prod(call.shape("mask")))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    given = [name for name in ("self", "other") if call[name]]
-    if call.element.bytes > 1 or not all(steps_of(call, name) for name in given):
-        return _any_kernel(call, given)
-    if call["self"] and call["other"]:
-        arguments: tuple[Any, ...] = (Row(0), Row(1), Row(2), Operand.OUT, Operand.N)
-        return Kernel(call=CCall("cortado_where_s8", arguments), work=ELEMENTS)
-    taken = 0 if call["self"] else 1
-    arguments = (Row(0), Row(1), Operand.OUT, Operand.N, call["number"], taken)
-    return Kernel(call=CCall("cortado_where_number_s8", arguments), work=ELEMENTS)
+def _takes(*names: str) -> Callable[[Call], bool]:
+    """Returns a test for calls of which these sides are tensors."""
+    return lambda call: names == tuple(name for name in ("self", "other") if call[name])
 
 
-def _any_kernel(call: Call, given: list[str]) -> Kernel:
+def _bytewise(call: Call) -> bool:
+    """One byte for each of the result's on every side that is a tensor."""
+    return call.element.bytes == 1 and all(steps_of(call, name) for name in ("self", "other") if call[name])
+
+
+def _any_fields(call: Call) -> dict[str, int]:
+    steps = {"a_step": steps_of(call, "self"), "b_step": steps_of(call, "other")}
+    return {"bytes": call.element.bytes, **steps, "number": call["number"]}
+
+
+_BOTH, _FIRST, _SECOND = _takes("self", "other"), _takes("self"), _takes("other")
+
+
+def _any_row(fits: Callable[[Call], bool], a: Argument, b: Argument) -> KernelRow:
     """Values of any size, single ones among them."""
-    sides = [Bytes(Row(1 + given.index(name))) if name in given else Absent() for name in ("self", "other")]
-    return Kernel(
-        call=CCall("cortado_where", (Operand.LAYER, Row(0), *sides, Bytes(Operand.OUT), Operand.N)),
+    return KernelRow(
+        "where",
+        None,
+        fits=fits,
+        arguments=(Operand.LAYER, Row(0), a, b, Bytes(Operand.OUT), Operand.N),
         struct="cortado_where_t",
-        fields={
-            "bytes": call.element.bytes,
-            "a_step": steps_of(call, "self"),
-            "b_step": steps_of(call, "other"),
-            "number": call["number"],
-        },
-        work=loops("calls spans spans*half spans*word", half=call.element.bytes == 2, word=call.element.bytes == 4),
+        fields=_any_fields,
+        work=lambda call: loops(
+            "calls spans spans*half spans*word", half=call.element.bytes == 2, word=call.element.bytes == 4
+        ),
     )
+
+
+KERNELS = KernelTable(
+    (
+        KernelRow(
+            "where_s8",
+            None,
+            fits=lambda call: _BOTH(call) and _bytewise(call),
+            arguments=(Row(0), Row(1), Row(2), Operand.OUT, Operand.N),
+            work=ELEMENTS,
+        ),
+        KernelRow(
+            "where_number_s8",
+            None,
+            fits=lambda call: not _BOTH(call) and _bytewise(call),
+            arguments=(Row(0), Row(1), Operand.OUT, Operand.N, Number(0), Number(1)),
+            numbers=lambda call: (call["number"], 0 if call["self"] else 1),
+            work=ELEMENTS,
+        ),
+        _any_row(_BOTH, Bytes(Row(1)), Bytes(Row(2))),
+        _any_row(_FIRST, Bytes(Row(1)), Absent()),
+        _any_row(_SECOND, Absent(), Bytes(Row(1))),
+    )
+)
 
 
 def rows(call: Call) -> Rows:
@@ -156,7 +186,7 @@ WHERE = Operator(
     arguments="Tensor mask, Tensor[] self, Tensor[] other, int number",
     reference=reference,
     shape=lambda call: call.shape("mask"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=ElementOf(("self", "other")),
     rows=rows,
     tensors=("mask", "self", "other"),

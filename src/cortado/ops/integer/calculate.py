@@ -14,14 +14,13 @@ from torch.fx import Node
 from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 
 
@@ -118,19 +117,28 @@ def lower(lowering: Lowering) -> Node:
     return lowering.view(made, shape(lowering.bound.node))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    operands = (call.shape("self"), call.shape("other"))
+def _numbers(call: Call) -> tuple[int, ...]:
     out = output_shape(call)
-    first, second = steps_of(*operands, out=out)
-    arguments = (Row(0), Row(1), Operand.OUT, math.prod(out), first, second, int(call["how"]))
-    work = loops(
+    return math.prod(out), *steps_of(call.shape("self"), call.shape("other"), out=out), int(call["how"])
+
+
+def _work(call: Call) -> Work:
+    return loops(
         "calls elements elements*multiplied elements*divided elements*compared",
-        elements=math.prod(out),
+        elements=math.prod(output_shape(call)),
         multiplied=call["how"] == How.PRODUCT,
         divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
         compared=call["how"] in (How.SMALLER, How.LARGER) or call["how"] >= How.AND,
     )
-    return Kernel(call=CCall("cortado_calculate_s32", arguments), work=work)
+
+
+KERNELS = only(
+    "calculate_s32",
+    INT32,
+    arguments=(Row(0), Row(1), Operand.OUT, *map(Number, range(4))),
+    numbers=_numbers,
+    work=_work,
+)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -163,7 +171,7 @@ CALCULATE_INT = Operator(
     arguments="Tensor self, Tensor other, int how",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT32,
     tensors=("self", "other"),
     places=frozenset({Place.C}),

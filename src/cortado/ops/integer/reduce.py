@@ -13,16 +13,15 @@ from torch.fx import Node
 from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.domain import WORDS, DomainRule, Interval, Making
 from cortado.ir.facts import IN_FLOAT, dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, add_view
 from cortado.ops.integer.calculate import How, words
 
@@ -167,18 +166,24 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
+def _work(call: Call) -> Work:
     outer, length, inner = call.shape("input")
-    how, running = int(call["how"]), int(call["running"])
-    arguments = (Row(0), Operand.OUT, outer, length, inner, how, running)
-    work = loops(
+    return loops(
         "calls columns columns*others columns*others*running columns*others*compared",
         columns=outer * inner,
         others=length - 1,
-        running=running,
-        compared=how != How.SUM,
+        running=call["running"],
+        compared=int(call["how"]) != How.SUM,
     )
-    return Kernel(call=CCall("cortado_reduce_s32", arguments), work=work)
+
+
+KERNELS = only(
+    "reduce_s32",
+    INT32,
+    arguments=(Row(0), Operand.OUT, *map(Number, range(5))),
+    numbers=lambda call: (*call.shape("input"), int(call["how"]), int(call["running"])),
+    work=_work,
+)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -210,7 +215,7 @@ REDUCE_INT = Operator(
     arguments="Tensor input, int how, bool running",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT32,
     places=frozenset({Place.C}),
     constraints="modulo 2^32; C bundle only: a .pte takes real numbers",

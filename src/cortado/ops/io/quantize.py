@@ -3,6 +3,7 @@
 out = (q - zero_point) * scale, in float32: the border from int8 to float.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from torch.fx import Node
 from cortado.base.element import FLOAT32, INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
-from cortado.base.target import Core
 from cortado.ir import facts
-from cortado.ir.c_call import CCall, Member, Operand, Row
+from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
 from cortado.ops.loops import ELEMENTS
 
@@ -66,15 +67,16 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(QUANTIZE, input=lowering.node("input"), **arguments(lowering.out))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    scale = float(np.float32(call["scale"]))
-    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
-    return Kernel(
-        call=CCall(f"cortado_quantize_f32_s{call.element.bits}", operands),
-        struct="cortado_border_t",
-        fields={"scale": scale, "zero_point": call["zero_point"]},
-        work=ELEMENTS,
-    )
+_BORDER = KernelRow(
+    "quantize_f32_s8",
+    FLOAT32,
+    INT8,
+    arguments=(Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point")),
+    struct="cortado_border_t",
+    fields=lambda call: {"scale": float(np.float32(call["scale"])), "zero_point": call["zero_point"]},
+    work=ELEMENTS,
+)
+KERNELS = KernelTable((_BORDER, replace(_BORDER, symbol="quantize_f32_s16", makes=INT16)))
 
 
 def samples() -> Any:
@@ -103,7 +105,7 @@ QUANTIZE = Operator(
     arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
     samples=samples,
@@ -127,15 +129,9 @@ def dequantize_per_tensor_lower(lowering: Lowering) -> Node:
     return lowering.call(DEQUANTIZE, input=lowering.node("input"), **arguments(lowering.q("input")))
 
 
-def dequantize_per_tensor_kernel(call: Call, core: Core) -> Kernel:
-    scale, bits = float(np.float32(call["scale"])), call.element_of("input").bits
-    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
-    return Kernel(
-        call=CCall(f"cortado_dequantize_s{bits}_f32", operands),
-        struct="cortado_border_t",
-        fields={"scale": scale, "zero_point": call["zero_point"]},
-        work=ELEMENTS,
-    )
+DEQUANTIZE_KERNELS = KernelTable(
+    tuple(replace(_BORDER, symbol=f"dequantize_s{kind.bits}_f32", reads=kind, makes=FLOAT32) for kind in (INT8, INT16))
+)
 
 
 def dequantize_per_tensor_samples() -> Any:
@@ -160,7 +156,7 @@ DEQUANTIZE = Operator(
     arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
     reference=dequantize_per_tensor_reference,
     shape=lambda call: call.shape("input"),
-    kernel=dequantize_per_tensor_kernel,
+    kernel=DEQUANTIZE_KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=FLOAT32,
     samples=dequantize_per_tensor_samples,

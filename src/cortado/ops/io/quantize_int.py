@@ -13,12 +13,11 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound
-from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel_table import only
+from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
 from cortado.ops import reach
@@ -63,13 +62,14 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(QUANTIZE_INT, input=words, **arguments(lowering.out))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_quantize_int_t",
-        fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
-        work=loops("calls outputs outputs*right", right=call["shift"] < 0),
-    )
+KERNELS = only(
+    "quantize_s32_s8",
+    INT32,
+    INT8,
+    struct="cortado_quantize_int_t",
+    fields=lambda call: {name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
+    work=lambda call: loops("calls outputs outputs*right", right=call["shift"] < 0),
+)
 
 
 def samples() -> Any:
@@ -94,7 +94,7 @@ QUANTIZE_INT = Operator(
     arguments="Tensor input, int low, int high, int multiplier, int shift, int zero_point",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",
@@ -106,12 +106,14 @@ def wide_reference(*, input: Tensor, output_multiplier: int, output_shift: int) 
     return reach.to_codes(reach.rounded(input, output_multiplier, output_shift))
 
 
-def wide_kernel(call: Call, core: Core) -> Kernel:
-    numbers = call["output_multiplier"], call["output_shift"]
-    return Kernel(
-        call=CCall("cortado_quantize_s32_s16", (Row(0), Operand.OUT, Operand.N, *numbers)),
-        work=ELEMENTS,
-    )
+WIDE_KERNELS = only(
+    "quantize_s32_s16",
+    INT32,
+    INT16,
+    arguments=(Row(0), Operand.OUT, Operand.N, Number(0), Number(1)),
+    numbers=lambda call: (call["output_multiplier"], call["output_shift"]),
+    work=ELEMENTS,
+)
 
 
 def wide_samples() -> Any:
@@ -137,7 +139,7 @@ WIDE_QUANTIZE_INT = Operator(
     arguments="Tensor input, int output_multiplier, int output_shift",
     reference=wide_reference,
     shape=lambda call: call.shape("input"),
-    kernel=wide_kernel,
+    kernel=WIDE_KERNELS,
     element=INT16,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",

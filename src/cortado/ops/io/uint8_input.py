@@ -13,10 +13,10 @@ import torch
 
 from cortado.base.element import INT8
 from cortado.base.numerics import QParams, Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Call, Operator, Place
+from cortado.ir.c_call import Operand, Row
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import only
+from cortado.ir.op import Operator, Place
 from cortado.ops.loops import FOURS
 
 SMALLEST = 2.0**-60  # scale there is
@@ -78,8 +78,7 @@ def _covering(low: float, high: float) -> QParams:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(call=CCall("cortado_flip_u8", (Row(0), Operand.OUT, Operand.N)), work=FOURS)
+KERNELS = only("flip_u8", None, arguments=(Row(0), Operand.OUT, Operand.N), work=FOURS)
 
 
 def samples() -> Any:
@@ -101,7 +100,7 @@ FLIP = Operator(
     arguments="Tensor input",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,

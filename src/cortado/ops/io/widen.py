@@ -11,13 +11,12 @@ from torch.fx import Node
 from cortado.base.element import INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe
-from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel_table import only
+from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 
@@ -61,10 +60,14 @@ def _narrowed(lowering: Lowering, data: Tensor) -> Tensor:
     return data.to(torch.int32)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Bytes(Row(0)), Operand.OUT, Operand.N, call["bytes"], call["sign"])
-    work = loops("calls outputs outputs*wide", wide=call["bytes"] == 2)
-    return Kernel(call=CCall("cortado_widen", arguments), work=work)
+KERNELS = only(
+    "widen",
+    None,
+    INT32,
+    arguments=(Bytes(Row(0)), Operand.OUT, Operand.N, Number(0), Number(1)),
+    numbers=lambda call: (call["bytes"], call["sign"]),
+    work=lambda call: loops("calls outputs outputs*wide", wide=call["bytes"] == 2),
+)
 
 
 def samples() -> Any:
@@ -89,7 +92,7 @@ WIDEN = Operator(
     arguments="Tensor input, int bytes, int sign",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT32,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",

@@ -14,14 +14,12 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.work import loops
-from cortado.ops.move.pick import POSITIONS, VALUES, written
+from cortado.ops.move.pick import POSITIONS, VALUES, by_results
 
 aten = torch.ops.aten
 
@@ -60,13 +58,11 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return (*call.shape("input")[:-1], 1)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    positions, values = written(call)
-    channels = call.shape("input")[-1]
-    arguments = (Row(0), positions, Operand.N, channels, int(call["largest"]), values)
-    work = loops("calls spans spans*channels", channels=channels)
-    name = f"argmax_s{call.element_of('input').bits}"
-    return Kernel(call=CCall(f"cortado_{name}", arguments), work=work)
+KERNELS = by_results(
+    {"argmax_s8": INT8, "argmax_s16": INT16},
+    lambda call: (call.shape("input")[-1], int(call["largest"])),
+    lambda call: loops("calls spans spans*channels", channels=call.shape("input")[-1]),
+)
 
 
 def samples() -> Any:
@@ -89,7 +85,7 @@ ARGMAX = Operator(
     arguments="Tensor input, bool largest",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),

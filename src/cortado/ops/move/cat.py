@@ -14,15 +14,16 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32, INT64
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import Bytes, Callee, CCall, Operand
+from cortado.base.target import CortexMTargetConfig
+from cortado.ir.c_call import Bytes, Callee, Operand
 from cortado.ir.facts import TABLE, dtype, element, holds_integers
 from cortado.ir.graph import Bound, add_call, shape, sole_user
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable, runs_by_row
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
 from cortado.ir.roles import Activation, Joined, Plain, Quantization
 from cortado.ir.work import Calls, Quantities, Work
-from cortado.ops.elementwise.activation import ACTIVATION, lookup
+from cortado.ops.elementwise.activation import ACTIVATION, LOOKUPS
 from cortado.ops.io.widen import as_words
 from cortado.ops.loops import COPIED, VECTOR, RunSteps, added, copies
 from cortado.ops.move.movement import relayout_dim
@@ -177,17 +178,54 @@ def rows(call: Call) -> Rows | None:
     return Rows(rules) if (rank, call["dim"]) == (4, 2) else None
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    dim = call["dim"]
-    widths = [math.prod(part[dim:]) * call.element.bytes for part in shapes(call)]
-    rule = rows(call)
-    outer = math.prod(call.out_shape[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
-    return Kernel(
-        call=CCall("cortado_cat_s8", (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), outer)),
-        struct="cortado_cat_t",
-        fields={"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])},
-        work=_work(widths),
+def _widths(call: Call) -> list[int]:
+    """Bytes of each tensor's run."""
+    return [math.prod(part[call["dim"] :]) * call.element.bytes for part in shapes(call)]
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    widths = _widths(call)
+    return {"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])}
+
+
+def _outer(call: Call) -> tuple[int]:
+    return (math.prod(call.out_shape[: call["dim"]]) if rows(call) is None else 1,)
+
+
+def _tables(call: Call) -> dict[str, Field]:
+    return {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
+
+
+def _rescaled_work(call: Call) -> Work:
+    return _work(_widths(call), [call[name] is not None for name in TABLES[: len(shapes(call))]])
+
+
+_PLAIN = KernelRow(
+    "cat_s8",
+    None,
+    arguments=(Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.N),
+    struct="cortado_cat_t",
+    fields=_fields,
+    numbers=_outer,
+    work=lambda call: _work(_widths(call)),
+)
+KERNELS = KernelTable(runs_by_row(_PLAIN, rows))
+RESCALED_KERNELS = KernelTable(
+    tuple(
+        replace(row, cores=cores, arguments=(*row.arguments, Callee(f"cortado_{lookup}")))
+        for lookup, cores in LOOKUPS
+        for row in runs_by_row(
+            replace(
+                _PLAIN,
+                symbol="cat_tables_s8",
+                struct="cortado_cat_tables_t",
+                fields=lambda call: {**_fields(call), **_tables(call)},
+                work=_rescaled_work,
+            ),
+            rows,
+        )
     )
+)
 
 
 _LOOKED_UP = ("lookups", "looked", "looked_vectors")
@@ -211,18 +249,6 @@ def _work(widths: Sequence[int], with_tables: Sequence[bool] | None = None) -> W
         return {**added(plain), "cat_rows": times, **dict(zip(_LOOKED_UP, numbers, strict=True))}
 
     return Work(("calls", "cat_rows", *COPIED, *(_LOOKED_UP if with_tables else ())), quantities)
-
-
-def rescaled_kernel(call: Call, core: Core) -> Kernel:
-    plain = kernel(call, core)
-    widths = [math.prod(part[call["dim"] :]) for part in shapes(call)]
-    tables = {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
-    return Kernel(
-        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Callee(lookup(core)))),
-        struct="cortado_cat_tables_t",
-        fields={**plain.fields, **tables},
-        work=_work(widths, [tables[name] is not None for name in TABLES[: len(widths)]]),
-    )
 
 
 def rescaled_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
@@ -275,7 +301,7 @@ CAT = Operator(
     arguments="Tensor[] tensors, int dim=0",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("tensors",)),
     tensors=("tensors",),
@@ -289,7 +315,7 @@ CAT_RESCALED = Operator(
     arguments="Tensor[] tensors, Tensor? lut0, Tensor? lut1, Tensor? lut2, Tensor? lut3, int dim",
     reference=rescaled_reference,
     shape=output_shape,
-    kernel=rescaled_kernel,
+    kernel=RESCALED_KERNELS,
     element=INT8,
     rows=rows,
     tensors=("tensors",),

@@ -10,7 +10,7 @@ zero_point + factor * q, |q| <= 7, factor 1 to 18; with `run` 0 a whole row has 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,17 @@ import torch
 from torch.fx import Node
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import FLOAT32, INT8, INT16
+from cortado.base.element import FLOAT32, INT8, INT16, INT32
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ir.kernel import Array, Kernel
+from cortado.ir.kernel import Array, Field
+from cortado.ir.kernel_table import KernelRow, KernelTable, only
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pack_pairs, rounded
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
 from cortado.ops.io.widen import as_words
@@ -150,24 +150,40 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    (count, width), wide = call.shape("weight"), call.element.bytes > 1 and not call.element.floating
-    name = f"embedding_s{call.element.bits}" if wide else "embedding_s8"
-    out = Operand.OUT if wide else Bytes(Operand.OUT)
-    table, rows = call.array("weight"), width
+def _fields(call: Call) -> dict[str, Field]:
+    (count, width), table = call.shape("weight"), call.array("weight")
     if call.element.floating:  # rows of bytes
-        table, rows = table.view(np.int8), width * call.element.bytes
-    return Kernel(
-        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), out)),
-        struct=f"cortado_{name}_t" if wide else "cortado_embedding_t",
-        fields={
-            "ids": math.prod(call.shape("indices")),
-            "count": count,
-            "width": rows,
-            "table": Array(table),
-        },
-        work=runs_of("calls", width * call.element.bytes, width * call.element.bytes),
+        table, width = table.view(np.int8), width * call.element.bytes
+    return {"ids": math.prod(call.shape("indices")), "count": count, "width": width, "table": Array(table)}
+
+
+def _row_work(call: Call) -> Work:
+    width = call.shape("weight")[1] * call.element.bytes
+    return runs_of("calls", width, width)
+
+
+_BYTES = KernelRow(
+    "embedding_s8",
+    INT32,
+    INT8,
+    arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT)),
+    struct="cortado_embedding_t",
+    fields=_fields,
+    work=_row_work,
+)
+KERNELS = KernelTable(
+    (
+        _BYTES,
+        replace(
+            _BYTES,
+            symbol="embedding_s16",
+            makes=INT16,
+            arguments=(Operand.LAYER, Row(0), Operand.OUT),
+            struct="cortado_embedding_s16_t",
+        ),
+        replace(_BYTES, makes=FLOAT32),
     )
+)
 
 
 def draw_ids(draw: Any, sizes: tuple[int, ...], count: int) -> Tensor:
@@ -205,7 +221,7 @@ EMBEDDING = Operator(
     arguments="Tensor weight, Tensor indices",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=ElementOf(("weight",)),
     tensors=("indices",),
     places=frozenset({Place.C}),
@@ -260,29 +276,41 @@ class StoredTable:
         return StoredTable((centred // repeated).astype(np.int8), factors.astype(np.uint8))
 
 
-def narrow_embedding_kernel(call: Call, core: Core) -> Kernel:
-    (count, width), run = call.shape("weight"), call["run"]
-    stored = StoredTable.of(call.array("weight"), call["zero_point"], run)
-    length = min(run or width, width)
-    return Kernel(
-        call=CCall("cortado_embedding_narrow_s8", (Operand.LAYER, Row(0), Operand.OUT)),
-        struct="cortado_embedding_narrow_t",
-        fields={
-            "ids": math.prod(call.shape("indices")),
-            "count": count,
-            "width": width,
-            "run": length,
-            "zero": call["zero_point"],
-            "table": Array(pack_pairs(stored.codes), packed=stored.codes.shape),
-            "factors": Array(stored.factors),
-        },
-        work=loops(
-            "calls calls*ids calls*ids*runs calls*ids*pairs",
-            ids=math.prod(call.shape("indices")),
-            runs=stored.factors.shape[1],
-            pairs=math.ceil(width / 2),
-        ),
+def _stored(call: Call) -> StoredTable:
+    return StoredTable.of(call.array("weight"), call["zero_point"], call["run"])
+
+
+def _narrow_fields(call: Call) -> dict[str, Field]:
+    (count, width), stored = call.shape("weight"), _stored(call)
+    return {
+        "ids": math.prod(call.shape("indices")),
+        "count": count,
+        "width": width,
+        "run": min(call["run"] or width, width),
+        "zero": call["zero_point"],
+        "table": Array(pack_pairs(stored.codes), packed=stored.codes.shape),
+        "factors": Array(stored.factors),
+    }
+
+
+def _narrow_work(call: Call) -> Work:
+    return loops(
+        "calls calls*ids calls*ids*runs calls*ids*pairs",
+        ids=math.prod(call.shape("indices")),
+        runs=_stored(call).factors.shape[1],
+        pairs=math.ceil(call.shape("weight")[1] / 2),
     )
+
+
+NARROW_KERNELS = only(
+    "embedding_narrow_s8",
+    INT32,
+    INT8,
+    arguments=(Operand.LAYER, Row(0), Operand.OUT),
+    struct="cortado_embedding_narrow_t",
+    fields=_narrow_fields,
+    work=_narrow_work,
+)
 
 
 def narrow_embedding_samples() -> Any:
@@ -308,7 +336,7 @@ NARROW_EMBEDDING = Operator(
     arguments=f"{EMBEDDING.arguments}, int zero_point, int run",
     reference=narrow_embedding_reference,
     shape=output_shape,
-    kernel=narrow_embedding_kernel,
+    kernel=NARROW_KERNELS,
     element=INT8,
     tensors=("indices",),
     places=frozenset({Place.C}),

@@ -5,23 +5,23 @@ were not: there is one for each number there can be, so that nothing is divided 
 zero. Ids outside of the table count as its first or last row, as in an embedding. int16 codes are rounded once.
 """
 
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import Array, Kernel
+from cortado.ir.kernel import Array, Field
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.conv.convolution import check_sums
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
@@ -206,30 +206,40 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    (bags, ids), (count, width) = call.shape("indices"), call.shape("weight")
-    padding, wide = call["padding_idx"], call.element.bytes > 1
-    name = f"embedding_bag_s{call.element.bits}"
+def _fields(call: Call) -> dict[str, Field]:
+    (bags, ids), (count, width), padding = call.shape("indices"), call.shape("weight"), call["padding_idx"]
     zeros = {"table_zero": call["weight_zero_point"], "out_zero": call["output_zero_point"]}
-    return Kernel(
-        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
-        struct=f"cortado_{name}_t" if wide else "cortado_embedding_bag_t",
-        fields={
-            "bags": bags,
-            "ids": ids,
-            "count": count,
-            "width": width,
-            "padding": int(np.iinfo(np.int32).min) if padding == NO_PADDING else padding,
-            **({} if wide else zeros),
-            "factors": call.shape("multipliers")[0],
-            "table": Array(call.array("weight")),
-            "multiplier": Array(call.array("multipliers")),
-            "shift": Array(call.array("shifts")),
-        },
-        work=loops(
-            "calls bags bags*width/16 bags*width/16*ids bags*width bags*width*ids", bags=bags, ids=ids, width=width
-        ),
-    )
+    return {
+        "bags": bags,
+        "ids": ids,
+        "count": count,
+        "width": width,
+        "padding": INT32.low if padding == NO_PADDING else padding,
+        **(zeros if call.element.affine else {}),
+        "factors": call.shape("multipliers")[0],
+        "table": Array(call.array("weight")),
+        "multiplier": Array(call.array("multipliers")),
+        "shift": Array(call.array("shifts")),
+    }
+
+
+def _work(call: Call) -> Work:
+    (bags, ids), terms = call.shape("indices"), "bags bags*width/16 bags*width/16*ids bags*width bags*width*ids"
+    return loops(f"calls {terms}", bags=bags, ids=ids, width=call.shape("weight")[1])
+
+
+_ROW = KernelRow(
+    "embedding_bag_s8",
+    INT32,
+    INT8,
+    arguments=(Operand.LAYER, Row(0), Operand.OUT),
+    struct="cortado_embedding_bag_t",
+    fields=_fields,
+    work=_work,
+)
+KERNELS = KernelTable(
+    (_ROW, replace(_ROW, symbol="embedding_bag_s16", makes=INT16, struct="cortado_embedding_bag_s16_t"))
+)
 
 
 def samples() -> Any:
@@ -269,7 +279,7 @@ EMBEDDING_BAG = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=ElementOf(("weight",)),
     tensors=("indices",),
     places=frozenset({Place.C}),

@@ -10,11 +10,11 @@ from torch.fx import Node
 
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, int_list
-from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable, runs_by_row
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work
@@ -114,18 +114,35 @@ def rows(call: Call) -> Rows | None:
     return Rows((ONE_ROW,)) if (rank, dim) == (4, 2) else None
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    sizes, dim = call.shape("self"), call["dim"]
-    inner = math.prod(sizes[dim + 1 :]) * call.element.bytes
-    rule = rows(call)
-    outer = math.prod(sizes[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
-    index = call.array("index").astype(np.int32)
-    return Kernel(
-        call=CCall("cortado_gather_s8", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), outer)),
-        struct="cortado_gather_t",
-        fields={"count": len(index), "inner": inner, "in_bytes": sizes[dim] * inner, "index": Array(index)},
-        work=_work(inner, len(index)),
+def _inner(call: Call) -> int:
+    """Bytes of one position."""
+    return math.prod(call.shape("self")[call["dim"] + 1 :]) * call.element.bytes
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    index, inner = call.array("index").astype(np.int32), _inner(call)
+    in_bytes = call.shape("self")[call["dim"]] * inner
+    return {"count": len(index), "inner": inner, "in_bytes": in_bytes, "index": Array(index)}
+
+
+def _outer(call: Call) -> tuple[int]:
+    return (math.prod(call.shape("self")[: call["dim"]]) if rows(call) is None else 1,)
+
+
+KERNELS = KernelTable(
+    runs_by_row(
+        KernelRow(
+            "gather_s8",
+            None,
+            arguments=(Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), Operand.N),
+            struct="cortado_gather_t",
+            fields=_fields,
+            numbers=_outer,
+            work=lambda call: _work(_inner(call), call.shape("index")[0]),
+        ),
+        rows,
     )
+)
 
 
 def _work(inner: int, count: int) -> Work:
@@ -162,7 +179,7 @@ INDEX_SELECT = Operator(
     arguments="Tensor self, int dim, Tensor index",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("self",)),
     tensors=("self",),

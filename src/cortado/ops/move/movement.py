@@ -6,20 +6,21 @@ permute_copy, t_copy and their like: what the calls without `_copy` give, in mem
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import Element
 from cortado.base.errors import Reject
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import holds_integers
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import Kernel
-from cortado.ir.op import Lowering, Pattern, Rewrite
+from cortado.ir.kernel import Field
+from cortado.ir.kernel_table import KernelRow, of_size
+from cortado.ir.op import Call, Lowering, Pattern, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.loops import COPIED, RunSteps, copies
@@ -64,19 +65,36 @@ def loops(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list
     return [size for size, _ in found], [stride for _, stride in found]
 
 
-def strided_kernel(element: Element, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Kernel:
+@dataclass(frozen=True)
+class Walk:
     """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
-    turns, steps = loops(sizes, strides)
-    operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
-    call = CCall("cortado_transpose_s8", operands)
-    if element.bytes > 1:
-        call = CCall("cortado_transpose_wide", (*operands, element.bytes))
-    return Kernel(
-        call=call,
+
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    offset: int = 0
+
+
+def strided_rows(walk: Callable[[Call], Walk]) -> tuple[KernelRow, KernelRow]:
+    """The kernels of calls that read their operand in strides."""
+
+    def fields(call: Call) -> dict[str, Field]:
+        turns, steps = loops((found := walk(call)).sizes, found.strides)
+        return {"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": found.offset}
+
+    def work(call: Call) -> Work:
+        found = walk(call)
+        return _strided_work(*loops(found.sizes, found.strides), found.offset, call.element.bytes)
+
+    single = KernelRow(
+        "transpose_s8",
+        None,
+        fits=lambda call: call.element.bytes == 1,
+        arguments=(Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)),
         struct="cortado_transpose_t",
-        fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
-        work=_strided_work(turns, steps, offset, element.bytes),
+        fields=fields,
+        work=work,
     )
+    return single, of_size(single, "transpose_wide")
 
 
 def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, item: int) -> Work:

@@ -10,11 +10,12 @@ from torch.fx import Node
 from cortado.base.element import element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, int_list
-from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.base.target import CortexMTargetConfig
+from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.facts import holds_integers
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.kernel import Field, RowRule, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable, of_size
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Quantization
 from cortado.ir.work import Calls, Quantities, Work
@@ -174,26 +175,36 @@ def rows(call: Call) -> Rows | None:
     return Rows((RowRule(pad=before[1]),))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    first = 0 if rows(call) is None else 2
-    dims = dimensions(call)[first:]
+def _runs(call: Call) -> list[tuple[int, int, int]]:
+    """Size and padding of each dimension, in as few as possible."""
+    dims = dimensions(call)[0 if rows(call) is None else 2 :]
     while len(dims) > 1 and dims[-1][1:] == (0, 0):  # whole pixels are padding: longer runs
         size = dims.pop()[0]
         dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)
-    sizes, before, after = zip(*dims, strict=True)
-    operands, item = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)), call.element.bytes
-    return Kernel(
-        call=CCall("cortado_pad_s8", operands) if item == 1 else CCall("cortado_pad_wide", (*operands, item)),
-        struct="cortado_pad_t",
-        fields={
-            "rank": len(sizes),
-            "shape": six(sizes, 1),
-            "before": six(before, 0),
-            "after": six(after, 0),
-            "value": call["pad_value"],
-        },
-        work=_work(len(sizes), before[-1] + sizes[-1] + after[-1], item),
-    )
+    return dims
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    sizes, before, after = zip(*_runs(call), strict=True)
+    lists = {"shape": six(sizes, 1), "before": six(before, 0), "after": six(after, 0)}
+    return {"rank": len(sizes), **lists, "value": call["pad_value"]}
+
+
+def _call_work(call: Call) -> Work:
+    dims = _runs(call)
+    return _work(len(dims), sum(dims[-1]), call.element.bytes)
+
+
+_BYTES = KernelRow(
+    "pad_s8",
+    None,
+    fits=lambda call: call.element.bytes == 1,
+    arguments=(Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)),
+    struct="cortado_pad_t",
+    fields=_fields,
+    work=_call_work,
+)
+KERNELS = KernelTable((_BYTES, of_size(_BYTES, "pad_wide")))
 
 
 def _work(rank: int, run: int, item: int) -> Work:
@@ -239,7 +250,7 @@ PAD = Operator(
     arguments="Tensor input, int[] pre_pad, int[] post_pad, int pad_value",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("input",)),
     relayout=relayout_lists("pre_pad", "post_pad"),

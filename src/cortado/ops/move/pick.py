@@ -4,22 +4,23 @@ At positions that topk or argmax have found in the same tensor they are a result
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Absent, Argument, Bytes, CCall, Operand, Row, Written
+from cortado.ir.c_call import Absent, Argument, Bytes, Number, Operand, Row, Written
 from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, operator_of
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 
 aten = torch.ops.aten
@@ -55,23 +56,74 @@ def lower(lowering: Lowering) -> Node:
 POSITIONS, VALUES = "out", "values"  # the results of what looks for the best
 
 
-def written(call: Call) -> tuple[Argument, Argument]:
-    """Returns where a kernel writes both: the first that is read where outputs go, a second one behind the operand."""
-    positions, values = call.gives(POSITIONS), call.gives(VALUES)
-    behind: Argument = Written(Row(1)) if positions else Operand.OUT
-    return Operand.OUT if positions else Absent(), behind if values else Absent()
+def _read(positions: bool, values: bool) -> Callable[[Call], bool]:
+    return lambda call: (call.gives(POSITIONS), call.gives(VALUES)) == (positions, values)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
+# Where a kernel writes both, by which are read: the first goes where outputs go, a second one behind the operand.
+_WRITTEN: tuple[tuple[Callable[[Call], bool], Argument, Argument], ...] = (
+    (_read(True, True), Operand.OUT, Written(Row(1))),
+    (_read(True, False), Operand.OUT, Absent()),
+    (_read(False, True), Absent(), Operand.OUT),
+)
+
+
+def by_results(
+    symbols: Mapping[str, Element], numbers: Callable[[Call], tuple[int, ...]], work: Callable[[Call], Work]
+) -> KernelTable:
+    """The kernels of what looks for the best: `numbers` are those behind the span."""
+    count = 3 if any("topk" in symbol for symbol in symbols) else 2
+    given = tuple(map(Number, range(count)))
+    return KernelTable(
+        tuple(
+            KernelRow(
+                symbol,
+                kind,
+                INT32 if positions is Operand.OUT else None,
+                fits=fits,
+                arguments=(Row(0), positions, Operand.N, *given, values),
+                numbers=numbers,
+                work=work,
+            )
+            for symbol, kind in symbols.items()
+            for fits, positions, values in _WRITTEN
+        )
+    )
+
+
+def _numbers(call: Call) -> tuple[int, ...]:
     *outer, channels = call.shape("input")
-    pixels, positions = math.prod(outer), call.shape("positions")
-    arguments = (Row(0), Row(1), Operand.OUT, pixels, channels, positions[-1])
-    if call.element.bytes == 1:
-        work = loops("calls pixels outputs", pixels=pixels)
-        return Kernel(call=CCall("cortado_pick_s8", arguments), work=work)
-    wide = (Bytes(Row(0)), Row(1), Bytes(Operand.OUT), *arguments[3:], call.element.bytes)
-    work = loops("calls pixels picked outputs", pixels=pixels, picked=math.prod(positions))
-    return Kernel(call=CCall("cortado_pick_wide", wide), work=work)
+    return math.prod(outer), channels, call.shape("positions")[-1], call.element.bytes
+
+
+def _work(call: Call) -> Work:
+    return loops("calls pixels outputs", pixels=_numbers(call)[0])
+
+
+def _wide_work(call: Call) -> Work:
+    return loops("calls pixels picked outputs", pixels=_numbers(call)[0], picked=math.prod(call.shape("positions")))
+
+
+_GIVEN = (Number(0), Number(1), Number(2))
+KERNELS = KernelTable(
+    (
+        KernelRow(
+            "pick_s8",
+            (None, INT32),
+            fits=lambda call: call.element.bytes == 1,
+            arguments=(Row(0), Row(1), Operand.OUT, *_GIVEN),
+            numbers=_numbers,
+            work=_work,
+        ),
+        KernelRow(
+            "pick_wide",
+            (None, INT32),
+            arguments=(Bytes(Row(0)), Row(1), Bytes(Operand.OUT), *_GIVEN, Number(3)),
+            numbers=_numbers,
+            work=_wide_work,
+        ),
+    )
+)
 
 
 def samples() -> Any:
@@ -97,7 +149,7 @@ PICK = Operator(
     arguments="Tensor input, Tensor positions",
     reference=reference,
     shape=lambda call: call.shape("positions"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=ElementOf(("input",)),
     tensors=("input", "positions"),
     places=frozenset({Place.C}),

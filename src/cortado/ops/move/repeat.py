@@ -7,11 +7,10 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
-from cortado.ops.move.movement import MAX_LOOPS, loops, relayout_lists, shared, strided_kernel, strides_of
+from cortado.ops.move.movement import MAX_LOOPS, Walk, loops, relayout_lists, shared, strided_rows, strides_of
 
 aten = torch.ops.aten
 
@@ -85,8 +84,7 @@ def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[in
     return loops(turns, steps)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return strided_kernel(call.element, *walk(call.shape("self"), call["repeats"]))
+KERNELS = KernelTable(strided_rows(lambda call: Walk(*walk(call.shape("self"), call["repeats"]))))
 
 
 def samples() -> Any:
@@ -111,7 +109,7 @@ REPEAT = Operator(
     arguments="Tensor self, SymInt[] repeats",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=ElementOf(("self",)),
     tensors=("self",),
     relayout=relayout_lists("repeats"),

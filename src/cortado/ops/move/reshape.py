@@ -11,12 +11,12 @@ from torch.fx import Node
 
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core, CortexMTargetConfig
+from cortado.base.target import CortexMTargetConfig
 from cortado.ir.graph import Bound, add_call, is_call, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter, Rewrite
 from cortado.ir.roles import Quantization
-from cortado.ops.move.movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
+from cortado.ops.move.movement import MAX_LOOPS, Walk, loops, shared, strided_rows, strides_of
 
 # ---- reshape ---------------------------------------------------------------------------------------------
 
@@ -146,8 +146,7 @@ def pte_limit(call: Call) -> str | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return strided_kernel(call.element, *walk(call.shape("input"), call["perm"]))
+KERNELS = KernelTable(strided_rows(lambda call: Walk(*walk(call.shape("input"), call["perm"]))))
 
 
 def samples() -> Any:
@@ -177,7 +176,7 @@ TRANSPOSE = Operator(
     arguments="Tensor input, int[] perm",
     reference=transpose_reference,
     shape=lambda call: output_shape(call, "input", "perm"),
-    kernel=kernel,
+    kernel=KERNELS,
     permutes=True,
     element=ElementOf(("input",)),
     pte=pte,

@@ -4,6 +4,7 @@ split, chunk, tensor_split and unbind are slices: one for each part that is used
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,14 +12,16 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Member, Offset, Operand, Row
+from cortado.ir.c_call import Bytes, Member, Number, Offset, Operand, Row
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
+from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.work import Work
 from cortado.ops.float_graph import parts_of
 from cortado.ops.loops import runs_of
-from cortado.ops.move.movement import relayout_dim, shared, strided_kernel
+from cortado.ops.move.movement import Walk, relayout_dim, shared, strided_rows
 
 # ---- slice -----------------------------------------------------------------------------------------------
 
@@ -85,43 +88,66 @@ def rows(call: Call) -> Rows | None:
     return None
 
 
-def kernel(call: Call, core: Core) -> Kernel:
+def _walk(call: Call) -> Walk:
     sizes, dim = call.shape("self"), call["dim"]
-    inner = math.prod(sizes[dim + 1 :])
+    outer, inner = math.prod(sizes[:dim]), math.prod(sizes[dim + 1 :])
+    counts = [outer, call.out_shape[dim], inner]
+    return Walk(counts, [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner)
+
+
+def _fields(call: Call) -> dict[str, int]:
+    """Bytes of a part of each pixel, or of each row."""
+    sizes, dim, rule = call.shape("self"), call["dim"], rows(call)
+    assert rule is not None
+    item = math.prod(sizes[dim + 1 :]) * call.element.bytes
+    width = call.out_shape[dim] if rule.pixelwise else math.prod(call.out_shape[2:])
+    return {"offset": call["start"] * item, "in_stride": sizes[dim] * item, "width": width * call.element.bytes}
+
+
+def _work(call: Call) -> Work:
+    fields = _fields(call)
+    return runs_of("calls", fields["width"], fields["in_stride"])
+
+
+def _row_fields(call: Call) -> dict[str, int]:
+    """Whole rows, as they come."""
+    width = math.prod(call.shape("self")[2:]) * call.element.bytes
+    return {"offset": 0, "in_stride": width, "width": width}
+
+
+def _is_by_row(call: Call) -> bool:
     rule = rows(call)
-    if rule is None:
-        outer, count = math.prod(sizes[:dim]), call.out_shape[dim]
-        return strided_kernel(
-            call.element, [outer, count, inner], [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner
-        )
-    by_row, item = not rule.pixelwise, call.element.bytes
-    width = math.prod(call.out_shape[2:]) if by_row else call.out_shape[dim]
-    source = (Offset(Bytes(Row(0)), by=Member("offset")), Member("in_stride"))
-    target = (Bytes(Operand.OUT), Member("width"), Member("width"), 1 if by_row else Operand.N)
-    return Kernel(
-        call=CCall("cortado_copy2d", (*source, *target)),
-        struct="cortado_slice_t",
-        fields={"offset": call["start"] * inner * item, "in_stride": sizes[dim] * inner * item, "width": width * item},
-        work=runs_of("calls", width * item, sizes[dim] * inner * item),
-    )
+    return rule is not None and not rule.pixelwise
+
+
+_TARGET = (Bytes(Operand.OUT), Member("width"), Member("width"))
+_BY_PIXEL = KernelRow(
+    "copy2d",
+    None,
+    fits=lambda call: rows(call) is not None,
+    arguments=(Offset(Bytes(Row(0)), by=Member("offset")), Member("in_stride"), *_TARGET, Operand.N),
+    struct="cortado_slice_t",
+    fields=_fields,
+    work=_work,
+)
+_BY_ROW = replace(
+    _BY_PIXEL, fits=_is_by_row, arguments=(*_BY_PIXEL.arguments[:-1], Number(0)), numbers=lambda call: (1,)
+)
+_ROWS = replace(
+    _BY_ROW,
+    fits=None,
+    arguments=(Bytes(Row(0)), Member("in_stride"), *_TARGET, Number(0)),
+    fields=_row_fields,
+    work=lambda call: runs_of("calls", _row_fields(call)["width"], _row_fields(call)["width"]),
+)
+KERNELS = KernelTable((_BY_ROW, _BY_PIXEL, *strided_rows(_walk)), streams=(_ROWS,))
 
 
 def running(call: Call, core: Core) -> Running | None:
     """Rows from any one on: those before are left out."""
-    sizes = call.shape("self")
-    if len(sizes) != 4 or call["dim"] != 1 or call["step"] > LARGEST_STRIDE:
+    if len(call.shape("self")) != 4 or call["dim"] != 1 or call["step"] > LARGEST_STRIDE:
         return None
-    width = math.prod(sizes[2:]) * call.element.bytes
-    copy = Kernel(
-        call=CCall(
-            "cortado_copy2d",
-            (Bytes(Row(0)), Member("in_stride"), Bytes(Operand.OUT), Member("width"), Member("width"), 1),
-        ),
-        struct="cortado_slice_t",
-        fields={"offset": 0, "in_stride": width, "width": width},
-        work=runs_of("calls", width, width),
-    )
-    return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), copy)
+    return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), _ROWS.made(call))
 
 
 def samples() -> Any:
@@ -153,7 +179,7 @@ SLICE = Operator(
     arguments="Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     running=running,
     element=ElementOf(("self",)),

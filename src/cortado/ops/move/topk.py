@@ -16,16 +16,14 @@ from torch.fx import Node
 from cortado.base.element import FLOAT32, INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Result, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, replace_result
-from cortado.ops.move.pick import PICKED, POSITIONS, VALUES, written
+from cortado.ops.move.pick import PICKED, POSITIONS, VALUES, by_results
 
 # ---- topk ------------------------------------------------------------------------------------------------
 
@@ -149,14 +147,16 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    largest, channels = int(call["largest"]), call.shape("input")[-1]
-    positions, values = written(call)
-    arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
-    work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
-    kind = call.element_of("input")
-    name = "topk_f32" if kind.floating else f"topk_s{kind.bits}"
-    return Kernel(call=CCall(f"cortado_{name}", arguments), work=work)
+def _work(call: Call) -> Work:
+    terms = "calls spans spans*count spans*count*channels"
+    return loops(terms, channels=call.shape("input")[-1], count=call["k"])
+
+
+KERNELS = by_results(
+    {"topk_s8": INT8, "topk_s16": INT16, "topk_f32": FLOAT32},
+    lambda call: (call.shape("input")[-1], call["k"], int(call["largest"])),
+    _work,
+)
 
 
 def samples() -> Any:
@@ -184,7 +184,7 @@ TOPK = Operator(
     arguments="Tensor input, int k, bool largest",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),

@@ -9,6 +9,7 @@ Every output pixel is a sum of input pixels, and its weights are products of one
 layer along its dimension, whose weights are what the call itself makes of rows that are 0 but for a single 1.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
-from cortado.ir.kernel import Array, Field, Kernel, RowRule, Rows
+from cortado.ir.kernel import Array, Field, RowRule, Rows
+from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.work import Work, loops
@@ -113,28 +114,44 @@ def rows(call: Call) -> Rows | None:
     return None if factor is None else Rows((RowRule(taps=3, pad=1, repeat=factor),))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
+def _fields(call: Call) -> dict[str, Field]:
     images, height, width, channels = call.shape("input")
-    factor = _factor(call)
-    fields: dict[str, Field] = {
+    return {
         "images": images,
         "in_h": height,
         "in_w": width,
         "channels": channels,
         "out_h": call.out_shape[1],
         "out_w": call.out_shape[2],
-        "shift_h": (factor or 1).bit_length() - 1,
+        "shift_h": (_factor(call) or 1).bit_length() - 1,
         "rows": Array(call.array("rows")),
         "columns": Array(call.array("columns")),
     }
-    name = f"upsample_bilinear{'_all' if factor is None else ''}_s{call.element.bits}"
-    operands = (Row(0), Operand.OUT) if factor is None else (Operand.ROWS, Operand.OUT, Operand.Y)
-    return Kernel(
-        call=CCall(f"cortado_{name}", (Operand.LAYER, *operands)),
-        struct="cortado_bilinear_t",
-        fields=fields,
-        work=_work(call) if factor is None else loops("calls spans outputs"),
+
+
+_ALL = KernelRow(
+    "upsample_bilinear_all_s8",
+    INT8,
+    fits=lambda call: _factor(call) is None,
+    arguments=(Operand.LAYER, Row(0), Operand.OUT),
+    struct="cortado_bilinear_t",
+    fields=_fields,
+    work=lambda call: _work(call),
+)
+_BY_ROW = replace(
+    _ALL,
+    symbol="upsample_bilinear_s8",
+    fits=None,
+    arguments=(*WINDOW, Operand.Y),
+    work=loops("calls spans outputs"),
+)
+KERNELS = KernelTable(
+    (
+        _ALL,
+        _BY_ROW,
+        *(replace(row, symbol=row.symbol.replace("s8", "s16"), reads=INT16) for row in (_ALL, _BY_ROW)),
     )
+)
 
 
 def _work(call: Call) -> Work:
@@ -170,7 +187,7 @@ UPSAMPLE_BILINEAR = Operator(
     arguments="Tensor input, Tensor rows, Tensor columns",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     macs=lambda call: 4 * int(np.prod(call.out_shape)),
     element=ElementOf(("input",)),

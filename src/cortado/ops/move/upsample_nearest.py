@@ -1,16 +1,19 @@
 """out[n, y, x, c] = in[n, y / factors[0], x / factors[1], c], NHWC. Other than whole factors pick rows and columns."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.base.target import CortexMTargetConfig
+from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.kernel import RowRule, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.work import Work
 from cortado.ops.loops import COPIED, RunSteps, added, copies
@@ -108,17 +111,43 @@ def rows(call: Call) -> Rows | None:
     return Rows(inputs=(RowRule(repeat=call["factors"][0]),)) if _by_row(call) else None
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    (n, h, w, channels), (down, right) = call.shape("input"), call["factors"]
-    item = channels * call.element.bytes
-    operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
-    one, every = CCall("cortado_upsample_nearest_s8", operands), "cortado_upsample_nearest_rows_s8"
-    return Kernel(
-        call=one if _by_row(call) else CCall(every, (*operands, n * h)),
-        struct="cortado_upsample_t",
-        fields={"in_w": w, "channels": item, "factor_h": down, "factor_w": right},
-        work=_row_work(w, item, right) if _by_row(call) else _work(n * h, (w, item), (down, right)),
+def _item(call: Call) -> int:
+    """Bytes of one pixel."""
+    return call.shape("input")[3] * call.element.bytes
+
+
+def _fields(call: Call) -> dict[str, int]:
+    down, right = call["factors"]
+    return {"in_w": call.shape("input")[2], "channels": _item(call), "factor_h": down, "factor_w": right}
+
+
+def _all_work(call: Call) -> Work:
+    n, h, w, _ = call.shape("input")
+    return _work(n * h, (w, _item(call)), call["factors"])
+
+
+_ROW = KernelRow(
+    "upsample_nearest_s8",
+    None,
+    fits=_by_row,
+    arguments=(Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)),
+    struct="cortado_upsample_t",
+    fields=_fields,
+    work=lambda call: _row_work(call.shape("input")[2], _item(call), call["factors"][1]),
+)
+KERNELS = KernelTable(
+    (
+        _ROW,
+        replace(
+            _ROW,
+            symbol="upsample_nearest_rows_s8",
+            fits=None,
+            arguments=(*_ROW.arguments, Number(0)),
+            numbers=lambda call: (math.prod(call.shape("input")[:2]),),
+            work=_all_work,
+        ),
     )
+)
 
 
 def _pixel_runs(pixels: float, channels: int) -> dict[str, float]:
@@ -164,7 +193,7 @@ UPSAMPLE = Operator(
     arguments="Tensor input, int[] factors",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("input",)),
     pte=pte,

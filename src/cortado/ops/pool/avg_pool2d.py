@@ -9,7 +9,7 @@ wide as it has channels, four by four.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +20,13 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, divide_round_away, requant
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import Callee, CCall, Operand, Row
+from cortado.ir.c_call import Callee, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
+from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
+from cortado.ir.kernel_table import EVERY_CORE, WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.work import Work
 from cortado.ops.conv import conv2d, packing
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import Window, pool, row_sums
@@ -173,24 +175,18 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
 
 
-def _sum_rows(core: Core) -> str:
-    """How rows are summed."""
-    return f"cortado_sum_rows_s8__{core.name.lower()}" if core in (Core.DSP, Core.MVE) else "cortado_sum_rows_s8"
+# The functions that sum rows, and the cores that have them.
+_SUM_ROWS = (
+    ("cortado_sum_rows_s8__mve", (Core.MVE,)),
+    ("cortado_sum_rows_s8__dsp", (Core.DSP,)),
+    ("cortado_sum_rows_s8", EVERY_CORE),
+)
+_SUMMED = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y)
 
 
-def _variant(call: Call, core: Core) -> str:
-    if call.element.bits == INT16.bits:
-        return "avg_pool2d_s16"
-    fits = packing.fits_avg_pool2d(*call["kernel_size"])
-    if core is Core.MVE and fits:
-        return "avg_pool2d_s8__mve"
-    if core is Core.DSP and fits and call.out_shape[3] >= 4:
-        return "avg_pool2d_s8__dsp"
-    return "avg_pool2d_s8"
-
-
-def kernel(call: Call, core: Core) -> Kernel:
-    fields = {
+def pool_fields(call: Call, dilation: int = 1) -> dict[str, int]:
+    """The window of a pool."""
+    return {
         "in_w": call.shape("input")[2],
         "channels": call.shape("input")[3],
         "out_w": call.out_shape[2],
@@ -198,43 +194,66 @@ def kernel(call: Call, core: Core) -> Kernel:
         "kernel_w": call["kernel_size"][1],
         "stride_w": call["stride"][1],
         "pad_left": call["padding"][1],
-        "dilation_w": 1,
-        "act_min": call.element.low,
-        "act_max": call.element.high,
+        "dilation_w": dilation,
     }
-    if is_one_window(call):
-        vector = core is Core.MVE and packing.fits_means_mve(math.prod(call["kernel_size"]))
-        callees = (Callee(_sum_rows(core)), Callee("cortado_means_s8__mve" if vector else "cortado_means_s8"))
-        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, *callees)
-        return Kernel(
-            call=CCall("cortado_global_avg_pool_s8", operands),
-            struct="cortado_pool2d_t",
-            fields=fields,
-            scratch=4 * call.out_shape[3],
-            scratch_check=CCall("cortado_global_avg_pool_s8_scratch", (Operand.LAYER,)),
-            work=row_sums(call.out_shape[3], call["kernel_size"][1], call["kernel_size"][0]),
-        )
-    return Kernel(
-        call=CCall(f"cortado_{_variant(call, core)}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
-        struct="cortado_pool2d_t",
-        fields=fields,
-        work=pool(pool_window(call), call.element.low),
-    )
 
 
 def pool_window(call: Call, dilation: int = 1) -> Window:
     """Returns the window of a pool, for the work of its kernel."""
-    return Window(
-        in_w=call.shape("input")[2],
-        in_c=call.shape("input")[3],
-        out_w=call.out_shape[2],
-        out_c=call.out_shape[3],
-        kernel_h=call["kernel_size"][0],
-        kernel_w=call["kernel_size"][1],
-        stride_w=call["stride"][1],
-        pad_left=call["padding"][1],
-        dilation_w=dilation,
+    fields = pool_fields(call, dilation)
+    channels = fields.pop("channels")
+    return Window(**fields, in_c=channels, out_c=call.out_shape[3])
+
+
+def _fields(call: Call) -> dict[str, int]:
+    return {**pool_fields(call), "act_min": call.element.low, "act_max": call.element.high}
+
+
+def _fits(call: Call) -> bool:
+    return packing.fits_avg_pool2d(*call["kernel_size"])
+
+
+def _fits_vectors(call: Call) -> bool:
+    return is_one_window(call) and packing.fits_means_mve(math.prod(call["kernel_size"]))
+
+
+_WINDOWS = KernelRow(
+    "avg_pool2d_s8",
+    INT8,
+    arguments=(*WINDOW, Operand.SCRATCH),
+    struct="cortado_pool2d_t",
+    fields=_fields,
+    work=lambda call: pool(pool_window(call), call.element.low),
+)
+
+
+def _whole_row(sums: str, cores: tuple[Core, ...], means: str, fits: Callable[[Call], bool]) -> KernelRow:
+    return replace(
+        _WINDOWS,
+        symbol="global_avg_pool_s8",
+        cores=cores,
+        fits=fits,
+        arguments=(*_SUMMED, Callee(sums), Callee(means)),
+        scratch=lambda call: 4 * call.out_shape[3],
+        work=lambda call: row_sums(call.out_shape[3], call["kernel_size"][1], call["kernel_size"][0]),
     )
+
+
+KERNELS = KernelTable(
+    (
+        _whole_row(*_SUM_ROWS[0], "cortado_means_s8__mve", _fits_vectors),
+        *(_whole_row(*sums, "cortado_means_s8", is_one_window) for sums in _SUM_ROWS),
+        replace(_WINDOWS, symbol="avg_pool2d_s8__mve", cores=(Core.MVE,), fits=_fits),
+        replace(
+            _WINDOWS,
+            symbol="avg_pool2d_s8__dsp",
+            cores=(Core.DSP,),
+            fits=lambda call: _fits(call) and call.out_shape[3] >= 4,
+        ),
+        _WINDOWS,
+        replace(_WINDOWS, symbol="avg_pool2d_s16", reads=INT16),
+    )
+)
 
 
 def samples() -> Any:
@@ -271,7 +290,7 @@ AVG_POOL2D = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("input",)),
     pte_scratch=pte_scratch,
@@ -320,47 +339,60 @@ def mean_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTar
     return add(VIEW, self=conv2d.in_pte(convolution, add, target), size=[1, 1, 1, channels])
 
 
-def mean_kernel(call: Call, core: Core) -> Kernel:
+def _mean_fields(call: Call) -> dict[str, int]:
     _, _, width, channels = call.shape("input")
-    pixels = call["pixels"]
-    wide = call.element.bits == INT16.bits
-    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y)
-    narrow = CCall("cortado_global_mean_s8", (*operands, Callee(_sum_rows(core))))
-    return Kernel(
-        call=CCall("cortado_global_mean_s16", operands) if wide else narrow,
-        struct="cortado_global_mean_t",
-        fields={
-            "rows": pixels // width,
-            "in_w": width,
-            "channels": channels,
-            "start": pixels * call["input_offset"],
-            "out_offset": call["output_offset"],
-            "multiplier": call["requantize_multiplier"],
-            "shift": call["requantize_shift"],
-        },
-        scratch=4 * channels,
-        scratch_check=CCall("cortado_global_mean_s8_scratch", (Operand.LAYER,)),
-        work=row_sums(channels, width, pixels // width),
-    )
+    return {
+        "rows": call["pixels"] // width,
+        "in_w": width,
+        "channels": channels,
+        "start": call["pixels"] * call["input_offset"],
+        "out_offset": call["output_offset"],
+        "multiplier": call["requantize_multiplier"],
+        "shift": call["requantize_shift"],
+    }
 
 
+def _mean_work(call: Call) -> Work:
+    _, _, width, channels = call.shape("input")
+    return row_sums(channels, width, call["pixels"] // width)
+
+
+def _running_scratch(call: Call) -> int:
+    _, _, width, channels = call.shape("input")
+    return 4 + 4 * channels + 2 * (call["pixels"] // width) * channels
+
+
+_MEAN = KernelRow(
+    "global_mean_s16",
+    INT16,
+    arguments=_SUMMED,
+    struct="cortado_global_mean_t",
+    fields=_mean_fields,
+    scratch=lambda call: 4 * call.shape("input")[3],
+    scratch_check="global_mean_s8_scratch",
+    work=_mean_work,
+)
+_MEANS = tuple(
+    replace(_MEAN, symbol="global_mean_s8", reads=INT8, cores=cores, arguments=(*_SUMMED, Callee(sums)))
+    for sums, cores in _SUM_ROWS
+)
+# After every row the mean over the last ones: see running_mean_s8.c.
+_RUNNING_MEANS = tuple(
+    replace(row, symbol="running_mean_s8", scratch=_running_scratch, scratch_check=None) for row in _MEANS
+)
+MEAN_KERNELS = KernelTable((*_MEANS, _MEAN), _RUNNING_MEANS)
 WIDEST_ROW = 255  # pixels whose sum fits 16 bits
 
 
 def running_mean(call: Call, core: Core) -> Running | None:
-    """After every row the mean over the last ones: see running_mean_s8.c."""
-    kernel = mean_kernel(call, core)
-    if call.shape("input")[2] > WIDEST_ROW or call.element.bits == INT16.bits:
+    width = call.shape("input")[2]
+    kernel = MEAN_KERNELS.running(call, core)
+    if width > WIDEST_ROW or kernel is None:
         return None
-    rows, channels = kernel.fields["rows"], call.shape("input")[3]
-    assert isinstance(rows, int)
-    running = replace(
-        kernel,
-        call=replace(kernel.call, function="cortado_running_mean_s8"),
-        scratch=4 + 4 * channels + 2 * rows * channels,
-        scratch_check=CCall("cortado_running_mean_s8_scratch", (Operand.LAYER,)),
-    )
-    return Running(Rows((ONE_ROW,), accumulates=rows), running)
+    return Running(Rows((ONE_ROW,), accumulates=call["pixels"] // width), kernel)
+
+
+WIDEST_ROW = 255  # pixels whose sum fits 16 bits
 
 
 def mean_samples() -> Any:
@@ -396,7 +428,7 @@ GLOBAL_MEAN = Operator(
     ),
     reference=mean_reference,
     shape=lambda call: (1, 1, 1, call.shape("input")[3]),
-    kernel=mean_kernel,
+    kernel=MEAN_KERNELS,
     running=running_mean,
     element=ElementOf(("input",)),
     rows=lambda call: Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]),

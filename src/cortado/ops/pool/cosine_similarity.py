@@ -14,11 +14,9 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import PAIR, by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Quantization
 from cortado.ir.work import loops
@@ -121,23 +119,26 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    name = f"cosine_similarity_s{call.element.bits}"
-    return Kernel(
-        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        struct="cortado_cosine_similarity_t",
-        fields={
-            "length": call.shape("input")[1],
-            "a_zero": call["input_zero_point"],
-            "a_least": call["input_least"],
-            "b_zero": call["other_zero_point"],
-            "b_least": call["other_least"],
-            "out_zero": call["output_zero_point"],
-            "out_multiplier": call["output_multiplier"],
-            "out_shift": call["output_shift"],
-        },
-        work=loops("calls outputs outputs*length", length=call.shape("input")[1]),
-    )
+def _fields(call: Call) -> dict[str, int]:
+    return {
+        "length": call.shape("input")[1],
+        "a_zero": call["input_zero_point"],
+        "a_least": call["input_least"],
+        "b_zero": call["other_zero_point"],
+        "b_least": call["other_least"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+    }
+
+
+KERNELS = by_element(
+    "cosine_similarity",
+    arguments=PAIR,
+    struct="cortado_cosine_similarity_t",
+    fields=_fields,
+    work=lambda call: loops("calls outputs outputs*length", length=call.shape("input")[1]),
+)
 
 
 def samples() -> Any:
@@ -170,7 +171,7 @@ COSINE_SIMILARITY = Operator(
     ),
     reference=reference,
     shape=measures.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: measures.rows(2),
     element=ElementOf(("input",)),
     tensors=("input", "other"),

@@ -13,10 +13,9 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Fixed, Tensor, clamp_int8, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import loops
@@ -95,20 +94,18 @@ def _moved(lowering: Lowering, node: Node, order: Sequence[int]) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall(f"cortado_cumsum_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_cumsum_t",
-        fields={
-            "length": call.shape("input")[-1],
-            "in_zero": call["input_zero_point"],
-            "left_shift": call["left_shift"],
-            "out_zero": call["output_zero_point"],
-            "out_multiplier": call["output_multiplier"],
-            "out_shift": call["output_shift"],
-        },
-        work=loops("calls spans outputs"),
-    )
+def _fields(call: Call) -> dict[str, int]:
+    return {
+        "length": call.shape("input")[-1],
+        "in_zero": call["input_zero_point"],
+        "left_shift": call["left_shift"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+    }
+
+
+KERNELS = by_element("cumsum", struct="cortado_cumsum_t", fields=_fields, work=loops("calls spans outputs"))
 
 
 def samples() -> Any:
@@ -144,7 +141,7 @@ CUMSUM = Operator(
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=ElementOf(("input",)),
     places=frozenset({Place.C}),

@@ -8,6 +8,7 @@ so that small magnitudes beside large ones lose nothing: squares in int8 would.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,15 +18,15 @@ from torch.fx import Node
 from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
-from cortado.base.target import Core
-from cortado.ir.c_call import Absent, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.functions import LONGEST, root_argument, squared, summed
 from cortado.ops.elementwise.pointwise import operands
@@ -244,28 +245,51 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return (*_sizes(call)[:-1], 1) if call["rows"] else _sizes(call)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    tensors, length = len(call["inputs"]), _sizes(call)[-1] if call["rows"] else 1
-    second = Row(1) if tensors == 2 else Absent()
-    function = "cortado_distance_s8" if call["apart"] else "cortado_magnitude_s8"
-    terms = "calls outputs outputs*length" if call["apart"] else "calls outputs outputs*tensors outputs*tensors*length"
+def _length(call: Call) -> int:
+    return _sizes(call)[-1] if call["rows"] else 1
+
+
+def _fields(call: Call) -> dict[str, int]:
     fields = {f"{name}_zero": zero for name, zero in zip("ab", (*call["zero_points"], 0), strict=False)}
     fields |= {f"{name}_multiplier": factor for name, factor in zip("ab", (*call["multipliers"], 0), strict=False)}
-    return Kernel(
-        call=CCall(function, (Operand.LAYER, Row(0), second, Operand.OUT, Operand.N)),
-        struct="cortado_magnitude_t",
-        fields={
-            "length": length,
-            **fields,
-            "offset": call["offset"],
-            "start": call["start"],
-            "start_shift": call["start_shift"],
-            "out_zero": call["output_zero_point"],
-            "out_multiplier": call["output_multiplier"],
-            "out_shift": call["output_shift"],
-        },
-        work=loops(terms, tensors=tensors, length=length),
+    return {
+        "length": _length(call),
+        **fields,
+        "offset": call["offset"],
+        "start": call["start"],
+        "start_shift": call["start_shift"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+    }
+
+
+def _work(call: Call) -> Work:
+    terms = "calls outputs outputs*tensors outputs*tensors*length"
+    return loops(terms, tensors=len(call["inputs"]), length=_length(call))
+
+
+_TWO = KernelRow(
+    "magnitude_s8",
+    INT8,
+    fits=lambda call: len(call["inputs"]) == 2,
+    arguments=PAIR,
+    struct="cortado_magnitude_t",
+    fields=_fields,
+    work=_work,
+)
+KERNELS = KernelTable(
+    (
+        replace(
+            _TWO,
+            symbol="distance_s8",
+            fits=lambda call: bool(call["apart"]),
+            work=lambda call: loops("calls outputs outputs*length", length=_length(call)),
+        ),
+        _TWO,
+        replace(_TWO, fits=None, arguments=(Operand.LAYER, Row(0), Absent(), Operand.OUT, Operand.N)),
     )
+)
 
 
 def rows(call: Call) -> Rows:
@@ -312,7 +336,7 @@ MAGNITUDE = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=rows,
     tensors=("inputs",),

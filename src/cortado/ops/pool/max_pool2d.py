@@ -11,15 +11,16 @@ from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.kernel import RowRule, Rows
+from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
 from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.work import Work
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import pool
 from cortado.ops.move import pad
-from cortado.ops.pool.avg_pool2d import pool_window, pooled_size
+from cortado.ops.pool.avg_pool2d import pool_fields, pool_window, pooled_size
 
 # ---- max pool2d ------------------------------------------------------------------------------------------
 
@@ -115,36 +116,32 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps, stride, above, dilation),))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    fields = {
-        "in_w": call.shape("input")[2],
-        "channels": call.shape("input")[3],
-        "out_w": call.out_shape[2],
-        "kernel_h": call["kernel_size"][0],
-        "kernel_w": call["kernel_size"][1],
-        "stride_w": call["stride"][1],
-        "pad_left": call["padding"][1],
-        "dilation_w": call["dilation"][1],
+def _fields(call: Call) -> dict[str, int]:
+    return {
+        **pool_fields(call, call["dilation"][1]),
         "act_min": call["activation_min"],
         "act_max": call["activation_max"],
     }
-    symbol = "max_pool2d_s8"
-    if call.element.bits == INT16.bits:
-        symbol = "max_pool2d_s16"
-    elif core is Core.MVE and call.out_shape[3] >= 4:
-        symbol = "max_pool2d_s8__mve"
-    elif core is Core.DSP and call.out_shape[3] >= 4:
-        symbol = "max_pool2d_s8__dsp"
-    return Kernel(
-        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT)),
-        struct="cortado_pool2d_t",
-        fields=fields,
-        work=pool(
-            pool_window(call, call["dilation"][1]),
-            call["activation_min"],
-            call["activation_max"] < call.element.high,
-        ),
+
+
+def _work(call: Call) -> Work:
+    limited = call["activation_max"] < call.element.high
+    return pool(pool_window(call, call["dilation"][1]), call["activation_min"], limited)
+
+
+def _four_channels(call: Call) -> bool:
+    return call.out_shape[3] >= 4
+
+
+_ROW = KernelRow("max_pool2d_s8", INT8, arguments=WINDOW, struct="cortado_pool2d_t", fields=_fields, work=_work)
+KERNELS = KernelTable(
+    (
+        replace(_ROW, symbol="max_pool2d_s8__mve", cores=(Core.MVE,), fits=_four_channels),
+        replace(_ROW, symbol="max_pool2d_s8__dsp", cores=(Core.DSP,), fits=_four_channels),
+        _ROW,
+        replace(_ROW, symbol="max_pool2d_s16", reads=INT16),
     )
+)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -192,7 +189,7 @@ MAX_POOL2D = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("input",)),
     pte_limit=pte_limit,

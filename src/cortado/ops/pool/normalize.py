@@ -20,11 +20,11 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Calls, Quantities, Work
@@ -316,37 +316,59 @@ def rows(call: Call) -> Rows | None:
     return Rows((ONE_ROW,), pixelwise=True) if alone else None
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    sizes, first, dim = call.shape("input"), call["first"], call["dim"]
-    channels = sizes[dim]
-    pixels = math.prod(sizes[first:]) // channels
-    samples = Operand.N if rows(call) else math.prod(sizes[:first])
+def _sizes(call: Call) -> tuple[int, int]:
+    """Channels, and the pixels of a sample."""
+    sizes, channels = call.shape("input"), call.shape("input")[call["dim"]]
+    return channels, math.prod(sizes[call["first"] :]) // channels
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    first, dim, (channels, pixels) = call["first"], call["dim"], _sizes(call)
     factors = {name: call.array(name) for name in ("scale", "offset")}
-    return Kernel(
-        call=CCall(f"cortado_normalize_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, samples)),
+    return {
+        "groups": call["groups"],
+        "channels": channels // call["groups"],
+        "pixels": pixels,
+        "channel_stride": 1 if dim != first else pixels,
+        "pixel_stride": channels if dim != first else 1,
+        "centered": int(call["centered"]),
+        "in_zero": call["input_zero_point"],
+        "epsilon_high": call["epsilon"] >> 31,
+        "epsilon_low": call["epsilon"] & INT32.high,
+        "variance_shift": call["variance_shift"],
+        "exponent": call["exponent"],
+        "fraction_bits": call["fraction_bits"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "by_channel": int(len(factors["scale"]) > 1),
+        **{name: Array(np.ascontiguousarray(data)) for name, data in factors.items()},
+    }
+
+
+def _samples_of(call: Call) -> int:
+    return math.prod(call.shape("input")[: call["first"]])
+
+
+def _call_work(call: Call) -> Work:
+    channels, pixels = _sizes(call)
+    return _work(call["groups"], channels // call["groups"], pixels, None if rows(call) else _samples_of(call))
+
+
+def _row(symbol: str, kind: Element) -> tuple[KernelRow, KernelRow]:
+    """Pixel by pixel, and whole samples."""
+    by_pixel = KernelRow(
+        symbol,
+        kind,
+        fits=lambda call: rows(call) is not None,
         struct="cortado_normalize_t",
-        fields={
-            "groups": call["groups"],
-            "channels": channels // call["groups"],
-            "pixels": pixels,
-            "channel_stride": 1 if dim != first else pixels,
-            "pixel_stride": channels if dim != first else 1,
-            "centered": int(call["centered"]),
-            "in_zero": call["input_zero_point"],
-            "epsilon_high": call["epsilon"] >> 31,
-            "epsilon_low": call["epsilon"] & INT32.high,
-            "variance_shift": call["variance_shift"],
-            "exponent": call["exponent"],
-            "fraction_bits": call["fraction_bits"],
-            "act_min": call["activation_min"],
-            "act_max": call["activation_max"],
-            "by_channel": int(len(factors["scale"]) > 1),
-            **{name: Array(np.ascontiguousarray(data)) for name, data in factors.items()},
-        },
-        work=_work(
-            call["groups"], channels // call["groups"], pixels, None if rows(call) else math.prod(sizes[:first])
-        ),
+        fields=_fields,
+        work=_call_work,
     )
+    whole = (*SPAN[:-1], Number(0))
+    return by_pixel, replace(by_pixel, fits=None, arguments=whole, numbers=lambda call: (_samples_of(call),))
+
+
+KERNELS = KernelTable((*_row("normalize_s8", INT8), *_row("normalize_s16", INT16)))
 
 
 _LOOPS = ("pixel_groups", "pixel_elements", "image_groups", "image_lines", "image_elements")
@@ -420,7 +442,7 @@ NORMALIZE = Operator(
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     relayout=relayout,
     element=ElementOf(("input",)),

@@ -14,14 +14,12 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Tensor, clamp_int8
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view, parts_of, replace_result
 from cortado.ops.pool import measures
@@ -117,19 +115,21 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall(f"cortado_variance_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_variance_t",
-        fields={
-            "length": call.shape("input")[1],
-            "root": int(call["root"]),
-            "out_zero": call["output_zero_point"],
-            "out_multiplier": call["output_multiplier"],
-            "out_shift": call["output_shift"],
-        },
-        work=loops("calls outputs outputs*length outputs*root", length=call.shape("input")[1], root=call["root"]),
-    )
+def _fields(call: Call) -> dict[str, int]:
+    return {
+        "length": call.shape("input")[1],
+        "root": int(call["root"]),
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+    }
+
+
+def _work(call: Call) -> Work:
+    return loops("calls outputs outputs*length outputs*root", length=call.shape("input")[1], root=call["root"])
+
+
+KERNELS = by_element("variance", struct="cortado_variance_t", fields=_fields, work=_work)
 
 
 def samples() -> Any:
@@ -162,7 +162,7 @@ VARIANCE = Operator(
     arguments="Tensor input, bool root, int output_zero_point, int output_multiplier, int output_shift",
     reference=reference,
     shape=measures.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: measures.rows(1),
     element=ElementOf(("input",)),
     places=frozenset({Place.C}),

@@ -24,16 +24,16 @@ from torch.fx import Node
 from cortado.base.element import INT16, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import Absent, Argument, CCall, Operand, Row, Written
+from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import CLAMP, qparams
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, taken_from
-from cortado.ir.kernel import Array, Kernel
+from cortado.ir.kernel import Array, Field
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
 from cortado.ir.roles import Activation, Plain, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.signal.sections import COEFFICIENT_BITS, LARGEST, LIFT, SectionIntegers, in_integers, pole_size
 
 # ---- filter ----------------------------------------------------------------------------------------------
@@ -78,35 +78,55 @@ def state_shape(call: Call) -> tuple[int, ...]:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    (channels, samples), sections = call.shape("input"), call.shape("coefficients")[0]
-    given, kept, heard = bool(call["state"]), call.gives(STATE), call.gives(SOUND)
-    before: Argument = Row(1) if given else Absent()
-    out: Argument = Operand.OUT if heard else Absent()
+def _words(call: Call) -> int:
+    """Words of state, by channel and section."""
+    return call.shape("input")[0] * call.shape("coefficients")[0]
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    channels, samples = call.shape("input")
+    return {
+        "channels": channels,
+        "samples": samples,
+        "sections": call.shape("coefficients")[0],
+        "out_multiplier": call["multiplier"],
+        "out_shift": call["shift"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "coefficients": Array(call.array("coefficients").astype(np.int32)),
+    }
+
+
+def _work(call: Call) -> Work:
+    words, samples = _words(call), call.shape("input")[1]
+    terms = "calls calls*words calls*outs calls*steps"
+    return loops(terms, words=words, outs=math.prod(call.shape("input")), steps=words * samples)
+
+
+def _row(given: bool, heard: bool, kept: bool) -> KernelRow:
+    """A filter that is given state or begins; of which the sound is read, the state that it leaves, or both."""
     after: Argument = (Written(Row(1 + given)) if heard else Operand.OUT) if kept else Operand.SCRATCH
-    scratch = 0 if kept else 4 * channels * sections * WORDS
-    return Kernel(
-        call=CCall("cortado_filter_s16", (Operand.LAYER, Row(0), before, out, after)),
+    before: Argument = Row(1) if given else Absent()
+    return KernelRow(
+        "filter_s16",
+        (INT16, INT32),
+        INT16 if heard else INT32,
+        fits=lambda call: (bool(call["state"]), call.gives(SOUND), call.gives(STATE)) == (given, heard, kept),
+        arguments=(Operand.LAYER, Row(0), before, Operand.OUT if heard else Absent(), after),
         struct="cortado_filter_t",
-        fields={
-            "channels": channels,
-            "samples": samples,
-            "sections": sections,
-            "out_multiplier": call["multiplier"],
-            "out_shift": call["shift"],
-            "act_min": call["activation_min"],
-            "act_max": call["activation_max"],
-            "coefficients": Array(call.array("coefficients").astype(np.int32)),
-        },
-        scratch=scratch,
-        scratch_check=CCall("cortado_filter_s16_scratch", (Operand.LAYER,)) if scratch else None,
-        work=loops(
-            "calls calls*words calls*outs calls*steps",
-            words=channels * sections,
-            outs=channels * samples,
-            steps=channels * samples * sections,
-        ),
+        fields=_fields,
+        scratch=None if kept else lambda call: 4 * _words(call) * WORDS,
+        work=_work,
     )
+
+
+KERNELS = KernelTable(
+    tuple(
+        _row(given, heard, kept)
+        for given in (False, True)
+        for heard, kept in ((True, True), (True, False), (False, True))
+    )
+)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -149,7 +169,7 @@ FILTER = Operator(
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT16,
     also=(Result(STATE, state_shape, INT32),),
     tensors=("input", "state"),

@@ -13,16 +13,16 @@ from torch.fx import Node
 
 from cortado.base.element import INT16
 from cortado.base.numerics import QParams, Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization, SharedWith
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed
 KINDS = tuple(_WIDTHS)
@@ -64,15 +64,23 @@ def reference(*, input: Tensor, offset: int, bytes: int, sign: int) -> Tensor:
     return (input.to(torch.int64) - offset).clamp(INT16.low, INT16.high).to(torch.int16).contiguous()
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_samples_s16", (Operand.LAYER, Bytes(Row(0)), Operand.OUT, Operand.N)),
-        struct="cortado_samples_t",
-        fields={"channels": call.shape("input")[-1], **{name: call[name] for name in ("offset", "bytes", "sign")}},
-        work=loops(
-            "calls outputs outputs*narrow outputs*unsigned", narrow=call["bytes"] == 1, unsigned=call["sign"] == 0
-        ),
-    )
+def _work(call: Call) -> Work:
+    terms = "calls outputs outputs*narrow outputs*unsigned"
+    return loops(terms, narrow=call["bytes"] == 1, unsigned=call["sign"] == 0)
+
+
+KERNELS = only(
+    "samples_s16",
+    None,
+    INT16,
+    arguments=(Operand.LAYER, Bytes(Row(0)), Operand.OUT, Operand.N),
+    struct="cortado_samples_t",
+    fields=lambda call: {
+        "channels": call.shape("input")[-1],
+        **{name: call[name] for name in ("offset", "bytes", "sign")},
+    },
+    work=_work,
+)
 
 
 def samples() -> Any:
@@ -97,7 +105,7 @@ SAMPLES = Operator(
     arguments="Tensor input, int offset, int bytes, int sign",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT16,
     relayout=lambda arguments, perm: arguments,
