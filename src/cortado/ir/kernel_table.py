@@ -134,6 +134,31 @@ class KernelTable:
         return frozenset(row.elements[0] for row in self.rows)
 
 
+@dataclass(frozen=True)
+class Several:
+    """Several tables; which of them makes a call, and what it gets of it, a function says."""
+
+    choose: "Callable[[Call, Core], Kernel]"
+    tables: tuple[Kernels, ...]
+
+    def __call__(self, call: "Call", core: Core) -> Kernel:
+        return self.choose(call, core)
+
+    def every(self) -> Iterator[tuple[Core, Kernel]]:
+        """All functions that calls may be made with, and the cores that have them."""
+        return (found for table in self.tables for found in table.every())
+
+
+@dataclass(frozen=True)
+class All:
+    """A test that all of several make; those of the same tests are the same one."""
+
+    tests: "tuple[Callable[[Call], bool], ...]"
+
+    def __call__(self, call: "Call") -> bool:
+        return all(test(call) for test in self.tests)
+
+
 def only(symbol: str, reads: Element | tuple[Element | None, ...] | None, *rest: Any, **more: Any) -> KernelTable:
     """A table of one row."""
     return KernelTable((KernelRow(symbol, reads, *rest, **more),))

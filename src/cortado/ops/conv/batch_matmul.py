@@ -6,7 +6,9 @@ Both zero points are negated, the right side is transposed. A constant matrix on
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,14 +18,14 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops, nested
 from cortado.ops.conv import packing
-from cortado.ops.conv.convolution import SUFFIX, check_sums
+from cortado.ops.conv.convolution import check_sums
 from cortado.ops.float_graph import add_constant, add_permute, add_view, constant_data, is_constant
 from cortado.ops.move.embedding import layer_of_rows
 from cortado.ops.reach import divided
@@ -232,29 +234,22 @@ _PAIR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/2": "fours fours%2 d
 _VECTOR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/4": "depth/16"})
 
 
-def _wide_kernel(call: Call) -> Kernel:
+def _wide_fields(call: Call) -> dict[str, int]:
     batches, rows, depth = call.shape("lhs")
-    return Kernel(
-        call=CCall("cortado_batch_matmul_s16", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
-        struct="cortado_batch_matmul_s16_t",
-        fields={
-            "batches": batches,
-            "rows": rows,
-            "cols": call.shape("rhs_transposed")[1],
-            "depth": depth,
-            "sum_shift": sum_shift(depth),
-            "multiplier": call["output_multiplier"],
-            "shift": call["output_shift"],
-        },
-        work=loops("calls calls*rows outputs macs", rows=batches * rows),
-    )
+    return {
+        "batches": batches,
+        "rows": rows,
+        "cols": call.shape("rhs_transposed")[1],
+        "depth": depth,
+        "sum_shift": sum_shift(depth),
+        "multiplier": call["output_multiplier"],
+        "shift": call["output_shift"],
+    }
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    if call.element.bits == INT16.bits:
-        return _wide_kernel(call)
+def _fields(call: Call) -> dict[str, int]:
     batches, rows, depth = call.shape("lhs")
-    fields = {
+    return {
         "batches": batches,
         "rows": rows,
         "cols": call.shape("rhs_transposed")[1],
@@ -267,27 +262,45 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_min": INT8.low,
         "act_max": INT8.high,
     }
+
+
+def _work_of(terms: tuple[str, ...], call: Call) -> Work:
+    fields = _fields(call)
     sizes = {name: float(fields[name]) for name in ("batches", "rows", "cols", "depth")}
-    sizes |= {"fours": depth // 4, "summed": float(fields["lhs_zero"] != 0), "weighed": float(fields["rhs_zero"] != 0)}
-    symbol, terms = _variant(fields, core)
-    fast = terms is not _LOOPS
-    return Kernel(
-        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
-        struct="cortado_batch_matmul_t",
-        fields=fields,
-        scratch=4 * fields["cols"] if fast else 0,
-        scratch_check=CCall(f"cortado_{symbol}_scratch", (Operand.LAYER,)) if fast else None,
-        work=Work(terms, lambda calls: sizes),
+    sizes |= {"fours": fields["depth"] // 4, "summed": fields["lhs_zero"] != 0, "weighed": fields["rhs_zero"] != 0}
+    return Work(terms, lambda calls: sizes)
+
+
+def _fits(isa: Core, call: Call) -> bool:
+    fields = _fields(call)
+    return packing.fits_batch_matmul(fields["rows"], fields["cols"], fields["depth"], fields["shift"], isa)
+
+
+def _wide_work(call: Call) -> Work:
+    batches, rows, _ = call.shape("lhs")
+    return loops("calls calls*rows outputs macs", rows=batches * rows)
+
+
+_ROW = KernelRow(
+    "batch_matmul_s8",
+    INT8,
+    arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH),
+    struct="cortado_batch_matmul_t",
+    fields=_fields,
+    work=partial(_work_of, _LOOPS),
+)
+_FAST = replace(_ROW, scratch=lambda call: 4 * call.shape("rhs_transposed")[1])
+KERNELS = KernelTable(
+    (
+        replace(_FAST, symbol="batch_matmul_s8__mve", cores=(Core.MVE,), fits=partial(_fits, Core.MVE),
+                work=partial(_work_of, _VECTOR_LOOPS)),
+        replace(_FAST, symbol="batch_matmul_s8__dsp", cores=(Core.DSP, Core.MVE), fits=partial(_fits, Core.DSP),
+                work=partial(_work_of, _PAIR_LOOPS)),
+        _ROW,
+        replace(_ROW, symbol="batch_matmul_s16", reads=INT16, struct="cortado_batch_matmul_s16_t",
+                fields=_wide_fields, work=_wide_work),
     )
-
-
-def _variant(fields: Mapping[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
-    """The symbol of the kernel that takes a product, and its loops."""
-    sizes = fields["rows"], fields["cols"], fields["depth"], fields["shift"]
-    for isa, terms in ((Core.MVE, _VECTOR_LOOPS), (Core.DSP, _PAIR_LOOPS)):
-        if core in (Core.MVE, isa) and packing.fits_batch_matmul(*sizes, isa):
-            return f"batch_matmul_s8__{SUFFIX[isa]}", terms
-    return "batch_matmul_s8", _LOOPS
+)  # fmt: skip
 
 
 def samples() -> Any:
@@ -324,7 +337,7 @@ BATCH_MATMUL = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     macs=lambda call: math.prod(call.shape("lhs")) * call.shape("rhs_transposed")[1],
     pte_scratch=pte_scratch,
     element=ElementOf(("lhs",)),

@@ -17,6 +17,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Activation, Quantization
 from cortado.ops import reach
@@ -132,8 +133,11 @@ def is_depthwise_call(call: Call) -> bool:
 
 def kernel(call: Call, core: Core) -> Kernel:
     if is_depthwise_call(call):
-        return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
+        return depthwise_conv2d.KERNELS(depthwise_conv2d.from_grouped(call), core)
     return kernels.kernel(call, core, ConvForm.PIXELS if is_pointwise(call) else ConvForm.WINDOW)
+
+
+KERNELS = Several(kernel, (*kernels.DENSE, depthwise_conv2d.KERNELS))
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -165,7 +169,7 @@ CONV2D = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     macs=macs,
     element=ElementOf(("input",)),
@@ -238,7 +242,7 @@ NARROW_CONV2D = Operator(
     arguments=CONV2D.arguments.removesuffix(", Tensor scratch") + ", int run",
     reference=narrow_reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=rows,
     macs=macs,

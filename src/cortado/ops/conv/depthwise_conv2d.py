@@ -14,9 +14,9 @@ from torch.fx import Node
 from cortado.base.element import INT8, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core, CortexMTargetConfig
+from cortado.base.target import CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
 from cortado.ir.roles import Activation, Quantization
 from cortado.ops import reach
@@ -145,8 +145,7 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call.shape("weight")[1], call["stride"][0], call["padding"][0], call["dilation"][0]),))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return kernels.kernel(call, core, ConvForm.DEPTHWISE)
+KERNELS = kernels.ConvKernels(ConvForm.DEPTHWISE)
 
 
 def samples() -> Any:
@@ -175,7 +174,7 @@ DEPTHWISE = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     macs=macs,
     element=ElementOf(("input",)),

@@ -16,10 +16,9 @@ from cortado.base import float32
 from cortado.base.element import FLOAT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Kernel
+from cortado.ir.kernel_table import Several, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
@@ -121,8 +120,10 @@ def lower_linear(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return kernels.kernel(call, core, ConvForm.PIXELS if conv2d.is_pointwise(call) else ConvForm.WINDOW)
+KERNELS = Several(
+    lambda call, core: kernels.kernel(call, core, ConvForm.PIXELS if conv2d.is_pointwise(call) else ConvForm.WINDOW),
+    kernels.DENSE,
+)
 
 
 def samples() -> Any:
@@ -160,7 +161,7 @@ FLOAT_CONV2D = Operator(
     ),
     reference=reference,
     shape=conv2d.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=conv2d.rows,
     macs=macs,
     element=FLOAT32,
@@ -243,14 +244,19 @@ def product_macs(call: Call) -> int:
     return math.prod(call.shape("self")) * call.shape("mat2")[2]
 
 
-def product_kernel(call: Call, core: Core) -> Kernel:
+def _product_fields(call: Call) -> dict[str, int]:
     batches, rows, depth = call.shape("self")
-    return Kernel(
-        call=CCall("cortado_matmul_f32", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),
-        struct="cortado_matmul_f32_t",
-        fields={"batches": batches, "rows": rows, "depth": depth, "columns": call.shape("mat2")[2]},
-        work=loops("calls outputs macs"),
-    )
+    return {"batches": batches, "rows": rows, "depth": depth, "columns": call.shape("mat2")[2]}
+
+
+PRODUCT_KERNELS = only(
+    "matmul_f32",
+    FLOAT32,
+    arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT),
+    struct="cortado_matmul_f32_t",
+    fields=_product_fields,
+    work=loops("calls outputs macs"),
+)
 
 
 def product_samples() -> Any:
@@ -275,7 +281,7 @@ FLOAT_MATMUL = Operator(
     arguments="Tensor self, Tensor mat2",
     reference=product_reference,
     shape=product_shape,
-    kernel=product_kernel,
+    kernel=PRODUCT_KERNELS,
     macs=product_macs,
     element=FLOAT32,
     tensors=("self", "mat2"),

@@ -539,7 +539,7 @@ def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:
     more = (layer.pixels,) if layer.form is ConvForm.PIXELS else ()
     check = CCall(f"cortado_{row.symbol}_scratch", (Operand.LAYER, *more))
     whole = replace(
-        _bare(layer.form, row),
+        bare(layer.form, row),
         fields=fields,
         scratch=scratch,
         scratch_check=check if scratch else None,
@@ -553,7 +553,7 @@ def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:
     return replace(whole, lean=less)
 
 
-def _bare(form: ConvForm, row: ConvKernel) -> Kernel:
+def bare(form: ConvForm, row: ConvKernel) -> Kernel:
     """A row's function and descriptor, whatever the layer."""
     reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
     name = ConvForm.WINDOW.value if row.grouped else form.value
@@ -566,12 +566,24 @@ def _bare(form: ConvForm, row: ConvKernel) -> Kernel:
     )
 
 
-def every_kernel() -> Iterator[tuple[Core, Kernel]]:
-    """All functions that calls may be made with, and the cores that have them; nothing of a layer."""
-    for form, table in TABLES.items():
-        for row in table:
+@dataclass(frozen=True)
+class ConvKernels:
+    """The kernels of one form."""
+
+    form: ConvForm
+
+    def __call__(self, call: Call, core: Core) -> Kernel:
+        return kernel(call, core, self.form)
+
+    def every(self) -> Iterator[tuple[Core, Kernel]]:
+        """All functions that calls may be made with, and the cores that have them; nothing of a layer."""
+        for row in TABLES[self.form]:
             for core in row.cores:
-                yield core, _bare(form, row).typed([row.elements[0]], row.elements[0])
+                yield core, bare(self.form, row).typed([row.elements[0]], row.elements[0])
+
+
+# Of dense layers, pixel by pixel where they are of single pixels.
+DENSE = (ConvKernels(ConvForm.PIXELS), ConvKernels(ConvForm.WINDOW))
 
 
 def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:

@@ -15,12 +15,13 @@ from torch.fx import Node
 from cortado.base.element import INT4, INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor
-from cortado.base.target import Core, Isa
+from cortado.base.target import Isa
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
-from cortado.ops.conv import conv2d
+from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import (
     check_constants,
     check_sums,
@@ -149,8 +150,7 @@ def as_conv2d(call: Call) -> Call:
     return replace(call, operator=conv2d.CONV2D, arguments=arguments, out_shape=sizes)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return conv2d.kernel(as_conv2d(call), core)
+KERNELS = Several(lambda call, core: conv2d.kernel(as_conv2d(call), core), kernels.DENSE[:1])
 
 
 def samples() -> Any:
@@ -196,7 +196,7 @@ QUANTIZED_LINEAR = Operator(
     ),
     reference=reference,
     shape=lambda call: (*call.shape("input")[:-1], call.shape("weights")[0]),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     macs=lambda call: math.prod(call.shape("input")[:-1]) * math.prod(call.shape("weights")),

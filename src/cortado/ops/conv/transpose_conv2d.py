@@ -20,8 +20,9 @@ aten.convolution, as decomposed graphs have it: each kind under its own name, in
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable, Several
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Calls, Quantities, Work, loops
@@ -128,18 +130,24 @@ def _with_lean(whole: Kernel, lean: Kernel) -> Kernel:
     return Kernel(**{**vars(whole), "lean": lean})
 
 
+def _columns_bare(part: Kernel, rows: int) -> Kernel:
+    """The function and descriptor of columns that are made by one kernel."""
+    assert part.struct is not None
+    top, name = Offset(Operand.ROWS, by=Member("top", phases=rows)), _KINDS[part.struct]
+    given = (Operand.LAYER, top, Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(part.call.function))
+    return Kernel(call=CCall(f"cortado_{name}_s8", given), struct=f"cortado_{name}_t")
+
+
 def _columns_joined(call: Call, phases: tuple[Phases, Phases], parts: list[Kernel]) -> Kernel:
     (down, across), struct, out_c = phases, parts[0].struct, call.out_shape[3]
     assert struct is not None
-    name, rows, columns = _KINDS[struct], len(down.taps), len(across.taps)
+    rows, columns = len(down.taps), len(across.taps)
     made = -(-math.ceil(call.out_shape[2] / columns) * out_c // ALIGNED) * ALIGNED
     most = max(part.scratch for part in parts)
     check = next((part.scratch_check for part in parts if part.scratch_check is not None), None)
-    top = Offset(Operand.ROWS, by=Member("top", phases=rows))
-    given = Callee(parts[0].call.function)
-    return Kernel(
-        call=CCall(f"cortado_{name}_s8", (Operand.LAYER, top, Operand.OUT, Operand.SCRATCH, Operand.Y, given)),
-        struct=f"cortado_{name}_t",
+    bare = _columns_bare(parts[0], rows)
+    return replace(
+        bare,
         fields={
             "top": tuple(down.range(phase)[0] - down.first for phase in range(rows)),
             "phases": rows,
@@ -150,7 +158,7 @@ def _columns_joined(call: Call, phases: tuple[Phases, Phases], parts: list[Kerne
         },
         scratch=made + most,
         scratch_check=CCall(
-            f"cortado_{name}_s8_scratch", (Operand.LAYER, 0 if check is None else Callee(check.function))
+            f"{bare.call.function}_scratch", (Operand.LAYER, 0 if check is None else Callee(check.function))
         ),
         work=_work(columns, out_c),
         called=tuple(Called(part, 1 / rows, 1 / len(parts)) for part in parts),
@@ -298,83 +306,108 @@ def pte_limit(call: Call) -> str | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def _whole_kernel(call: Call) -> Kernel:
-    """Any layer, the whole tensor at once."""
-    weights = call.array("weight")
-    used = weights != 0
-    ky, kx = Taps.of(used.any(axis=(0, 2, 3))), Taps.of(used.any(axis=(0, 1, 3)))
-    weights = weights[:, ky.slice, kx.slice]
-    groups = group_count(weights)
-    (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
-    n, in_h, in_w, in_c = call.shape("input")
-    fields: dict[str, Any] = {
-        "images": n,
-        "in_h": in_h,
-        "in_w": in_w,
-        "in_c": in_c,
-        "out_h": call.out_shape[1],
-        "out_w": call.out_shape[2],
-        "out_c": call.out_shape[3],
-        "kernel_h": ky.count,
-        "kernel_w": kx.count,
-        "stride_h": sh,
-        "stride_w": sw,
-        "pad_top": ph - ky.first * dh,
-        "pad_left": pw - kx.first * dw,
-        "dilation_h": dh * ky.step,
-        "dilation_w": dw * kx.step,
-        "groups": groups,
-        "in_offset": call["input_offset"],
-        "out_offset": call["output_offset"],
-        "act_min": call["activation_min"],
-        "act_max": call["activation_max"],
-        "weights": Array(split_groups(weights, groups)),
-        "bias": None if call["bias"] is None else Array(call.array("bias")),
-        "multiplier": Array(call.array("requantize_multipliers")),
-        "shift": Array(call.array("requantize_shifts")),
-    }
-    if reach.is_wide(call.element):
-        kept = {name: value for name, value in fields.items() if name not in ("in_offset", "out_offset")}
-        return Kernel(
-            call=CCall("cortado_transpose_conv2d_s16", (Operand.LAYER, Row(0), Operand.OUT)),
-            struct="cortado_transpose_conv2d_s16_t",
-            fields={**kept, "sum_shift": reach.sum_shift(call["weight"], call["bias"])},
-            work=_whole_work(call, (ky, kx), groups),
+@dataclass(frozen=True)
+class WholeLayer:
+    """A layer that is made at once: the taps that are no zeros, and groups."""
+
+    call: Call
+    weights: np.ndarray[Any, Any]
+    taps: tuple[Taps, Taps]
+    groups: int
+
+    @staticmethod
+    def of(call: Call) -> "WholeLayer":
+        weights = call.array("weight")
+        used = weights != 0
+        ky, kx = Taps.of(used.any(axis=(0, 2, 3))), Taps.of(used.any(axis=(0, 1, 3)))
+        weights = weights[:, ky.slice, kx.slice]
+        return WholeLayer(call, weights, (ky, kx), group_count(weights))
+
+    def fields(self) -> dict[str, Any]:
+        call, (ky, kx) = self.call, self.taps
+        (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
+        n, in_h, in_w, in_c = call.shape("input")
+        return {
+            "images": n,
+            "in_h": in_h,
+            "in_w": in_w,
+            "in_c": in_c,
+            "out_h": call.out_shape[1],
+            "out_w": call.out_shape[2],
+            "out_c": call.out_shape[3],
+            "kernel_h": ky.count,
+            "kernel_w": kx.count,
+            "stride_h": sh,
+            "stride_w": sw,
+            "pad_top": ph - ky.first * dh,
+            "pad_left": pw - kx.first * dw,
+            "dilation_h": dh * ky.step,
+            "dilation_w": dw * kx.step,
+            "groups": self.groups,
+            "in_offset": call["input_offset"],
+            "out_offset": call["output_offset"],
+            "act_min": call["activation_min"],
+            "act_max": call["activation_max"],
+            "weights": Array(split_groups(self.weights, self.groups)),
+            "bias": None if call["bias"] is None else Array(call.array("bias")),
+            "multiplier": Array(call.array("requantize_multipliers")),
+            "shift": Array(call.array("requantize_shifts")),
+        }
+
+    def wide_fields(self) -> dict[str, Any]:
+        """Codes without a zero point, and sums that may be divided before."""
+        kept = {name: value for name, value in self.fields().items() if name not in ("in_offset", "out_offset")}
+        return {**kept, "sum_shift": reach.sum_shift(self.call["weight"], self.call["bias"])}
+
+    def work(self) -> Work:
+        """For every output its rows of taps, and the products of each tap."""
+        call, taps = self.call, self.taps
+        n, *sizes, in_c = call.shape("input")
+        _, height, width, out_c = call.out_shape
+        numbers = zip(
+            sizes, (height, width), taps, *(call[name] for name in ("stride", "padding", "dilation")), strict=True
         )
-    return Kernel(
-        call=CCall("cortado_transpose_conv2d_all_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH)),
-        struct="cortado_transpose_conv2d_all_t",
-        fields=fields,
-        scratch=8 * ky.count,  # a pointer for each tap row, on any machine
-        scratch_check=CCall("cortado_transpose_conv2d_all_s8_scratch", (Operand.LAYER,)),
-        work=_whole_work(call, (ky, kx), groups),
+        down, across = (_reached(*axis) for axis in numbers)
+        return loops(
+            "rows rows*kernel_h pixels pixels*kernel_w outputs outputs*kernel_h tap_rows taps taps*depth taps*depth/4",
+            rows=n * height,
+            kernel_h=taps[0].count,
+            kernel_w=taps[1].count,
+            pixels=n * height * width,
+            tap_rows=n * down * width * out_c,
+            taps=n * down * across * out_c,
+            depth=in_c // self.groups,
+        )
+
+
+_WHOLE = KernelRow(
+    "transpose_conv2d_all_s8",
+    INT8,
+    arguments=(Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH),
+    struct="cortado_transpose_conv2d_all_t",
+    fields=lambda call: WholeLayer.of(call).fields(),
+    scratch=lambda call: 8 * WholeLayer.of(call).taps[0].count,  # a pointer for each tap row, on any machine
+    work=lambda call: WholeLayer.of(call).work(),
+)
+WHOLE = KernelTable(
+    (
+        _WHOLE,
+        KernelRow(
+            "transpose_conv2d_s16",
+            INT16,
+            arguments=(Operand.LAYER, Row(0), Operand.OUT),
+            struct="cortado_transpose_conv2d_s16_t",
+            fields=lambda call: WholeLayer.of(call).wide_fields(),
+            work=_WHOLE.work,
+        ),
     )
+)
 
 
 def _reached(size: int, out: int, taps: Taps, stride: int, pad: int, dilation: int) -> int:
     """Pairs of an output position and a tap that an input position reaches it through."""
     places = [y + pad - (taps.first + tap * taps.step) * dilation for y in range(out) for tap in range(taps.count)]
     return sum(place % stride == 0 and 0 <= place // stride < size for place in places)
-
-
-def _whole_work(call: Call, taps: tuple[Taps, Taps], groups: int) -> Work:
-    """For every output its rows of taps, and the products of each tap."""
-    n, *sizes, in_c = call.shape("input")
-    _, height, width, out_c = call.out_shape
-    numbers = zip(
-        sizes, (height, width), taps, *(call[name] for name in ("stride", "padding", "dilation")), strict=True
-    )
-    down, across = (_reached(*axis) for axis in numbers)
-    return loops(
-        "rows rows*kernel_h pixels pixels*kernel_w outputs outputs*kernel_h tap_rows taps taps*depth taps*depth/4",
-        rows=n * height,
-        kernel_h=taps[0].count,
-        kernel_w=taps[1].count,
-        pixels=n * height * width,
-        tap_rows=n * down * width * out_c,
-        taps=n * down * across * out_c,
-        depth=in_c // groups,
-    )
 
 
 def axes(call: Call) -> tuple[Phases, Phases]:
@@ -456,11 +489,36 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
 
 def kernel(call: Call, core: Core) -> Kernel:
     if reach.is_wide(call.element) or not as_convolutions(call):
-        return _whole_kernel(call)
+        return WHOLE(call, core)
     groups, phases = group_count(call.array("weight")), axes(call)
     if groups > 1 and pays(call, phases, groups, core):
         return columns_kernel(call, phases, groups, core)
     return _phases_kernel(call, core)
+
+
+@dataclass(frozen=True)
+class PhaseKernels:
+    """Convolutions of phases, of one column after the other or of all: by the kernels of windows, and of depthwise
+    layers with their own descriptor."""
+
+    def __call__(self, call: Call, core: Core) -> Kernel:
+        return kernel(call, core)
+
+    def every(self) -> Iterator[tuple[Core, Kernel]]:
+        forms = (ConvForm.WINDOW, ConvForm.DEPTHWISE)
+        rows = [(form, row) for form in forms for row in kernels.TABLES[form]]
+        for form, row in rows:
+            if row.elements != kernels.A8W8 or row.grouped:
+                continue
+            part, counts = kernels.bare(form, row), [count for count in range(1, MOST + 1) if count.bit_count() == 1]
+            for core, count in product(row.cores, counts):
+                tops = (0,) * count
+                yield core, _columns_bare(part, count)
+                if form is ConvForm.WINDOW:
+                    yield core, _joined(tops, [part] * count)
+
+
+KERNELS = Several(kernel, (WHOLE, PhaseKernels()))
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -521,7 +579,7 @@ TRANSPOSE_CONV2D = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     macs=macs,
     element=ElementOf(("input",)),

@@ -18,10 +18,10 @@ from cortado.base import float32
 from cortado.base.element import FLOAT32, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Absent, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
@@ -226,48 +226,51 @@ def rows(call: Call) -> Rows | None:
     return Rows(rules, pixelwise=True, elementwise=True)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    found = periods(call)
-    if found is None or rows(call) is None:
-        return _strided(call)
-    return Kernel(
-        call=CCall(
-            f"cortado_{_ALONE.get(call['how'], 'calculate')}_f32",
-            (Operand.LAYER, *_sides(call), Operand.OUT, Operand.N),
-        ),
-        struct="cortado_calculate_f32_t",
-        fields={
-            "how": int(call["how"]),
-            "a_period": found[0],
-            "b_period": found[1],
-            "number": float(call["number"]),
-            **bounds_of(call),
-        },
-        work=_work(call),
-    )
+def _fields(call: Call) -> dict[str, Field]:
+    first, second = periods(call) or (0, 0)
+    numbers = {"a_period": first, "b_period": second, "number": float(call["number"])}
+    return {"how": int(call["how"]), **numbers, **bounds_of(call)}
 
 
-def _sides(call: Call) -> list[Row | Absent]:
-    given = [name for name in ("self", "other") if call[name]]
-    return [Row(given.index(name)) if name in given else Absent() for name in ("self", "other")]
-
-
-def _strided(call: Call) -> Kernel:
+def _strided_fields(call: Call) -> dict[str, Field]:
     turns = walk(_shape(call, "self"), _shape(call, "other"), output_shape(call))
     shapes, first, second = zip(*turns, strict=True)
-    return Kernel(
-        call=CCall("cortado_calculate_strided_f32", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),
-        struct="cortado_calculate_strided_t",
-        fields={
-            "how": int(call["how"]),
-            "rank": len(turns),
-            "shape": six(shapes, 1),
-            "a_stride": six(first, 0),
-            "b_stride": six(second, 0),
-            **bounds_of(call),
-        },
-        work=_work(call),
+    lists = {"shape": six(shapes, 1), "a_stride": six(first, 0), "b_stride": six(second, 0)}
+    return {"how": int(call["how"]), "rank": len(turns), **lists, **bounds_of(call)}
+
+
+def _row(symbol: str, sides: tuple[str, ...]) -> KernelRow:
+    """A row for calls of these operands; a number stands for the other."""
+    a, b = (Row(sides.index(name)) if name in sides else Absent() for name in ("self", "other"))
+    return KernelRow(
+        f"{symbol}_f32",
+        FLOAT32,
+        fits=lambda call: (
+            _ALONE.get(call["how"], "calculate") == symbol
+            and sides == tuple(name for name in ("self", "other") if call[name])
+            and rows(call) is not None
+        ),
+        arguments=(Operand.LAYER, a, b, Operand.OUT, Operand.N),
+        struct="cortado_calculate_f32_t",
+        fields=_fields,
+        work=lambda call: _work(call),
     )
+
+
+_SIDES = (("self", "other"), ("self",), ("other",))
+KERNELS = KernelTable(
+    (
+        *(_row(symbol, sides) for symbol in ("calculate", *_ALONE.values()) for sides in _SIDES),
+        KernelRow(
+            "calculate_strided_f32",
+            FLOAT32,
+            arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT),
+            struct="cortado_calculate_strided_t",
+            fields=_strided_fields,
+            work=lambda call: _work(call),
+        ),
+    )
+)
 
 
 def _work(call: Call) -> Any:
@@ -322,7 +325,7 @@ FLOAT_CALCULATE = Operator(
     arguments="Tensor[] self, Tensor[] other, float number, int how, float activation_min, float activation_max",
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=FLOAT32,
     rows=rows,
     tensors=("self", "other"),

@@ -10,14 +10,14 @@ import torch
 from torch.fx import Node
 
 from cortado.base import float32
-from cortado.base.element import BOOL, FLOAT32, INT32
+from cortado.base.element import BOOL, FLOAT32, INT32, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.kernel import ONE_ROW, RowRule, Rows
+from cortado.ir.kernel_table import Kernels, only
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ops.elementwise.activation import TRUTH
@@ -57,10 +57,13 @@ def _steps(call: Call) -> list[int]:
     return [int(math.prod(call.shape(name)) == math.prod(call.shape("mask"))) for name in ("self", "other")]
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    first, second = _steps(call)
-    operands = (Row(0), Bytes(Row(1)), Bytes(Row(2)), Bytes(Operand.OUT), Operand.N, first, second)
-    return Kernel(call=CCall("cortado_where_f32", operands), work=ELEMENTS)
+KERNELS = only(
+    "where_f32",
+    FLOAT32,
+    arguments=(Row(0), Bytes(Row(1)), Bytes(Row(2)), Bytes(Operand.OUT), Operand.N, Number(0), Number(1)),
+    numbers=lambda call: tuple(_steps(call)),
+    work=ELEMENTS,
+)
 
 
 def rows(call: Call) -> Rows:
@@ -93,7 +96,7 @@ FLOAT_WHERE = Operator(
     arguments="Tensor mask, Tensor self, Tensor other",
     reference=reference,
     shape=lambda call: call.shape("mask"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=ElementOf(("self",)),
     rows=rows,
     tensors=("mask", "self", "other"),
@@ -120,11 +123,8 @@ def truth_reference(*, input: Tensor) -> Tensor:
     return (input != 0).contiguous()
 
 
-def _kernel(name: str) -> Any:
-    def kernel(call: Call, core: Core) -> Kernel:
-        return Kernel(call=CCall(f"cortado_{name}_f32", (Row(0), Operand.OUT, Operand.N)), work=ELEMENTS)
-
-    return kernel
+def _kernels(name: str, reads: Element, makes: Element) -> Kernels:
+    return only(f"{name}_f32", reads, makes, arguments=(Row(0), Operand.OUT, Operand.N), work=ELEMENTS)
 
 
 def match_conversion(bound: Bound) -> Quantization | Reject:
@@ -179,7 +179,7 @@ FLOAT_FROM_INT = Operator(
     arguments="Tensor input",
     reference=from_reference,
     shape=lambda call: call.shape("input"),
-    kernel=_kernel("from_s32"),
+    kernel=_kernels("from_s32", INT32, FLOAT32),
     element=FLOAT32,
     rows=lambda call: _ONE_BY_ONE,
     places=frozenset({Place.C}),
@@ -192,7 +192,7 @@ FLOAT_TO_INT = Operator(
     arguments="Tensor input",
     reference=to_reference,
     shape=lambda call: call.shape("input"),
-    kernel=_kernel("to_s32"),
+    kernel=_kernels("to_s32", FLOAT32, INT32),
     element=INT32,
     rows=lambda call: _ONE_BY_ONE,
     places=frozenset({Place.C}),
@@ -205,7 +205,7 @@ FLOAT_TO_TRUTH = Operator(
     arguments="Tensor input",
     reference=truth_reference,
     shape=lambda call: call.shape("input"),
-    kernel=_kernel("to_bool"),
+    kernel=_kernels("to_bool", FLOAT32, BOOL),
     element=BOOL,
     places=frozenset({Place.C}),
     constraints="C bundle only",

@@ -15,10 +15,10 @@ from torch.fx import Node
 from cortado.base import float32
 from cortado.base.element import FLOAT32
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.c_call import Operand, Row
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
 from cortado.ops.floats import NO_BOUNDS, FloatArray, as_it_is, bounded, quiet, stored
 from cortado.ops.loops import ELEMENTS
@@ -61,16 +61,28 @@ def lower_clamp(lowering: Lowering) -> Node:
     return lowering.call(FLOAT_FUNCTION, input=source, function=BOUNDS, low=float(low), high=float(high))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    function = str(call["function"])
-    if function != BOUNDS:
-        return Kernel(call=CCall(f"cortado_{function}_f32", (Row(0), Operand.OUT, Operand.N)), work=ELEMENTS)
-    return Kernel(
-        call=CCall("cortado_bounds_f32", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        struct="cortado_bounds_f32_t",
-        fields={"low": float(call["low"]), "high": float(call["high"])},
+def _row(function: str) -> KernelRow:
+    return KernelRow(
+        f"{function}_f32",
+        FLOAT32,
+        fits=lambda call: call["function"] == function,
+        arguments=(Row(0), Operand.OUT, Operand.N),
         work=ELEMENTS,
     )
+
+
+KERNELS = KernelTable(
+    (
+        *(_row(function) for function in FUNCTIONS),
+        KernelRow(
+            "bounds_f32",
+            FLOAT32,
+            struct="cortado_bounds_f32_t",
+            fields=lambda call: {"low": float(call["low"]), "high": float(call["high"])},
+            work=ELEMENTS,
+        ),
+    )
+)
 
 
 def samples() -> Any:
@@ -95,7 +107,7 @@ FLOAT_FUNCTION = Operator(
     arguments="Tensor input, str function, float low, float high",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=FLOAT32,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,

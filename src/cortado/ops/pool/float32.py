@@ -15,18 +15,18 @@ from torch.fx import Node
 from cortado.base.element import FLOAT32, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.facts import is_float32
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.kernel import RowRule, Rows
+from cortado.ir.kernel_table import WINDOW, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import pair
 from cortado.ops.floats import MEAN, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
 from cortado.ops.integer.calculate import How
-from cortado.ops.pool.avg_pool2d import pool_window, pooled_size
+from cortado.ops.pool.avg_pool2d import pool_fields, pool_window, pooled_size
 from cortado.ops.pool.reductions import dims_of
 
 aten = torch.ops.aten
@@ -123,25 +123,19 @@ def match(bound: Bound) -> Quantization | Reject:
     return Reject("counts the zeros around an image") if counted else Quantization({}, Plain())
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_pool2d_f32", (Operand.LAYER, Operand.ROWS, Operand.OUT)),
-        struct="cortado_pool2d_f32_t",
-        fields={
-            "in_w": call.shape("input")[2],
-            "channels": call.shape("input")[3],
-            "out_w": call.out_shape[2],
-            "kernel_h": call["kernel_size"][0],
-            "kernel_w": call["kernel_size"][1],
-            "stride_w": call["stride"][1],
-            "pad_left": call["padding"][1],
-            "dilation_w": call["dilation"][1],
-            "how": call["how"],
-            "divisor": call["divisor"],
-            **bounds_of(call),
-        },
-        work=_window_work(call),
-    )
+KERNELS = only(
+    "pool2d_f32",
+    FLOAT32,
+    arguments=WINDOW,
+    struct="cortado_pool2d_f32_t",
+    fields=lambda call: {
+        **pool_fields(call, call["dilation"][1]),
+        "how": call["how"],
+        "divisor": call["divisor"],
+        **bounds_of(call),
+    },
+    work=lambda call: _window_work(call),
+)
 
 
 def _window_work(call: Call) -> Work:
@@ -193,7 +187,7 @@ FLOAT_POOL2D = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=FLOAT32,
     places=frozenset({Place.C}),
@@ -230,18 +224,23 @@ def reduced_shape(call: Call) -> tuple[int, ...]:
     return call.shape("input") if call.arguments.get("running") else (outer, inner)
 
 
-def reduce_kernel(call: Call, core: Core) -> Kernel:
-    outer, length, inner = call.shape("input")
-    arguments = (Row(0), Operand.OUT, outer, length, inner, int(call["how"]), int(call["running"]))
-    how, values = call["how"], outer * length * inner
-    work = loops(
+def _reduce_work(call: Call) -> Work:
+    return loops(
         "calls outputs values values*added values*running outputs*mean",
-        values=values,
-        added=how not in (How.SMALLER, How.LARGER),
+        values=math.prod(call.shape("input")),
+        added=call["how"] not in (How.SMALLER, How.LARGER),
         running=call["running"],
-        mean=how == MEAN,
+        mean=call["how"] == MEAN,
     )
-    return Kernel(call=CCall("cortado_reduce_f32", arguments), work=work)
+
+
+REDUCE_KERNELS = only(
+    "reduce_f32",
+    FLOAT32,
+    arguments=(Row(0), Operand.OUT, *map(Number, range(5))),
+    numbers=lambda call: (*call.shape("input"), int(call["how"]), int(call["running"])),
+    work=_reduce_work,
+)
 
 
 @quiet
@@ -257,11 +256,14 @@ def position_reference(*, input: Tensor, how: int) -> Tensor:
     return torch.from_numpy(at)
 
 
-def position_kernel(call: Call, core: Core) -> Kernel:
-    outer, length, inner = call.shape("input")
-    arguments = (Row(0), Operand.OUT, outer, length, inner, int(call["how"]))
-    work = loops("calls outputs values", values=outer * length * inner)
-    return Kernel(call=CCall("cortado_position_f32", arguments), work=work)
+POSITION_KERNELS = only(
+    "position_f32",
+    FLOAT32,
+    INT32,
+    arguments=(Row(0), Operand.OUT, *map(Number, range(4))),
+    numbers=lambda call: (*call.shape("input"), int(call["how"])),
+    work=lambda call: loops("calls outputs values", values=math.prod(call.shape("input"))),
+)
 
 
 _HOW = {
@@ -360,7 +362,7 @@ FLOAT_REDUCE = Operator(
     arguments="Tensor input, int how, bool running",
     reference=reduce_reference,
     shape=reduced_shape,
-    kernel=reduce_kernel,
+    kernel=REDUCE_KERNELS,
     element=FLOAT32,
     places=frozenset({Place.C}),
     constraints="C bundle only",
@@ -372,7 +374,7 @@ FLOAT_POSITION = Operator(
     arguments="Tensor input, int how",
     reference=position_reference,
     shape=reduced_shape,
-    kernel=position_kernel,
+    kernel=POSITION_KERNELS,
     element=INT32,
     places=frozenset({Place.C}),
     constraints="C bundle only",

@@ -14,9 +14,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
 from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
@@ -77,8 +75,7 @@ def lower(lowering: Lowering) -> Node:
     )
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return recurrent.kernel(call, core, name="gru", gates=GATES, state_bytes=2, cell_bits=call["cell_bits"])
+KERNELS = recurrent.kernels(recurrent.LayerKind("gru", GATES, 2, lambda call: {"cell_bits": call["cell_bits"]}))
 
 
 def draw_case(draw: Any) -> dict[str, Any]:
@@ -100,7 +97,7 @@ GRU = Operator(
     arguments=f"{recurrent.ARGUMENTS}, int cell_bits",
     reference=reference,
     shape=recurrent.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     macs=recurrent.macs,
     element=ElementOf(("input",)),
     tensors=("input", "start"),

@@ -5,18 +5,20 @@ state in codes and a state that is given are each rescaled with one rounding, an
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams, Tensor
-from cortado.ir.c_call import Absent, Argument, CCall, Operand, Row
-from cortado.ir.kernel import Array, Kernel
+from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
+
+if TYPE_CHECKING:
+    from cortado.ops.recurrent.layer import LayerKind
 
 PATH_BITS = 30  # of either path
 HEADROOM = 4  # times what was seen, of the range of a tensor of int16 codes
@@ -67,34 +69,39 @@ def unread(lowering: Lowering) -> QParams:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, *, name: str, gates: int, written: tuple[Argument, ...], more: Mapping[str, int]) -> Kernel:
+def fields(kind: "LayerKind", call: Call) -> dict[str, Any]:
     """One layer over all its steps, in portable C."""
     batch, steps, inputs = call.shape("input")
-    units, start = call.out_shape[2], call["start"]
-    states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
-    fields: dict[str, Any] = {
+    more = kind.more(call)
+    found: dict[str, Any] = {
         "in_c": inputs,
-        "units": units,
+        "units": call.out_shape[2],
         "steps": steps,
         "sequences": batch,
         "reverse": int(call["reverse"]),
         "last_only": int(call["last"]),
         **{key: call[key] for key in ("out_multiplier", "out_shift", "start_multiplier", "start_shift")},
-        "h16": int(name == "gru"),
+        "h16": int(kind.name == "gru"),
         **{key: more.get(key, 0) for key in _MORE},
     }
     for end in ("x", "h"):
-        fields[f"sum_shift_{end}"] = reach.sum_shift(call[f"weight_{end}"], call[f"bias_{end}"])
-        fields[f"weights_{end}"] = Array(np.ascontiguousarray(call.array(f"weight_{end}")))
-        fields |= {f"{part}_{end}": Array(call.array(f"{part}_{end}")) for part in ("bias", "multiplier", "shift")}
-    return Kernel(
-        call=CCall(f"cortado_{name}_s16", (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH)),
-        struct="cortado_recurrent_s16_t",
-        fields=fields,
-        scratch=6 * units,
-        scratch_check=CCall("cortado_recurrent_s16_scratch", (Operand.LAYER,)),
-        work=_work(batch * steps, gates * units, inputs + units),
-    )
+        found[f"sum_shift_{end}"] = reach.sum_shift(call[f"weight_{end}"], call[f"bias_{end}"])
+        found[f"weights_{end}"] = Array(np.ascontiguousarray(call.array(f"weight_{end}")))
+        found |= {f"{part}_{end}": Array(call.array(f"{part}_{end}")) for part in ("bias", "multiplier", "shift")}
+    return found
+
+
+def work(gates: int, call: Call) -> Work:
+    """Rows of weights, of each the products of both paths, in every step."""
+    batch, steps, inputs = call.shape("input")
+    units = call.out_shape[2]
+
+    def quantities(calls: Calls) -> Quantities:
+        every = calls.calls * batch * steps
+        made = every * gates * units
+        return {"all_steps": every, "gate_rows": made, "gate_products": made * (inputs + units)}
+
+    return Work(("calls", "all_steps", "gate_rows", "gate_products"), quantities)
 
 
 _MORE = (
@@ -106,16 +113,6 @@ _MORE = (
     "given_shift",
     "relu",
 )
-
-
-def _work(steps: int, rows: int, products: int) -> Work:
-    """Rows of weights, of each the products of both paths, in every step."""
-
-    def quantities(calls: Calls) -> Quantities:
-        every = calls.calls * steps
-        return {"all_steps": every, "gate_rows": every * rows, "gate_products": every * rows * products}
-
-    return Work(("calls", "all_steps", "gate_rows", "gate_products"), quantities)
 
 
 def as_wide(drawn: dict[str, Any], seed: int) -> dict[str, Any]:

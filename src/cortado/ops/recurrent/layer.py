@@ -12,28 +12,29 @@ How often the loops of LSTM, GRU and RNN kernels run.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from cortado.base.element import INT4, INT16
+from cortado.base.element import INT4, INT8, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Absent, Argument, Callee, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Argument, Callee, Operand, Row, Written
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
-from cortado.ir.kernel import Array, Kernel
+from cortado.ir.kernel import Array, Field
+from cortado.ir.kernel_table import EVERY_CORE, All, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering
 from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.conv import packing
-from cortado.ops.conv.convolution import SUFFIX, sum_bounds
-from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, StoredWeights, pack_narrow_gates
+from cortado.ops.conv.convolution import sum_bounds
+from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, RUN, StoredWeights, pack_narrow_gates
 from cortado.ops.loops import VECTOR
 from cortado.ops.reach import is_wide
 from cortado.ops.recurrent import int16_layer as wide
@@ -391,74 +392,131 @@ def _together(core: Core, run: int | None) -> int:
     return NARROW_ROWS if run is not None else packing.group_channels(core)
 
 
-def _called(name: str, core: Core, run: int | None) -> tuple[str, tuple[Callee, ...]]:
-    """A layer's C function, and the one it is given for its gates."""
-    if run is not None:
-        ending = f"__{core.name.lower()}" if core in (Core.DSP, Core.MVE) else ""
-        gates = f"cortado_gates_{'runs' if run else 'narrow'}_s8{ending}"
-        return f"cortado_{name}_s8", (Callee(gates),)
-    if core is Core.MVE:  # whole steps with vector instructions
-        return f"cortado_{name}_s8__mve", ()
-    ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
-    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),)
+Arguments = tuple[Argument, ...]
 
 
-def kernel(
-    call: Call,
-    core: Core,
-    *,
-    name: str,
-    gates: int,
-    state_bytes: int,
-    written: tuple[Argument, ...] = (Operand.OUT,),
-    states_aside: bool = False,
-    **more: int,
-) -> Kernel:
-    """One layer over all its steps. Where its states are not given, or only the last, the others take turns in two rows
-    of scratch. `more` are the fields that one kind alone has."""
-    if is_wide(call.element):
-        return wide.kernel(call, name=name, gates=gates, written=written, more=more)
+@dataclass(frozen=True)
+class LayerKind:
+    """What sets the kernels of LSTM, GRU and RNN layers apart: the fields that one kind alone has, the states that it
+    may be given, and by which results are read where it writes."""
+
+    name: str
+    gates: int
+    state_bytes: int
+    more: Callable[[Call], Mapping[str, int]]
+    states: int = 1
+    written: Sequence[tuple[tuple[str, ...], Arguments]] = (((), (Operand.OUT,)),)  # of results that nobody reads
+
+    def forms(self) -> Iterator[tuple[Callable[[Call], bool], Arguments]]:
+        """Which calls have which arguments behind the input: the states, and what is written."""
+        for given in (False, True):
+            before = tuple(Row(1 + index) if given else Absent() for index in range(self.states))
+            for unread, written in self.written:
+                moved = tuple(Written(Row(1 + given * self.states)) if one is None else one for one in written)
+                yield partial(_is_form, given, frozenset(unread)), (*before, *moved, Operand.SCRATCH)
+
+    def scratch(self, call: Call) -> int:
+        """Where its states are not given, or only the last, the others take turns in two rows."""
+        aside = call["last"] or not call.gives(call.operator.results[0])
+        return call.out_shape[2] * (self.state_bytes + (2 if aside else 1 if call["start"] else 0))
+
+
+def _is_form(given: bool, unread: frozenset[str], call: Call) -> bool:
+    return bool(call["start"]) == given and call.unread == unread
+
+
+def _fields(kind: LayerKind, core: Core, call: Call) -> dict[str, Field]:
     batch, steps, inputs = call.shape("input")
-    units, start = call.out_shape[2], call["start"]
-    rows = 2 if states_aside or call["last"] else 1 if start else 0
-    scratch = units * (state_bytes + rows)
-    states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
     run = call.arguments.get("run")  # of weights that have 4 bits
-    function, given = _called(name, core, run)
-    return Kernel(
-        call=CCall(function, (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH, *given)),
-        struct="cortado_recurrent_t",
-        fields={
-            "in_c": inputs,
-            "units": units,
-            "steps": steps,
-            "sequences": batch,
-            "reverse": int(call["reverse"]),
-            "last_only": int(call["last"]),
-            "out_multiplier": call["out_multiplier"],
-            "out_shift": call["out_shift"],
-            "out_offset": call["out_zero_point"],
-            "starts": int(bool(start)),
-            "start_zero": call["start_zero_point"],
-            "start_multiplier": call["start_multiplier"],
-            "start_shift": call["start_shift"],
-            **more,
-            "together": _together(core, run),
-            "zero": Array(np.full(units, call["out_zero_point"], dtype=np.int8)),
-            "weights_x": _stream(Path.of(call.arguments, "x"), gates, core, run),
-            "weights_h": _stream(Path.of(call.arguments, "h"), gates, core, run),
-        },
-        scratch=scratch,
-        scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
-        work=recurrent_work(
-            core,
-            LayerSize(batch, steps, inputs, units),
-            together=_together(core, run),
-            starts=bool(start),
-            more=more,
-            run=run,
-        ),
+    return {
+        "in_c": inputs,
+        "units": call.out_shape[2],
+        "steps": steps,
+        "sequences": batch,
+        "reverse": int(call["reverse"]),
+        "last_only": int(call["last"]),
+        "out_multiplier": call["out_multiplier"],
+        "out_shift": call["out_shift"],
+        "out_offset": call["out_zero_point"],
+        "starts": int(bool(call["start"])),
+        "start_zero": call["start_zero_point"],
+        "start_multiplier": call["start_multiplier"],
+        "start_shift": call["start_shift"],
+        **kind.more(call),
+        "together": _together(core, run),
+        "zero": Array(np.full(call.out_shape[2], call["out_zero_point"], dtype=np.int8)),
+        "weights_x": _stream(Path.of(call.arguments, "x"), kind.gates, core, run),
+        "weights_h": _stream(Path.of(call.arguments, "h"), kind.gates, core, run),
+    }
+
+
+def _work(kind: LayerKind, core: Core, call: Call) -> Work:
+    batch, steps, inputs = call.shape("input")
+    run = call.arguments.get("run")
+    return recurrent_work(
+        core,
+        LayerSize(batch, steps, inputs, call.out_shape[2]),
+        together=_together(core, run),
+        starts=bool(call["start"]),
+        more=kind.more(call),
+        run=run,
     )
+
+
+def _runs(length: int | None, call: Call) -> bool:
+    run = call.arguments.get("run")
+    return run is None if length is None else run is not None and (run > 0) == (length > 0)
+
+
+_HAS_RUNS = {length: partial(_runs, length) for length in (None, 0, RUN)}
+
+
+# Cores, how whole steps are made there, and with which function for their gates; the first that takes a layer. A run's
+# length is that of weights that have 4 bits.
+_GATES: tuple[tuple[int | None, str, tuple[Core, ...], str], ...] = (
+    (None, "__mve", (Core.MVE,), ""),  # whole steps with vector instructions
+    (None, "", (Core.DSP,), "gates_s8__dsp"),
+    (None, "", (Core.LONG,), "gates_s8__scalar"),
+    (None, "", (Core.SMALL,), "gates_s8__scalar"),
+    (None, "", EVERY_CORE, "gates_s8"),
+    *(
+        (run, "", cores, f"gates_{name}_s8{isa}")
+        for run, name in ((0, "narrow"), (RUN, "runs"))
+        for cores, isa in (((Core.MVE,), "__mve"), ((Core.DSP,), "__dsp"), (EVERY_CORE, ""))
+    ),
+)
+
+
+def kernels(kind: LayerKind) -> KernelTable:
+    """The kernels of one kind of layer over all its steps."""
+
+    def rows(form: Callable[[Call], bool], behind: Arguments) -> Iterator[KernelRow]:
+        for run, isa, cores, gates in _GATES:
+            yield KernelRow(
+                f"{kind.name}_s8{isa}",
+                INT8,
+                cores=cores,
+                fits=All((form, _HAS_RUNS[run])),
+                arguments=(Operand.LAYER, Row(0), *behind, *((Callee(f"cortado_{gates}"),) if gates else ())),
+                struct="cortado_recurrent_t",
+                fields=partial(_fields, kind, cores[0]),
+                scratch=kind.scratch,
+                scratch_check=f"{kind.name}_s8_scratch",
+                work=partial(_work, kind, cores[0]),
+            )
+        yield KernelRow(
+            f"{kind.name}_s16",
+            INT16,
+            fits=form,
+            arguments=(Operand.LAYER, Row(0), *behind),
+            struct="cortado_recurrent_s16_t",
+            fields=partial(wide.fields, kind),
+            scratch=lambda call: 6 * call.out_shape[2],
+            scratch_check="recurrent_s16_scratch",
+            work=partial(wide.work, kind.gates),
+        )
+
+    return KernelTable(tuple(row for form, behind in kind.forms() for row in rows(form, behind)))
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

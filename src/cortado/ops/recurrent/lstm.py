@@ -17,11 +17,9 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
+from cortado.ir.c_call import Absent, Operand
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
-from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
 from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
@@ -124,31 +122,23 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    """The first result that is read goes where outputs go, a second one behind the operands."""
-    operands = 1 + len(call["start"])
-    states: Argument = Operand.OUT if call.gives(STATES) else Absent()
-    cells: Argument = Absent()
-    if call.gives(CELLS):
-        cells = Written(Row(operands)) if call.gives(STATES) else Operand.OUT
-    return recurrent.kernel(
-        call,
-        core,
-        name="lstm",
-        gates=GATES,
-        state_bytes=2,
-        written=(states, cells),
-        states_aside=not call.gives(STATES),
-        cell_zero=call["cell_zero_point"],
-        cell_multiplier=call["cell_multiplier"],
-        cell_shift=call["cell_shift"],
-        cell_bits=call["cell_bits"],
-        gives_cells=int(call.gives(CELLS) and not call["last_cells"]),
-        no_states=int(not call.gives(STATES)),
-        given_multiplier=call["given_multiplier"],
-        given_shift=call["given_shift"],
-        given_offset=call["given_zero_point"],
-    )
+def _more(call: Call) -> dict[str, int]:
+    return {
+        "cell_zero": call["cell_zero_point"],
+        "cell_multiplier": call["cell_multiplier"],
+        "cell_shift": call["cell_shift"],
+        "cell_bits": call["cell_bits"],
+        "gives_cells": int(call.gives(CELLS) and not call["last_cells"]),
+        "no_states": int(not call.gives(STATES)),
+        "given_multiplier": call["given_multiplier"],
+        "given_shift": call["given_shift"],
+        "given_offset": call["given_zero_point"],
+    }
+
+
+# The first result that is read goes where outputs go, a second one (None) behind the operands.
+_WRITTEN = (((), (Operand.OUT, None)), ((CELLS,), (Operand.OUT, Absent())), ((STATES,), (Absent(), Operand.OUT)))
+KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=2, written=_WRITTEN))
 
 
 def draw_case(draw: Any) -> dict[str, Any]:
@@ -184,7 +174,7 @@ LSTM = Operator(
     shape=recurrent.output_shape,
     element=ElementOf(("input",)),
     also=(Result(CELLS, cells_shape, ElementOf(("input",))),),
-    kernel=kernel,
+    kernel=KERNELS,
     macs=recurrent.macs,
     tensors=("input", "start"),
     places=frozenset({Place.C}),

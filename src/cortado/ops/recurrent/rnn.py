@@ -12,9 +12,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor, clamp_int8
-from cortado.base.target import Core
-from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ops.reach import to_codes
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import RNN_LAYER
@@ -58,8 +56,7 @@ def lower(lowering: Lowering) -> Node:
     )
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return recurrent.kernel(call, core, name="rnn", gates=1, state_bytes=0, relu=int(call["relu"]))
+KERNELS = recurrent.kernels(recurrent.LayerKind("rnn", 1, 0, lambda call: {"relu": int(call["relu"])}))
 
 
 def draw_case(draw: Any) -> dict[str, Any]:
@@ -79,7 +76,7 @@ RNN = Operator(
     arguments=f"{recurrent.ARGUMENTS}, bool relu",
     reference=reference,
     shape=recurrent.output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     macs=recurrent.macs,
     element=ElementOf(("input",)),
     tensors=("input", "start"),

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from cortado.base.arrays import ArrayType
-from cortado.base.target import Core
 from cortado.ir.kernel import Array, Field
 
 # ---- fft -------------------------------------------------------------------------------------------------
@@ -200,13 +199,6 @@ class SpectrumLayout(Enum):
     PLAIN = auto()
     STREAM = auto()
     VECTORS = auto()
-
-
-def layout_of(fft: Fft, core: Core) -> SpectrumLayout:
-    """Vectors take four butterflies of every stage; other lengths run without."""
-    if core is Core.MVE and fft.pairs % FOUR == 0:
-        return SpectrumLayout.VECTORS
-    return SpectrumLayout.PLAIN if core is Core.PORTABLE else SpectrumLayout.STREAM
 
 
 def scratch_bytes(fft: Fft, window: int, layout: SpectrumLayout) -> int:

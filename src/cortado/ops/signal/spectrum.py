@@ -13,6 +13,7 @@ FFT (see _fft) needs no other. Then, with p = 2 for power and 1 for magnitude:
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,19 @@ from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import Tensor, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand
-from cortado.ir.kernel import Array, Kernel, RowRule, Rows
+from cortado.ir.c_call import Bytes, Operand
+from cortado.ir.kernel import Array, Field, RowRule, Rows
+from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Operator, Place
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.pool import measures
 from cortado.ops.signal.fft import (
+    FOUR,
     LONGEST,
     SHORTEST,
     Fft,
     SpectrumLayout,
     fft_of,
-    layout_of,
     mulw,
     scratch_bytes,
     spectrum,
@@ -178,63 +180,75 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps=taps, stride=call["hop"] // block),))
 
 
-def _function(layout: SpectrumLayout, core: Core) -> str:
-    if layout is SpectrumLayout.VECTORS:
-        return "cortado_spectrum_s16__mve"
-    if layout is SpectrumLayout.PLAIN:
-        return "cortado_spectrum_s16"
-    ending = "dsp" if core in (Core.DSP, Core.MVE) else "scalar"
-    return f"cortado_spectrum_s16__{ending}"
+def _bins(call: Call) -> int:
+    return int((call.array("starts") + call.array("counts")).max())
 
 
-def kernel(call: Call, core: Core) -> Kernel:
+def _fields(layout: SpectrumLayout, call: Call) -> dict[str, Field]:
     fft, weights, counts = fft_of(call["points"]), call.array("weights"), call.array("counts")
     starts = call.array("starts")
-    bins = int((starts + counts).max())
     logarithm, log_table = call["curve"] == Curve.LOGARITHM, (LOGARITHMS & 0xFFFF).astype(np.uint16).view(np.int16)
     roots = Array(ROOTS.astype(np.uint16).view(np.int16)) if call["power"] == Power.MAGNITUDE else None
-    block, window = call.shape("input")[3], call.shape("window")[0]
-    layout = layout_of(fft, core)
-    check = "cortado_spectrum_s16__mve_scratch" if layout is SpectrumLayout.VECTORS else "cortado_spectrum_s16_scratch"
-    return Kernel(
-        call=CCall(_function(layout, core), (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH)),
+    return {
+        "block": call.shape("input")[3],
+        "skip": call["skip"],
+        "window_length": call.shape("window")[0],
+        "pairs": fft.pairs,
+        "bins": _bins(call),
+        "bands": len(starts),
+        "power": call["power"],
+        "curve": call["curve"],
+        "clamped": int(call["clamped"]),
+        "headroom": call["headroom"],
+        "floor_high": call["floor"] >> 31,
+        "floor_low": call["floor"] & 0x7FFFFFFF,
+        "base": base_exponent(fft, call["power"]),
+        "offset": call["offset"],
+        "out_multiplier": call["multiplier"],
+        "out_shift": call["shift"],
+        "out_zero": call["output_zero_point"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "wide": int(call.element.bytes > 1),
+        **spectrum_tables(fft, call.array("window"), weights, counts, layout),
+        "starts": Array(starts.astype(np.int16)),
+        "counts": Array(counts.astype(np.int16)),
+        "roots": roots,
+        "logarithms": Array(log_table) if logarithm else None,
+    }
+
+
+def _row(symbol: str, layout: SpectrumLayout, cores: tuple[Core, ...]) -> KernelRow:
+    vectors = layout is SpectrumLayout.VECTORS
+    return KernelRow(
+        symbol,
+        INT16,
+        cores=cores,
+        fits=(lambda call: fft_of(call["points"]).pairs % FOUR == 0) if vectors else None,
+        arguments=(Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH),
         struct="cortado_spectrum_t",
-        fields={
-            "block": block,
-            "skip": call["skip"],
-            "window_length": window,
-            "pairs": fft.pairs,
-            "bins": bins,
-            "bands": len(starts),
-            "power": call["power"],
-            "curve": call["curve"],
-            "clamped": int(call["clamped"]),
-            "headroom": call["headroom"],
-            "floor_high": call["floor"] >> 31,
-            "floor_low": call["floor"] & 0x7FFFFFFF,
-            "base": base_exponent(fft, call["power"]),
-            "offset": call["offset"],
-            "out_multiplier": call["multiplier"],
-            "out_shift": call["shift"],
-            "out_zero": call["output_zero_point"],
-            "act_min": call["activation_min"],
-            "act_max": call["activation_max"],
-            "wide": int(call.element.bits == INT16.bits),
-            **spectrum_tables(fft, call.array("window"), weights, counts, layout),
-            "starts": Array(starts.astype(np.int16)),
-            "counts": Array(counts.astype(np.int16)),
-            "roots": roots,
-            "logarithms": Array(log_table) if logarithm else None,
-        },
-        scratch=scratch_bytes(fft, window, layout),
-        scratch_check=CCall(check, (Operand.LAYER,)),
-        work=_work(call, fft, bins, at_once=4 if layout is SpectrumLayout.VECTORS else 1),
+        fields=partial(_fields, layout),
+        scratch=lambda call: scratch_bytes(fft_of(call["points"]), call.shape("window")[0], layout),
+        scratch_check=None if vectors else "spectrum_s16_scratch",
+        work=lambda call: _work(4 if vectors else 1, call),
     )
 
 
-def _work(call: Call, fft: Fft, bins: int, at_once: int) -> Any:
+# Vectors take four butterflies of every stage; other lengths run without.
+KERNELS = KernelTable(
+    (
+        _row("spectrum_s16__mve", SpectrumLayout.VECTORS, (Core.MVE,)),
+        _row("spectrum_s16__dsp", SpectrumLayout.STREAM, (Core.DSP, Core.MVE)),
+        _row("spectrum_s16__scalar", SpectrumLayout.STREAM, (Core.SMALL, Core.LONG)),
+        _row("spectrum_s16", SpectrumLayout.PLAIN, EVERY_CORE),
+    )
+)
+
+
+def _work(at_once: int, call: Call) -> Work:
     """Samples, butterflies of each radix, bins, weights and bands of a frame; of weights those that are multiplied
     together count once, and so do logarithms."""
+    fft, bins = fft_of(call["points"]), _bins(call)
     stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
     flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
     squared, curve = call["power"] == Power.POWER, call["curve"]
@@ -326,7 +340,7 @@ SPECTRUM = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     rows=rows,
     element=ElementOf(("dtype",)),
     macs=lambda call: call["frames"] * call.shape("weights")[0],

@@ -12,11 +12,11 @@ from torch.fx import Node
 from cortado.base import float32
 from cortado.base.element import FLOAT32
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ir.work import loops
 from cortado.ops.floats import as_it_is, quiet, stored
 
@@ -46,12 +46,18 @@ def lower(lowering: Lowering) -> Node:
     return lowering.transpose(made, tuple(order.index(one) for one in range(rank)))
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    name, channels = "log_softmax" if call["log"] else "softmax", call.shape("input")[-1]
-    return Kernel(
-        call=CCall(f"cortado_{name}_f32", (Row(0), Operand.OUT, Operand.N, channels)),
+def _row(symbol: str, log: bool) -> KernelRow:
+    return KernelRow(
+        symbol,
+        FLOAT32,
+        fits=lambda call: bool(call["log"]) == log,
+        arguments=(Row(0), Operand.OUT, Operand.N, Number(0)),
+        numbers=lambda call: call.shape("input")[-1:],
         work=loops("calls spans outputs"),
     )
+
+
+KERNELS = KernelTable((_row("softmax_f32", False), _row("log_softmax_f32", True)))
 
 
 def samples() -> Any:
@@ -73,7 +79,7 @@ FLOAT_SOFTMAX = Operator(
     arguments="Tensor input, bool log",
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=FLOAT32,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     places=frozenset({Place.C}),
