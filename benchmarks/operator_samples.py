@@ -47,10 +47,8 @@ def _is_finite(arguments: Mapping[str, Any]) -> bool:
 # Calls that a network is likely to have, where an operator has others as well.
 LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "cortado::calculate_int": lambda arguments: bool((arguments["other"] != 0).all()),
-    "cortado::kept_log_softmax": lambda arguments: _keeps(arguments["kept"]),
+    "cortado::log_softmax": lambda arguments: _likely_mask(arguments["kept"]),
     "cortado::masked_softmax": lambda arguments: _likely_mask(arguments["kept"]),
-    "cortado::wide_log_softmax": lambda arguments: _likely_mask(arguments["kept"]),
-    "cortado::wide_masked_softmax": lambda arguments: _likely_mask(arguments["kept"]),
     "cortex_m::quantized_div": lambda arguments: arguments["output_scale"] <= INT8.high,  # 1 does not saturate
 }
 # Operators that have many kernels, each for some calls only, and how many calls show them.
@@ -69,7 +67,7 @@ VARIANTS: Mapping[str, int] = {
 ELEMENTS: Mapping[str, int] = {
     "cortado::argmax": 12,
     "cortado::compare": 24,
-    "cortado::kept_log_softmax": 10,
+    "cortado::log_softmax": 20,
     "cortado::magnitude": 32,
     "cortado::masked_softmax": 24,
     "cortado::pick": 24,
@@ -104,9 +102,9 @@ WIDE: Mapping[str, int] = {
     "cortado::global_mean_nhwc": 16,
     "cortado::requantize": 12,
     "cortado::steps": 12,
-    "cortado::wide_softmax": 10,
     "cortex_m::maximum": 16,
     "cortex_m::minimum": 16,
+    "cortex_m::softmax": 20,
     "cortex_m::quantized_avg_pool2d_nhwc": 16,
     "cortex_m::quantized_batch_matmul": 20,
     "cortex_m::quantized_conv2d_nhwc": 40,
@@ -128,10 +126,10 @@ MORE_WIDE: Mapping[str, int] = {
     "cortado::normalize": 16,
     "cortado::rnn": 12,
     "cortado::topk": 8,
+    "cortado::log_softmax": 24,
+    "cortado::masked_softmax": 32,
     "cortado::upsample_bilinear_nhwc": 14,
     "cortado::variance": 14,
-    "cortado::wide_log_softmax": 12,
-    "cortado::wide_masked_softmax": 16,
     "cortado::wide_quantize_int": 6,
     "cortex_m::quantized_conv2d_nhwc": 30,
     "cortex_m::quantized_depthwise_conv2d_nhwc": 20,
@@ -150,9 +148,9 @@ MANY_TERMS: Mapping[str, int] = {
     "cortado::spectrum": 40,
     "cortado::transpose_conv2d_nhwc": 30,
     "cortado::variance": 16,
-    "cortado::wide_log_softmax": 24,
-    "cortado::wide_masked_softmax": 30,
-    "cortado::wide_softmax": 20,
+    "cortado::log_softmax": 48,
+    "cortado::masked_softmax": 60,
+    "cortex_m::softmax": 40,
     "cortex_m::quantized_add": 24,
     "cortex_m::quantized_depthwise_conv2d_nhwc": 24,
     "cortex_m::quantized_div": 20,

@@ -8,6 +8,7 @@ rows that the table of costs must have are read from here.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cortado.base.element import INT8, INT16, Element
@@ -120,9 +121,9 @@ class KernelTable:
 
     def every(self) -> Iterator[tuple[Core, Kernel]]:
         """All functions that calls may be made with, and the cores that have them."""
-        for core in EVERY_CORE:
+        for core, rows in product(EVERY_CORE, (self.rows, self.streams)):
             taken = set[object]()  # what rows before take whole
-            for row in (*self.rows, *self.streams):
+            for row in rows:
                 kind = (row.elements, row.makes)
                 if core in row.cores and not taken & {(kind, None), (kind, row.fits)}:
                     taken.add((kind, row.fits))

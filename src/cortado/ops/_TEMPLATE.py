@@ -13,13 +13,12 @@ from torch.fx import Node
 from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.pointwise import uniform_value
 
 # ruff: noqa: N999  (the file's name)
@@ -135,34 +134,35 @@ def rows(call: Call) -> Rows | None:
     return Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    """The C kernel for this call on this kind of core, its source files and its constant descriptor.
+def fields(call: Call) -> dict[str, int]:
+    """The members of the descriptor: numbers, tuples for inline arrays, Array for constants, None for NULL."""
+    return {
+        "a_zero": call["self_zero_point"],
+        "a_multiplier": call["self_multiplier"],
+        "a_shift": call["self_shift"],
+        "b_zero": call["end_zero_point"],
+        "b_multiplier": call["end_multiplier"],
+        "b_shift": call["end_shift"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+    }
 
-    Row(i) is operand i's row here; a kernel with RowRules takes Operand.ROWS, its taps one after the other. cortado.ir.
-    c_call has the other things an argument can be. Fields are numbers, tuples for inline arrays, Array for constants,
-    None for NULL. A new kernel is one file src/cortado/kernels/src/FAMILY/NAME_s8.c and its declaration in
-    include/cortado.h; this one is the addition's.
-    """
-    return Kernel(
-        call=CCall("cortado_add_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        struct="cortado_add_t",
-        fields={
-            "a_zero": call["self_zero_point"],
-            "a_multiplier": call["self_multiplier"],
-            "a_shift": call["self_shift"],
-            "b_zero": call["end_zero_point"],
-            "b_multiplier": call["end_multiplier"],
-            "b_shift": call["end_shift"],
-            "out_zero": call["output_zero_point"],
-            "out_multiplier": call["output_multiplier"],
-            "out_shift": call["output_shift"],
-            "act_min": call["activation_min"],
-            "act_max": call["activation_max"],
-        },
-        # How often its loops run, for its row in the table of costs: once for each output, and those that are no half.
-        work=loops("calls outputs outputs*unhalved cut uncut", call["activation_min"], unhalved=1),
-    )
 
+def work(call: Call) -> Work:
+    """How often its loops run, for its row in the table of costs: once for each output, and those that are no half."""
+    return loops("calls outputs outputs*unhalved cut uncut", call["activation_min"], unhalved=1)
+
+
+# The C kernels, a row each; the first that takes a call makes it. A row says the elements that a function reads (and
+# makes, where that is another), and the cores that have it (`cores`) and calls that fit (`fits`) where not all do: one
+# for every core stands behind those for some. Row(i) among its arguments is operand i's row; a kernel with RowRules
+# takes Operand.ROWS, its taps one after the other. cortado.ir.c_call has the other things an argument can be. A new
+# kernel is one file src/cortado/kernels/src/FAMILY/NAME_s8.c and its declaration in include/cortado.h; this one is the
+# addition's.
+KERNELS = KernelTable((KernelRow("add_s8", INT8, arguments=PAIR, struct="cortado_add_t", fields=fields, work=work),))
 
 # ---- samples -------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ LERP = Operator(
     ),
     reference=reference,
     shape=output_shape,
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,  # None where no data moves (`view=True`)
     rows=rows,
     tensors=("self", "end"),  # the activation operands, in the order of the kernel's rows

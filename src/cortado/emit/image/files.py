@@ -2,7 +2,7 @@
 
 All calls of kernels that images make, for each kind of core: what firmware takes to run any image.
 
-The list is a file, every.txt, which a test writes from the samples of all operators (`make golden`): one line for a
+The list is a file, every.txt, which a test writes from the operators' tables of kernels (`make golden`): one line for a
 call, with the cores that have it and its descriptor.
 """
 

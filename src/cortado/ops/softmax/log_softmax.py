@@ -11,24 +11,25 @@ result knows which places these are (a maximum, its position, exp), and the lowe
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel import ONE_ROW, Field, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
-from cortado.ops import reach
-from cortado.ops.softmax import int16_masked_softmax, int16_softmax, softmax
+from cortado.ir.work import Work, loops
+from cortado.ops.softmax import softmax
 from cortado.ops.softmax.masked_softmax import draw_rows, kept_work, mask_codes, roles
 
 # ---- log softmax -----------------------------------------------------------------------------------------
@@ -42,6 +43,7 @@ FEWEST_FRACTION_BITS = 8
 def reference(
     *,
     input: Tensor,
+    kept: list[Tensor],
     input_multiplier: int,
     input_shift: int,
     diff_min: int,
@@ -51,10 +53,21 @@ def reference(
     fraction_bits: int,
     output_zero_point: int,
 ) -> Tensor:
-    below, _, total = softmax.sum_of_exponentials(input, input_multiplier, input_shift, diff_min)
-    fixed = below * slope + requant(softmax.log2(total), log_multiplier, log_shift)
+    """Over all of each row, or over what is kept of it."""
+    keeps = (kept[0] != 0).repeat(len(input) // len(kept[0]), 1) if kept else torch.ones_like(input, dtype=torch.bool)
+    factor = (input_multiplier, input_shift)
+    if input.dtype == torch.int16:
+        down = softmax.below_largest(input.to(torch.int64), keeps)
+        bits = softmax.bits_of(input.shape[-1])
+        powers = torch.where(keeps, softmax.powers(down, *factor, bits), 0)
+        total = powers.sum(-1, keepdim=True).clamp(min=1 << bits)  # of a row of which nothing is kept
+        fixed = (requant(down, *factor) << (softmax.LOG_BITS - softmax.FRACTION)) + softmax.log2(total, bits)
+        found = ((fixed * log_multiplier + (1 << (fraction_bits - 1))) >> fraction_bits).clamp(max=-INT16.low)
+        return torch.where(keeps, -found, INT16.low).to(torch.int16).contiguous()
+    down, _, total = softmax.sum_of_exponentials(input, *factor, diff_min, ~keeps if kept else None)
+    fixed = down * slope + requant(softmax.log2(total), log_multiplier, log_shift)
     rounded = (fixed + (1 << (fraction_bits - 1))) >> fraction_bits
-    return clamp_int8(output_zero_point - rounded).contiguous()
+    return torch.where(keeps, clamp_int8(output_zero_point - rounded), INT8.low).to(torch.int8).contiguous()
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -83,24 +96,36 @@ def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, 
 def arguments_for(lowering: Lowering, qparams: QParams, length: int) -> dict[str, int]:
     """The numbers of a call over rows of this length."""
     out = lowering.out
+    given = {**softmax.input_factor(qparams.scale, qparams.element), "output_zero_point": out.zero_point}
+    if not qparams.element.affine:
+        return {**given, **_wide_factors(out.scale)}
     factors = output_factors(qparams.scale, out.scale, length)
     if factors is None:
         raise CortadoError(
             f"{describe(lowering.bound.node)}: an output scale of {out.scale:g} is too small for an input scale of "
             f"{qparams.scale:g}; use calibration inputs of the size the model will see"
         )
-    return {**softmax.input_factor(qparams.scale), **factors, "output_zero_point": out.zero_point}
+    return {**given, **factors}
+
+
+MULTIPLIER_BITS = 24  # of int16 codes, beside a sum of 36
+MOST_RIGHT = 62
+
+
+def _wide_factors(out_scale: float) -> dict[str, int]:
+    """ln(2) / out_scale, of a number with 20 fractional bits; the slope is that of the powers."""
+    mantissa, exponent = math.frexp(math.log(2) / out_scale * 2.0**-softmax.LOG_BITS)
+    right = min(max(MULTIPLIER_BITS - exponent, 1), MOST_RIGHT)
+    multiplier = min(round(math.ldexp(mantissa, exponent + right)), 2**MULTIPLIER_BITS - 1)
+    return {"slope": 0, "log_multiplier": multiplier, "log_shift": 0, "fraction_bits": right}
 
 
 def lower(lowering: Lowering) -> Node:
     q, length = lowering.q("self"), shape(lowering.node("self"))[lowering.bound["dim"]]
-    if reach.is_wide(q.element):
-        numbers = {**int16_softmax.factor(q.scale), **int16_masked_softmax.factor(lowering.out.scale)}
-        return softmax.over_last(lowering, int16_masked_softmax.WIDE_LOG_SOFTMAX, kept=[], **numbers)
-    return softmax.over_last(lowering, LOG_SOFTMAX, **arguments_for(lowering, q, length))
+    return softmax.over_last(lowering, LOG_SOFTMAX, kept=[], **arguments_for(lowering, q, length))
 
 
-def fields(call: Call) -> dict[str, int | Array]:
+def _fields(call: Call) -> dict[str, Field]:
     """The numbers of a descriptor."""
     return {
         "diff_min": call["diff_min"],
@@ -115,48 +140,112 @@ def fields(call: Call) -> dict[str, int | Array]:
     }
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_log_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
-        struct="cortado_log_softmax_t",
-        fields=fields(call),
-        work=softmax.row_work(call),
+def _sizes(call: Call) -> dict[str, int]:
+    *outer, length = call.shape("input")
+    return {"rows": math.prod(outer), "length": length, "kept_rows": call.shapes("kept")[0][0] if call["kept"] else 0}
+
+
+def _wide_fields(call: Call) -> dict[str, Field]:
+    factors: dict[str, Field] = {"out_multiplier": call["log_multiplier"], "out_right": call["fraction_bits"]}
+    numbers = softmax.wide_fields(call)
+    table = numbers.pop("powers")
+    return {**_sizes(call), **numbers, **factors, "powers": table}
+
+
+def _wide_kept_work(call: Call) -> Work:
+    terms = "calls rows outputs outputs*marked outputs*marked*right"
+    return loops(terms, mask=1, rows=_sizes(call)["rows"], right=call["input_shift"] < 0)
+
+
+def _is_kept(call: Call) -> bool:
+    return bool(call["kept"])
+
+
+_KEPT = KernelRow(
+    "kept_log_softmax_s8",  # gathers the kept values of a row, takes log_softmax, and puts them back to their places
+    INT8,
+    fits=_is_kept,
+    arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT),
+    struct="cortado_kept_log_softmax_t",
+    fields=lambda call: {**_sizes(call), **_fields(call)},
+    work=lambda call: kept_work(call.shape("input")[0]),
+)
+_WIDE = KernelRow(
+    "log_softmax_s16",
+    (INT16, INT8),
+    struct="cortado_log_softmax_s16_t",
+    fields=_wide_fields,
+    work=lambda call: loops("calls spans outputs outputs*right", right=call["input_shift"] < 0),
+)
+KERNELS = KernelTable(
+    (
+        _KEPT,
+        KernelRow(
+            "log_softmax_s8",
+            INT8,
+            struct="cortado_log_softmax_t",
+            fields=_fields,
+            work=softmax.row_work,
+            **softmax.LENGTH,
+        ),
+        replace(
+            _WIDE,
+            symbol="kept_log_softmax_s16",
+            fits=_is_kept,
+            arguments=_KEPT.arguments,
+            work=_wide_kept_work,
+        ),
+        _WIDE,
     )
+)
 
 
 def samples() -> Any:
-    """Input scales from one to the next, output scales that the calibration of such inputs could give."""
+    """Input scales from one to the next, output scales that the calibration of such inputs could give; of int16 from
+    codes that saturate to codes that vanish. Masks of any density, of some rows nothing left."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        given = softmax.draw_input(draw, 1024, 2500)
-        length = given["input"].shape[-1]
+        kind, kept = draw(st.sampled_from([INT8, INT8, INT16])), list[Tensor]()
+        if draw(st.booleans()):
+            given, mask = draw_rows(draw, kind)
+            kept = [(~mask).to(torch.int8)]
+        else:
+            given = softmax.draw_input(draw, 1024, 2500, element=kind)
+        if not kind.affine:
+            factors = _wide_factors(2.0 ** draw(st.one_of(st.floats(-16, -4), st.floats(-40, 20))))
+            return {**given, "kept": kept, **factors, "output_zero_point": 0}
+        length = given["input"].shape[-1] if not kept else max(given["input"].shape[-1], 2)
         in_scale = given["input_multiplier"] * 2.0 ** (given["input_shift"] - 31 - 26)
         ratio = draw(st.floats(0.25, 40.0))
-        factors = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / INT8.steps), length)
-        assert factors is not None
-        return {**given, **factors, "output_zero_point": draw(sampling.ZERO_POINTS)}
+        known = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / INT8.steps), length)
+        assert known is not None
+        return {**given, "kept": kept, **known, "output_zero_point": draw(sampling.ZERO_POINTS)}
 
     return draw_case()
 
 
 LOG_SOFTMAX = Operator(
     name="cortado::log_softmax",
-    summary="logarithm of softmax over the last dimension",
+    summary="logarithm of softmax over the last dimension, over all or over what a mask keeps",
     arguments=(
-        "Tensor input, int input_multiplier, int input_shift, int diff_min, int slope, int log_multiplier, "
-        "int log_shift, int fraction_bits, int output_zero_point"
+        "Tensor input, Tensor[] kept, int input_multiplier, int input_shift, int diff_min, int slope, "
+        "int log_multiplier, int log_shift, int fraction_bits, int output_zero_point"
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
-    element=INT8,
-    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    kernel=KERNELS,
+    element=ElementOf(("input",)),
+    rows=lambda call: None if call["kept"] else Rows((ONE_ROW,), pixelwise=True),
+    tensors=("input", "kept"),
     places=frozenset({Place.C}),
-    constraints="C bundle only: no kernel of the runtime keeps the logarithms of small probabilities apart",
+    constraints=(
+        "what is hidden is read by what has a meaning for minus infinity alone; C bundle only: no kernel of the "
+        "runtime keeps the logarithms of small probabilities apart"
+    ),
     samples=samples,
 )
 
@@ -180,15 +269,6 @@ _LIBRARY.impl("log_softmax_kept", lambda input, kept: torch.empty_like(input), "
 LOG_SOFTMAX_KEPT: OpOverload = torch.ops.cortado.log_softmax_kept.default
 
 
-def kept_log_softmax_reference(*, input: Tensor, kept: Tensor, **numbers: int) -> Tensor:
-    keeps = (kept != 0).repeat(len(input) // len(kept), 1)
-    found = torch.full_like(input, INT8.low)
-    for row, values, keep in zip(found, input, keeps, strict=True):
-        if bool(keep.any()):
-            row[keep] = reference(input=values[keep].reshape(1, -1), **numbers)[0]
-    return found
-
-
 def kept_log_softmax_match(bound: Bound) -> Quantization:
     return Quantization(roles(bound, "kept"), Activation(bound.element))
 
@@ -199,71 +279,8 @@ def kept_log_softmax_lower(lowering: Lowering) -> Node:
     kept, q = mask_codes(lowering, "kept", sizes), lowering.q("input")
     rows = lowering.view(source, (math.prod(sizes[:-1]), sizes[-1]))
     mask = lowering.view(kept, (math.prod(shape(kept)) // sizes[-1], sizes[-1]))
-    if reach.is_wide(q.element):
-        numbers = {**int16_softmax.factor(q.scale), **int16_masked_softmax.factor(lowering.out.scale)}
-        wide = lowering.call(int16_masked_softmax.WIDE_LOG_SOFTMAX, input=rows, kept=[mask], **numbers)
-        return lowering.view(wide, sizes)
-    result = lowering.call(
-        KEPT_LOG_SOFTMAX,
-        input=rows,
-        kept=mask,
-        **arguments_for(lowering, q, max(sizes[-1], 2)),
-    )
-    return lowering.view(result, sizes)
+    numbers = arguments_for(lowering, q, max(sizes[-1], 2))
+    return lowering.view(lowering.call(LOG_SOFTMAX, input=rows, kept=[mask], **numbers), sizes)
 
-
-def kept_log_softmax_kernel(call: Call, core: Core) -> Kernel:
-    """Gathers the kept values of a row, takes log_softmax, and puts them back to their places."""
-    rows, length = call.shape("input")
-    return Kernel(
-        call=CCall("cortado_kept_log_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT)),
-        struct="cortado_kept_log_softmax_t",
-        fields={
-            "rows": rows,
-            "length": length,
-            "kept_rows": call.shape("kept")[0],
-            **fields(call),
-        },
-        work=kept_work(rows),
-    )
-
-
-def kept_log_softmax_samples() -> Any:
-    """Masks of any density, of some rows nothing left."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        drawn, mask = draw_rows(draw)
-        length = drawn["input"].shape[-1]
-        in_scale = drawn["input_multiplier"] * 2.0 ** (drawn["input_shift"] - 31 - 26)
-        ratio = draw(st.floats(0.25, 40.0))
-        out_scale = max(in_scale / ratio, math.log(max(length, 2)) / 255)
-        factors = output_factors(in_scale, out_scale, max(length, 2))
-        assert factors is not None
-        zero_point = draw(sampling.ZERO_POINTS)
-        return {**drawn, "kept": (~mask).to(torch.int8), **factors, "output_zero_point": zero_point}
-
-    return draw_case()
-
-
-KEPT_LOG_SOFTMAX = Operator(
-    name="cortado::kept_log_softmax",
-    summary="logarithm of softmax over what a mask keeps",
-    arguments=(
-        "Tensor input, Tensor kept, int input_multiplier, int input_shift, int diff_min, int slope, "
-        "int log_multiplier, int log_shift, int fraction_bits, int output_zero_point"
-    ),
-    reference=kept_log_softmax_reference,
-    shape=lambda call: call.shape("input"),
-    kernel=kept_log_softmax_kernel,
-    element=INT8,
-    tensors=("input", "kept"),
-    places=frozenset({Place.C}),
-    constraints="what is hidden is read by what has a meaning for minus infinity alone; C bundle only, as log_softmax",
-    samples=kept_log_softmax_samples,
-)
 
 KEPT_LOG_SOFTMAX_PATTERN = Pattern(aten=(LOG_SOFTMAX_KEPT,), match=kept_log_softmax_match, lower=kept_log_softmax_lower)

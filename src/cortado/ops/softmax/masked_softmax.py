@@ -13,6 +13,8 @@ second mask keeps is left, which is hidden least; if that is nothing either it i
 """
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,24 +22,65 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import Callee, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Callee, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Mask, Quantization, Role
-from cortado.ir.work import Work, loops
-from cortado.ops import reach
-from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT, all_codes
+from cortado.ir.work import Calls, Quantities, Work, loops
+from cortado.ops.elementwise.activation import all_codes
 from cortado.ops.integer.truth import truth_codes
-from cortado.ops.softmax import int16_masked_softmax, int16_softmax, softmax
+from cortado.ops.softmax import softmax
 
-WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of it
+
+def whole(element: Element) -> int:
+    """No code: a row of which nothing is kept is the softmax of all of it."""
+    return element.high + 1
+
+
+def reference(
+    *,
+    input: Tensor,
+    kept: list[Tensor],
+    mask: Tensor | None,
+    nothing: int,
+    zeros: bool,
+    rounded: list[int],
+    input_multiplier: int,
+    input_shift: int,
+    diff_min: int,
+) -> Tensor:
+    keeps, *weaker = ((one != 0).repeat(len(input) // len(one), 1) for one in (kept if mask is None else [~mask]))
+    element = element_of(input.dtype)
+    zero = softmax.unit_of(element).zero_point
+
+    def over(codes: Tensor, masked: Tensor | None) -> Tensor:
+        return softmax.reference(
+            input=codes,
+            dim=-1,
+            input_zero_point=0,
+            output_zero_point=zero,
+            input_multiplier=input_multiplier,
+            input_shift=input_shift,
+            diff_min=diff_min,
+            masked=masked,
+        )
+
+    codes = torch.tensor(rounded, dtype=torch.int8)[input.long() - INT8.low] if rounded else input
+    every = nothing == whole(element)
+    rest = over(codes, None) if every else torch.tensor(nothing, dtype=input.dtype)
+    for left in weaker:
+        found = over(codes if every else torch.zeros_like(input), ~left)
+        rest = torch.where(left.any(-1, keepdim=True), found, zero if zeros else rest)
+    return torch.where(keeps.any(-1, keepdim=True), over(input, ~keeps), rest).to(input.dtype).contiguous()
+
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
@@ -74,40 +117,6 @@ SOFTMAX_KEPT: OpOverload = torch.ops.cortado.softmax_kept.default
 # ---- what it computes ----------------------------------------------------------------------------------------
 
 
-def reference(
-    *,
-    input: Tensor,
-    kept: list[Tensor],
-    mask: Tensor | None,
-    nothing: int,
-    zeros: bool,
-    rounded: list[int],
-    input_multiplier: int,
-    input_shift: int,
-    diff_min: int,
-) -> Tensor:
-    keeps, *weaker = ((one != 0).repeat(len(input) // len(one), 1) for one in (kept if mask is None else [~mask]))
-
-    def over(codes: Tensor, masked: Tensor | None) -> Tensor:
-        return softmax.reference(
-            input=codes,
-            dim=-1,
-            input_zero_point=0,
-            output_zero_point=UNIT_INTERVAL.zero_point,
-            input_multiplier=input_multiplier,
-            input_shift=input_shift,
-            diff_min=diff_min,
-            masked=masked,
-        )
-
-    codes = torch.tensor(rounded, dtype=torch.int8)[input.long() - INT8.low] if rounded else input
-    rest = over(codes, None) if nothing == WHOLE else torch.tensor(nothing, dtype=torch.int8)
-    for left in weaker:
-        even = codes if nothing == WHOLE else torch.zeros_like(input)
-        rest = torch.where(left.any(-1, keepdim=True), over(even, ~left), INT8.low if zeros else rest)
-    return torch.where(keeps.any(-1, keepdim=True), over(input, ~keeps), rest).to(torch.int8).contiguous()
-
-
 # ---- from the float graph ------------------------------------------------------------------------------------
 
 NEGLIGIBLE = {INT8: math.log(2 * 256), INT16: math.log(2 * 32768)}  # e to the minus this is half a step of the output
@@ -126,8 +135,7 @@ def roles(bound: Bound, *names: str) -> dict[str, Role]:
 
 
 def match(bound: Bound) -> Quantization:
-    wide = reach.is_wide(bound.element)
-    return Quantization(roles(bound, "kept", "weaker"), WIDE_UNIT if wide else UNIT_INTERVAL)
+    return Quantization(roles(bound, "kept", "weaker"), softmax.unit_of(bound.element))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -139,21 +147,20 @@ def lower(lowering: Lowering) -> Node:
     q = lowering.q("input")
     _check_hidden(bound, q)
     full = constant is None or bool(constant.all(-1).any())
-    arguments = {
-        "input": lowering.view(source, (rows, length)),
-        "kept": given["kept"],
-        "mask": None if constant is None else lowering.constant("mask", constant),
-        "zeros": bool(bound["zeros"]),
-    }
-    if reach.is_wide(q.element):
-        nothing = _wide_nothing(bound, q, length) if full else 0
-        numbers = {"nothing": nothing, **int16_softmax.factor(q.scale * bound["factor"])}
-        return lowering.view(lowering.call(int16_masked_softmax.WIDE_MASKED_SOFTMAX, **arguments, **numbers), sizes)
-    row_of_nothing = _nothing(bound, q, length) if full else {"nothing": INT8.low, "rounded": []}
     result = lowering.call(
-        MASKED_SOFTMAX, **arguments, **row_of_nothing, **softmax.input_factor(q.scale * bound["factor"])
+        MASKED_SOFTMAX,
+        input=lowering.view(source, (rows, length)),
+        kept=given["kept"],
+        mask=None if constant is None else lowering.constant("mask", constant),
+        zeros=bool(bound["zeros"]),
+        **(_nothing(bound, q, length) if full else _code(softmax.unit_of(q.element).zero_point)),
+        **softmax.input_factor(q.scale * bound["factor"], q.element),
     )
     return lowering.view(result, sizes)
+
+
+def _code(nothing: int, rounded: Sequence[int] = ()) -> dict[str, Any]:
+    return {"nothing": nothing, "rounded": list(rounded)}
 
 
 def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
@@ -197,34 +204,32 @@ def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
 
 def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
     """The result for a fully masked row: softmax(scores + fill) in float32, or of `fill` alone."""
-    fill = float(bound["fill"])
+    fill, unit = float(bound["fill"]), softmax.unit_of(q.element)
     if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
-        return {"nothing": INT8.low, "rounded": []}
+        return _code(unit.zero_point)
+    equal = _code(min(round(1 / (length * unit.scale)) + unit.zero_point, q.element.high))
+    if not q.element.affine:
+        return _code(whole(q.element)) if bound["added"] and _is_seen(bound, q) else equal
     step = q.scale * bound["factor"]
     scores = np.array([code - q.zero_point for code in range(INT8.low, INT8.high + 1)]) * step
     with np.errstate(over="ignore"):
         seen = (np.float32(fill) + scores.astype(np.float32)).astype(np.float64) - float(np.float32(fill))
     if not bound["added"] or np.ptp(seen) == 0 or not np.isfinite(seen).all():
-        equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8.high)
-        return {"nothing": equal, "rounded": []}
+        return equal
     codes = np.clip(np.rint(seen / step) + q.zero_point, INT8.low, INT8.high).astype(int).tolist()
-    return {"nothing": WHOLE, "rounded": [] if codes == all_codes().tolist() else codes}
+    return _code(whole(INT8), [] if codes == all_codes().tolist() else codes)
 
 
-def _wide_nothing(bound: Bound, q: QParams, length: int) -> int:
-    """The same of int16 codes: a code, or that the row is the softmax of all its scores as they are."""
+def _is_seen(bound: Bound, q: QParams) -> bool:
+    """Whether float32 sees int16 scores beside a mask's number; refused where it sees some of their bits."""
     fill = float(bound["fill"])
-    if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
-        return 0
     apart, step = float(np.spacing(np.float32(abs(fill)))), max(map(abs, _reach(bound, q)))
-    if not bound["added"] or apart > 2 * step:
-        return min(round(1 / (length * WIDE_UNIT.scale)), INT16.high)
-    if apart > FINEST:
+    if FINEST < apart <= 2 * step:
         raise CortadoError(
             f"{describe(bound.node)}: the mask adds {fill:g} to scores up to {step:.4g}, which float32 then rounds to "
             f"{apart:g}, where it hides a whole row; int16 codes are not rounded so: use -inf, or a number above -1e5"
         )
-    return int16_masked_softmax.WHOLE
+    return apart <= 2 * step
 
 
 def shortest(mask: Tensor) -> Tensor:
@@ -247,42 +252,130 @@ def kept_work(rows: int) -> Work:
     return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    """Gathers the kept values of a row, takes the core's own softmax, and puts them back to their places."""
-    rows = softmax.by_table(core)
-    count, length = call.shape("input")
-    common = {
-        "length": length,
+def _masks(count: int) -> Callable[[Call], bool]:
+    """Returns a test for calls with so many computed masks; of none it is constant."""
+    return lambda call: len(call["kept"]) == count
+
+
+def _mask_rows(call: Call) -> dict[str, int]:
+    kept_rows, *weaker_rows = (sizes[0] for sizes in call.shapes("kept"))
+    return {"rows": call.shape("input")[0], "kept_rows": kept_rows, "weaker_rows": sum(weaker_rows)}
+
+
+def _common(call: Call) -> dict[str, Field]:
+    return {
+        "length": call.shape("input")[1],
         "nothing": call["nothing"],
         "diff_min": call["diff_min"],
         "rounded": Array(np.array(call["rounded"], dtype=np.int8)) if call["rounded"] else None,
         "exp_table": softmax.exp_table(call),
     }
-    if call["kept"]:
-        kept_rows, *weaker_rows = (sizes[0] for sizes in call.shapes("kept"))
-        masks = tuple(Row(1 + place) for place in range(len(call["kept"])))
-        symbol = "cortado_weaker_softmax_s8" if weaker_rows else "cortado_kept_softmax_s8"
-        return Kernel(
-            call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Callee(rows))),
-            struct="cortado_kept_softmax_t",
-            fields={
-                "rows": count,
-                "kept_rows": kept_rows,
-                "weaker_rows": sum(weaker_rows),
-                "zeros": int(call["zeros"]),
-                **common,
-            },
-            work=kept_work(count),
-        )
-    mask = call.array("mask")
-    return Kernel(
-        call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Callee(rows))),
+
+
+def _kept_fields(call: Call) -> dict[str, Field]:
+    return {**_mask_rows(call), "zeros": int(call["zeros"]), **_common(call)}
+
+
+def _masked_fields(call: Call) -> dict[str, Field]:
+    return {"mask_rows": call.shape("mask")[0], "mask": packed(call.array("mask")), **_common(call)}
+
+
+def _masked_work(call: Call) -> Work:
+    kept = (call.array("mask") == 0).sum(1).mean()
+    return loops("calls spans spans*length spans*kept spans*kept/16", length=call.shape("input")[1], kept=kept)
+
+
+def _wide_fields(call: Call) -> dict[str, Field]:
+    count, length = call.shape("input")
+    given = {"rows": count, "length": length, "zeros": int(call["zeros"]), "nothing": call["nothing"]}
+    if call["mask"] is None:
+        sizes = _mask_rows(call)
+        mask: dict[str, Field] = {**{name: sizes[name] for name in ("kept_rows", "weaker_rows")}, "mask": None}
+    else:
+        mask = {"kept_rows": call.shape("mask")[0], "weaker_rows": 0, "mask": packed(call.array("mask"))}
+    return {**given, **softmax.wide_fields(call), **mask}
+
+
+def _wide_masked_work(call: Call) -> Work:
+    """Rows of which something is kept, those of which all is read because nothing is, those that are filled."""
+    keeps, every = call.array("mask") == 0, call["nothing"] == whole(INT16)
+    some, length = keeps.any(1), keeps.shape[1]
+    read = np.where(some, keeps.sum(1), length * every)
+    return loops(
+        "calls spans spans*read spans*kept spans*kept*right spans*filled uncut",
+        lowest=0,
+        read=length * (read > 0).mean(),
+        kept=read.mean(),
+        right=call["input_shift"] < 0,
+        filled=length * (read == 0).mean(),
+    )
+
+
+def _wide_kept_work(call: Call) -> Work:
+    """A mask that keeps nothing leaves it to the weaker one, or to all of the row, or the row is filled."""
+    otherwise = call["nothing"] == whole(INT16) or len(call["kept"]) > 1
+
+    def quantities(calls: Calls) -> Quantities:
+        kept, rows = calls.marked or float(otherwise), call.shape("input")[0]
+        return {"rows": rows, "kept": kept, "right": call["input_shift"] < 0, "filled": kept == 0}
+
+    terms = "calls rows outputs outputs*kept outputs*kept*right outputs*filled uncut"
+    return Work(tuple(terms.split()), quantities, lowest=0, mask=1)
+
+
+_CONSTANT, _ONE, _TWO = map(_masks, range(3))
+
+
+def _rows_of(symbol: str, cores: tuple[Core, ...]) -> tuple[KernelRow, ...]:
+    """Gathers the kept values of a row, takes the core's own softmax, and puts them back to their places."""
+    given = Callee(f"cortado_{symbol}")
+    computed = KernelRow(
+        "kept_softmax_s8",
+        INT8,
+        cores=cores,
+        fits=_ONE,
+        arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT, given),
+        struct="cortado_kept_softmax_t",
+        fields=_kept_fields,
+        work=lambda call: kept_work(call.shape("input")[0]),
+    )
+    two = (Operand.LAYER, Row(0), Row(1), Row(2), Operand.OUT, given)
+    constant = replace(
+        computed,
+        symbol="masked_softmax_s8",
+        fits=_CONSTANT,
+        arguments=(*SPAN, given),
         struct="cortado_masked_softmax_t",
-        fields={"mask_rows": mask.shape[0], "mask": packed(mask), **common},
-        work=loops(
-            "calls spans spans*length spans*kept spans*kept/16", length=mask.shape[1], kept=(mask == 0).sum(1).mean()
+        fields=_masked_fields,
+        work=_masked_work,
+    )
+    return computed, replace(computed, symbol="weaker_softmax_s8", fits=_TWO, arguments=two), constant
+
+
+_WIDE = KernelRow(
+    "masked_softmax_s16",
+    (INT16, INT8),
+    fits=_CONSTANT,
+    struct="cortado_masked_softmax_s16_t",
+    fields=_wide_fields,
+    work=_wide_masked_work,
+)
+KERNELS = KernelTable(
+    (
+        *(row for symbol, cores in softmax.BY_TABLE for row in _rows_of(symbol, cores)),
+        _WIDE,
+        *(
+            replace(
+                _WIDE,
+                symbol="kept_softmax_s16",
+                fits=fits,
+                arguments=(Operand.LAYER, Row(0), Row(1), second, Operand.OUT),
+                work=_wide_kept_work,
+            )
+            for fits, second in ((_ONE, Absent()), (_TWO, Row(2)))
         ),
     )
+)
 
 
 def rows(call: Call) -> Rows | None:
@@ -290,28 +383,21 @@ def rows(call: Call) -> Rows | None:
     return None if call["kept"] else Rows((ONE_ROW,), pixelwise=True)
 
 
-def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:
+def draw_rows(draw: Any, element: Element) -> tuple[dict[str, Any], Tensor]:
     """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
-    drawn = softmax.draw_input(draw, 1024, 2500)
+    drawn = softmax.draw_input(draw, 1024, 2500, element=element)
     codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
     if steps := draw(st.sampled_from([0, 8, 13, 16])):  # as attention has them, whose bits may fill their last bytes
-        codes = sampling.codes(draw(sampling.SEEDS), (draw(st.integers(1, 3)) * steps, steps))
+        codes = sampling.values(draw, (draw(st.integers(1, 3)) * steps, steps), element=element)
     periods = [steps] if steps else [rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]
     period = draw(st.sampled_from(periods))
     rng = sampling.generator(draw(sampling.SEEDS))
     mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
     return {**drawn, "input": codes}, mask
-
-
-def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
-    """A second mask, which keeps some of what the first does not."""
-    from cortado.ir import sampling
-
-    return [(~mask).to(torch.int8) | sampling.codes(draw(sampling.SEEDS), tuple(mask.shape), 0, 1)]
 
 
 def samples() -> Any:
@@ -320,19 +406,28 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        drawn, mask = draw_rows(draw)
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        drawn, mask = draw_rows(draw, kind)
         computed = draw(st.sampled_from([0, 1, 2]))
-        coarse = draw(st.sampled_from([0, 0, 16, 100]))
+        coarse = draw(st.sampled_from([0, 0, 16, 100])) if kind.affine else 0
+        codes = (INT8.low, INT8.high) if kind.affine else (0, INT16.high)
         return {
             **drawn,
             "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
             "mask": None if computed else mask,
-            "nothing": draw(st.one_of(st.integers(INT8.low, INT8.high), st.just(WHOLE))),
+            "nothing": draw(st.one_of(st.integers(*codes), st.just(whole(kind)))),
             "zeros": draw(st.booleans()),
             "rounded": [max(code // coarse * coarse, INT8.low) for code in range(-128, 128)] if coarse else [],
         }
 
     return draw_case()
+
+
+def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
+    """A second mask, which keeps some of what the first does not."""
+    from cortado.ir import sampling
+
+    return [(~mask).to(torch.int8) | sampling.codes(draw(sampling.SEEDS), tuple(mask.shape), 0, 1)]
 
 
 MASKED_SOFTMAX = Operator(
@@ -344,8 +439,8 @@ MASKED_SOFTMAX = Operator(
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
-    element=INT8,
+    kernel=KERNELS,
+    element=ElementOf(("input",)),
     rows=rows,
     tensors=("input", "kept"),
     places=frozenset({Place.C}),

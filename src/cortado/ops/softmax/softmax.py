@@ -3,6 +3,10 @@
 Fixed point throughout: exponentials are Q31 with 5 integer bits for their argument, their sum carries 12 integer bits
 (where more were needed every output is 0), the reciprocal is three Newton steps. `input_multiplier` and `input_shift`
 encode scale * 2^26; a difference to the largest value below `diff_min` counts as exp = 0.
+
+Of int16 codes 2^-y / sum(2^-y) with scale 2^-15, y = (max - x) * scale * log2(e): y has 16 fractional bits; 2^-y is a
+line between two of 129 powers, in steps of 2^-bits, as many as the sum of a row has room for in 31 bits; one division
+per row gives 2^46 / sum. `input_multiplier` and `input_shift` encode scale * log2(e) * 2^16 there.
 """
 
 import math
@@ -13,18 +17,18 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
-from cortado.base.errors import Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_by_power_of_two
+from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, divide_by_power_of_two, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Number
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel_table import EVERY_CORE, SPAN, KernelRow, KernelTable
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT
-from cortado.ops.softmax import int16_softmax
 
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
@@ -131,6 +135,46 @@ def _reciprocal(value: Tensor) -> Tensor:
     return _saturate(x << 1)
 
 
+# ---- int16 codes ---------------------------------------------------------------------------------------------
+
+FRACTION = 16  # bits of y behind the point
+POWERS = np.array([round(2.0 ** (30 - i / 128)) for i in range(129)], dtype=np.int32)
+LARGEST_SHIFT = 14  # a difference of codes has 16 bits
+MOST_BITS = 24
+
+
+def bits_of(length: int) -> int:
+    return min(MOST_BITS, 31 - math.ceil(math.log2(length)))
+
+
+def powers(below: Tensor, multiplier: int, shift: int, bits: int) -> Tensor:
+    y = requant(below, multiplier, shift)
+    table = torch.from_numpy(POWERS.astype(np.int64))
+    at = (y & 0xFFFF) >> 9
+    value = table[at] - (((table[at] - table[at + 1]) * (y & 511)) >> 9)
+    right = 30 - bits + (y >> FRACTION)
+    return torch.where(right < 32, value >> right.clamp(max=32), 0)
+
+
+def below_largest(x: Tensor, keeps: Tensor) -> Tensor:
+    """How far each value is below the largest of those that are kept; 0 of the others."""
+    largest = torch.where(keeps, x, INT16.low).amax(-1, keepdim=True)
+    return torch.where(keeps, largest - x, 0)
+
+
+def over_kept(input: Tensor, keeps: Tensor, input_multiplier: int, input_shift: int) -> Tensor:
+    """Softmax over what is kept of each row, 0 elsewhere."""
+    bits = bits_of(input.shape[-1])
+    below = below_largest(input.to(torch.int64), keeps)
+    found = torch.where(keeps, powers(below, input_multiplier, input_shift, bits), 0)
+    total = found.sum(-1, keepdim=True).clamp(min=1)  # of a row of which nothing is kept
+    inverse = torch.div(torch.tensor(1 << 46), total, rounding_mode="floor")
+    return ((found * inverse + (1 << 30)) >> 31).clamp(max=INT16.high).to(torch.int16).contiguous()
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
 def reference(
     *,
     input: Tensor,
@@ -142,11 +186,19 @@ def reference(
     diff_min: int,
     masked: Tensor | None = None,
 ) -> Tensor:
+    if input.dtype == torch.int16:
+        keeps = torch.ones_like(input, dtype=torch.bool) if masked is None else ~masked
+        return over_kept(input, keeps, input_multiplier, input_shift)
     below, values, total = sum_of_exponentials(input, input_multiplier, input_shift, diff_min, masked)
     headroom = leading_zeros(total.clamp(max=LARGEST_SUM))
     scale = _reciprocal((total.clamp(max=LARGEST_SUM) << headroom) - 2**31)
     codes = divide_by_power_of_two(_mul_high(scale, values), SUM_BITS - headroom + 23) + output_zero_point
     return clamp_int8(torch.where(below <= -diff_min, codes, output_zero_point)).contiguous()
+
+
+def unit_of(element: Element) -> QParams:
+    """Scale and zero point of what a softmax gives."""
+    return UNIT_INTERVAL if element.affine else WIDE_UNIT
 
 
 # ---- from aten -----------------------------------------------------------------------------------------------
@@ -158,17 +210,29 @@ def match_over(bound: Bound, quantization: Quantization) -> Quantization | Rejec
 
 def match(bound: Bound) -> Quantization | Reject:
     kind = bound.element
-    return match_over(bound, Quantization({"self": Activation(kind)}, UNIT_INTERVAL if kind == INT8 else WIDE_UNIT))
+    return match_over(bound, Quantization({"self": Activation(kind)}, unit_of(kind)))
 
 
-def input_factor(scale: float) -> dict[str, int]:
-    """The input scale as the kernels want it: differences times scale, with 26 fractional bits."""
+def input_factor(scale: float, element: Element) -> dict[str, int]:
+    """The input scale as the kernels want it, and how far below the largest a value counts: of int8 codes."""
+    if not element.affine:
+        return {**_wide_factor(scale), "diff_min": 0}
     factor = min(scale * 2.0 ** (31 - INTEGER_BITS), 2.0**30 * (1 - 2.0**-31))
     fixed = Fixed.of(factor)
     if fixed.shift < 0:  # differences that hardly count: the kernels shift to the left only
         fixed = Fixed(round(factor * 2**31), 0)
     radius = (2**INTEGER_BITS - 1) * 2.0 ** (31 - INTEGER_BITS) / 2.0**fixed.shift
     return {"input_multiplier": fixed.multiplier, "input_shift": fixed.shift, "diff_min": -math.floor(radius)}
+
+
+def _wide_factor(scale: float) -> dict[str, int]:
+    found = Fixed.of(scale * math.log2(math.e) * 2.0**FRACTION)
+    if found.shift > LARGEST_SHIFT:
+        raise CortadoError(
+            f"softmax of int16 codes takes values between -5,000 and 5,000, found a scale of {scale:g}; divide the "
+            "scores before"
+        )
+    return {"input_multiplier": found.multiplier, "input_shift": found.shift}
 
 
 def over_last(lowering: Lowering, operator: Operator, **arguments: Any) -> Node:
@@ -190,18 +254,11 @@ def over_last(lowering: Lowering, operator: Operator, **arguments: Any) -> Node:
 
 def lower(lowering: Lowering) -> Node:
     qparams = lowering.q("self")
-    if qparams.element == INT16:
-        return over_last(lowering, int16_softmax.WIDE_SOFTMAX, **int16_softmax.factor(qparams.scale))
-    if shape(lowering.node("self"))[lowering.bound["dim"]] > LARGEST_PTE_ROW:
-        return over_last(lowering, LONG_SOFTMAX, **input_factor(qparams.scale))
-    return over_last(
-        lowering,
-        SOFTMAX,
-        dim=-1,
-        input_zero_point=qparams.zero_point,
-        output_zero_point=lowering.out.zero_point,
-        **input_factor(qparams.scale),
-    )
+    factor = input_factor(qparams.scale, qparams.element)
+    if qparams.element.affine and shape(lowering.node("self"))[lowering.bound["dim"]] > LARGEST_PTE_ROW:
+        return over_last(lowering, LONG_SOFTMAX, **factor)
+    zeros = {"input_zero_point": qparams.zero_point, "output_zero_point": lowering.out.zero_point}
+    return over_last(lowering, SOFTMAX, dim=-1, **zeros, **factor)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -213,31 +270,51 @@ def exp_table(call: Call) -> Array:
     return Array(np.array([*known, 0][:256], dtype=np.int32))
 
 
-def by_table(core: Core) -> str:
-    """A core's function over rows with a table of exponentials."""
-    return "cortado_softmax_table_s8__mve" if core is Core.MVE else "cortado_softmax_table_s8"
-
-
+# The functions that make rows with a table of exponentials, and the cores that have them.
 def row_work(call: Call) -> Work:
     """Returns the work of passes over every row, of its values one by one or as vectors."""
     return loops("calls outputs spans spans*length/4 spans*length/16", length=call.shape("input")[-1])
 
 
-def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall(by_table(core), (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
-        struct="cortado_softmax_t",
-        fields={
-            "in_multiplier": call["input_multiplier"],
-            "in_shift": call["input_shift"],
-            "diff_min": call["diff_min"],
-            "exp_table": exp_table(call),
-        },
-        work=row_work(call),
+# The functions that make rows with a table of exponentials, and the cores that have them.
+BY_TABLE = (("softmax_table_s8__mve", (Core.MVE,)), ("softmax_table_s8", EVERY_CORE))
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    factor = {"in_multiplier": call["input_multiplier"], "in_shift": call["input_shift"]}
+    return {**factor, "diff_min": call["diff_min"], "exp_table": exp_table(call)}
+
+
+def wide_fields(call: Call) -> dict[str, Field]:
+    """The powers of int16 codes, and how differences become their arguments."""
+    bits = bits_of(call.shape("input")[-1])
+    factor = {"multiplier": call["input_multiplier"], "shift": call["input_shift"]}
+    return {**factor, "bits": bits, "powers": Array(POWERS)}
+
+
+def _wide_work(call: Call) -> Work:
+    return loops("calls spans outputs outputs*right uncut", lowest=0, right=call["input_shift"] < 0)
+
+
+LENGTH = {"arguments": (*SPAN, Number(0)), "numbers": lambda call: call.shape("input")[-1:]}
+KERNELS = KernelTable(
+    (
+        *(
+            KernelRow(symbol, INT8, cores=cores, struct="cortado_softmax_t", fields=_fields, work=row_work, **LENGTH)
+            for symbol, cores in BY_TABLE
+        ),
+        KernelRow(
+            "softmax_s16",
+            INT16,
+            struct="cortado_softmax_s16_t",
+            fields=lambda call: {"channels": call.shape("input")[-1], **wide_fields(call)},
+            work=_wide_work,
+        ),
     )
+)
 
 
-def draw_input(draw: Any, *long: int) -> dict[str, Any]:
+def draw_input(draw: Any, *long: int, element: Element = INT8) -> dict[str, Any]:
     """An input of any rank and a scale, as multiplier, shift and diff_min; rows may also be as `long`."""
     from hypothesis import strategies as st
 
@@ -245,7 +322,9 @@ def draw_input(draw: Any, *long: int) -> dict[str, Any]:
 
     lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 511, LARGEST_PTE_ROW, *long]))
     sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
-    return {"input": sampling.codes(draw(sampling.SEEDS), sizes), **input_factor(2.0 ** draw(st.floats(-12, 5.5)))}
+    most = 5.5 if element.affine else 13.9 - FRACTION - math.log2(math.log2(math.e))
+    factor = input_factor(2.0 ** draw(st.floats(-12 if element.affine else -32, most)), element)
+    return {"input": sampling.values(draw, sizes, element=element), **factor}
 
 
 def samples() -> Any:
@@ -255,11 +334,12 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
         return {
-            **draw_input(draw),
+            **draw_input(draw, element=kind),
             "dim": -1,
-            "input_zero_point": draw(sampling.ZERO_POINTS),
-            "output_zero_point": UNIT_INTERVAL.zero_point,
+            "input_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            "output_zero_point": unit_of(kind).zero_point,
         }
 
     return draw_case()
@@ -280,10 +360,10 @@ SOFTMAX = Operator(
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
-    element=INT8,
+    kernel=KERNELS,
+    element=ElementOf(("input",)),
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    constraints=f"at most {LARGEST_PTE_ROW} values; another dimension than the last is transposed there",
+    constraints=f"of int8 at most {LARGEST_PTE_ROW} values; another dimension than the last is transposed there",
     samples=samples,
 )
 
@@ -295,7 +375,7 @@ LONG_SOFTMAX = Operator(
         dim=-1, input_zero_point=0, output_zero_point=UNIT_INTERVAL.zero_point, **arguments
     ),
     shape=lambda call: call.shape("input"),
-    kernel=kernel,
+    kernel=KERNELS,
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     places=frozenset({Place.C}),
