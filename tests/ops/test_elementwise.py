@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import cortado
 import cortado.ops
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexM, CortexMTargetConfig
 from cortado.emit.pte.program import emit_pte
@@ -63,7 +64,7 @@ def test_mul_equals_recorded_layers() -> None:
 
 def test_softmax_equals_recorded_layers() -> None:
     for p, arrays in recorded_tensors("softmax"):
-        factor = input_factor(p["input_scale"])
+        factor = input_factor(p["input_scale"], INT8)
         assert factor == {"input_multiplier": p["multiplier"], "input_shift": p["shift"], "diff_min": p["diff_min"]}
         got = SOFTMAX.reference(input=arrays["input"], dim=-1, input_zero_point=0, output_zero_point=-128, **factor)
         assert torch.equal(got, arrays["output"])

@@ -241,8 +241,8 @@ def _whole_row(sums: str, cores: tuple[Core, ...], means: str, fits: Callable[[C
 
 KERNELS = KernelTable(
     (
-        _whole_row(*_SUM_ROWS[0], "cortado_means_s8__mve", _fits_vectors),
-        *(_whole_row(*sums, "cortado_means_s8", is_one_window) for sums in _SUM_ROWS),
+        _whole_row("cortado_sum_rows_s8__mve", (Core.MVE,), "cortado_means_s8__mve", _fits_vectors),
+        *(_whole_row(sums, cores, "cortado_means_s8", is_one_window) for sums, cores in _SUM_ROWS),
         replace(_WINDOWS, symbol="avg_pool2d_s8__mve", cores=(Core.MVE,), fits=_fits),
         replace(
             _WINDOWS,

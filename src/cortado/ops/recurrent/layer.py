@@ -405,7 +405,8 @@ class LayerKind:
     state_bytes: int
     more: Callable[[Call], Mapping[str, int]]
     states: int = 1
-    written: Sequence[tuple[tuple[str, ...], Arguments]] = (((), (Operand.OUT,)),)  # of results that nobody reads
+    # Where it writes, by the results that nobody reads; None: a second one, behind the operands.
+    written: Sequence[tuple[tuple[str, ...], tuple[Argument | None, ...]]] = (((), (Operand.OUT,)),)
 
     def forms(self) -> Iterator[tuple[Callable[[Call], bool], Arguments]]:
         """Which calls have which arguments behind the input: the states, and what is written."""

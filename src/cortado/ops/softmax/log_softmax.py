@@ -21,11 +21,11 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
-from cortado.ir.c_call import Operand, Row
+from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Field, Rows
-from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Work, loops
@@ -186,7 +186,8 @@ KERNELS = KernelTable(
             struct="cortado_log_softmax_t",
             fields=_fields,
             work=softmax.row_work,
-            **softmax.LENGTH,
+            arguments=(*SPAN, Number(0)),
+            numbers=softmax.length_of,
         ),
         replace(
             _WIDE,

@@ -10,6 +10,7 @@ per row gives 2^46 / sum. `input_multiplier` and `input_shift` encode scale * lo
 """
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -296,13 +297,23 @@ def _wide_work(call: Call) -> Work:
     return loops("calls spans outputs outputs*right uncut", lowest=0, right=call["input_shift"] < 0)
 
 
-LENGTH = {"arguments": (*SPAN, Number(0)), "numbers": lambda call: call.shape("input")[-1:]}
+def length_of(call: Call) -> tuple[int, ...]:
+    """The values of a row, as kernels are given them behind their span."""
+    return call.shape("input")[-1:]
+
+
+_BY_TABLE = KernelRow(
+    "softmax_table_s8",
+    INT8,
+    arguments=(*SPAN, Number(0)),
+    numbers=length_of,
+    struct="cortado_softmax_t",
+    fields=_fields,
+    work=row_work,
+)
 KERNELS = KernelTable(
     (
-        *(
-            KernelRow(symbol, INT8, cores=cores, struct="cortado_softmax_t", fields=_fields, work=row_work, **LENGTH)
-            for symbol, cores in BY_TABLE
-        ),
+        *(replace(_BY_TABLE, symbol=symbol, cores=cores) for symbol, cores in BY_TABLE),
         KernelRow(
             "softmax_s16",
             INT16,
