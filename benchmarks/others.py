@@ -34,7 +34,7 @@ from _common import collected, print_records
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.judgement import decibels
-from cortado.options import Options
+from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 
 Samples = list[tuple[Tensor]]
@@ -241,8 +241,8 @@ def rows(name: str, folder: Path, target: str) -> Iterator[Row]:
     yield Row(name, "PT2E int8", len(test), others, kept)
     reached: list[float] = []
     for kind, given in KINDS.items():
-        bar = {"min_sqnr": round(sum(reached) / 2, 1)} if kind == AUTO else {}
-        options, started = Options(artifacts="c", **given, **bar), time.process_time()
+        bar: dict[str, Any] = {"min_sqnr": round(sum(reached) / 2, 1)} if kind == AUTO else {}
+        options, started = Options(artifacts=Artifacts.C, **given, **bar), time.process_time()
         try:
             compiled = api.compile(model, fit[0], target, fit, name=name, options=options)
         except CortadoError as error:

@@ -24,7 +24,7 @@ from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.compiled import Compiled
 from cortado.models import zoo
-from cortado.options import Options
+from cortado.options import Artifacts, Options
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.feedback import FEEDBACK
@@ -87,7 +87,7 @@ def of_zoo(name: str, kind: str, given: Mapping[str, Any], target: str, samples:
         target,
         network.own_calibration(),
         name=name,
-        options=Options(artifacts="c", **given),
+        options=Options(artifacts=Artifacts.C, **given),
     )
     seconds = time.process_time() - started
     found = compiled.evaluate(inputs[:samples], labels[:samples], model=module, reconstruction=network.rebuilds)
@@ -98,7 +98,7 @@ def of_zoo(name: str, kind: str, given: Mapping[str, Any], target: str, samples:
 def of_state(name: str, kind: str, given: Mapping[str, Any], target: str) -> Row:
     network = FEEDBACK[name]
     module, steps = network.model(), network.sequence(SEQUENCE, seed=1)
-    options = Options(artifacts="c", **given)
+    options = Options(artifacts=Artifacts.C, **given)
     started = time.process_time()
     compiled = api.compile(module, (steps[:1],), target, [(one[None],) for one in steps], name=name, options=options)
     seconds = time.process_time() - started

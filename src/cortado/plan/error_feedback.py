@@ -49,7 +49,7 @@ class Columns:
 
 
 def windows(
-    image: Tensor, kernel: tuple[int, int], stride: list[int], padding: list[int], dilation: list[int]
+    image: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
     """[positions, products] of an image [n, h, w, c]: its windows in the order of the kernel's weights."""
     channels = image.shape[3]
