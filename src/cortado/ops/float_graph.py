@@ -1,7 +1,7 @@
 """Helpers for rewriting the float graph: constants, views and windows."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, fake_mode_of, is_call, shape
+from cortado.ir.op import Decomposition
 
 aten = torch.ops.aten
 
@@ -128,3 +129,8 @@ def _signature(target: OpOverload) -> list[tuple[str, str]]:
     they call the tensor itself: dropout_ has a `self` where dropout has an `input`."""
     first, *others = target._schema.arguments
     return [("", str(first.type)), *((one.name, str(one.type)) for one in others)]
+
+
+def decomposed(functions: Mapping[OpOverload, Callable[..., Any]]) -> tuple[Decomposition, ...]:
+    """Decompositions for float32 alone."""
+    return tuple(Decomposition(aten=(target,), function=one, floating=True) for target, one in functions.items())

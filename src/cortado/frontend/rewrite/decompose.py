@@ -21,6 +21,7 @@ from cortado.ir.facts import VALUE, wanted_element
 from cortado.ir.graph import add_call, bind, fake_mode_of, output_node
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, is_constant, make_out_of_place
+from cortado.ops.signal.pairs import FORMS
 
 Tensor = torch.Tensor
 _Function = Callable[..., Any]
@@ -66,6 +67,13 @@ def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
     if _is_known(target, plain, floating) or not node.all_input_nodes or not _gives_numbers(node):
         return None
     return target if _is_composite(target) else decomposition_table.get(target)
+
+
+def has_float32(target: OpOverload) -> bool:
+    """Whether float32 has an operator for a call, or it has calls for which it has."""
+    known = registry()
+    ours = target in known.floats or target in known.float_decompositions or target in known.decompositions
+    return ours or target in FORMS or target in decomposition_table
 
 
 def _is_composite(target: OpOverload) -> bool:

@@ -1,13 +1,17 @@
 """Functions and norms that float32 has no operator of its own for, in calls that it has operators for."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from cortado.base.numerics import Tensor
-from cortado.ir.op import Decomposition
+from cortado.ir.facts import wanted_element
+from cortado.ir.graph import Bound, add_call
+from cortado.ir.op import Rewrite
+from cortado.ops.float_graph import decomposed
 
 aten = torch.ops.aten
 _Dims = Sequence[int] | int | None
@@ -77,16 +81,26 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (x1 * x2).sum(dim) / (torch.sqrt(first).clamp(min=eps) * torch.sqrt(second).clamp(min=eps))
 
 
-def distances(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
-    apart = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs()
+def _length(apart: Tensor, p: float) -> Tensor:
+    if p == math.inf:
+        return apart.amax(-1)
     if p == 2.0:
         return torch.sqrt((apart * apart).sum(-1))
     return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
 
 
+def distances(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    return _length((x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs(), p)
+
+
 def angle(self: Tensor) -> Tensor:
     """Of a real number: 0 or pi."""
     return torch.where(self < 0, torch.full((1,), math.pi), torch.where(self != self, self, torch.zeros((1,))))
+
+
+def pair_distances(self: Tensor, p: float = 2.0) -> Tensor:
+    rows, columns = torch.triu_indices(self.shape[0], self.shape[0], 1, device="cpu").unbind(0)
+    return _length((self.index_select(0, rows) - self.index_select(0, columns)).abs(), p)
 
 
 _FUNCTIONS: dict[Any, Any] = {
@@ -111,6 +125,8 @@ _FUNCTIONS: dict[Any, Any] = {
     aten.clamp.Tensor: bounded,
     aten.cosine_similarity.default: cosine_similarity,
     aten.cdist.default: distances,
+    aten._cdist_forward.default: distances,
+    aten._pdist_forward.default: pair_distances,
 }
 
 # ---- norms ---------------------------------------------------------------------------------------------------
@@ -233,7 +249,28 @@ _NORMS: dict[Any, Any] = {
     aten.instance_norm.default: instance_norm,
 }
 
-FORMS = tuple(
-    Decomposition(aten=(target,), function=function, floating=True)
-    for target, function in (_FUNCTIONS | _NORMS).items()
-)
+FORMS = decomposed(_FUNCTIONS | _NORMS)
+
+
+# ---- truth values --------------------------------------------------------------------------------------------
+
+
+def _of_float32(like: Bound, compared: Callable[[Bound], Node]) -> Node | None:
+    return compared(like) if wanted_element(like.node).floating else None
+
+
+def is_nan(bound: Bound) -> Node | None:
+    """What is not equal to itself."""
+    return _of_float32(bound, lambda like: add_call(like.node, aten.ne.Tensor, like["self"], like["self"]))
+
+
+def is_infinite(bound: Bound) -> Node | None:
+    def compared(like: Bound) -> Node:
+        size = add_call(like.node, aten.abs.default, like["self"])
+        return add_call(like.node, aten.eq.Scalar, size, math.inf)
+
+    return _of_float32(bound, compared)
+
+
+NAN_REWRITE = Rewrite(aten=(aten.isnan.default,), rewrite=is_nan, any_element=True)
+INFINITE_REWRITE = Rewrite(aten=(aten.isinf.default,), rewrite=is_infinite, any_element=True)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from cortado.base.numerics import Tensor
-from cortado.ir.op import Decomposition
+from cortado.ops.float_graph import decomposed
 
 aten = torch.ops.aten
 _States = tuple[Tensor, ...]
@@ -139,4 +139,4 @@ _FORMS: dict[Any, Any] = {
     aten.rnn_relu_cell.default: _cell(relu_step),
 }
 
-FORMS = tuple(Decomposition(aten=(target,), function=function, floating=True) for target, function in _FORMS.items())
+FORMS = decomposed(_FORMS)
