@@ -15,7 +15,7 @@ from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weights
 from cortado.artifact.report import PteFormReport, WeightsReport
-from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
+from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger, Refused
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import check_name
 from cortado.base.progress import IMPORT_EXECUTORCH, Clock, PhaseProgress, with_counts
@@ -36,6 +36,7 @@ from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
 from cortado.frontend.capture.watched import SURPRISE, watched
 from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
+from cortado.frontend.quantize.islands import islands_hint, with_islands
 from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.parts import OutputPart
 from cortado.frontend.quantize.prequantized import is_quantized
@@ -44,7 +45,7 @@ from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.frontend.quantize.ties import ties_finding
 from cortado.frontend.rewrite.decompose import write_in_pieces
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
-from cortado.ir.graph import source_line
+from cortado.ir.graph import copied, source_line
 from cortado.ir.op import is_of_floats
 from cortado.ir.patched import alone, forgotten, late_code
 from cortado.lowering import Graphs, Programs, programs_of, without_executorch
@@ -91,6 +92,7 @@ class Model:
     progress: PhaseProgress
     delay: int | None = None  # in rows, of a network whose padding in time was dropped
     int8_form: Callable[[], Quantized] | None = None  # for a .pte, where this one can't be in it
+    whole_form: Callable[[], Quantized] | None = None  # without islands of float32, for ExecuTorch's float kernels
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(value.shape)) for value in self.quantized.example_inputs)
@@ -108,7 +110,9 @@ class Model:
         clock = self._clock(target, options)
         with clock.phase("lower"), late_code():
             form = self.int8_form if _may_have_form(options) else None
-            programs = programs_of(self.quantized, target, options, intermediates, int8_form=form)
+            programs = programs_of(
+                self.quantized, target, options, intermediates, int8_form=form, whole_form=self.whole_form
+            )
             programs, weights = self._narrowed(programs, target, options, intermediates)
             graphs = Graphs.of(programs)
         runs = self._runs(options)
@@ -162,7 +166,7 @@ class Model:
     def _clock(self, target: CortexMTargetConfig, options: Options) -> Clock:
         """The clock of a compile; what float operators of a .pte need is imported first, and counted apart."""
         clock = Clock(dict(self.seconds), self.progress)
-        if options.allow_float:
+        if options.allow_float and options.artifacts is not Artifacts.C:
             with clock.phase(IMPORT_EXECUTORCH):
                 import_executorch(target)
         return clock
@@ -410,7 +414,7 @@ def prepare_method(
     with clock.phase("export"):
         captured = capture(module, inputs)
         names = checked_labels(labels, captured.module)
-    int8_form, place = None, None if intermediates is None else intermediates / "float"
+    int8_form, whole_form, place = None, None, None if intermediates is None else intermediates / "float"
     with clock.phase("quantize"):
         if is_quantized(captured.module):
             _check_quantized(options)
@@ -419,12 +423,18 @@ def prepare_method(
             quantized = as_float(captured, inputs, _needless(batches, inputs), options)
         else:
             given = check_batches(batches, inputs)
-            counted = partial(with_counts(progress), "quantize", total=len(given))
             asked = Asked(chosen, _config(target, options), options, names)
-            tried = None if target is None or options.allow_float else partial(_try_out, asked)
-            how = _for_pte_alone(options, captured)
-            run = partial(quantize, counted=counted, tried=tried, measured=_measured(asked, inputs))
-            quantized = run(captured, inputs, given, how, intermediates=place, ranges=ranges)
+            run = partial(
+                quantize,
+                example_inputs=inputs,
+                batches=given,
+                counted=partial(with_counts(progress), "quantize", total=len(given)),
+                tried=None if target is None or options.allow_float else partial(_try_out, asked),
+                measured=_measured(asked, inputs),
+                intermediates=place,
+                ranges=ranges,
+            )
+            quantized, whole_form = _with_islands(captured, asked, _for_pte_alone(options, captured), run)
             int8_form = cache(partial(_in_int8, module, inputs, given, options))
     return Model(
         name=chosen,
@@ -434,6 +444,7 @@ def prepare_method(
         progress=progress,
         delay=delay,
         int8_form=int8_form,
+        whole_form=whole_form,
     )
 
 
@@ -473,6 +484,37 @@ def _check_quantized(options: Options) -> None:
             "--precision auto: the model is quantized already, expected a float model whose tensors Cortado chooses "
             "elements for; give that, or leave --precision auto out"
         )
+
+
+def _with_islands(
+    captured: Captured, asked: Asked, how: Options, run: Callable[..., Quantized]
+) -> tuple[Quantized, Callable[[], Quantized] | None]:
+    """A quantized model, with what no integer operator takes in float32 where that is allowed and helps; and the same
+    without, for ExecuTorch's float kernels."""
+    if not asked.options.has_islands:
+        try:
+            return run(captured, how=how), None
+        except Refused as error:
+            hint = "" if isinstance(error, NotInteger) else islands_hint(error.nodes, asked.options)
+            if not hint:
+                raise
+            raise Refused(f"{error}{hint}", error.nodes) from error
+
+    def attempt(tried: Captured) -> Quantized:
+        quantized = run(tried, how=how)
+        _try_out(asked, quantized)
+        return quantized
+
+    def whole() -> Quantized:
+        return run(replace(captured, module=copied(captured.module)), how=replace(how, artifacts=Artifacts.PTE))
+
+    try:
+        quantized, islands = with_islands(captured, attempt)
+    except Refused:
+        if asked.options.artifacts is Artifacts.C:
+            raise
+        return whole(), None
+    return replace(quantized, islands=islands), cache(whole) if islands else None
 
 
 def _measured(asked: Asked, inputs: Inputs) -> PrecisionGiven | None:
@@ -553,7 +595,8 @@ def _check_options(options: object) -> None:
 def _check_installed(options: Options) -> None:
     """Tells of a missing package before the work, not after it; where C is left to be made, the report tells of it."""
     options.check_budget()
-    of_pte = (options.pte is PteKind.DELEGATE, options.allow_float, options.bundleio, options.etrecord)
+    floats = options.allow_float and options.artifacts is not Artifacts.C
+    of_pte = (options.pte is PteKind.DELEGATE, floats, options.bundleio, options.etrecord)
     needed = options.artifacts is Artifacts.PTE or any(of_pte)
     needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)
     if needed and (reason := without_executorch()) is not None:

@@ -15,6 +15,7 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.base.versions import EXECUTORCH, TORCH, numbers
 from cortado.emit.pte.program import c_only, c_only_reason
 from cortado.frontend.quantize.convert import Quantized
+from cortado.frontend.quantize.islands import islands_hint
 from cortado.ir.op import operator_of, wider_elements
 from cortado.ir.portable import FloatOperator, float_operators
 from cortado.options import NO_EXECUTORCH, Activations, Artifacts, Options, Precision, PteKind
@@ -69,15 +70,20 @@ def programs_of(
     intermediates: Path | None,
     passes: Sequence[type[CortexMPass]] = PIPELINE,
     int8_form: Callable[[], Quantized] | None = None,
+    whole_form: Callable[[], Quantized] | None = None,
 ) -> Programs:
     """The programs of the artifacts that were asked for. The .pte has a program of its own where something may
     stay in float, where the C bundle's is for a stream, as ExecuTorch runs whole windows, and where `int8_form` brings
-    what ExecuTorch has no operators for into calls that it has."""
+    what ExecuTorch has no operators for into calls that it has. `whole_form` has no islands of float32."""
     programs = _programs(quantized, target, options, intermediates, passes)
     if int8_form is not None and programs.c is not None and programs.pte is None and _has_form(programs.c):
         place = None if intermediates is None else intermediates / "pte"
         other = _programs(int8_form(), target, options, place, passes)
         programs = replace(other, c=programs.c, own_form=other.pte is not None)
+    if whole_form is not None and programs.c is not None and programs.pte is None and options.makes_operators:
+        place = None if intermediates is None else intermediates / "pte"
+        other = _programs(whole_form(), target, options, place, passes)
+        programs = replace(programs, pte=other.pte, pte_missing=other.pte_missing)
     return _without_c(programs, options)
 
 
@@ -107,10 +113,10 @@ def _programs(
     try:
         program = lowered(quantized, target, options, intermediates, stream=stream, passes=passes)
     except NotInteger as error:
-        if without is not None:
-            raise
-        if not options.allow_float:
-            raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
+        if without is not None or not options.allow_float:
+            hint = islands_hint(error.nodes, options)
+            hint = hint or ("" if without is not None else _hint(lambda: lower(True, None)))
+            raise NotInteger(error.nodes, error.reasons, hint) from error
         _check_no_budget(options, error.reasons)
         return Programs(None, lower(True, place), bundle_missing=error.reasons)
     if options.pte is PteKind.DELEGATE:

@@ -599,9 +599,9 @@ class Options:
     allow_float: bool = option(
         False,
         Group.WRITTEN,
-        "keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
+        "compute what no integer operator takes in float32 in the C bundle, and what a .pte can't hold in integers in "
+        "ExecuTorch's float kernels there; both are listed",
         spellings=("--allow_float",),
-        artifact=Artifacts.PTE,
         undelegated=_ALL_INTEGERS,
     )
     keep_float: tuple[str, ...] = option(
@@ -623,6 +623,17 @@ class Options:
             return None
         how = self.resize_filter
         return camera_of(self.input_format, self.input_size, self.crop, self.resize, how, self.mean, self.std)
+
+    @property
+    def makes_operators(self) -> bool:
+        """Whether a .pte of ExecuTorch's operators is asked for."""
+        return self.artifacts is not Artifacts.C and self.pte is PteKind.OPERATORS
+
+    @property
+    def has_islands(self) -> bool:
+        """Whether calls that no integer operator takes are float32 in the C bundle; a module that is kept in float is
+        for a .pte."""
+        return self.allow_float and not self.keep_float and self.artifacts is not Artifacts.PTE
 
     @property
     def has_codes(self) -> bool:

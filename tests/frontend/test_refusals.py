@@ -287,7 +287,7 @@ def test_what_forward_itself_prints_is_kept(capfd: pytest.CaptureFixture[str]) -
 
 # ---- hints -----------------------------------------------------------------------------------------------------
 
-HINT = "ExecuTorch has float kernels for this"
+HINT = "--allow-float (allow_float=True in Options)"
 
 
 @pytest.mark.cases(1)

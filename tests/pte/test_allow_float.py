@@ -404,15 +404,15 @@ def compile_words(folder: Path, *more: str) -> list[str]:
 def test_the_command_line_lists_what_stays_in_float(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(compile_words(written, "--allow-float")) == 0
     text = capsys.readouterr().out
-    assert "no C bundle  aten.atan2.default at " in text
+    assert "in float32  aten.atan2.default at " in text
     assert "in float  aten.atan2.default at " in text
     assert "sums.py:10" in text
     assert main(["run", str(written / "out"), "--on", "executorch", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["board"] == "executorch"
     assert main(["run", str(written / "out" / "sums.pte")]) == 0
     assert "the reference" in capsys.readouterr().out
-    assert main(["run", str(written / "out")]) == 2
-    assert "holds no C bundle" in capsys.readouterr().err
+    assert main(["run", str(written / "out"), "--on", "host"]) == 0
+    assert "bit-exact with the reference" in capsys.readouterr().out
 
 
 def test_the_command_line_without_the_flag_writes_nothing(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ from cortado.artifact.report import (
     FloatOperatorReport,
     ImageReport,
     InputRowsReport,
+    IslandReport,
     LayerReport,
     LongestCallReport,
     MemoryReport,
@@ -68,9 +69,11 @@ from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
 from cortado.frontend.quantize.candidates import Choice
 from cortado.frontend.quantize.convert import Quantized
+from cortado.frontend.quantize.islands import Island
 from cortado.frontend.quantize.precision_search import Mixed
+from cortado.ir.facts import ORIGIN
 from cortado.ir.kernel import Array, Field, NestedDescriptor
-from cortado.ir.op import registry
+from cortado.ir.op import is_of_floats, registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.problem import Buffer, Time, peak_buffers, timeline
 from cortado.ops.signal.spectrum import SPECTRUM
@@ -344,6 +347,7 @@ def build_report(
         target=target.target_string,
         operators=_operators(graph),
         float_operators=tuple(_float_operator(item) for item in float_operators),
+        islands=() if c is None else _islands(c.planned, graph, quantized),
         portable_operators=() if pte is None else tuple(pte.portable_operators),
         options=_options(options),
         memory=None if c is None else _memory(c),
@@ -485,6 +489,31 @@ def _float_operator(item: FloatOperator) -> FloatOperatorReport:
         source=item.source,
         reason=item.reason,
         kernels=item.kernels,
+    )
+
+
+def _islands(planned: Planned, graph: LoweredGraph, quantized: Quantized) -> tuple[IslandReport, ...]:
+    """What is float32 as no integer operator takes it, and what that costs."""
+    if not quantized.islands:
+        return ()
+    origins = {node.name: ORIGIN.of(node) for node in quantized.converted.graph.nodes}
+    layers: dict[str | None, list[tuple[str, float | None]]] = {}
+    for step, cycles in zip(planned.program.steps, estimated_cycles(planned), strict=True):
+        call = graph.by_name.get(step.name)
+        origin = None if call is None or not is_of_floats(step.operator) else origins.get(call.twin)
+        layers.setdefault(origin, []).append((step.name, cycles))
+    return tuple(_island(one, layers.get(one.name, [])) for one in quantized.islands)
+
+
+def _island(island: Island, layers: Sequence[tuple[str, float | None]]) -> IslandReport:
+    spent = [cycles for _, cycles in layers if cycles is not None]
+    return IslandReport(
+        operator=island.operator,
+        module=island.module,
+        source=island.source,
+        reason=island.reason,
+        layers=tuple(name for name, _ in layers),
+        estimated_cycles=round(sum(spent)) if len(spent) == len(layers) else None,
     )
 
 

@@ -19,6 +19,7 @@ from cortado.artifact.report import (
     BufferKind,
     ChoiceReport,
     FloatOperatorReport,
+    IslandReport,
     LayerReport,
     MemoryReport,
     Report,
@@ -414,6 +415,7 @@ def _body(report: Report) -> Iterator[str]:
     yield section("Spectra of the example input", spectrograms(report))
     yield section("Quantization", quantization_table(report))
     yield section("Precision", precision_table(report))
+    yield section("In float32", bullets([_island(item) for item in report.islands]))
     yield section("In float", bullets([_float(item) for item in report.float_operators]))
     yield section("Why there is no C bundle", bullets(report.bundle_missing))
     yield section("Why there is no .pte", bullets(report.pte_missing))
@@ -575,6 +577,12 @@ def _single_targets(memory: MemoryReport) -> Markup:
         return Markup("")
     rows = [(target, TableCell(f"{size:,}", size)) for target, size in single.items()]
     return Table(("compiled for one core", "arena, bytes"), rows, frozenset({1})).markup()
+
+
+def _island(item: IslandReport) -> str:
+    where = f" at {item.source}" if item.source else ""
+    cycles = "" if item.estimated_cycles is None else f", about {item.estimated_cycles:,} cycles"
+    return f"{item.operator}{where}{cycles}: {item.reason}"
 
 
 def _float(item: FloatOperatorReport) -> str:

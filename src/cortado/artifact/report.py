@@ -294,6 +294,18 @@ class FloatOperatorReport:
 
 
 @json_class
+class IslandReport:
+    """A call that is computed in float32 in the C bundle, as no integer operator takes it."""
+
+    operator: str = key("what it calls, as in aten.cumprod.default")
+    module: str | None = key("the module of the model that it comes from")
+    source: str | None = key("the line in the user's file")
+    reason: str = key("why no integer operator takes it")
+    layers: tuple[NodeName, ...] = key("the layers that compute it")
+    estimated_cycles: Count | None = key("of these layers; null where the table of costs lacks one")
+
+
+@json_class
 class OptionsReport:
     """How the model was compiled."""
 
@@ -623,6 +635,9 @@ class Report:
     target: str = key("what it was compiled for")
     operators: Mapping[OperatorName, Count] = key("how often each operator is called; views don't count")
     float_operators: tuple[FloatOperatorReport, ...] = key("what stays in float; empty without --allow-float")
+    islands: tuple[IslandReport, ...] = key(
+        "calls in float32 in the C bundle between a dequantize and a quantize; empty without --allow-float", default=()
+    )
     portable_operators: tuple[str, ...] = key("ExecuTorch's portable kernels that the .pte calls")
     options: OptionsReport = key("how it was compiled")
     memory: MemoryReport | None = key("RAM of the C bundle")

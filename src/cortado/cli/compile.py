@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         FlashReport,
         FloatOperatorReport,
         InputRowsReport,
+        IslandReport,
         MemoryReport,
         PteReport,
         Report,
@@ -312,6 +313,7 @@ def _facts(report: "Report") -> list[tuple[str, str]]:
     tried = report.options.artifacts is Artifacts.BOTH and report.pte_missing != (NO_EXECUTORCH,)
     if report.pte_missing and tried and float_would_help(report):
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
+    rows += [("in float32", island_text(item)) for item in report.islands]
     rows += [("in float", _float_text(item)) for item in report.float_operators]
     if report.calibration is not None and report.calibration.data == "random":
         rows.append(("warning", "calibrated with random data: sizes and speed are real, results are meaningless"))
@@ -375,6 +377,13 @@ def _part(needed: int, there: int) -> str:
 
 def pte_size(pte: "PteReport") -> str:
     return f"{pte.bytes:,} bytes, arena {pte.arena_bytes:,} bytes"
+
+
+def island_text(item: "IslandReport") -> str:
+    module = f" in module '{item.module}'" if item.module else ""
+    source = f" at {item.source}" if item.source else ""
+    cycles = "" if item.estimated_cycles is None else f", about {item.estimated_cycles:,} cycles"
+    return f"{item.operator}{module}{source}{cycles}: {item.reason}"
 
 
 def _float_text(item: "FloatOperatorReport") -> str:

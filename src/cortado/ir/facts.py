@@ -62,6 +62,7 @@ TWIN: FactKey[str] = FactKey("cortado_twin")  # the node of the float graph whos
 NOT_ATEN: FactKey[bool] = FactKey("cortado_not_aten")  # of a call, and what it is lowered to: no float kernel has it
 IN_FLOAT: FactKey[bool] = FactKey("cortado_in_float")  # of a call on integers: torch computes it in float: no wrap
 CONSTANT: FactKey[str] = FactKey("cortado_constant")  # of a placeholder: its name in the state dict
+ORIGIN: FactKey[str] = FactKey("cortado_origin")  # of a call: the call of the captured graph that it is part of
 TRAINED: FactKey[bool] = FactKey("cortado_trained")  # of a call: it has parameters of the user's model
 USER_INPUT: FactKey[bool] = FactKey("cortado_input")  # of a placeholder: an input of the model, not a constant
 WANTED: FactKey[Element] = FactKey("cortado_element")  # of a call: the element of its real numbers, if not USUAL

@@ -32,6 +32,7 @@ from cortado.ir.facts import (
     FROM_NODE,
     MODULE_STACK,
     NOT_ATEN,
+    ORIGIN,
     STACK_TRACE,
     TORCH_FN,
     TRAINED,
@@ -162,7 +163,7 @@ def describe(node: Node) -> str:
 
 
 _CODE_ORIGIN = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE)
-_ORIGIN: tuple[FactKey[Any], ...] = (*_CODE_ORIGIN, TWIN, TRAINED, NOT_ATEN)
+_ORIGIN: tuple[FactKey[Any], ...] = (*_CODE_ORIGIN, ORIGIN, TWIN, TRAINED, NOT_ATEN)
 
 
 def copy_origin(source: Node, target: Node) -> None:
@@ -186,6 +187,13 @@ def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
     if wanted_element(like).floating:
         WANTED.take(node, like)
     return node
+
+
+def copied(module: GraphModule) -> GraphModule:
+    """Another graph over the same weights: most rewrites are in place."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, val_map={}))
+    return GraphModule(module, graph)
 
 
 def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:

@@ -36,7 +36,8 @@ from cortado.frontend.quantize.candidates import (
     size_of,
 )
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
-from cortado.frontend.quantize.judgement import CALL, FloatRun, drawn, drawn_runs, halves
+from cortado.frontend.quantize.islands import Island, check_taken
+from cortado.frontend.quantize.judgement import FloatRun, drawn, drawn_runs, halves
 from cortado.frontend.quantize.known_ranges import know_ranges
 from cortado.frontend.quantize.observer_replay import Sightings
 from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
@@ -66,7 +67,7 @@ from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_fl
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.rewrite.writes import written
 from cortado.ir.facts import STATE, USUAL
-from cortado.ir.graph import describe, lift, output_node
+from cortado.ir.graph import copied, describe, lift, output_node
 from cortado.ir.matching import settle as settle_matches
 from cortado.ir.patched import counted_on, late_code
 from cortado.ops.elementwise.pointwise import attribute, is_pointwise
@@ -76,7 +77,7 @@ from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto searches, of a model without and with state
-STEPS = 16_384  # of a model with state, whose float outputs are kept
+STEPS = 4096  # of a model with state, whose float outputs are kept
 CONFIRMED = 200_000_000  # values that are computed, at most, to hold what was chosen to the bar
 
 
@@ -93,13 +94,14 @@ class Quantized:
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
     choice: Choice | None = None  # which candidate won; None: the model came quantized
+    islands: tuple[Island, ...] = ()  # calls that are float32 as no integer operator takes them
     mixed: Mixed | None = None  # which tensors are int16, where measurement chose
     parts: OutputParts = field(default_factory=lambda: OutputParts(()))  # what the outputs are made of
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
         state = [STATE.must(node).initial for node in holders(self.converted.graph)]
-        return lift(_copy(self.converted), (*self.example_inputs, *state))
+        return lift(copied(self.converted), (*self.example_inputs, *state))
 
 
 def _check_finite(module: GraphModule, infinite: str | None) -> None:
@@ -145,8 +147,10 @@ def quantize(
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         if not any(_same(example_inputs, batch) for batch in batches):
             _check_example(captured, stream, example_inputs, writes)
-        pristine = _copy(module) if measured is not None else None
+        pristine = copied(module) if measured is not None else None
         prepared = _prepare(module, how)
+        if how.has_islands:
+            check_taken(prepared.graph)
         know_ranges(prepared, batches)
         float_model, parts = Means(prepared, layers), OutputParts.of(prepared)
 
@@ -272,7 +276,7 @@ def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options)
 
 def _first_form(prepared: GraphModule, example_inputs: Sequence[Tensor], how: Options) -> Quantized:
     """The quantized model by what its tensors held so far; the observers go on."""
-    other = _copy(prepared)
+    other = copied(prepared)
     other.meta = dict(prepared.meta)  # that PT2E has prepared it
     converted = convert_pt2e(other, fold_quantize=False)
     as_codes(converted)
@@ -512,8 +516,7 @@ class MixedWork:
     @cached_property
     def _all(self) -> list[FloatRun]:
         """Returns all runs; of a large network, as many as the work allows."""
-        calls = sum(node.op == "call_function" for node in self._pristine.graph.nodes)
-        return self._some(max(SAMPLES_JUDGED, CONFIRMED // (size_of(self._pristine) + CALL * calls + 1)))
+        return self._some(max(SAMPLES_JUDGED, CONFIRMED // max(size_of(self._pristine), 1)))
 
     def _on_new_data(self, chosen: Chosen, goal: Goal, pricing: Priced) -> float:
         """Estimates what new data will keep: ranges and biases from one half of the samples, judged by the other."""
@@ -530,7 +533,7 @@ class MixedWork:
 
     def prepared(self, wide: Collection[str]) -> GraphModule:
         """Its observers know all that was seen."""
-        module = _copy(self._pristine)
+        module = copied(self._pristine)
         module.meta = dict(self._pristine.meta)
         prepared = _prepare(module, self._how, wide)
         know_ranges(prepared, self._data.batches)
@@ -618,10 +621,3 @@ class FloatModel:
         with torch.no_grad(), _right_kernels(self._graph):
             interpreter.run(*inputs, *state)
         return {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
-
-
-def _copy(module: GraphModule) -> GraphModule:
-    """Another graph over the same weights: lifting rewrites the graph it is given."""
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(module.graph, val_map={}))
-    return GraphModule(module, graph)

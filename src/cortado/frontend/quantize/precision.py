@@ -103,10 +103,24 @@ def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
         for node in graph.nodes:  # truth values and integers too
             if module_path(node) in paths - {None} or re.fullmatch(text, node.name):
                 note_element(node, FLOAT32)
-    for holder in holders(graph) if expressions else ():
+    if expressions:
+        _note_state(graph, "--float32")
+
+
+def note_calls(graph: Graph, names: Collection[str]) -> None:
+    """Notes which calls are float32 as no integer operator takes them, and the state that they alone read."""
+    for node in graph.nodes:
+        if node.name in names:
+            note_element(node, FLOAT32)
+    if names:
+        _note_state(graph, "--allow-float")
+
+
+def _note_state(graph: Graph, option: str) -> None:
+    for holder in holders(graph):
         if holder.users and all(wanted_element(user).floating for user in holder.users):
             note_element(holder, FLOAT32)
-            WHY.note(holder, "read in float32 alone (--float32)")
+            WHY.note(holder, f"read in float32 alone ({option})")
 
 
 def _followers(node: Node) -> list[Node]:

@@ -10,9 +10,10 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from cortado.base.element import FLOAT32
 from cortado.base.errors import Refused
 from cortado.frontend.rewrite.decompose import put_before, trace_on, written_out
-from cortado.ir.facts import VALUE, wanted_element
+from cortado.ir.facts import VALUE, note_element, wanted_element
 from cortado.ir.graph import add_call, describe
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.signal.pairs import EACH, FORMS, Pair
@@ -25,7 +26,11 @@ def write_as_pairs(module: GraphModule) -> bool:
     """Replaces every call that reads or gives complex numbers and is wanted in float32; whether there were any."""
     parts: _Parts = {}
     for node in list(module.graph.nodes):  # what a call becomes is looked at with it
-        if node.op == "call_function" and wanted_element(node).floating and _is_complex(node):
+        if node.op != "call_function" or not _is_complex(node):
+            continue
+        if any(source in parts for source in node.all_input_nodes):
+            note_element(node, FLOAT32)  # as what it reads is: no integer operator reads a pair
+        if wanted_element(node).floating:
             _take(node, parts)
     for node in reversed(list(module.graph.nodes)):
         if not node.users and holds_complex(node) and node.op != "placeholder":

@@ -323,7 +323,8 @@ class Meeting:
             raise Refused(
                 f"{describe(node)} makes integers of float32 numbers that are computed of integers whose interval is "
                 "not known, or has too many of them; give the interval of an integer input (--range NAME=LOW..HIGH), "
-                "clamp the integers, or calculate with them as they are (// for a quotient that is rounded down)"
+                "clamp the integers, or calculate with them as they are (// for a quotient that is rounded down)",
+                [node],
             )
         return counted(node, self.replaced.get(root, root))
 

@@ -317,7 +317,8 @@ def _signal(like: Node, frames: Frames) -> Frames:
         kinds = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
         raise Refused(
             f"{describe(like)} reads samples of {str(dtype(root)).removeprefix('torch.')} (input '{root.name}'), "
-            f"expected float32, {kinds}; convert them before"
+            f"expected float32, {kinds}; convert them before",
+            [like],
         )
     head = root
     gain, offset = 1.0, 0.0
@@ -396,7 +397,8 @@ def of_r2c(bound: Bound) -> None:
     dims = bound["dim"]
     if not bound["onesided"] or len(dims) != 1:
         raise Refused(
-            f"{describe(bound.node)} gives both halves of a spectrum, or that of an image; use torch.fft.rfft"
+            f"{describe(bound.node)} gives both halves of a spectrum, or that of an image; use torch.fft.rfft",
+            [bound.node],
         )
     _take(bound, dims[0], shape(bound["self"])[-1], int(bound["normalization"]))
 
@@ -407,7 +409,8 @@ def of_stft(bound: Bound) -> None:
     if bound.get("onesided") is False or bound.get("align_to_window"):
         raise Refused(
             f"{describe(node)} gives both halves of a spectrum, or aligns frames to the window; leave out "
-            "onesided=False and align_to_window=True"
+            "onesided=False and align_to_window=True",
+            [node],
         )
     length = int(bound.get("win_length") or points)
     window = torch.ones(length) if bound.get("window") is None else _constant(node, bound["window"])
@@ -427,7 +430,7 @@ def of_stft(bound: Bound) -> None:
 
 def _constant(node: Node, window: Node) -> Tensor:
     if not is_constant(window):
-        raise Refused(f"{describe(node)} has a window that changes with the input, expected a constant one")
+        raise Refused(f"{describe(node)} has a window that changes with the input, expected a constant one", [node])
     return constant_data(window)
 
 
@@ -435,15 +438,18 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
     """Puts one call in the place of all that makes bands of a spectrum and a curve of them."""
     node = bound.node
     if dim not in (-1, len(shape(node)) - 1):
-        raise Refused(f"{describe(node)} goes along dimension {dim}, expected the last; transpose its input")
+        raise Refused(f"{describe(node)} goes along dimension {dim}, expected the last; transpose its input", [node])
     if not is_length(points):
         raise Refused(
             f"{describe(node)} has {points} points, expected an even number 2^a * 3^b * 5^c from {SHORTEST} to "
-            f"{LONGEST}; choose the next larger one (frames are padded with zeros: n_fft=...)"
+            f"{LONGEST}; choose the next larger one (frames are padded with zeros: n_fft=...)",
+            [node],
         )
     found = _bands(region_behind(node), shape(node))
     if found is None:
-        raise Refused(f"{describe(node)} gives a spectrum that is used in another way than can be compiled; {WAYS}")
+        raise Refused(
+            f"{describe(node)} gives a spectrum that is used in another way than can be compiled; {WAYS}", [node]
+        )
     bands, curved = found
     frames = _signal(node, _frames(bound["self"], points))
     signal, _ = _whole_blocks(node, frames)

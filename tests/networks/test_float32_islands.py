@@ -1,0 +1,99 @@
+"""--allow-float in the C bundle: what no integer operator takes is float32 between integers, and is listed."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cortado.api import prepare
+from cortado.artifact.page import build_page
+from cortado.base.errors import CortadoError
+from cortado.compiled import Compiled
+from cortado.options import Artifacts, Options
+from helpers.cores import THREE, each_core
+from helpers.single import decibels
+
+pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples, no float unit
+ALLOWED = Options(allow_float=True, artifacts=Artifacts.C)
+
+
+class Islands(nn.Module):
+    """Integer layers around products along a dimension, a norm of a state, a spectrum of eight points."""
+
+    level: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(2, 8, 3), nn.Conv2d(8, 2, 1)
+        self.register_buffer("level", torch.zeros(1, 8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        seen = torch.relu(self.first(x))
+        means = torch.cumprod(seen.mean((2, 3)) + 0.5, 1)
+        self.level = self.level * 0.5 + means
+        length = torch.linalg.norm(self.level, 3, dim=1, keepdim=True)
+        bins = torch.fft.rfft(self.level)
+        out: Tensor = self.last(seen * (self.level / (length + 1))[:, :, None, None])
+        return out, torch.cat([bins.real, bins.imag], 1)
+
+
+def batches(seed: int) -> Tensor:
+    return torch.randn(12, 1, 2, 6, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def model() -> Islands:
+    torch.manual_seed(2)
+    return Islands().eval()
+
+
+def compiled(target: str, given: Tensor, options: Options = ALLOWED) -> Compiled:
+    return prepare(model(), (given[0],), [(one,) for one in given], options=options).compile(target, options)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m4"))
+def test_an_island_runs_among_integers(target: str) -> None:
+    found = compiled(target, batches(0))
+    listed = {one.operator: one for one in found.report.islands}
+    assert set(listed) == {"aten.cumprod.default", "aten.linalg_norm.default", "aten.fft_rfft.default"}
+    assert all(one.layers and one.estimated_cycles for one in listed.values())
+    assert all("test_float32_islands.py:" in (one.source or "") for one in listed.values())
+    assert "no integer operator" in listed["aten.cumprod.default"].reason
+    elements = {layer.element.value for layer in found.report.layers if layer.macs and layer.element is not None}
+    assert elements == {"int8", "float32"}  # the convolutions, and the spectrum as a product
+    given = batches(5)
+    checked, eager = found.run(given), model()
+    with torch.no_grad():
+        wanted: Sequence[tuple[Tensor, ...]] = [eager(one) for one in given]
+    assert checked.bit_exact
+    for want, got in zip(zip(*wanted, strict=True), checked.outputs, strict=True):
+        assert decibels(torch.stack(want).flatten(), torch.as_tensor(got).flatten()) > 25
+
+
+def test_what_is_computed_in_float32_is_told_with_its_cycles() -> None:
+    text = build_page(compiled("cortex-m4", batches(0)).report)
+    assert "In float32" in text
+    assert "aten.cumprod.default at " in text
+
+
+def test_without_the_option_a_refusal_names_it() -> None:
+    with pytest.raises(CortadoError, match=r"--allow-float .* computes this in float32 in the C bundle"):
+        compiled("cortex-m4", batches(0), Options(artifacts=Artifacts.C))
+
+
+class Determinant(nn.Module):
+    """Neither an integer operator nor one of float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.linalg.det(self.linear(x))
+
+
+def test_what_float32_has_not_either_stays_refused() -> None:
+    x = torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
+    with pytest.raises(CortadoError, match="no integer operator for it"):
+        prepare(Determinant(), (x,), [(x,)], options=ALLOWED).compile("cortex-m4", ALLOWED)
