@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -535,11 +536,11 @@ def compile_methods(
     each with example inputs. `calibration` are calls in the order in which a device may make them, as ("learn", x,
     label): each method is calibrated on its own calls, with the state that the calls before have left. Buffers that a
     method changes are state, which all methods share: int32, int64, bool or float32; what is computed from real state
-    is float32 too. "forward", or else the first, is MODEL_run
-    in C; any other is MODEL_METHOD."""
+    is float32 too. "forward", or else the first, is MODEL_run in C; any other is MODEL_METHOD."""
     config = from_target_string(target) if isinstance(target, str) else target
     chosen = check_name(name or type(module).__name__.lower())
-    options = _only_c(options)
+    # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
+    options = replace(_only_c(options), bias_correction=False)
     _check_methods(module, methods)
     ordered = {one: tuple(methods[one]) for one in sorted(methods, key=lambda one: one != "forward")}
     found = touched(module, ordered)
@@ -548,13 +549,9 @@ def compile_methods(
     calls = [_checked_call(call, number, ordered) for number, call in enumerate(calibration)]
     recorded = _record(module, ordered, calls)
     found = {method: _with_fixed(one, recorded[method]) for method, one in found.items()}
-    # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
-    options = replace(options, bias_correction=False)
     ranges = SharedRanges()
-    every = frozenset().union(*(one.modules for one in found.values()))
-
-    def of_method(one: Touched) -> Options:
-        return _of_method(options, one, every, state)
+    modules = frozenset().union(*(one.modules for one in found.values()))
+    of_method = partial(_of_method, options=options, every=modules, state=state)
 
     def models() -> dict[str, Model]:
         return {
@@ -587,7 +584,7 @@ def compile_methods(
     return CompiledMethods(chosen, config, compiled, graphs, planned, bundle)
 
 
-def _of_method(options: Options, found: Touched, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
+def _of_method(found: Touched, options: Options, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
     """Options of a method: names of modules that others of the methods call are no mistake in it, and real state that
     it reads keeps its bits."""
 

@@ -101,7 +101,7 @@ def test_c_tells_strange_inputs_and_evaluate_scores_it(tmp_path: Path, run: Run)
     assert caught > 50.0
     header = (folder / "net.h").read_text()
     limit = int(re.search(r"#define NET_SURPRISE_LIMIT (\d+)", header)[1])  # type: ignore[index]
-    assert abs(limit * compiled.report.outputs[-1].scale - 1.0) < 0.01  # type: ignore[operator]
+    assert abs(limit * compiled.report.outputs[-1].scale - 1.0) < 0.01
 
 
 WRONG = [
