@@ -87,10 +87,6 @@ SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "co
 # Layers with 4-bit weights: kernels for spans of pixels, for one, and for windows, with factors and without; recurrent.
 NARROW: Mapping[str, int] = {
     "cortado::narrow_conv2d": 48,
-    "cortado::narrow_embedding": 12,
-    "cortado::narrow_gru": 12,
-    "cortado::narrow_lstm": 12,
-    "cortado::narrow_rnn": 12,
 }
 
 # Operators of 16-bit codes, beside those above.
@@ -119,12 +115,12 @@ MORE_WIDE: Mapping[str, int] = {
     "cortado::argmax": 8,
     "cortado::cosine_similarity": 10,
     "cortado::cumsum": 10,
-    "cortado::embedding": 10,
+    "cortado::embedding": 20,
     "cortado::embedding_bag": 10,
-    "cortado::gru": 12,
-    "cortado::lstm": 12,
+    "cortado::gru": 24,
+    "cortado::lstm": 24,
     "cortado::normalize": 16,
-    "cortado::rnn": 12,
+    "cortado::rnn": 24,
     "cortado::topk": 8,
     "cortado::log_softmax": 24,
     "cortado::masked_softmax": 32,

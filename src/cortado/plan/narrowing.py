@@ -28,8 +28,8 @@ from cortado.ops.conv import int4
 from cortado.ops.conv.conv2d import CONV2D, NARROW_CONV2D
 from cortado.ops.conv.convolution import sum_bounds
 from cortado.ops.move import embedding
-from cortado.ops.move.embedding import EMBEDDING, NARROW_EMBEDDING
-from cortado.ops.recurrent.int4_layer import NARROW_OF
+from cortado.ops.move.embedding import EMBEDDING
+from cortado.ops.recurrent import gru, lstm, rnn
 from cortado.ops.recurrent.layer import LARGEST_SUM
 from cortado.passes import PIPELINE, CortexMPass
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, reference_of
@@ -156,7 +156,7 @@ def _recurrent(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None
         changed |= found
         rows, products = found[f"weight_{path}"].shape
         saved += rows * (products - packed_bytes((1, 1, 1, products), observed.run))
-    return NarrowLayer(call.name, call.module, NARROW_OF[call.operator], changed, {"run": observed.run}, saved)
+    return NarrowLayer(call.name, call.module, _RECURRENT[call.operator], changed, {"run": observed.run}, saved)
 
 
 def _path(
@@ -192,12 +192,13 @@ def _table(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
     arguments = {"zero_point": known.zero_point, "run": observed.run}
     count, width = weight.shape
     saved = count * (width // 2 - math.ceil(width / (observed.run or width)))
-    return NarrowLayer(call.name, call.module, NARROW_EMBEDDING, {"weight": table}, arguments, saved)
+    return NarrowLayer(call.name, call.module, EMBEDDING, {"weight": table}, arguments, saved)
 
 
+_RECURRENT = {one.name: one for one in (gru.GRU, lstm.LSTM, rnn.RNN)}
 _NARROWED: dict[str, Callable[[ObservedLayer, LoweredCall], NarrowLayer | None]] = {
     CONV2D.name: _convolution,
-    **dict.fromkeys(NARROW_OF, _recurrent),
+    **dict.fromkeys(_RECURRENT, _recurrent),
     EMBEDDING.name: _table,
 }
 NO_WEIGHTS = ""

@@ -3,10 +3,8 @@
 An id below 0 counts as 0, one beyond the table as the last: nothing is read outside of it, whatever comes in. (Eager
 torch refuses such ids; a build with CORTADO_ENABLE_RUNTIME_CHECKS stops at them.)
 
-embedding whose table has 4 bits: two codes are a byte of the C bundle.
-
-The table of a call has codes as embedding's, so what it gives is what embedding gives. Within a run of a row they are
-zero_point + factor * q, |q| <= 7, factor 1 to 18; with `run` 0 a whole row has one factor.
+With a `run`, the table has 4 bits (--weights int4): two codes are a byte of the C bundle. Within a run of a row they
+are zero_point + factor * q, |q| <= 7, factor 1 to 18; with `run` 0 a whole row has one factor.
 """
 
 import math
@@ -18,14 +16,14 @@ import torch
 from torch.fx import Node
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import FLOAT32, INT8, INT16, INT32
+from cortado.base.element import FLOAT32, INT4, INT8, INT16, INT32
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Field
-from cortado.ir.kernel_table import KernelRow, KernelTable, only
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Work, loops
@@ -49,7 +47,8 @@ def within(ids: Tensor, count: int) -> Tensor:
     return ids.to(torch.int64).clamp(0, count - 1)
 
 
-def reference(*, weight: Tensor, indices: Tensor) -> Tensor:
+def reference(*, weight: Tensor, indices: Tensor, zero_point: int = 0, run: int | None = None) -> Tensor:
+    """The codes of a table say it all, however many bits are stored of them."""
     return weight[within(indices, len(weight))].contiguous()
 
 
@@ -144,102 +143,10 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def lower(lowering: Lowering) -> Node:
     ids = as_words(lowering, lowering.node("indices"))
-    return lowering.call(EMBEDDING, weight=lowering.node("weight"), indices=ids)
+    return lowering.call(EMBEDDING, weight=lowering.node("weight"), indices=ids, zero_point=0, run=None)
 
 
-# ---- the C kernel --------------------------------------------------------------------------------------------
-
-
-def _fields(call: Call) -> dict[str, Field]:
-    (count, width), table = call.shape("weight"), call.array("weight")
-    if call.element.floating:  # rows of bytes
-        table, width = table.view(np.int8), width * call.element.bytes
-    return {"ids": math.prod(call.shape("indices")), "count": count, "width": width, "table": Array(table)}
-
-
-def _row_work(call: Call) -> Work:
-    width = call.shape("weight")[1] * call.element.bytes
-    return runs_of("calls", width, width)
-
-
-_BYTES = KernelRow(
-    "embedding_s8",
-    INT32,
-    INT8,
-    arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT)),
-    struct="cortado_embedding_t",
-    fields=_fields,
-    work=_row_work,
-)
-KERNELS = KernelTable(
-    (
-        _BYTES,
-        replace(
-            _BYTES,
-            symbol="embedding_s16",
-            makes=INT16,
-            arguments=(Operand.LAYER, Row(0), Operand.OUT),
-            struct="cortado_embedding_s16_t",
-        ),
-        replace(_BYTES, makes=FLOAT32),
-    )
-)
-
-
-def draw_ids(draw: Any, sizes: tuple[int, ...], count: int) -> Tensor:
-    """Ids for a table of `count` rows; some of them outside of it."""
-    from cortado.ir import sampling
-
-    ids = sampling.codes(draw(sampling.SEEDS), sizes, -2, count + 1, torch.int32)
-    if draw(sampling.SEEDS) % 3 == 0:
-        ids.reshape(-1)[0] = torch.iinfo(torch.int32).min
-        ids.reshape(-1)[-1] = torch.iinfo(torch.int32).max
-    return ids
-
-
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-        kind, width = draw(st.sampled_from([INT8, INT8, INT16, FLOAT32])), draw(sampling.CHANNELS)
-        floating = kind.floating
-        table = (
-            sampling.numbers(draw, (count, width)) if floating else sampling.values(draw, (count, width), element=kind)
-        )
-        return {"weight": table, "indices": draw_ids(draw, sizes, count)}
-
-    return draw_case()
-
-
-EMBEDDING = Operator(
-    name="cortado::embedding",
-    summary="rows of a constant table, one for each id",
-    arguments="Tensor weight, Tensor indices",
-    reference=reference,
-    shape=output_shape,
-    kernel=KERNELS,
-    element=ElementOf(("weight",)),
-    tensors=("indices",),
-    places=frozenset({Place.C}),
-    constraints=CONSTRAINTS,
-    samples=samples,
-)
-
-EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)
-SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected, any_element=True)
-ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot, any_element=True)
-
-
-# ---- narrow embedding ------------------------------------------------------------------------------------
-
-
-def narrow_embedding_reference(*, weight: Tensor, indices: Tensor, zero_point: int, run: int) -> Tensor:
-    """The codes say it all."""
-    return reference(weight=weight, indices=indices)
+# ---- tables of 4 bits ----------------------------------------------------------------------------------------
 
 
 def narrowed(weight: Tensor, zero_point: int, run: int) -> Tensor:
@@ -302,18 +209,67 @@ def _narrow_work(call: Call) -> Work:
     )
 
 
-NARROW_KERNELS = only(
-    "embedding_narrow_s8",
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    (count, width), table = call.shape("weight"), call.array("weight")
+    if call.element.floating:  # rows of bytes
+        table, width = table.view(np.int8), width * call.element.bytes
+    return {"ids": math.prod(call.shape("indices")), "count": count, "width": width, "table": Array(table)}
+
+
+def _row_work(call: Call) -> Work:
+    width = call.shape("weight")[1] * call.element.bytes
+    return runs_of("calls", width, width)
+
+
+_BYTES = KernelRow(
+    "embedding_s8",
     INT32,
     INT8,
-    arguments=(Operand.LAYER, Row(0), Operand.OUT),
-    struct="cortado_embedding_narrow_t",
-    fields=_narrow_fields,
-    work=_narrow_work,
+    arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT)),
+    struct="cortado_embedding_t",
+    fields=_fields,
+    work=_row_work,
+)
+KERNELS = KernelTable(
+    (
+        KernelRow(
+            "embedding_narrow_s8",
+            (INT32, INT4),
+            INT8,
+            fits=lambda call: call["run"] is not None,
+            arguments=(Operand.LAYER, Row(0), Operand.OUT),
+            struct="cortado_embedding_narrow_t",
+            fields=_narrow_fields,
+            work=_narrow_work,
+        ),
+        _BYTES,
+        replace(
+            _BYTES,
+            symbol="embedding_s16",
+            makes=INT16,
+            arguments=(Operand.LAYER, Row(0), Operand.OUT),
+            struct="cortado_embedding_s16_t",
+        ),
+        replace(_BYTES, makes=FLOAT32),
+    )
 )
 
 
-def narrow_embedding_samples() -> Any:
+def draw_ids(draw: Any, sizes: tuple[int, ...], count: int) -> Tensor:
+    """Ids for a table of `count` rows; some of them outside of it."""
+    from cortado.ir import sampling
+
+    ids = sampling.codes(draw(sampling.SEEDS), sizes, -2, count + 1, torch.int32)
+    if draw(sampling.SEEDS) % 3 == 0:
+        ids.reshape(-1)[0] = torch.iinfo(torch.int32).min
+        ids.reshape(-1)[-1] = torch.iinfo(torch.int32).max
+    return ids
+
+
+def samples() -> Any:
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
@@ -321,25 +277,35 @@ def narrow_embedding_samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-        width = draw(st.one_of(sampling.CHANNELS, st.sampled_from([31, 32, 33, 64, 70])))
-        run, zero = draw(st.sampled_from([0, RUN])), draw(sampling.ZERO_POINTS)
-        table = narrowed(sampling.codes(draw(sampling.SEEDS), (count, width)), zero, run)
-        ids = draw_ids(draw, sizes, count)
-        return {"weight": table, "indices": ids, "zero_point": zero, "run": run}
+        kind = draw(st.sampled_from([INT8, INT8, INT16, FLOAT32]))
+        width = draw(st.one_of(sampling.CHANNELS, st.sampled_from([64, 70])))
+        floating = kind.floating
+        table = (
+            sampling.numbers(draw, (count, width)) if floating else sampling.values(draw, (count, width), element=kind)
+        )
+        run, zero = draw(st.sampled_from([None, None, 0, RUN])) if kind is INT8 else None, 0
+        if run is not None:
+            zero = draw(sampling.ZERO_POINTS)
+            table = narrowed(table, zero, run)
+        return {"weight": table, "indices": draw_ids(draw, sizes, count), "zero_point": zero, "run": run}
 
     return draw_case()
 
 
-NARROW_EMBEDDING = Operator(
-    name="cortado::narrow_embedding",
-    summary="rows of a constant table of 4-bit codes, one for each id (--weights int4)",
-    arguments=f"{EMBEDDING.arguments}, int zero_point, int run",
-    reference=narrow_embedding_reference,
+EMBEDDING = Operator(
+    name="cortado::embedding",
+    summary="rows of a constant table, one for each id",
+    arguments="Tensor weight, Tensor indices, int zero_point, int? run",
+    reference=reference,
     shape=output_shape,
-    kernel=NARROW_KERNELS,
-    element=INT8,
+    kernel=KERNELS,
+    element=ElementOf(("weight",)),
     tensors=("indices",),
     places=frozenset({Place.C}),
     constraints=CONSTRAINTS,
-    samples=narrow_embedding_samples,
+    samples=samples,
 )
+
+EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)
+SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected, any_element=True)
+ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot, any_element=True)

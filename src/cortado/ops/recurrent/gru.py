@@ -72,6 +72,7 @@ def lower(lowering: Lowering) -> Node:
         last=False,
         **recurrent.out_factor(step, lowering.out),
         cell_bits=bits,
+        run=None,
     )
 
 

@@ -8,7 +8,9 @@ saturated to 16 bits once. One table serves both functions, as tanh(v / 4096) = 
     u = v + 32768;  k = u >> 7;  r = T[k] * 128 + (u & 127) * (T[k + 1] - T[k])
     sigmoid(v) = min(32767, (r + 128) >> 8)     tanh(v) = min(32767, (r - 2^22 + 64) >> 7)     with 15 fractional bits
 
-How often the loops of LSTM, GRU and RNN kernels run.
+With a `run` the weights have 4 bits (--weights int4), two of them in a byte of the C bundle: codes as those of 8 bits,
+so that a layer computes the same. Within a run of a row they are factor * q, |q| <= 7; with `run` 0 all factors are 1.
+The kernels are those of 8 bits, with a function for their gates that unpacks as it multiplies (gates_narrow_s8.c).
 """
 
 import math
@@ -34,7 +36,7 @@ from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weigh
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.conv import packing
 from cortado.ops.conv.convolution import sum_bounds
-from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, RUN, StoredWeights, pack_narrow_gates
+from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, RUN, StoredWeights, drawn, pack_narrow_gates
 from cortado.ops.loops import VECTOR
 from cortado.ops.reach import is_wide
 from cortado.ops.recurrent import int16_layer as wide
@@ -233,7 +235,7 @@ CONSTRAINTS = (
 ARGUMENTS = (
     "Tensor input, Tensor weight_x, Tensor bias_x, Tensor multiplier_x, Tensor shift_x, Tensor weight_h, "
     "Tensor bias_h, Tensor multiplier_h, Tensor shift_h, Tensor[] start, int start_zero_point, int start_multiplier, "
-    "int start_shift, bool reverse, bool last, int out_multiplier, int out_shift, int out_zero_point"
+    "int start_shift, bool reverse, bool last, int out_multiplier, int out_shift, int out_zero_point, int? run"
 )
 
 # ---- from the float graph ------------------------------------------------------------------------------------
@@ -428,7 +430,7 @@ def _is_form(given: bool, unread: frozenset[str], call: Call) -> bool:
 
 def _fields(kind: LayerKind, core: Core, call: Call) -> dict[str, Field]:
     batch, steps, inputs = call.shape("input")
-    run = call.arguments.get("run")  # of weights that have 4 bits
+    run = call["run"]
     return {
         "in_c": inputs,
         "units": call.out_shape[2],
@@ -453,7 +455,7 @@ def _fields(kind: LayerKind, core: Core, call: Call) -> dict[str, Field]:
 
 def _work(kind: LayerKind, core: Core, call: Call) -> Work:
     batch, steps, inputs = call.shape("input")
-    run = call.arguments.get("run")
+    run = call["run"]
     return recurrent_work(
         core,
         LayerSize(batch, steps, inputs, call.out_shape[2]),
@@ -465,7 +467,7 @@ def _work(kind: LayerKind, core: Core, call: Call) -> Work:
 
 
 def _runs(length: int | None, call: Call) -> bool:
-    run = call.arguments.get("run")
+    run = call["run"]
     return run is None if length is None else run is not None and (run > 0) == (length > 0)
 
 
@@ -555,7 +557,7 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
 
 
 def samples_of(draw_case: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
-    """Draws samples of int8 codes, or of int16 that are like them."""
+    """Draws samples of int8 codes, of int16 that are like them, and with weights of 4 bits."""
 
     def samples() -> Any:
         from hypothesis import strategies as st
@@ -564,8 +566,12 @@ def samples_of(draw_case: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
 
         @st.composite
         def of_any_element(draw: Any) -> dict[str, Any]:
-            drawn = draw_case(draw)
-            return wide.as_wide(drawn, draw(sampling.SEEDS)) if draw(st.sampled_from([False, False, True])) else drawn
+            case, kind = {**draw_case(draw), "run": None}, draw(st.sampled_from([INT8, INT8, INT16, INT4]))
+            if kind is not INT4:
+                return wide.as_wide(case, draw(sampling.SEEDS)) if kind is INT16 else case
+            run = draw(st.sampled_from([0, RUN]))
+            sizes = {name: tuple(case[name].shape) for name in ("weight_x", "weight_h")}
+            return {**case, **{name: drawn(draw(sampling.SEEDS), one, run) for name, one in sizes.items()}, "run": run}
 
         return of_any_element()
 

@@ -116,6 +116,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
         given_multiplier=given.multiplier,
         given_shift=given.shift,
         given_zero_point=cells.zero_point,
+        run=None,
     )
 
 

@@ -53,6 +53,7 @@ def lower(lowering: Lowering) -> Node:
         last=False,
         **recurrent.out_factor(TANH_STEP, lowering.out),
         relu=relu,
+        run=None,
     )
 
 
