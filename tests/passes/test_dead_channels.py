@@ -1,6 +1,7 @@
 """Channels that can't change an output are left out: the same bits, fewer of everything else."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from cortado.api import compile as compile_model
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
 from cortado.ir.facts import DROPPED
-from cortado.options import Options
+from cortado.options import Activations, Artifacts, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.dead_channels import DeadChannels
 from cortado.plan.lowered import lowered_graph, reference_outputs
@@ -89,11 +90,15 @@ CASES = [
 ]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("activations", [Activations.INT8, Activations.INT16])
 @pytest.mark.parametrize(("change", "padding", "dropped"), CASES, ids=[case[0].__name__ for case in CASES])
-def test_the_bits_are_the_same_without_them(change: Callable[[Net], None], padding: int, dropped: int) -> None:
+def test_the_bits_are_the_same_without_them(
+    change: Callable[[Net], None], padding: int, dropped: int, activations: Activations
+) -> None:
     model, data = made(change, padding), batches(4, 1)
-    quantized = quantize(capture(model, data[0]), data[0], data, EVERY_VALUE)
+    how = replace(EVERY_VALUE, activations=activations, artifacts=Artifacts.C)
+    quantized = quantize(capture(model, data[0]), data[0], data, how)
     found = {}
     for passes in (PIPELINE, tuple(one for one in PIPELINE if one is not DeadChannels)):
         program = CortexMPassManager(quantized.program(), passes).transform()

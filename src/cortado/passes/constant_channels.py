@@ -7,12 +7,13 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, element_of
+from cortado.base.element import INT8, Element, element_of
 from cortado.base.numerics import ChannelQParams
 from cortado.ir.facts import QPARAMS, dtype
 from cortado.ir.graph import add_constant, constant_value, remove_unused_constants
 from cortado.ir.op import operator_of
 from cortado.ir.passes import Level
+from cortado.ops import reach
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import finish
 from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
@@ -80,17 +81,35 @@ class ChannelCodes:
 
 def constant_codes(program: ExportedProgram, layer: Node) -> ChannelCodes:
     """Whatever is read, padding included, gives something between what the smallest and the largest sum give."""
-    given = known_arguments(program, layer)
+    given, element = known_arguments(program, layer), _element(layer)
     weight, offset = given["weight"].to(torch.int64), given["input_offset"]
-    reach = torch.stack([weight * (code + offset) for code in INT8.codes] + [torch.zeros_like(weight)])
+    extremes = torch.stack([weight * (code + offset) for code in element.codes] + [torch.zeros_like(weight)])
     taps = tuple(axis for axis in range(4) if axis != _channel_axis(layer))
     factors = given["requantize_multipliers"], given["requantize_shifts"]
-    bounds = given["output_offset"], given["activation_min"], given["activation_max"]
-    low, high = (
-        finish(part.sum(taps), given["bias"], *factors, *bounds).to(torch.int64)
-        for part in (reach.amin(0), reach.amax(0))
-    )
+    bounds = given["activation_min"], given["activation_max"]
+
+    def codes(sums: Tensor) -> Tensor:
+        if element.affine:
+            return finish(sums, given["bias"], *factors, given["output_offset"], *bounds)
+        return reach.finish(sums, _by_channel(layer, weight), given["bias"], factors, bounds)
+
+    low, high = (codes(part.sum(taps)).to(torch.int64) for part in (extremes.amin(0), extremes.amax(0)))
     return ChannelCodes(low == high, low)
+
+
+def division(layer: Node, weight: Tensor, bias: Tensor | None) -> int:
+    """By how many bits a layer with these weights divides its sums before they are rescaled."""
+    return 0 if _element(layer).affine else reach.sum_shift(_by_channel(layer, weight), bias)
+
+
+def _by_channel(layer: Node, weight: Tensor) -> Tensor:
+    """Weights with output channels first."""
+    return weight.movedim(_channel_axis(layer), 0)
+
+
+def _element(layer: Node) -> Element:
+    source: Any = layer.kwargs["input"]
+    return element_of(dtype(source))
 
 
 def _channel_axis(layer: Node) -> int:

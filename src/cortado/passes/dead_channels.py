@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, INT32, element_of
+from cortado.base.element import INT32
 from cortado.ir.facts import DROPPED, TWIN, VALUE, dtype
 from cortado.ir.graph import fake_mode_of, remove_unused_constants, shape, shaped
 from cortado.ir.op import operator_of, shaped_call
@@ -20,6 +20,7 @@ from cortado.passes.base import ContextPass
 from cortado.passes.constant_channels import (
     ChannelCodes,
     constant_codes,
+    division,
     known_arguments,
     known_value,
     replace_constant,
@@ -54,12 +55,12 @@ def removed_channels(program: ExportedProgram) -> int:
 
 
 def _is_layer(node: Node) -> bool:
-    """Whether every output of a convolution of int8 codes reads every channel of its input."""
+    """Whether every output of a convolution reads every channel of its input."""
     if node.op != "call_function" or operator_of(node.target) is not CONV2D:
         return False
     source: Any = node.kwargs["input"]
     weight: Any = node.kwargs["weight"]
-    return element_of(dtype(source)) == INT8 and shape(weight)[3] == shape(source)[3]
+    return shape(weight)[3] == shape(source)[3]
 
 
 class _Region:
@@ -80,6 +81,8 @@ class _Region:
             dead &= self._unread(reader, codes[reader.kwargs["input"]])  # type: ignore[index]
         gone = _chosen(dead)
         if not gone.any() or not all(self._fits(reader, gone, codes) for reader in readers):
+            return False
+        if not all(self._divides_alike(node, ~gone) for node in (self.maker, *between)):
             return False
         for reader in readers:
             self._read_less(reader, gone, codes[reader.kwargs["input"]])  # type: ignore[index]
@@ -110,7 +113,7 @@ class _Region:
         if operator is None or operator.also or len(sources) != 1 or shape(node)[-1:] != (self.channels,):
             return False
         if operator is DEPTHWISE:
-            return bool(node.kwargs["depth_multiplier"] == 1) and element_of(dtype(node)) == INT8
+            return bool(node.kwargs["depth_multiplier"] == 1)
         return operator.by_channel or operator is VIEW
 
     # ---- which channels hold one code ------------------------------------------------------------------------
@@ -156,8 +159,22 @@ class _Region:
         return sums if given["bias"] is None else sums + given["bias"].to(torch.int64)
 
     def _fits(self, reader: Node, gone: Tensor, codes: dict[Node, ChannelCodes]) -> bool:
+        """Whether a reader's sums have room for what the channels make, and are divided as before."""
         bias = self._bias(reader, gone, codes[reader.kwargs["input"]])  # type: ignore[index]
-        return bool((bias.clamp(*INT32.codes) == bias).all())
+        given = known_arguments(self.program, reader)
+        fewer = division(reader, given["weight"][..., ~gone], bias)
+        alike = fewer == division(reader, given["weight"], given["bias"])
+        return alike and bool((bias.clamp(*INT32.codes) == bias).all())
+
+    def _divides_alike(self, node: Node, kept: Tensor) -> bool:
+        """Whether the sums of the channels that stay are divided as they were beside the others."""
+        operator = operator_of(node.target)
+        if operator not in (CONV2D, DEPTHWISE):
+            return True
+        given = known_arguments(self.program, node)
+        weight, bias = given["weight"], given["bias"]
+        fewer = weight[..., kept] if operator is DEPTHWISE else weight[kept]
+        return division(node, fewer, None if bias is None else bias[kept]) == division(node, weight, bias)
 
     # ---- without them ----------------------------------------------------------------------------------------
 
