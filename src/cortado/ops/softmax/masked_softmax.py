@@ -253,7 +253,7 @@ def kept_work(rows: int) -> Work:
 
 
 def _masks(count: int) -> Callable[[Call], bool]:
-    """Returns a test for calls with so many computed masks; of none it is constant."""
+    """Returns a test for calls with this number of computed masks; without any it is constant."""
     return lambda call: len(call["kept"]) == count
 
 
