@@ -29,6 +29,18 @@ def small(layer: Layer) -> None:
     _filter(layer).mul_(1e-4)
 
 
+def faint(layer: Layer) -> None:
+    """A few codes beside a bias of most of them: sums of 25 bits that are not constant."""
+    _filter(layer).mul_(5e-4)
+    if layer.bias is not None:
+        layer.bias[ODD] = 0.3
+
+
+def loud(layer: Layer) -> None:
+    """All others next to nothing beside it."""
+    _filter(layer).mul_(1e3)
+
+
 def far_below(layer: Layer) -> None:
     """Never above the other channels' least output."""
     if layer.bias is not None:
@@ -49,7 +61,7 @@ LAYERS: dict[str, tuple[Callable[[], Layer], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(64, 64), (1, 64)),
     "transposed": (lambda: nn.ConvTranspose2d(32, 32, 2, 2), (1, 32, 6, 6)),
 }
-CHANGES = (zeros, small, far_below)
+CHANGES = (zeros, small, faint, loud, far_below)
 
 
 def made(name: str, change: Callable[[Layer], None] | None) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
@@ -82,3 +94,15 @@ def test_the_bits_are_those_of_the_layer_as_it_was(name: str, change: Callable[[
         inputs = (torch.randn(example[0].shape) * scale,)
         (got,), (wanted,) = (reference_outputs(graph, inputs) for graph in graphs)
         assert torch.equal(got, wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["pointwise", "window", "linear"])
+def test_a_faint_channel_still_follows_the_model(name: str) -> None:
+    """Its weights are coarser, so that the bias fits 21 bits: less than is seen beside the rounding of the output."""
+    model, example = made(name, faint)
+    fresh = torch.rand(example[0].shape) * 2 - 1
+    quantized = quantize(capture(model, example), example, [example], EVERY_VALUE)
+    (got,) = reference_outputs(lowered_graph(CortexMPassManager(quantized.program(), PIPELINE).transform()), (fresh,))
+    wanted = model(fresh)
+    assert float((got - wanted)[:, ODD].abs().max()) <= float(wanted.max()) / 255
