@@ -270,7 +270,7 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
         found |= _long(window, calls, codes)
         return (
             found
-            | _gathered(window, calls, by_words="swift" in TERMS[symbol])
+            | _gathered(window, calls, by_words="swift" in TERMS[symbol], copied="lanes" not in symbol)
             | _vector_windows(window, calls)
             | _few(window, calls, columns)
         )
@@ -321,12 +321,13 @@ def _tiles(calls: Calls, lean: bool) -> dict[str, float]:
     }
 
 
-def _gathered(window: Window, calls: Calls, *, by_words: bool) -> dict[str, float]:
-    """Windows as they are laid out for two pixels. Taps inside the image that lie together are one piece; whether the
-    channels of a tap are whole fours makes a difference. If not, some kernels copy windows that are all inside
-    `by_words`, two of three rows of nine bytes at once."""
+def _gathered(window: Window, calls: Calls, *, by_words: bool, copied: bool) -> dict[str, float]:
+    """Windows as they are laid out for two pixels; an odd last one is `copied` for kernels that read two in any case.
+    Taps inside the image that lie together are one piece; whether the channels of a tap are whole fours makes a
+    difference. If not, some kernels copy windows that are all inside `by_words`, two of three rows of nine bytes at
+    once."""
     depth, lefts = window.depth, window.lefts
-    lefts += lefts[-1:] * (len(lefts) % 2)  # a second pixel that is none is a copy of the first
+    lefts += lefts[-1:] * (copied and len(lefts) % 2)
     pieces = [_pieces(window, left) for left in lefts]
     swift = [by_words and window.plain and depth % 4 > 0 and window.inside(left) for left in lefts]
     slow = [several for several, fast in zip(pieces, swift, strict=True) if not fast]

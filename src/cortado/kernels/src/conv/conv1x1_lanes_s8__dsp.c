@@ -2,7 +2,7 @@
  *
  * 1x1 convolution with DSP instructions where every sum fits 24 bits: see conv_lanes_s8__dsp.h.
  *
- * Tile: 2 pixels x 4 channels. Scratch: 2 pixels unpacked, 4 bytes per input channel.
+ * Tile: 2 pixels x 4 channels, an odd last one alone. Scratch: 2 pixels unpacked, 4 bytes per input channel.
  */
 #include "conv_lanes_s8__dsp.h"
 
@@ -15,7 +15,7 @@ void cortado_conv1x1_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,              L->act_max};
     for (; pixels > 0; pixels -= 2) {
-        cortado_conv_pixels(in, L->in_c, pixels, scratch);
+        cortado_conv_pixels(in, L->in_c, pixels, cortado_min(pixels, 2), scratch);
         (void)cortado_conv_lanes_s8__dsp(&tile, scratch, pixels, out);
         in += 2 * L->in_c;
         out += 2 * L->out_c;

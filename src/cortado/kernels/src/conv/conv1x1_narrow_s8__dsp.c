@@ -16,7 +16,7 @@ void cortado_conv1x1_narrow_s8__dsp(const cortado_conv1x1_packed_t *L, const int
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,              L->act_max};
     for (; pixels > 0; pixels -= 2) {
-        cortado_conv_pixels(in, L->in_c, pixels, scratch);
+        cortado_conv_pixels(in, L->in_c, pixels, 2, scratch);
         cortado_conv_narrow_s8__dsp(&tile, scratch, pixels, out);
         in += 2 * L->in_c;
         out += 2 * L->out_c;
@@ -29,7 +29,7 @@ void cortado_conv1x1_runs_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_
     const cortado_conv_tile_t tile = {L->weights,    cortado_narrow_filled(scratch, L->in_c), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,                              L->act_max};
     for (; pixels > 0; pixels -= 2) {
-        cortado_conv_pixels(in, L->in_c, pixels, scratch);
+        cortado_conv_pixels(in, L->in_c, pixels, 2, scratch);
         cortado_conv_runs_s8__dsp(&tile, scratch, pixels, out);
         in += 2 * L->in_c;
         out += 2 * L->out_c;

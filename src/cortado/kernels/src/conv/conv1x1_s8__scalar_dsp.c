@@ -24,7 +24,7 @@ static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t
 
 static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
-    cortado_conv_pixels(in, L->in_c, pixels, x);
+    cortado_conv_pixels(in, L->in_c, pixels, 2, x);
 }
 
 #endif

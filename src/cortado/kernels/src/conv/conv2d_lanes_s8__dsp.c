@@ -2,8 +2,8 @@
  *
  * Convolution with DSP instructions where every sum fits 24 bits: see conv_lanes_s8__dsp.h.
  *
- * Tile: 2 pixels x 4 channels. Scratch: 2 windows unpacked, 4 bytes per product; taps that are no multiple of 4 need a
- * window of bytes more.
+ * Tile: 2 pixels x 4 channels, an odd last one alone. Scratch: 2 windows unpacked, 4 bytes per product; taps that are
+ * no multiple of 4 need a window of bytes more.
  */
 #include "conv_lanes_s8__dsp.h"
 
@@ -21,8 +21,9 @@ void cortado_conv2d_lanes_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t
     for (int32_t group = 0; group < L->groups; group++) {
         const int8_t *next = tile.stream;
         for (int32_t x = 0; x < L->out_w; x += 2) {
-            cortado_conv_windows(&source, x * L->stride_w - L->pad_left, L->out_w - x, size, scratch);
-            next = cortado_conv_lanes_s8__dsp(&tile, scratch, L->out_w - x, out + x * L->out_c);
+            const int32_t left = x * L->stride_w - L->pad_left, pixels = cortado_min(L->out_w - x, 2);
+            cortado_conv_windows(&source, left, pixels, pixels, size, scratch);
+            next = cortado_conv_lanes_s8__dsp(&tile, scratch, pixels, out + x * L->out_c);
         }
         tile.stream = next;
         source.first += source.depth;

@@ -18,7 +18,7 @@ void cortado_conv2d_narrow_s8__dsp(const cortado_conv2d_packed_t *L, const int8_
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,           L->act_max};
     for (int32_t x = 0; x < L->out_w; x += 2) {
-        cortado_conv_windows(&source, x * L->stride_w - L->pad_left, L->out_w - x, size, scratch);
+        cortado_conv_windows(&source, x * L->stride_w - L->pad_left, L->out_w - x, 2, size, scratch);
         cortado_conv_narrow_s8__dsp(&tile, scratch, L->out_w - x, out + x * L->out_c);
     }
 }
@@ -30,7 +30,7 @@ void cortado_conv2d_runs_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t 
     const int32_t size = L->kernel_h * L->kernel_w * L->in_c;
     cortado_conv_tile_t tile = {L->weights, 0, L->out_c, L->out_c, L->out_offset, L->act_min, L->act_max};
     for (int32_t x = 0; x < L->out_w; x += 2) {
-        cortado_conv_windows(&source, x * L->stride_w - L->pad_left, L->out_w - x, size, scratch);
+        cortado_conv_windows(&source, x * L->stride_w - L->pad_left, L->out_w - x, 2, size, scratch);
         tile.depth = cortado_narrow_filled(scratch, size); /* where bytes of a window were */
         cortado_conv_runs_s8__dsp(&tile, scratch, L->out_w - x, out + x * L->out_c);
     }

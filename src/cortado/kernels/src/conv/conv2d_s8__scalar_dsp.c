@@ -71,7 +71,7 @@ typedef cortado_conv_source_t source_t;
 
 static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t size, int32_t *x)
 {
-    cortado_conv_windows(S, left, pixels, size, x);
+    cortado_conv_windows(S, left, pixels, 2, size, x);
 }
 
 #endif

@@ -5,7 +5,7 @@
  *
  *   const int8_t *cortado_conv_lanes_s8__dsp(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out)
  *
- * Tile: 2 pixels x 4 channels. Scratch: none of its own; x is the kernel's.
+ * Tile: 2 pixels x 4 channels, an odd last one alone. Scratch: none of its own; x is the kernel's.
  *
  * A halfword of the stream is 256 * b + a, weights of channels a and b. One SMLAD with it adds to 256 * sum b + sum a,
  * one with its lower byte (SXTB16 takes two of them out at once) to sum a; what is left of the first is 256 * sum b.
@@ -34,11 +34,11 @@
 /* Frame. */
 #define LAST 0   /* the end of the channels of the first pixel, less 4 */
 #define CLAMP 4  /* 0 if all of int8 is allowed */
-#define STEP 8   /* to the second pixel, 0 if there is only one: its inputs are the first one's */
+#define STEP 8   /* to the second pixel, 0 if there is only one */
 #define OUT 12
 #define X 16
-#define ENTRY 20 /* where the first turn over the products begins */
-#define X_END 24
+#define X_END 20
+#define ENTRY 24 /* where the first turn over the products begins */
 #define OFFSET 28
 #define LOW 32   /* the least and the largest output, four times */
 #define HIGH 36
@@ -62,6 +62,30 @@
     smlad   r5, r3, r12, r5
     smlad   r8, r2, lr, r8
     smlad   r9, r3, lr, r9
+    .endm
+
+/* Two products of the only pixel and all four channels; 36 bytes of code. */
+#define ONE_BYTES 36
+    .macro products_of_one
+    ldr.w   lr, [r1, #4]
+    ldr.w   r12, [r1], #8
+    ldr.w   r2, [r0], #8
+    smlad   r6, r2, r12, r6
+    sxtb16  r12, r12
+    smlad   r10, r2, lr, r10
+    sxtb16  lr, lr
+    smlad   r4, r2, r12, r4
+    smlad   r8, r2, lr, r8
+    .endm
+
+/* Two channels of the only pixel, as below. */
+    .macro scale_one a, b
+    ldm     r1!, {r0, r2, r3, lr}
+    subs    \b, \b, \a
+    lsls    \a, \a, #1
+    asrs    \b, \b, #7
+    scale_right \a, r0, r2
+    scale_right \b, r3, lr
     .endm
 
 /* Two channels of both pixels: their sums apart and doubled, then scaled. */
@@ -108,14 +132,19 @@
     and     r4, r4, #TURN - 1
     movs    r6, #STEPS_BYTES / 2
     adr     r7, .Llanes_products
+    cmp     r2, #1
+    bne     .Llanes_entry
+    movs    r6, #ONE_BYTES / 2
+    adr     r7, .Llanes_one
+.Llanes_entry:
     mla     r4, r4, r6, r7
     orr     r4, r4, #1
-    strd    r4, r5, [sp, #ENTRY]
+    strd    r5, r4, [sp, #X_END]
     ldr     r1, [r0, #TILE_STREAM]
     /* One turn: four channels; every sum starts at its bias. */
 .Llanes_channels:
     ldm     r1!, {r4, r6, r8, r10}
-    ldr     r0, [sp, #X]
+    ldrd    r0, r3, [sp, #X]
     mov     r5, r4
     mov     r7, r6
     mov     r9, r8
@@ -135,6 +164,8 @@
     scale_pair r8, r9, r10, r11
     join_bytes r4, r6, r8, r10
     join_bytes r5, r7, r9, r11
+    /* Here also from below, with the outputs of the only pixel in both. */
+.Llanes_joined:
     ldr     r0, [sp, #CLAMP]
     ldr     r2, [sp, #STEP]
     ldr     r3, [sp, #OUT]
@@ -178,6 +209,20 @@
     subs    r12, r12, #1
     bne     .Llanes_byte
     b       .Llanes_return
+    .p2align 2
+    /* One turn: eight products of the only pixel and all four channels; r3 is the end of x. */
+.Llanes_one:
+    .rept TURN / 2
+    products_of_one
+    .endr
+    cmp     r0, r3
+    bne     .Llanes_one
+    ldr     r12, [sp, #OFFSET]
+    scale_one r4, r6
+    scale_one r8, r10
+    join_bytes r4, r6, r8, r10
+    mov     r5, r4
+    b       .Llanes_joined
     .size   cortado_conv_lanes_s8__dsp, . - cortado_conv_lanes_s8__dsp
 
 #endif

@@ -3,7 +3,8 @@
  * The windows of two pixels, laid out for the inner loops of convolution with DSP instructions. Internal.
  *
  * Halfwords, two products per multiply (SMLAD). Of each four products k .. k + 3, first the words (x[k], x[k + 2]) of
- * both pixels, then the words (x[k + 1], x[k + 3]). A second pixel that is none is a copy of the first.
+ * both pixels, then the words (x[k + 1], x[k + 3]). Inner loops that read two pixels in any case find a copy of the
+ * first in place of a second one that is none.
  */
 #ifndef CONV_WINDOW_S8__DSP_H
 #define CONV_WINDOW_S8__DSP_H
@@ -13,11 +14,14 @@
 
 int32_t *cortado_conv_expand_s8__dsp(int32_t *to, const int8_t *x, int32_t n);
 
-/* Up to two pixels of 1x1 convolution. */
-static inline void cortado_conv_pixels(const int8_t *in, int32_t in_c, int32_t pixels, int32_t *x)
+/* Up to two pixels of 1x1 convolution, and as many as the inner loop reads. */
+static inline void cortado_conv_pixels(const int8_t *in, int32_t in_c, int32_t pixels, int32_t reads,
+                                       int32_t *x)
 {
     (void)cortado_conv_expand_s8__dsp(x, in, in_c);
-    (void)cortado_conv_expand_s8__dsp(x + 1, pixels > 1 ? in + in_c : in, in_c);
+    if (reads > 1) {
+        (void)cortado_conv_expand_s8__dsp(x + 1, pixels > 1 ? in + in_c : in, in_c);
+    }
 }
 
 void cortado_conv_rows_s8__dsp(int8_t *to, const int8_t *const rows[], int32_t from, int32_t n, int32_t count);
@@ -80,10 +84,10 @@ static CORTADO_ONCE void gather(const cortado_conv_source_t *S, int32_t left, vo
     }
 }
 
-/* Both windows, of `size` products each. Products come by fours: taps of other sizes are gathered as bytes first,
+/* As many windows as the inner loop reads, of `size` products each. Products come by fours: taps of other sizes are gathered as bytes first,
  * behind the pixels. */
-static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t left, int32_t pixels, int32_t size,
-                                        int32_t *x)
+static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t left, int32_t pixels, int32_t reads,
+                                        int32_t size, int32_t *x)
 {
     const cortado_conv2d_packed_t *L = S->L;
     const int direct = S->depth % 4 == 0;
@@ -98,7 +102,7 @@ static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t 
     if (!direct) {
         window[whole / 4 - 1] = 0; /* what makes the last four products whole */
     }
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; i < reads; i++) {
 #if !defined(CORTADO_ALIGNED_ONLY)
         if (!direct && left >= 0 && left <= S->last) {
             cortado_conv_rows_s8__dsp((int8_t *)window, S->rows, left * L->in_c, L->kernel_w * L->in_c, L->kernel_h);
