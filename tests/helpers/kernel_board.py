@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cortado.base.system import DEVICE
+from cortado.base.system import DEVICE, KERNEL_FOLDERS
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa, from_target_string
 from cortado.run import toolchain
 from cortado.run.board import INPUT_HEADER, build_firmware, find_board
@@ -60,7 +60,7 @@ def firmware(target: CortexMTargetConfig, clang: bool) -> Firmware:
         entries = "".join(f"    {name},\n" for name in table)
         source.write_text(f"{declarations}void (*const kernel_table[])(void) = {{\n{entries}}};\n")
         elf = build_firmware(
-            find_board(target.machine), [*kernel_sources(assembly=True), SERVER, source], [HEADER.parent], flags,
+            find_board(target.machine), [*kernel_sources(assembly=True), SERVER, source], KERNEL_FOLDERS, flags,
             "kernel-server", harness=False, compiler=toolchain.arm_clang() if clang else None,
             machine_flags=machine)  # fmt: skip
     symbols = {symbol.name: symbol.address for symbol in load_image(elf).symbols}
