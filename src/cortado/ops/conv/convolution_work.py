@@ -327,7 +327,8 @@ def _gathered(window: Window, calls: Calls, *, by_words: bool, copied: bool) -> 
     difference. If not, some kernels copy windows that are all inside `by_words`, two of three rows of nine bytes at
     once."""
     depth, lefts = window.depth, window.lefts
-    lefts += lefts[-1:] * (copied and len(lefts) % 2)
+    nines = by_words and window.kernel_h == 3 and window.kernel_w * depth == 9
+    lefts += lefts[-1:] * ((copied or nines) and len(lefts) % 2)
     pieces = [_pieces(window, left) for left in lefts]
     swift = [by_words and window.plain and depth % 4 > 0 and window.inside(left) for left in lefts]
     slow = [several for several, fast in zip(pieces, swift, strict=True) if not fast]
@@ -340,7 +341,6 @@ def _gathered(window: Window, calls: Calls, *, by_words: bool, copied: bool) -> 
         totals[f"{kind}_pieces"] += window.groups * times * len(several)
         totals[f"{kind}_words"] += window.groups * times * sum(piece * depth // 4 for piece in several)
         totals[f"{kind}_bytes"] += window.groups * times * sum(piece * depth % 4 for piece in several)
-    nines = window.kernel_h == 3 and window.kernel_w * depth == 9
     pairs = sum(both == (True, True) for both in zip(swift[::2], swift[1::2], strict=True)) if nines else 0
     return {**totals, "nines": plain * pairs, "swift": plain * (sum(swift) - 2 * pairs)}
 

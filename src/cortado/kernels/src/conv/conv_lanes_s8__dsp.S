@@ -46,7 +46,7 @@
 
 /* Two products of both pixels and all four channels; 54 bytes of code. */
 #define STEPS_BYTES 54
-#define TURN 8 /* products of a turn */
+#define TURN 16 /* products of a turn */
     .macro products
     ldr.w   lr, [r1, #4]
     ldr.w   r12, [r1], #8
@@ -66,6 +66,7 @@
 
 /* Two products of the only pixel and all four channels; 36 bytes of code. */
 #define ONE_BYTES 36
+#define ONE_TURN 8 /* products of a turn */
     .macro products_of_one
     ldr.w   lr, [r1, #4]
     ldr.w   r12, [r1], #8
@@ -134,6 +135,7 @@
     adr     r7, .Llanes_products
     cmp     r2, #1
     bne     .Llanes_entry
+    and     r4, r4, #ONE_TURN - 1
     movs    r6, #ONE_BYTES / 2
     adr     r7, .Llanes_one
 .Llanes_entry:
@@ -151,7 +153,7 @@
     mov     r11, r10
     ldr     pc, [sp, #ENTRY]
     .p2align 2
-    /* One turn: eight products of both pixels and all four channels. */
+    /* One turn: sixteen products of both pixels and all four channels. */
 .Llanes_products:
     .rept TURN / 2
     products
@@ -212,7 +214,7 @@
     .p2align 2
     /* One turn: eight products of the only pixel and all four channels; r3 is the end of x. */
 .Llanes_one:
-    .rept TURN / 2
+    .rept ONE_TURN / 2
     products_of_one
     .endr
     cmp     r0, r3
