@@ -19,12 +19,12 @@ from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 from cortado.plan.planned import jobs_of, loop_of
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork
-from single_layers import draw_biased, draw_layers, draw_rare, draw_wide
+from single_layers import draw_biased, draw_layers, draw_products, draw_rare, draw_wide
 
 Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
 DRAWN = {
-    **{"a": draw, "b": draw_biased, "l": draw_layers, "r": draw_rare, "w": draw_wide},
+    **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
 }
 # Of 16-bit codes, and with 4-bit weights.
@@ -35,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def build(name: str) -> tuple[torch.nn.Module, Inputs]:
-    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12, r12, x12, y12, z12), the
+    """A network by name: of the zoo, an architecture (a12), layers (l12, d12, w12, b12, r12, x12, y12, z12), the
     campaign's (f12)."""
     if name in zoo.names():
         network = zoo.get(name)

@@ -83,6 +83,11 @@ def draw_biased(seed: int) -> Drawn:
     return drawn
 
 
+def draw_products(seed: int) -> Drawn:
+    """Small convolutions of all widths: the loops of their kernels from few runs."""
+    return _draw(seed, (_pointwise, _pointwise, _convolution), 3 * TOGETHER)
+
+
 def _draw(seed: int, kinds: tuple[Kind, ...], layers: int) -> Drawn:
     rng = Random(seed)
     with torch.random.fork_rng(devices=[]):
@@ -127,6 +132,12 @@ def _convolution(rng: Random) -> Single:
         inner, outer, kernel, stride, rng.choice((0, dilation * (kernel // 2))), dilation=dilation, groups=groups
     )
     return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, inner, 10))
+
+
+def _pointwise(rng: Random) -> Single:
+    inner, outer = rng.choice(WIDTHS[2:]), rng.choice(WIDTHS[2:])
+    layer = nn.Sequential(nn.Conv2d(inner, outer, 1), rng.choice((nn.ReLU, nn.Identity))())
+    return Single(layer, (1, inner, rng.randrange(1, 6), rng.randrange(2, 10)))
 
 
 def _depthwise(rng: Random) -> Single:
