@@ -171,18 +171,27 @@ def test_mul_by_channel(machine: Machine) -> None:
     for number in range(40):
         channels, pixels = draw.one(1, 3, 4, 5, 7, 8, 9, 15, 16, 24), draw.one(1, 2, 3, 7)
         zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
-        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15)
+        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15, -20, -2)
         a, b = draw.bytes(pixels, channels), draw.bytes(channels)
         product = (a.astype(np.int64) - zeros[0]) * (b.astype(np.int64) - zeros[1])
         layer = calls.struct(
             "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
             out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
+        expected = ref.finish(product, *factor, zeros[2], *clamp)
         takes_vector = "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1])
         for suffix in ("", "__mve") if takes_vector else ("",):
             left, _, out = in_turn(calls, a.ravel(), a.ravel(), (0, 1, 3)[number % 3])
             calls.call(f"cortado_mul_channel_s8{suffix}", layer, left, calls.array(b), out, a.size, channels)
-            outputs.append((out, ref.finish(product, *factor, zeros[2], *clamp), f"mul_channel{suffix} case {number}"))
-    check(machine, calls, outputs, "cortado_mul_channel_s8", *mve(machine, "mul_channel_s8"))
+            outputs.append((out, expected, f"mul_channel{suffix} case {number}"))
+        if machine.core is Core.DSP and packing.fits_mul_dsp(factor[1]):
+            left, _, out = in_turn(calls, a.ravel(), a.ravel(), (0, 1, 3)[number % 3])
+            layer = calls.struct(
+                "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
+                out_shift=factor[1], act_min=-128, act_max=127)  # fmt: skip
+            calls.call("cortado_mul_channel_s8__dsp", layer, left, calls.array(b), out, a.size, channels)
+            outputs.append((out, ref.finish(product, *factor, zeros[2], -128, 127), f"mul_channel__dsp {number}"))
+    fast = ["cortado_mul_channel_s8__dsp"] if machine.core is Core.DSP else []
+    check(machine, calls, outputs, "cortado_mul_channel_s8", *fast, *mve(machine, "mul_channel_s8"))
 
 
 @pytest.mark.parametrize("machine", MACHINES)

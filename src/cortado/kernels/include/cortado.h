@@ -666,6 +666,9 @@ void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, in
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. */
 void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
+/* For -20 <= out_shift < 0 and all of int8. */
+void cortado_mul_channel_s8__dsp(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                                 int32_t channels);
 /* For out_shift < 0. With channels = n, cortado_mul_s8: output may lie exactly over b then. */
 void cortado_mul_channel_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                                  int32_t channels);

@@ -147,6 +147,11 @@ def fits_mul_mve(shift: int) -> bool:
     return shift < 0
 
 
+def fits_mul_dsp(shift: int) -> bool:
+    """Whether mul_channel `__dsp` takes a layer, which allows any code: what it adds before the shift fits 32 bits."""
+    return -20 <= shift < 0
+
+
 def fits_means_mve(count: int) -> bool:
     """Whether means `__mve` divides sums of `count` bytes exactly: |sum| + count / 2 < 129 * count, and the product of
     that with the error of 2^32 / count, which is below count, has to stay below 2^32."""

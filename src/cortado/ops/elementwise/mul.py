@@ -108,6 +108,20 @@ def _vector_work(call: Call) -> Work:
     return Work(("calls", "pixels", "pixels*eights"), quantities)
 
 
+def _fours_work(call: Call) -> Work:
+    """Four channels of all pixels at a time, then those that are left one by one."""
+    channels = binary.by_channel(call) or 1
+
+    def quantities(calls: Calls) -> Quantities:
+        return {"pixels": calls.spans / channels, "fours": channels // 4, "few": channels % 4}
+
+    return Work(("calls", "calls*fours", "calls*few", "pixels*fours", "pixels*few"), quantities)
+
+
+def _fits_dsp(call: Call) -> bool:
+    return binary.is_by_channel(call) and packing.fits_mul_dsp(call["output_shift"])
+
+
 def _fits_mve(call: Call) -> bool:
     return packing.fits_mul_mve(call["output_shift"])
 
@@ -135,6 +149,7 @@ KERNELS = KernelTable(
                 arguments=_CHANNEL.arguments, numbers=binary.channels),
         replace(_VECTORS, fits=lambda call: not binary.is_by_channel(call) and _fits_mve(call),
                 arguments=(*PAIR, Operand.N)),
+        replace(_CHANNEL, symbol="mul_channel_s8__dsp", cores=(Core.DSP,), fits=_fits_dsp, work=_fours_work),
         _CHANNEL,
         _WHOLE,
     )
