@@ -126,7 +126,7 @@ MORE_WIDE: Mapping[str, int] = {
     "cortado::masked_softmax": 32,
     "cortado::upsample_bilinear_nhwc": 14,
     "cortado::variance": 14,
-    "cortado::wide_quantize_int": 6,
+    "cortado::quantize_int": 12,
     "cortex_m::quantized_conv2d_nhwc": 30,
     "cortex_m::quantized_depthwise_conv2d_nhwc": 20,
     "cortex_m::quantized_transpose_conv2d_nhwc": 16,
