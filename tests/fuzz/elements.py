@@ -1,6 +1,6 @@
 """Random networks around what the general ones never draw: real tensors of 16 bits and some of 16 among others of 8,
-weights of 4 bits, inputs of bytes, samples and ids, filters, rows of more than 1,023 values, calls that few models
-have.
+all of them in float32 and some of them, weights of 4 bits, inputs of bytes, samples and ids, filters, rows of more than
+1,023 values, calls that few models have.
 """
 
 import copy
@@ -42,6 +42,8 @@ STARTS = (
 )
 IDS, KNOWN = 12, 40  # of a sentence, and all there are
 ALL, SOME, NONE = "16 bits", "some of 16 bits", "8 bits"  # of the real tensors
+FLOAT, FLOATS = "float32", "some in float32"
+FLOAT_DB, SHARP_DB = 100.0, 80.0  # that float32 keeps at least, and behind a factor of 8 and an exponential
 WEIGHTS = {"8-bit weights": 0, "4-bit weights": 0, "4-bit weights in groups": 32}
 SAMPLES, FILTERED, FRAME, HOP = 512, 64, 64, 32
 BLOCK_LIMIT = 6
@@ -167,6 +169,8 @@ class Elements(nn.Module):
         draw = Random(seed)
         torch.manual_seed(seed)
         self.precision, self.start = draw.choice((ALL, ALL, ALL, SOME, NONE, NONE)), draw.choice(STARTS)
+        if Random(f"float32 {seed}").random() < 0.35:
+            self.precision = FLOAT if seed % 2 else FLOATS
         self.wide = self.precision == ALL
         self.weights = draw.choice(list(WEIGHTS)) if self.precision == NONE else "8-bit weights"
         self.factor, self.offset = draw.choice((1.0, 1 / 64, 1 / 255)), draw.choice((0, 0, 128))
@@ -276,15 +280,22 @@ def options_of(module: Elements) -> Options:
         return replace(EVERY_VALUE, activations=Activations.INT16)
     if module.precision == SOME:
         return replace(EVERY_VALUE, int16=module.chosen)
+    if module.precision == FLOAT:
+        return replace(EVERY_VALUE, activations=Activations.FLOAT32)
+    if module.precision == FLOATS:
+        return replace(EVERY_VALUE, float32=module.chosen)
     if module.weights == "8-bit weights":
         return EVERY_VALUE
     return replace(EVERY_VALUE, weights=Weights.INT4, weight_group=WEIGHTS[module.weights] or None)
 
 
 def check_values(case: ModuleCase) -> float:
-    """In decibels. 16 bits keep much, unless something jumps: then it is as near to torch as PT2E's graph is, as it is
-    with 8 bits. With weights of 4 bits it may be as far from torch as the model is whose weights are rounded so."""
+    """In decibels. float32 keeps all but the order of its sums; a comparison may fall to the other side. 16 bits keep
+    much, unless something jumps: then it is as near to torch as PT2E's graph is, as it is with 8 bits. With weights
+    of 4 bits it may be as far from torch as the model is whose weights are rounded so."""
     module: Elements = case.network  # type: ignore[assignment]
+    if module.precision == FLOAT:
+        return _check_float(case, module)
     if module.weights != "8-bit weights":
         return check_accuracy(case, rounded(module)) if module.steady else wide_decibels(case)
     if not module.wide:
@@ -295,6 +306,15 @@ def check_values(case: ModuleCase) -> float:
     if module.smooth:
         raise Found(Kind.ACCURACY, f"{kept:.1f} dB in 16 bits, expected {WIDE_DB}")
     return check_accuracy(case)
+
+
+def _check_float(case: ModuleCase, module: Elements) -> float:
+    kept = wide_decibels(case)
+    least = FLOAT_DB if module.steady else SHARP_DB
+    judged = module.end not in ("truth", "best") and not JUMPS.intersection(module.drawn)
+    if judged and kept < least:
+        raise Found(Kind.ACCURACY, f"{kept:.1f} dB in float32, expected {least}")
+    return kept
 
 
 def rounded(module: nn.Module) -> nn.Module:

@@ -39,9 +39,9 @@ Beside the general networks a campaign draws five families that have generators 
 - **integers**: integers and truth values alone: arithmetic in types that wrap around, counts, comparisons, computed
   positions, movement, writes. The reference gives exactly what torch does on fresh data, the C bundle the reference's
   bits.
-- **elements**: real tensors of 16 bits, some of 16 among others of 8, weights of 4 bits, inputs of bytes, samples and
-  ids, filters, rows of more than 1,023 values, calls that few models have. 16 bits keep 30 dB of torch's values where
-  nothing jumps; every fifth runs on a board too.
+- **elements**: real tensors of 16 bits, some of 16 among others of 8, all or some in float32, weights of 4 bits, inputs
+  of bytes, samples and ids, filters, rows of more than 1,023 values, calls that few models have. 16 bits keep 30 dB of
+  torch's values where nothing jumps, float32 100; every fifth runs on a board too.
 - **masks**: a masked reading of scores: where the mask comes from, what is computed of it, how it is moved, what reads
   it. Nothing on hidden places, the rest at most 5 dB further from torch than without a mask, and the same bits in C.
 - **state**: buffers that `forward` changes: rings, averages, cells, counters, caches. Over 50 fresh steps the C bundle

@@ -82,6 +82,26 @@ def test_without_the_option_a_refusal_names_it() -> None:
         compiled("cortex-m4", batches(0), Options(artifacts=Artifacts.C))
 
 
+class Best(nn.Module):
+    """A layer in float32, and integers that read its numbers as they lie."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.layer(x)
+        return scores.argmax(1), scores.flip(1)
+
+
+@pytest.mark.host
+def test_a_number_in_float32_is_read_by_what_only_moves_and_compares() -> None:
+    given = torch.randn(6, 1, 6, generator=torch.Generator().manual_seed(3))
+    options = Options(float32=("layer",), artifacts=Artifacts.C)  # type: ignore[arg-type]
+    made = prepare(Best(), (given[0],), [(one,) for one in given], options=options).compile("cortex-m4", options)
+    assert made.run(given, on="host").bit_exact
+
+
 class Determinant(nn.Module):
     """Neither an integer operator nor one of float32."""
 

@@ -18,7 +18,7 @@ from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_
 from cortado.frontend.quantize.training import TRAINING
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.state import holders, results
-from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
+from cortado.ir.facts import USUAL, FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern
@@ -221,10 +221,12 @@ class _Annotator:
             self.outputs.add(operand)
 
     def _group_of(self, operand: Node, element: Element | None = None) -> _Group:
-        """Returns the group of a tensor that no call makes, with the element that its first reader wants."""
+        """Returns the group of a tensor that no call makes, or one in float32, with the element that its first reader
+        wants; codes of float32 have the usual one."""
         if operand in self.groups:
             return self.groups[operand]
-        return self.sources.setdefault(operand, _Group(element or wanted_element(operand)))
+        wanted = wanted_element(operand)
+        return self.sources.setdefault(operand, _Group(element or (USUAL if wanted.floating else wanted)))
 
     def write(self, graph: Graph) -> None:
         """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
