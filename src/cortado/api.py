@@ -153,7 +153,7 @@ class Model:
             graph=graphs.c,
             planned=None if c is None else c.planned,
             bundle=None if c is None else c.bundle,
-            image=None if c is None or not options.image else c.image,
+            image=None if c is None else c.image,
             pte=pte,
             pte_graph=graphs.pte if pte is not None else graphs.c,
             example=runs[0].inputs,

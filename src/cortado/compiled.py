@@ -24,17 +24,18 @@ from cortado.base.errors import CortadoError
 from cortado.base.progress import PhaseProgress
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
-from cortado.emit.image.files import loader_files
+from cortado.emit.image.files import DELEGATE_FOLDER, delegate_files, loader_files
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte, bundle_pte
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.capture.torch_settings import one_thread
-from cortado.options import Options, PackageKind
+from cortado.options import Options, PackageKind, PteKind
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
+from cortado.run.measure import loader_bytes
 from cortado.run.runner import RunLimits
 from cortado.scoring import scores
 from cortado.scoring.dataset import make_dataset
@@ -93,6 +94,17 @@ class Compiled:
         shown = Shown.of(self.report, graph, Example(values(self.report.inputs), values(self.report.outputs)))
         return {f"{PackageKind.WEB.value}/{name}": data for name, data in web_files(shown).items()}
 
+    def _loaded(self, image: ModelImage) -> dict[str, str | bytes]:
+        """The image with its loader; for ExecuTorch, where the .pte holds the image, the folder that its build adds."""
+        loader = loader_files(image.thunks, image.sources)
+        files: dict[str, str | bytes] = {}
+        if self.options.image:
+            files |= {f"{self.report.prefix}.cortado": image.data, **loader}
+        if self.options.pte is PteKind.DELEGATE:
+            linked = delegate_files(loader, self.target.target_string, loader_bytes(loader, self.target))
+            files |= {f"{DELEGATE_FOLDER}/{name}": text for name, text in linked.items()}
+        return files
+
     @one_thread()
     def save(self, folder: str | Path) -> Artifact:
         """Writes .pte, C bundle, report and reference; all or nothing."""
@@ -100,7 +112,7 @@ class Compiled:
         files: dict[str, str | bytes] = {} if self.bundle is None else dict(self.bundle.files)
         prefix = self.report.prefix
         if self.image is not None:
-            files |= {f"{prefix}.cortado": self.image.data, **loader_files(self.image.thunks, self.image.sources)}
+            files |= self._loaded(self.image)
         if self.pte is not None and self.pte_graph is not None:
             files[f"{prefix}.pte"] = self.pte.data
             if self.options.bundleio:

@@ -1,10 +1,14 @@
 """Operator calls and networks as .pte files, and calls as bytes for the program that makes wrong ones of them."""
 
 import copy
+import json
 import struct
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +21,7 @@ from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.ir.op import Operator, Place, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
-from cortado.run.executorch_host import run_pte
+from cortado.run.executorch_host import DelegateKernels, delegate_library, run_pte
 from helpers import cases
 from helpers.networks import lowered
 
@@ -172,3 +176,47 @@ def call_bytes(
     written = f"cortex_m::{operator.base.removesuffix('_nhwc') if twin else operator.base}.out".encode()
     parts.append(_tensor(result, order))
     return packed("c", [bytes([byte]) for byte in written]) + struct.pack("<I", len(parts)) + b"".join(parts)
+
+
+# ---- ExecuTorch's Inspector ----------------------------------------------------------------------------------------
+
+_PROFILED = """
+import ctypes, json, os, sys
+import torch
+from executorch.devtools import Inspector
+from executorch.extension.pybindings import portable_lib
+folder, library, *record = sys.argv[1:]
+assert ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL).cortado_delegate_registered()
+module = portable_lib._load_for_executorch(f"{folder}/model.pte", enable_etdump=True)
+for _ in range(3):
+    module.forward([torch.load(f"{folder}/input.pt")])
+module.write_etdump_result_to_file(f"{folder}/model.etdump")
+blocks = Inspector(etdump_path=f"{folder}/model.etdump", etrecord=record[0] if record else None).event_blocks
+events = [event for block in blocks for event in block.events if event.is_delegated_op]
+stacks = [[list(stack.values()) for stack in (event.module_hierarchy or {}).values()] for event in events]
+modules = [sorted({stack[-1][0] for stack in found if stack}) for found in stacks]
+print(json.dumps([[e.name, sum(e.perf_data.raw), m] for e, m in zip(events, modules, strict=True)]))
+sys.stdout.flush()
+os._exit(0)  # what the libraries do at the end of a process is not waited for
+"""
+
+
+@dataclass(frozen=True)
+class DelegatedEvent:
+    """What Inspector shows of a delegate's step; `modules` with an ETRecord alone."""
+
+    name: str
+    ticks: float
+    modules: list[str]
+
+
+def delegated_events(
+    folder: Path, kernels: DelegateKernels, x: torch.Tensor, record: Path | None = None
+) -> list[DelegatedEvent]:
+    """Runs `model.pte` of a folder three times on the real runtime, with a delegate that measures its steps."""
+    torch.save(x, folder / "input.pt")
+    library = delegate_library(kernels, ["-DCORTADO_PROFILE"])
+    command = [sys.executable, "-W", "ignore", "-c", _PROFILED, folder, library, *([] if record is None else [record])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    return [DelegatedEvent(*event) for event in json.loads(done.stdout.splitlines()[-1])]

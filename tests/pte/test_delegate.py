@@ -1,10 +1,8 @@
 """The delegate: a whole network as one call of CortadoBackend, on ExecuTorch's real runtime, bit for bit."""
 
-import json
 import re
 import struct
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from cortado.run import executorch_host
 from cortado.run.executorch_host import DelegateKernels, run_pte
 from helpers.cli import Run
 from helpers.cores import THREE, each_core
+from helpers.executorch import delegated_events
 from helpers.images import ARENA_AT, Imaged, changed, on_host
 from helpers.networks import graph_of, unseen
 from helpers.paths import ROOT
@@ -196,7 +195,7 @@ def test_what_a_runtime_cannot_run_is_refused_with_one_line() -> None:
             incompatible,
         ),
         (changed(data, 200, b"\x77", repaired=False), kernels, "its CRC is wrong", incompatible),
-        (data[:-16], kernels, "the blob is an image that is cut off", incompatible),
+        (data[:-1024], kernels, "the blob is an image that is cut off", incompatible),
         (b"nothing at all" * 20, kernels, "the blob is no image", incompatible),
         (data, missing, f"calls a kernel which is not linked: {absent.name}", incompatible),
         (
@@ -223,35 +222,12 @@ def test_what_a_runtime_cannot_run_is_refused_with_one_line() -> None:
     np.testing.assert_array_equal(found[0][0], expected[0][0])
 
 
-PROFILED = """
-import ctypes, json, os, sys
-import torch
-from executorch.devtools import Inspector
-from executorch.extension.pybindings import portable_lib
-folder, library = sys.argv[1:]
-assert ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL).cortado_delegate_registered()
-module = portable_lib._load_for_executorch(f"{folder}/model.pte", enable_etdump=True)
-for _ in range(3):
-    module.forward([torch.zeros(1, 1, 49, 10, dtype=torch.int8)])
-module.write_etdump_result_to_file(f"{folder}/model.etdump")
-blocks = Inspector(etdump_path=f"{folder}/model.etdump").event_blocks
-events = [event for block in blocks for event in block.events if event.is_delegated_op]
-print(json.dumps([[event.name, sum(event.perf_data.raw)] for event in events]))
-sys.stdout.flush()
-os._exit(0)  # what the libraries do at the end of a process is not waited for
-"""
-
-
 def test_executorchs_inspector_shows_the_time_of_each_layer(tmp_path: Path) -> None:
     net = on_host(graph_of("ds_cnn"), name="ds_cnn")
     (tmp_path / "model.pte").write_bytes(emit_delegate(net.planned, net.image, {}).data)
-    library = executorch_host.delegate_library(_kernels(net), ["-DCORTADO_PROFILE"])
-    command = [sys.executable, "-W", "ignore", "-c", PROFILED, str(tmp_path), str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    events = json.loads(done.stdout.splitlines()[-1])
-    assert [name for name, _ in events] == [step.module for step in net.planned.program.steps]
-    assert all(time > 0 for _, time in events)
+    events = delegated_events(tmp_path, _kernels(net), torch.zeros(1, 1, 49, 10, dtype=torch.int8))
+    assert [event.name for event in events] == [step.module for step in net.planned.program.steps]
+    assert all(event.ticks > 0 for event in events)
 
 
 def test_a_row_with_each_call_gives_the_outputs_after_the_last() -> None:

@@ -1,5 +1,6 @@
 """`cortado kernels --executorch`: the folder that an ExecuTorch firmware adds to its build."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def test_the_folder_builds_beside_executorchs_target(pte: Path, tmp_path: Path, 
         "CMAKE_CXX_COMPILER": "arm-none-eabi-g++",
         "CMAKE_ASM_COMPILER": "arm-none-eabi-gcc",
         "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
+        "CMAKE_BUILD_TYPE": "MinSizeRel",
         "CMAKE_C_FLAGS": target,
         "CMAKE_CXX_FLAGS": f"{target} -Wno-psabi",
         "CMAKE_ASM_FLAGS": target,
@@ -64,6 +66,34 @@ def test_the_folder_builds_beside_executorchs_target(pte: Path, tmp_path: Path, 
         ["arm-none-eabi-nm", "-A", build / "libfirmware.a"], capture_output=True, text=True, check=True
     )
     assert " T cortado_delegate_registered" in listed.stdout
+    stated = sum(map(_number, re.findall(r"^\| .*\| (?:about )?([\d,]+) bytes \|$", _readme(tmp_path), re.M)))
+    linked = _linked_bytes(build, target.split(), tmp_path / "firmware.elf")
+    assert abs(stated - linked) < 0.1 * linked, (stated, linked)
+
+
+def _readme(folder: Path) -> str:
+    return (folder / "cortado" / "README.md").read_text()
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _linked_bytes(build: Path, target: list[str], output: Path) -> int:
+    """Code of a program with the delegate and what it calls of the loader; without ExecuTorch and the C library."""
+    libraries = [build / "libfirmware.a", build / "cortado" / "loader" / "libcortado_image.a"]
+    gone = "-Wl,--gc-sections,--unresolved-symbols=ignore-all,--defsym=__dso_handle=0,-e,cortado_delegate_registered"
+    command = ["arm-none-eabi-g++", *target, "-nostdlib", gone, *libraries, "-o", output]
+    done = subprocess.run([*map(str, command)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run(["arm-none-eabi-size", output], capture_output=True, text=True, check=True).stdout
+    return int(shown.splitlines()[1].split()[0])
+
+
+def test_a_compile_writes_the_same_folder(pte: Path, tmp_path: Path, run: Run) -> None:
+    run("kernels", pte, "--executorch", tmp_path / "cortado")
+    for path in sorted((tmp_path / "cortado").rglob("*.*")):
+        assert path.read_bytes() == (pte.parent / "executorch" / path.relative_to(tmp_path / "cortado")).read_bytes()
 
 
 def _options(flags: str) -> list[str]:

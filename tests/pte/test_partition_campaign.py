@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from helpers.pt2e_programs import Lowered, draw, kernels_of, lower, worst
+from helpers.pt2e_programs import BAR, Lowered, draw, kernels_of, lower, worst
 
 SAMPLE = (1, 5, 9, 21, 23, 1005)  # every quantizer, alone and beside another; most of the time is ExecuTorch's lowering
 CAMPAIGN = range(500)
@@ -30,7 +30,7 @@ def _check(seeds: range | tuple[int, ...]) -> None:
             assert "--" not in reason, (seed, reason)  # an option of the command line is no advice here
     kernels = kernels_of([one.data for one in files.values()])
     found = {seed: worst(one, kernels) for seed, one in files.items() if one.runs}
-    assert {seed: noise for seed, noise in found.items() if noise > 0.1} == {}
+    assert {seed: noise for seed, noise in found.items() if noise > BAR} == {}
 
 
 def test_programs_of_every_kind_lower_emit_and_give_what_torch_does() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch import nn
 from torch.export import ExportedProgram
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -16,6 +16,7 @@ from cortado.models import zoo
 from cortado.pte.reader import read_pte
 from cortado.run.executorch_host import run_pte
 from helpers.cli import Run
+from helpers.executorch import delegated_events
 from helpers.networks import unseen
 from helpers.pt2e_programs import emit, kernels_of
 
@@ -83,3 +84,21 @@ def test_parts_of_several_methods_share_a_file(tmp_path: Path, run: Run) -> None
     assert shown["temp_bytes"] == max(image["arena_bytes"] for image in shown["images"]) > 0
     assert _planned(data) < _planned(unplanned) + shown["temp_bytes"]
     assert "bytes of the temp allocator" in run("inspect", tmp_path / "parts.pte").out
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_inspector_shows_the_layers_of_each_part_by_name_and_time(tmp_path: Path, planned: bool) -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(6, 12),) for _ in range(2)]
+    program = _quantized(Distances(), batches)
+    edge = to_edge_transform_and_lower(program, partitioner=[CortadoPartitioner(HOST)], generate_etrecord=True)
+    config = executorch_config() if planned else ExecutorchBackendConfig(segment_alignment=16)
+    manager = edge.to_executorch(config)
+    (tmp_path / "model.pte").write_bytes(manager.buffer)
+    manager.get_etrecord().save(str(tmp_path / "model.etrecord"))
+    kernels = kernels_of([manager.buffer])
+    events = delegated_events(tmp_path, kernels, batches[0][0], tmp_path / "model.etrecord")
+    layers = {event.name: event for event in events if event.name in ("first", "second")}
+    assert sorted(layers) == ["first", "second"], events
+    assert all(event.name in event.modules for event in layers.values())
+    assert all(event.ticks > 0 for event in events)

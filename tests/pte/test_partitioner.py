@@ -58,11 +58,11 @@ def _lowered(program: ExportedProgram, *partitioners: Partitioner) -> tuple[byte
 
 
 def _check_handles(lowered: LoweredBackendModule) -> None:
-    """Every step is mapped to calls of the partition, and the steps of layers to the layer alone."""
+    """Each step's name is mapped to calls of the partition, and the steps of layers to the layer alone."""
     calls = [node for node in lowered.original_module.graph.nodes if node.op == "call_function"]
     layers = {node.meta["debug_handle"] for node in calls if "linear" in node.name or "conv" in node.name}
     steps = lowered.meta["debug_handle_map"]
-    assert sorted(steps) == list(range(1, len(steps) + 1))
+    assert all(isinstance(name, str) and name for name in steps)
     assert set().union(*steps.values()) <= {node.meta["debug_handle"] for node in calls}
     found = [layers & set(handles) for handles in steps.values()]
     assert all({layer} in found for layer in layers)

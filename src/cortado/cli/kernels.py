@@ -9,7 +9,7 @@ from cortado.base.errors import CortadoError
 from cortado.cli.tables import print_rows
 
 if TYPE_CHECKING:
-    from cortado.base.target import Core
+    from cortado.base.target import Core, CortexMTargetConfig
     from cortado.emit.image.files import ListedThunk
     from cortado.emit.image.reader import ImageInfo
     from cortado.pte.info import PteInfo
@@ -48,18 +48,21 @@ def kernels_arguments(commands: Any, add: Any) -> None:
 
 def kernels_command(arguments: argparse.Namespace) -> None:
     from cortado.emit.image.files import delegate_files, loader_files
+    from cortado.run.measure import loader_bytes
     from cortado.run.runner import write_files
 
     if arguments.all == bool(arguments.images):
         raise CortadoError("name the images that the firmware has to run, or say --all --target TARGET")
-    chosen, core = _all(arguments.target) if arguments.all else _of_images(arguments.images)
+    chosen, target = _all(arguments.target) if arguments.all else _of_images(arguments.images)
     folder = arguments.output or arguments.executorch
     if folder is not None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise CortadoError(f"{folder} is there already; name an empty folder, or one that is not there yet")
         sources, thunks = {source for one in chosen for source in one.sources}, [one.thunk for one in chosen]
-        is_delegate = arguments.executorch is not None
-        write_files(folder, delegate_files(thunks, sources, core) if is_delegate else loader_files(thunks, sources))
+        files = loader_files(thunks, sources)
+        if arguments.executorch is not None:
+            files = delegate_files(files, target.target_string, loader_bytes(files, target))
+        write_files(folder, files)
     rows = [KernelRow(one.thunk.name, f"{one.thunk.id:08x}", list(one.sources)) for one in chosen]
     print_rows(
         arguments.json,
@@ -69,7 +72,7 @@ def kernels_command(arguments: argparse.Namespace) -> None:
     )
 
 
-def _all(target: str | None) -> tuple[list["ListedThunk"], str]:
+def _all(target: str | None) -> tuple[list["ListedThunk"], "CortexMTargetConfig"]:
     from cortado.base.target import from_target_string
     from cortado.emit.image.files import every_thunk
     from cortado.emit.image.layout import check_one_core
@@ -78,7 +81,7 @@ def _all(target: str | None) -> tuple[list["ListedThunk"], str]:
         raise CortadoError("--all needs the core that the firmware is for, as in --target cortex-m55")
     config = from_target_string(target)
     check_one_core(config, image=True)
-    return [one for one in every_thunk().values() if config.cores[0] in one.cores], target
+    return [one for one in every_thunk().values() if config.cores[0] in one.cores], config
 
 
 def delegated_images(info: "PteInfo", path: Path) -> list[tuple["ImageInfo", str]]:
@@ -107,13 +110,15 @@ def _images(path: Path) -> list["ImageInfo"]:
     return found
 
 
-def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], str]:
+def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], "CortexMTargetConfig"]:
+    from cortado.base.target import from_target_string
     from cortado.emit.image.files import every_thunk
 
     known = every_thunk()
     cores: dict[Core, Path] = {}
     chosen: dict[int, ListedThunk] = {}
-    for path, info in [(one, info) for one in paths for info in _images(one)]:
+    found = [(one, info) for one in paths for info in _images(one)]
+    for path, info in found:
         cores.setdefault(info.core, path)
         for kernel in info.kernels:
             if kernel.id not in known:
@@ -127,4 +132,4 @@ def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], str]:
         raise CortadoError(
             f"{first} is for {one.name} cores and {second} for {other.name}; a firmware has the kernels of one"
         )
-    return list(chosen.values()), next(iter(cores)).name.lower()
+    return list(chosen.values()), from_target_string(found[0][1].target)

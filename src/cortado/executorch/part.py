@@ -24,6 +24,7 @@ from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import Core, from_target_string
 from cortado.emit.c.layers import check_limits
 from cortado.emit.image.writer import emit_image
+from cortado.emit.pte.delegate import delegate_blob, layer_names
 from cortado.frontend.quantize.prequantized import FLOAT_INSTEAD
 from cortado.ir.facts import DEBUG_HANDLE, VALUE
 from cortado.ir.graph import module_path
@@ -200,7 +201,7 @@ TARGET = "target"  # of the compile specifications: for which core
 
 class CortadoBackend(BackendDetails):
     """A partition as an image: what the delegate of that name runs (kernels/executorch/delegate.cpp). For ExecuTorch's
-    Inspector its steps, from 1, are mapped to the calls of the module they come from."""
+    Inspector the names of its steps are mapped to the calls of the module they come from."""
 
     @staticmethod
     def preprocess(program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
@@ -211,8 +212,11 @@ class CortadoBackend(BackendDetails):
             if node.op == "call_function" and known is not None:
                 handles.setdefault(module_path(node) or "", set()).add(known)
         planned = Partition.whole(program).planned(target)
-        steps = {number: _handles(handles, step.module) for number, step in enumerate(planned.program.steps, start=1)}
-        return PreprocessResult(processed_bytes=emit_image(planned).data, debug_handle_map=steps)
+        named = zip(layer_names(planned.program), planned.program.steps, strict=True)
+        return PreprocessResult(
+            processed_bytes=delegate_blob(emit_image(planned), planned.program),
+            debug_handle_map={name: _handles(handles, step.module) for name, step in named},
+        )
 
 
 def _handles(handles: Mapping[str, set[int]], module: str) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM
+from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM, CortexMTargetConfig
+from cortado.emit.image.files import LOADER_FILE
 from cortado.run import toolchain
 from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import load_image
@@ -109,9 +110,36 @@ def linked_code(
         )
 
 
+_FOR_SIZE = '#pragma GCC optimize("Os")\n'  # as the CMake file of the loader has it
+# What delegate.cpp calls of the loader.
+_CALLED = ("open", "open_checked", "ram", "reset", "run", "row", "push", "input", "output")
+
+
+def loader_bytes(files: Mapping[str, str], target: CortexMTargetConfig) -> int | None:
+    """Returns the code that an application with a delegate links of the loader's `files`; None without a compiler."""
+    if toolchain.find(toolchain.Tool.ARM_GCC) is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        folder = Path(temporary)
+        write_files(folder, {**files, LOADER_FILE: _FOR_SIZE + files[LOADER_FILE]})
+        elf = toolchain.build_elf(
+            [*sorted((folder / "loader").glob("*.c")), *bundle_sources(folder)],
+            bundle_includes(folder),
+            [*target.compiler_flags(Compiler.GCC), *WARNINGS, *BUNDLE_FLAGS],
+            [_script([f"cortado_image_{name}" for name in (*_CALLED, "input_tensor", "output_tensor")], ())],
+            "cortado_loader",
+            machine_flags=target.compiler_flags(),
+        )
+    return load_image(elf).sections[".text"]
+
+
 def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str], also: Sequence[str]) -> str:
     """Links what running bundles needs and nothing else; the constants are not there, only their names."""
-    entry, *others = [*(entry for info in infos for entry in info.entries), *also]
+    return _script([*(entry for info in infos for entry in info.entries), *also], constants)
+
+
+def _script(entries: Sequence[str], constants: Sequence[str]) -> str:
+    entry, *others = entries
     return "\n".join(
         [
             f"ENTRY({entry})",

@@ -6,7 +6,7 @@ The list is a file, every.txt, which a test writes from the operators' tables of
 call, with the cores that have it and its descriptor.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # ---- files -----------------------------------------------------------------------------------------------
 
 LOADER = "cortado_image.c"
+LOADER_FILE = f"loader/{LOADER}"
+DELEGATE_FOLDER = "executorch"  # of a compiled model: what ExecuTorch's build adds
 TABLE = "loader/cortado_kernels.c"
 # The loops over rows, what saves state and what converts real numbers; a linker takes those that are used.
 _LOOPS = ("cortado_run.c", "cortado_saved.c", "cortado_stream.c")
@@ -43,20 +45,24 @@ def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, s
     loader = kernels.pop(f"kernels/src/{LOADER}")
     return {
         TABLE: table_text(thunks),
-        f"loader/{LOADER}": loader,
+        LOADER_FILE: loader,
         "loader/CMakeLists.txt": _cmake_text(wanted),
         LICENSE: license_text(),
         **kernels,
     }
 
 
-def delegate_files(thunks: Iterable[Thunk], sources: Iterable[str], core: str) -> dict[str, str]:
-    """All files of a folder that a project with ExecuTorch adds: the loader, and the delegate in front of it."""
+def delegate_files(files: Mapping[str, str], core: str, linked_bytes: int | None) -> dict[str, str]:
+    """All files of a folder that a project with ExecuTorch adds: the loader's `files`, of which so many bytes of code
+    are linked (None: not known), and the delegate in front of it."""
+    size = "not known here, without arm-none-eabi-gcc" if linked_bytes is None else f"{linked_bytes:,} bytes"
     return {
-        **loader_files(thunks, sources),
+        **files,
         "delegate.cpp": (KERNELS / "executorch" / "delegate.cpp").read_text(),
         "CMakeLists.txt": _DELEGATE_CMAKE,
-        "README.md": _DELEGATE_README.format(core=core),
+        "README.md": _DELEGATE_README.format(
+            core=core, size=size, delegate=DELEGATE_BYTES, flags=" ".join(BUNDLE_FLAGS)
+        ),
     }
 
 
@@ -111,6 +117,7 @@ else()
 endif()
 """
 
+DELEGATE_BYTES = 3_300  # of delegate.cpp, with gcc 12 and the messages of the log
 _DELEGATE_README = """# CortadoBackend for an ExecuTorch runtime
 
 What a firmware for {core} cores links to run the `.pte` files whose delegates these kernels serve: `delegate.cpp`
@@ -120,9 +127,17 @@ registers `CortadoBackend` before `main()`, `loader/` opens a delegate's blob an
     add_subdirectory(path/to/this/folder cortado)
     target_link_libraries(firmware PRIVATE cortado_delegate)
 
+In place of the first line an installed ExecuTorch will do, found by `-DCMAKE_PREFIX_PATH=path/to/its/install`.
+Firmware has the `.pte` in flash at a multiple of 16 bytes and gives it to ExecuTorch as data (`BufferDataLoader`).
+
 `cortado_delegate` is an object library: a linker keeps all of it. Where another build system makes an archive of it,
 call `cortado_delegate_registered()` somewhere. A `.pte` that calls a kernel which is not here is refused when it is
 loaded, and the log has the kernel's name; `cortado kernels FILE.pte ... --executorch FOLDER` writes this folder anew.
+
+| linked code of a {core} core | |
+|---|---:|
+| loader (`-Os`) and kernels (`{flags}`) | {size} |
+| `delegate.cpp`, `-Os` | about {delegate:,} bytes |
 """
 
 

@@ -62,7 +62,7 @@ class DelegatePort:
 def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, Any]) -> Pte:
     """The .pte of a planned program and its image."""
     inputs, outputs = _ports(planned)
-    edge = _program(inputs, outputs, planned.plan.peak, image.data, _layers(planned.program))
+    edge = _program(inputs, outputs, planned.plan.peak, delegate_blob(image, planned.program))
     facts = {**metadata, **_facts(planned.program)}
     finished = _to_executorch(
         edge, inputs, outputs, max(planned.plan.peak, 1), json.dumps(facts, separators=(",", ":"))
@@ -102,14 +102,18 @@ def _port(tensor: Border, offset: int) -> DelegatePort:
     return DelegatePort((n, c, h, w), dtype, channels_last=True, offset=offset)
 
 
-def _layers(program: Program) -> bytes:
-    """A name for each step, for profilers: the module that it comes from, with the call where that has several."""
+def delegate_blob(image: ModelImage, program: Program) -> bytes:
+    """Returns the image and, behind it, a name for each step: what profilers call its events."""
+    return image.data + b"".join(name.encode() + b"\0" for name in layer_names(program))
+
+
+def layer_names(program: Program) -> tuple[str, ...]:
+    """A name for each step: the module that it comes from, with the call where that has several."""
     modules = Counter(step.module for step in program.steps)
-    names = [
+    return tuple(
         step.module if step.module and modules[step.module] == 1 else f"{step.module} {step.name}".strip()
         for step in program.steps
-    ]
-    return b"".join(name.encode() + b"\0" for name in names)
+    )
 
 
 def _facts(program: Program) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def _facts(program: Program) -> dict[str, Any]:
 
 
 def _program(
-    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], peak: int, data: bytes, layers: bytes
+    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], peak: int, data: bytes
 ) -> ExportedProgram:
     """Placeholders, the arena, one call, its results."""
     from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -145,8 +149,7 @@ def _program(
     nodes = [_placeholder(graph, f"input{i}", one.fake(mode)) for i, one in enumerate(inputs)]
     arena = DelegatePort((max(peak, 1),), torch.uint8, channels_last=False, offset=0)
     original = shapes_alone([one.fake(mode) for one in (arena, *inputs)], [one.fake(mode) for one in outputs])
-    specs = [CompileSpec(*PLANNED_ARENA), CompileSpec("layers", layers)]
-    lowered = LoweredBackendModule(original, BACKEND, data, specs)
+    lowered = LoweredBackendModule(original, BACKEND, data, [CompileSpec(*PLANNED_ARENA)])
     module.add_module("lowered_module_0", lowered)
     attribute = graph.get_attr("lowered_module_0")
     given = make_alloc_node(module, arena.fake(mode), None)

@@ -3,14 +3,16 @@
  * CortadoBackend: an ExecuTorch delegate whose blob is an image (MODEL.cortado, cortado_image.h).
  *
  * Arguments of a call: the arena, if the file was planned with one, the inputs, the outputs. What lies in the arena
- * already is not copied. Integers of 64 bits, PyTorch's default, are narrowed on the way in and widened on the way out. A file without an arena takes it from the temp allocator with every call, or, where something
- * lasts from call to call, once from the method allocator. Nothing else is allocated; there are no exceptions.
+ * already is not copied. Integers of 64 bits, PyTorch's default, are narrowed on the way in and widened on the way out. A
+ * file without an arena takes it from the temp allocator with every call, or, where something lasts from call to call, once
+ * from the method allocator. Nothing else is allocated; there are no exceptions.
  *
  * An input that comes row by row has one row for each call, and the outputs are followed by an int32 that is 1 when they
  * are new.
  *
  * With CORTADO_PROFILE, in the kernels too, a run leaves an event for each step in the runtime's event tracer, with the
- * time of all its calls: by the layer's name where the file has them, by the step's number from 1 where not.
+ * time of all its calls: by the layer's name where the blob has names behind the image, by the step's number from 1 where
+ * not.
  */
 #include "cortado_image.h"
 
@@ -93,14 +95,22 @@ void leave_step(uint32_t next)
     running.since = et_pal_current_ticks();
 }
 
-bool profile_init(Handle &handle, executorch::runtime::MemoryAllocator *allocator, ArrayRef<CompileSpec> specs)
+/* The names behind the image, where there is one for each step. */
+const char *names_in(const FreeableBuffer &blob, const cortado_image_t &image)
+{
+    const char *first = static_cast<const char *>(blob.data()) + image.bytes;
+    const size_t room = blob.size() - image.bytes;
+    uint32_t count = 0;
+    for (size_t i = 0; i < room; i++) {
+        count += first[i] == '\0';
+    }
+    return room != 0 && count == image.steps && first[room - 1] == '\0' ? first : nullptr;
+}
+
+bool profile_init(Handle &handle, executorch::runtime::MemoryAllocator *allocator, const FreeableBuffer &blob)
 {
     handle.spent = allocator->allocateList<et_timestamp_t>(handle.model.image->steps + 1u);
-    for (const CompileSpec &spec : specs) {
-        if (std::strcmp(spec.key, "layers") == 0) {
-            handle.layers = static_cast<const char *>(spec.value.buffer);
-        }
-    }
+    handle.layers = names_in(blob, *handle.model.image);
     handle.model.program.profile = leave_step;
     return handle.spent != nullptr;
 }
@@ -170,7 +180,7 @@ public:
             }
         }
 #ifdef CORTADO_PROFILE
-        if (!profile_init(*handle, allocator, specs)) {
+        if (!profile_init(*handle, allocator, *processed)) {
             return Error::MemoryAllocationFailed;
         }
 #endif
