@@ -24,7 +24,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.progress import PhaseProgress
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
-from cortado.emit.image.files import DELEGATE_FOLDER, delegate_files, loader_files
+from cortado.emit.image.files import loader_files
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
@@ -35,7 +35,7 @@ from cortado.options import Options, PackageKind, PteKind
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
-from cortado.run.measure import loader_bytes
+from cortado.run.measure import executorch_folder
 from cortado.run.runner import RunLimits
 from cortado.scoring import scores
 from cortado.scoring.dataset import make_dataset
@@ -101,8 +101,7 @@ class Compiled:
         if self.options.image:
             files |= {f"{self.report.prefix}.cortado": image.data, **loader}
         if self.options.pte is PteKind.DELEGATE:
-            linked = delegate_files(loader, self.target.target_string, loader_bytes(loader, self.target))
-            files |= {f"{DELEGATE_FOLDER}/{name}": text for name, text in linked.items()}
+            files |= executorch_folder(loader, self.target)
         return files
 
     @one_thread()

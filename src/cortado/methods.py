@@ -30,6 +30,9 @@ from cortado.base.progress import PhaseProgress
 from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Core, CortexMTargetConfig, Machine, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_methods
 from cortado.emit.c.text import entry_of
+from cortado.emit.image.files import loader_files
+from cortado.emit.image.layout import check_one_core
+from cortado.emit.image.writer import ModelImage, emit_image
 from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.ir.graph import module_path
 from cortado.options import DEFAULTS, Artifacts, Options, PteKind
@@ -41,6 +44,7 @@ from cortado.plan.request import WHOLE_INPUT, program_of
 from cortado.plan.schedule import schedule
 from cortado.run.board import build_firmware, build_harness_wasm, build_host, find_board
 from cortado.run.bundle_info import IO, BundleInfo, untyped
+from cortado.run.measure import executorch_folder
 from cortado.run.runner import (
     HOST,
     WARNINGS,
@@ -319,6 +323,7 @@ class CompiledMethods:
     graphs: Mapping[str, LoweredGraph]  # with state
     planned: Mapping[str, Planned]
     bundle: Bundle
+    images: Mapping[str, ModelImage]  # of a delegate for ExecuTorch
 
     def __repr__(self) -> str:
         arena = next(iter(self.planned.values())).plan.peak
@@ -340,7 +345,7 @@ class CompiledMethods:
     def save(self, folder: str | Path) -> None:
         """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
         `profile` take; all or nothing."""
-        files: dict[str, str | bytes] = dict(self.bundle.files)
+        files: dict[str, str | bytes] = {**self.bundle.files, **self._for_executorch()}
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             for name, compiled in self.methods.items():
                 place = Path(temporary) / name
@@ -350,6 +355,20 @@ class CompiledMethods:
                     f"{METHODS}/{name}/{path.relative_to(place).as_posix()}": path.read_bytes() for path in inside
                 }
         write_together(Path(folder), files, self)
+
+    def pte(self) -> bytes:
+        """Returns the methods as those of one ExecuTorch program; with pte='delegate' alone."""
+        from cortado.emit.pte.delegate import emit_delegates
+
+        together = {name: (self.planned[name], image) for name, image in self.images.items()}
+        return emit_delegates(together, {"model": self.name}).data
+
+    def _for_executorch(self) -> dict[str, str | bytes]:
+        if not self.images:
+            return {}
+        thunks = {thunk.id: thunk for image in self.images.values() for thunk in image.thunks}
+        loader = loader_files(thunks.values(), {one for image in self.images.values() for one in image.sources})
+        return {f"{c_identifier(self.name)}.pte": self.pte(), **executorch_folder(loader, self.target)}
 
     def reference(self, calls: Sequence[ScriptCall]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
         """The codes of the inputs of calls, and of the outputs that they must give, by the integer reference."""
@@ -400,8 +419,12 @@ class CompiledMethods:
         """The bundle; on this machine with portable kernels."""
         if on not in (HOST, WASM):
             return self.bundle.files
-        planned = _planned(self.name, self.graphs, self.target, self._options, portable=True)
+        planned = self.planned_for_host()
         return emit_methods(list(planned.values()), [None] * len(planned)).files
+
+    def planned_for_host(self) -> dict[str, Planned]:
+        """Returns the programs with the kernels of this machine."""
+        return _planned(self.name, self.graphs, self.target, self._options, portable=True)
 
     @property
     def _options(self) -> Options:
@@ -536,9 +559,11 @@ def compile_methods(
     each with example inputs. `calibration` are calls in the order in which a device may make them, as ("learn", x,
     label): each method is calibrated on its own calls, with the state that the calls before have left. Buffers that a
     method changes are state, which all methods share: int32, int64, bool or float32; what is computed from real state
-    is float32 too. "forward", or else the first, is MODEL_run in C; any other is MODEL_METHOD."""
+    is float32 too. "forward", or else the first, is MODEL_run in C; any other is MODEL_METHOD. With pte='delegate'
+    methods without state are those of one ExecuTorch program too."""
     config = from_target_string(target) if isinstance(target, str) else target
     chosen = check_name(name or type(module).__name__.lower())
+    is_delegated = options.pte is PteKind.DELEGATE
     # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
     options = replace(_only_c(options), bias_correction=False)
     _check_methods(module, methods)
@@ -546,6 +571,7 @@ def compile_methods(
     found = touched(module, ordered)
     written = dict.fromkeys(buffer for one in found.values() for buffer in (*one.read, *one.written))
     state = {buffer: _kept(buffer, dict(module.named_buffers())[buffer]) for buffer in written}
+    _check_delegated(asked, config, state)
     calls = [_checked_call(call, number, ordered) for number, call in enumerate(calibration)]
     recorded = _record(module, ordered, calls)
     found = {method: _with_fixed(one, recorded[method]) for method, one in found.items()}
@@ -581,7 +607,8 @@ def compile_methods(
     stacks = [None if one.report.memory is None else one.report.memory.stack_bytes for one in compiled.values()]
     bundle = emit_methods(list(planned.values()), stacks, options.model_version)
     _check_names(planned, bundle)
-    return CompiledMethods(chosen, config, compiled, graphs, planned, bundle)
+    images = {method: emit_image(one) for method, one in planned.items()} if is_delegated else {}
+    return CompiledMethods(chosen, config, compiled, graphs, planned, bundle, images)
 
 
 def _of_method(found: Touched, options: Options, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
@@ -617,15 +644,25 @@ def _only_c(options: Options) -> Options:
         "sequence": options.sequence is not None,
         "allow_float": options.allow_float,
         "artifacts='pte'": options.artifacts is Artifacts.PTE,
-        "pte='delegate'": options.pte is PteKind.DELEGATE,
     }
     given = [name for name, is_given in refused.items() if is_given]
     if given:
         raise CortadoError(
-            f"{given[0]} is for a model of one method; several are one C bundle, as the methods of a .pte have no "
-            "state in common. Leave it out, or compile the method by itself"
+            f"{given[0]} is for a model of one method; several are one C bundle, with pte='delegate' a .pte too. Leave "
+            "it out, or compile the method by itself"
         )
-    return replace(options, artifacts=Artifacts.C)
+    return replace(options, artifacts=Artifacts.C, pte=PteKind.OPERATORS)
+
+
+def _check_delegated(options: Options, target: CortexMTargetConfig, state: Mapping[str, Tensor]) -> None:
+    """Refuses a .pte of methods that share state: each method of an ExecuTorch program has a delegate of its own."""
+    check_one_core(target, options.pte is PteKind.DELEGATE)
+    if options.pte is PteKind.DELEGATE and state:
+        raise CortadoError(
+            f"pte='delegate' with {len(state)} buffers that methods change ({', '.join(state)}): the methods of a .pte "
+            "have no state in common, as each has a delegate and an arena of its own. Leave it out for the C bundle, "
+            "or make the state an input and an output of the methods"
+        )
 
 
 def _check_methods(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -> None:

@@ -12,8 +12,14 @@ from torch import Tensor, nn
 import cortado
 from cortado import Options
 from cortado.base.errors import CortadoError
+from cortado.emit.image.files import image_sources
+from cortado.emit.image.thunks import table_text
+from cortado.emit.image.writer import emit_image
+from cortado.emit.pte.delegate import emit_delegates
 from cortado.methods import CompiledMethods, touched
-from cortado.options import Artifacts
+from cortado.options import Artifacts, PteKind
+from cortado.pte.reader import read_pte_file
+from cortado.run.executorch_host import DelegateKernels, run_pte
 from helpers.cli import Run
 
 pytestmark = [
@@ -356,7 +362,12 @@ CALLS = [("forward", torch.full((1,), 0.1 * one)) for one in range(-20, 20)]
         ),
         ({"forward": (X,)}, [("forward", torch.zeros(2))], {}, r"shapes \[\(2,\)\], expected \[\(1,\)\]"),
         ({"forward": (X,), "input": (X,)}, CALLS, {}, "no calibration call of 'input'"),
-        ({"forward": (X,)}, CALLS, {"artifacts": Artifacts.PTE}, "methods of a .pte have no state in common"),
+        (
+            {"forward": (X,)},
+            CALLS,
+            {"artifacts": Artifacts.PTE},
+            "several are one C bundle, with pte='delegate' a .pte too",
+        ),
         ({"forward": (X,), "input": (X,)}, [*CALLS, *(("input", *one[1:]) for one in CALLS)], {}, "odd_input in C"),
     ],
     ids=lambda value: str(value)[:24] if isinstance(value, str) else "",
@@ -366,3 +377,51 @@ def test_what_is_no_model_of_methods_is_refused(
 ) -> None:
     with pytest.raises(CortadoError, match=message):
         cortado.compile_methods(Odd().eval(), methods, "cortex-m4", calls, options=Options(**options))
+
+
+class Pair(nn.Module):
+    """Two methods behind the same layers, without state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = nn.Sequential(nn.Linear(10, 12), nn.ReLU())
+        self.classes, self.value = nn.Linear(12, 4), nn.Linear(24, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.classes(self.features(x))
+        return result
+
+    def compare(self, x: Tensor, y: Tensor) -> Tensor:
+        result: Tensor = self.value(torch.cat([self.features(x), self.features(y)], 1))
+        return result
+
+
+DELEGATE = Options(pte=PteKind.DELEGATE)
+
+
+def test_methods_without_state_are_methods_of_one_executorch_program(tmp_path: Path) -> None:
+    x, generator = torch.zeros(1, 10), torch.Generator().manual_seed(1)
+    draws = [[torch.randn(1, 10, generator=generator) for _ in range(3)] for _ in range(40)]
+    calls = [call for a, b, c in draws for call in (("forward", a), ("compare", b, c))]
+    taken = {"forward": (x,), "compare": (x, x)}
+    compiled = cortado.compile_methods(Pair().eval(), taken, "cortex-m55", calls, name="pair", options=DELEGATE)
+    compiled.save(tmp_path / "out")
+    assert (tmp_path / "out" / "executorch" / "delegate.cpp").is_file()
+    info = read_pte_file(tmp_path / "out" / "pair.pte")
+    assert [one.name for one in info.methods if one.delegates] == ["compare", "forward"]
+    images = {name: (one, emit_image(one)) for name, one in compiled.planned_for_host().items()}
+    sources = image_sources({source for _, image in images.values() for source in image.sources})
+    table = table_text({one.id: one for _, image in images.values() for one in image.thunks}.values())
+    data = emit_delegates(images, {}).data
+    given, expected = compiled.reference(calls[:6])
+    for (name, *_), inputs, wanted in zip(calls, given, expected, strict=False):
+        found = run_pte(data, [inputs], delegate=DelegateKernels(table, tuple(sources)), method_name=name)
+        np.testing.assert_array_equal(found[0][0], wanted[0])
+
+
+def test_a_program_of_executorch_has_no_state_for_several_methods() -> None:
+    with pytest.raises(
+        CortadoError, match=r"2 buffers that methods change \(.*\): the methods of a .pte have no state"
+    ):
+        cortado.compile_methods(Taught().eval(), METHODS, "cortex-m4", _calls(12, 0), options=DELEGATE)

@@ -216,7 +216,8 @@ def delegated_events(
     """Runs `model.pte` of a folder three times on the real runtime, with a delegate that measures its steps."""
     torch.save(x, folder / "input.pt")
     library = delegate_library(kernels, ["-DCORTADO_PROFILE"])
-    command = [sys.executable, "-W", "ignore", "-c", _PROFILED, folder, library, *([] if record is None else [record])]
+    given = [str(one) for one in (folder, library, record) if one is not None]
+    command = [sys.executable, "-W", "ignore", "-c", _PROFILED, *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr
     return [DelegatedEvent(*event) for event in json.loads(done.stdout.splitlines()[-1])]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM, CortexMTargetConfig
-from cortado.emit.image.files import LOADER_FILE
+from cortado.emit.image.files import DELEGATE_FOLDER, LOADER_FILE, delegate_files
 from cortado.run import toolchain
 from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import load_image
@@ -131,6 +131,12 @@ def loader_bytes(files: Mapping[str, str], target: CortexMTargetConfig) -> int |
             machine_flags=target.compiler_flags(),
         )
     return load_image(elf).sections[".text"]
+
+
+def executorch_folder(files: Mapping[str, str], target: CortexMTargetConfig) -> dict[str, str]:
+    """What ExecuTorch's build adds to run a compiled model, beside its other files."""
+    linked = delegate_files(files, target.target_string, loader_bytes(files, target))
+    return {f"{DELEGATE_FOLDER}/{name}": text for name, text in linked.items()}
 
 
 def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str], also: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from torch.utils import _pytree as pytree
 
 from cortado import __version__
 from cortado.emit.image.writer import ModelImage
-from cortado.emit.pte.edge import edge_manager
+from cortado.emit.pte.edge import METHOD, edge_manager
 from cortado.emit.pte.program import Pte
 from cortado.emit.pte.values import serialize
 from cortado.ir.facts import DEBUG_HANDLE, SPEC, VALUE
@@ -61,25 +61,65 @@ class DelegatePort:
 
 def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, Any]) -> Pte:
     """The .pte of a planned program and its image."""
-    inputs, outputs = _ports(planned)
-    edge = _program(inputs, outputs, planned.plan.peak, delegate_blob(image, planned.program))
-    facts = {**metadata, **_facts(planned.program)}
-    finished = _to_executorch(
-        edge, inputs, outputs, max(planned.plan.peak, 1), json.dumps(facts, separators=(",", ":"))
-    )
-    method = finished.executorch_program.execution_plan[0]
+    return emit_delegates({METHOD: (planned, image)}, metadata)
+
+
+def emit_delegates(methods: Mapping[str, tuple[Planned, ModelImage]], metadata: Mapping[str, Any]) -> Pte:
+    """The .pte of several planned programs, each a method with an arena of its own."""
+    calls = {name: _Call.of(planned, image) for name, (planned, image) in methods.items()}
+    facts = {**metadata, **_facts({name: planned.program for name, (planned, _) in methods.items()})}
+    finished = _to_executorch(calls, json.dumps(facts, separators=(",", ":")))
+    plans = [one for one in finished.executorch_program.execution_plan if one.name in calls]
+    tables = max(image.ram_bytes for _, image in methods.values())
     return Pte(
         data=serialize(finished.executorch_program, finished._emitter_output.mutable_data),
-        arena_bytes=sum(method.non_const_buffer_sizes),
+        arena_bytes=max(sum(one.non_const_buffer_sizes) for one in plans),
         scratch_bytes=0,
         portable_operators=(),
         metadata=facts,
         limits=(
             f"it runs where {BACKEND} is linked (kernels/executorch/delegate.cpp); of the method allocator it "
-            f"takes {image.ram_bytes:,} bytes for its tables and 48 for itself",
+            f"takes {tables:,} bytes for its tables and 48 for itself",
         ),
         is_delegate=True,
     )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A method: one call of the delegate."""
+
+    edge: ExportedProgram
+    inputs: Sequence[DelegatePort]
+    outputs: Sequence[DelegatePort]
+    arena_bytes: int
+
+    @staticmethod
+    def of(planned: Planned, image: ModelImage) -> "_Call":
+        inputs, outputs = _ports(planned)
+        edge = _program(inputs, outputs, planned.plan.peak, delegate_blob(image, planned.program))
+        return _Call(edge, inputs, outputs, max(planned.plan.peak, 1))
+
+    def place(self, alignment: int, specs: Any, module: GraphModule, signature: Any, extra_padding: int) -> list[int]:
+        """Plans the memory for ExecuTorch: the arena first, inputs and outputs in it, what lies outside behind it."""
+        from executorch.exir.delegate import executorch_call_delegate
+
+        places: dict[int, int | None] = {}
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                places[id(SPEC.must(node))] = self.inputs[len(places)].offset
+        for node in module.graph.nodes:
+            if node.target is executorch_call_delegate:
+                for spec, one in zip(SPEC.must(node), self.outputs, strict=True):
+                    places[id(spec)] = one.offset
+        end = self.arena_bytes
+        for number, spec in enumerate(specs):
+            offset = places.get(id(spec), 0)
+            if offset is None:
+                offset = end + -end % 16
+                end = offset + spec.allocated_memory
+            spec.mem_id, spec.mem_obj_id, spec.mem_offset = 1, number, offset
+        return [0, end]
 
 
 def _ports(planned: Planned) -> tuple[list[DelegatePort], list[DelegatePort]]:
@@ -116,19 +156,26 @@ def layer_names(program: Program) -> tuple[str, ...]:
     )
 
 
-def _facts(program: Program) -> dict[str, Any]:
+def _facts(programs: Mapping[str, Program]) -> dict[str, Any]:
+    """What the file says of itself: of the first method, and under `methods` of the others."""
+
     def qparams(tensors: Sequence[Border]) -> tuple[IoQParams | None, ...]:
         return tuple(None if t.qparams is None else IoQParams(t.qparams.scale, t.qparams.zero_point) for t in tensors)
 
-    text = metadata_text(
-        target=program.target.target_string,
-        version=__version__,
-        layout="as in the model, images with their channels last in memory",
-        inputs=qparams(program.inputs),
-        outputs=qparams(program.outputs),
-    )
-    found: dict[str, Any] = json.loads(text)
-    return found
+    def of(program: Program) -> dict[str, Any]:
+        text = metadata_text(
+            target=program.target.target_string,
+            version=__version__,
+            layout="as in the model, images with their channels last in memory",
+            inputs=qparams(program.inputs),
+            outputs=qparams(program.outputs),
+        )
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    first, *others = programs
+    more = {name: {key: of(programs[name])[key] for key in ("inputs", "outputs")} for name in others}
+    return {**of(programs[first]), **({"methods": more} if more else {})}
 
 
 # ---- the program -------------------------------------------------------------------------------------------------
@@ -222,39 +269,14 @@ def _exported(module: GraphModule, nodes: Sequence[Node], results: Sequence[Node
 # ---- its memory --------------------------------------------------------------------------------------------------
 
 
-def _to_executorch(
-    edge: ExportedProgram, inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], arena: int, text: str
-) -> Any:
+def _to_executorch(calls: Mapping[str, _Call], text: str) -> Any:
     from executorch.exir import ExecutorchBackendConfig
-    from executorch.exir.delegate import executorch_call_delegate
     from executorch.exir.passes import MemoryPlanningPass
 
-    def plan(alignment: int, specs: Any, module: GraphModule, signature: Any, extra_padding: int) -> list[int]:
-        """The arena first, inputs and outputs in it, what lies outside behind it."""
-        places: dict[int, int | None] = {}
-        for node in module.graph.nodes:
-            if node.op == "placeholder":
-                places[id(SPEC.must(node))] = inputs[len(places)].offset
-        for node in module.graph.nodes:
-            if node.target is executorch_call_delegate:
-                for spec, one in zip(SPEC.must(node), outputs, strict=True):
-                    places[id(spec)] = one.offset
-        end = arena
-        for number, spec in enumerate(specs):
-            offset = places.get(id(spec), 0)
-            if offset is None:
-                offset = end + -end % 16
-                end = offset + spec.allocated_memory
-            spec.mem_id, spec.mem_obj_id, spec.mem_offset = 1, number, offset
-        return [0, end]
-
-    manager = edge_manager(edge, {METADATA_METHOD: text})
+    manager = edge_manager({name: call.edge for name, call in calls.items()}, {METADATA_METHOD: text})
+    plans = {name: MemoryPlanningPass(memory_planning_algo=call.place, alignment=1) for name, call in calls.items()}
     with warnings.catch_warnings(), not_serialized():
         warnings.simplefilter("ignore")
         return manager.to_executorch(
-            ExecutorchBackendConfig(
-                memory_planning_pass=MemoryPlanningPass(memory_planning_algo=plan, alignment=1),
-                extract_delegate_segments=False,
-                segment_alignment=16,
-            )
+            ExecutorchBackendConfig(memory_planning_pass=plans, extract_delegate_segments=False, segment_alignment=16)
         )

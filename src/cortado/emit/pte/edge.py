@@ -359,11 +359,13 @@ def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> 
     return state
 
 
-def edge_manager(edge: ExportedProgram, constant_methods: Mapping[str, str] | None = None) -> Any:
-    """The edge program was checked by ExecuTorch's verifier when it was built: see _edge_program."""
+def edge_manager(edges: Mapping[str, ExportedProgram], constant_methods: Mapping[str, str] | None = None) -> Any:
+    """The methods of a program. Edge programs were checked by ExecuTorch's verifier when they were built: see
+    _edge_program."""
     from executorch.exir import EdgeCompileConfig, EdgeProgramManager
 
     # exir looks for portable kernels whose operands lie in another order than theirs; integer graphs have none.
-    names = (str(node.target) for node in edge.graph.nodes if node.op == "call_function")
+    calls = (node for edge in edges.values() for node in edge.graph.nodes if node.op == "call_function")
+    names = (str(node.target) for node in calls)
     config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=not any("aten" in name for name in names))
-    return EdgeProgramManager({METHOD: edge}, constant_methods=constant_methods, compile_config=config)
+    return EdgeProgramManager(dict(edges), constant_methods=constant_methods, compile_config=config)

@@ -49,7 +49,7 @@ def make_etrecord(edge: ExportedProgram, finished: Any) -> bytes:
     from executorch.devtools import generate_etrecord
 
     stream = io.BytesIO()
-    generate_etrecord(stream, edge_manager(edge), finished)
+    generate_etrecord(stream, edge_manager({METHOD: edge}), finished)
     return _normalized(stream.getvalue())
 
 
@@ -137,7 +137,7 @@ def _to_executorch(edge: ExportedProgram, text: str) -> Any:
     """ExecuTorch's own last steps: out variants, views without copies, memory planning, emission."""
     from executorch.exir import ExecutorchBackendConfig
 
-    manager = edge_manager(edge, {METADATA_METHOD: text})
+    manager = edge_manager({METHOD: edge}, {METADATA_METHOD: text})
     with warnings.catch_warnings(), not_serialized():
         # Told of every buffer that is written to, whether or not its initial values go into the file.
         warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
