@@ -86,7 +86,7 @@ def test_parts_of_several_methods_share_a_file(tmp_path: Path, run: Run) -> None
     assert "bytes of the temp allocator" in run("inspect", tmp_path / "parts.pte").out
 
 
-@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("planned", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_inspector_shows_the_layers_of_each_part_by_name_and_time(tmp_path: Path, planned: bool) -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(6, 12),) for _ in range(2)]
