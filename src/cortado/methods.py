@@ -571,7 +571,8 @@ def compile_methods(
     found = touched(module, ordered)
     written = dict.fromkeys(buffer for one in found.values() for buffer in (*one.read, *one.written))
     state = {buffer: _kept(buffer, dict(module.named_buffers())[buffer]) for buffer in written}
-    _check_delegated(asked, config, state)
+    if is_delegated:
+        _check_delegated(config, state)
     calls = [_checked_call(call, number, ordered) for number, call in enumerate(calibration)]
     recorded = _record(module, ordered, calls)
     found = {method: _with_fixed(one, recorded[method]) for method, one in found.items()}
@@ -654,10 +655,10 @@ def _only_c(options: Options) -> Options:
     return replace(options, artifacts=Artifacts.C, pte=PteKind.OPERATORS)
 
 
-def _check_delegated(options: Options, target: CortexMTargetConfig, state: Mapping[str, Tensor]) -> None:
+def _check_delegated(target: CortexMTargetConfig, state: Mapping[str, Tensor]) -> None:
     """Refuses a .pte of methods that share state: each method of an ExecuTorch program has a delegate of its own."""
-    check_one_core(target, options.pte is PteKind.DELEGATE)
-    if options.pte is PteKind.DELEGATE and state:
+    check_one_core(target, image=True)
+    if state:
         raise CortadoError(
             f"pte='delegate' with {len(state)} buffers that methods change ({', '.join(state)}): the methods of a .pte "
             "have no state in common, as each has a delegate and an arena of its own. Leave it out for the C bundle, "
