@@ -52,12 +52,12 @@ def _seq(*layers: nn.Module) -> nn.Module:
 
 def _attention(s: Any, x: Tensor) -> Tensor:
     q, k, v = s.qkv(x).chunk(3, -1)
-    return s.out(F.scaled_dot_product_attention(q, k, v)) + x  # type: ignore[no-any-return]
+    return s.out(F.scaled_dot_product_attention(q, k, v)) + x
 
 
 def _excited(s: Any, x: Tensor) -> Tensor:
     y = s.conv(x)
-    return y * torch.sigmoid(s.up(torch.relu(s.down(y.mean((2, 3)))))).reshape(1, -1, 1, 1)  # type: ignore[no-any-return]
+    return y * torch.sigmoid(s.up(torch.relu(s.down(y.mean((2, 3)))))).reshape(1, -1, 1, 1)
 
 
 def _causal(s: Any, x: Tensor) -> Tensor:
