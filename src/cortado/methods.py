@@ -604,12 +604,25 @@ def compile_methods(
         graph = compiled[method].graph
         assert graph is not None  # only C is made
         graphs[method] = stateful(graph, one, state)
-    planned = _planned(chosen, graphs, config, options)
+    return _joined(chosen, compiled, graphs, config, options, is_delegated=is_delegated)
+
+
+def _joined(
+    name: str,
+    compiled: Mapping[str, Compiled],
+    graphs: Mapping[str, LoweredGraph],
+    target: CortexMTargetConfig,
+    options: Options,
+    *,
+    is_delegated: bool,
+) -> CompiledMethods:
+    """The methods as one C bundle, and as images for delegates."""
+    planned = _planned(name, graphs, target, options)
     stacks = [None if one.report.memory is None else one.report.memory.stack_bytes for one in compiled.values()]
     bundle = emit_methods(list(planned.values()), stacks, options.model_version)
     _check_names(planned, bundle)
     images = {method: emit_image(one) for method, one in planned.items()} if is_delegated else {}
-    return CompiledMethods(chosen, config, compiled, graphs, planned, bundle, images)
+    return CompiledMethods(name, target, compiled, graphs, planned, bundle, images)
 
 
 def _of_method(found: Touched, options: Options, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
