@@ -1,6 +1,6 @@
 """Which pattern takes a node: decided once, before a graph is quantized, and kept."""
 
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +40,10 @@ def find(node: Node) -> Match | Reject:
     return MATCH.of(node) or decide(node)
 
 
-def settle(graph: Graph, besides: Collection[Any] = ()) -> None:
-    """Decides for every call of a graph, but for calls of some targets: later stages go by that, whatever becomes of
-    its operands."""
+def settle(graph: Graph, besides: Callable[[Node], bool] = lambda node: False) -> None:
+    """Decides for every call of a graph, but for some: later stages go by that, whatever becomes of its operands."""
     for node in graph.nodes:
-        if node.op == "call_function" and node.target not in besides:
+        if node.op == "call_function" and not besides(node):
             MATCH.note(node, decide(node))
 
 

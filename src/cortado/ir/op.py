@@ -232,6 +232,8 @@ class Operator:
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     also: tuple[Result, ...] = ()  # results behind the first: a call then gives a tuple, and getitem takes it apart
     view: bool = False  # no data moves: the output is the input's buffer under another shape
+    quantizes: bool = False  # it makes codes of real numbers, with a scale and a zero point
+    dequantizes: bool = False  # it makes real numbers of codes
     permutes: bool = False  # the output holds the input's values, each once, in another order
     identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
     # Constants that hold something for each output channel, weights first: the output's channels follow their order.
@@ -420,6 +422,18 @@ def wider_elements(node: Node) -> list[Element]:
 def is_of_floats(name: str) -> bool:
     """Whether an operator, by its name, computes in float32; those of integers and codes don't."""
     return name.startswith("cortado::float_")
+
+
+def quantizes(node: Node) -> bool:
+    """Whether a node of the lowered graph is a call that makes codes of real numbers."""
+    operator = operator_of(node.target)
+    return operator is not None and operator.quantizes
+
+
+def dequantizes(node: Node) -> bool:
+    """Whether a node of the lowered graph is a call that makes real numbers of codes."""
+    operator = operator_of(node.target)
+    return operator is not None and operator.dequantizes
 
 
 def operator_of(target: Any) -> Operator | None:

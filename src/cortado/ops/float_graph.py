@@ -14,7 +14,6 @@ from cortado.ir.op import Decomposition
 
 aten = torch.ops.aten
 
-NEGATIONS = (aten.logical_not.default, aten.bitwise_not.default)
 Tensor = torch.Tensor
 
 

@@ -2,8 +2,6 @@
 
 A region is what follows from one node and constants alone. Its calls are run in float64 on chosen values of that node,
 and from what comes out follows where each dimension went, by which matrix sums were made, which curve was applied.
-
-aten's operators by what they compute, all overloads of each: for what reads a graph before its spellings are one.
 """
 
 import math
@@ -12,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.base.numerics import Tensor
 from cortado.ir.facts import VALUE
-from cortado.ir.graph import bind
 from cortado.ops.float_graph import constant_data, is_constant
 
 # ---- probing ---------------------------------------------------------------------------------------------
@@ -158,38 +154,3 @@ def arranged(result: Tensor, axes: Sequence[int | None]) -> Tensor | None:
         return None
     sizes = [1 if axis is None else result.shape[axis] for axis in axes]
     return result.permute(*kept, *rest).reshape(*sizes, math.prod(result.shape[axis] for axis in rest))
-
-
-# ---- families --------------------------------------------------------------------------------------------
-
-aten = torch.ops.aten
-
-DIFFERENCES = (aten.sub, aten.subtract)
-SUMS = (aten.add, aten.rsub, *DIFFERENCES)
-QUOTIENTS = (aten.div, aten.divide, aten.true_divide)
-PRODUCTS = (aten.mul, aten.multiply)
-ADDED_PRODUCTS = (aten.baddbmm, aten.addmm)
-LARGER = (aten.maximum, aten.max, aten.fmax)  # of two tensors
-SMALLER = (aten.minimum, aten.min, aten.fmin)
-CHOICES = (aten.where, aten.masked_fill)
-CONVERSIONS = (aten.to, aten._to_copy)
-SOFTMAX = (aten.softmax, aten._softmax)
-LOG_SOFTMAX = (aten.log_softmax, aten._log_softmax)
-LARGEST_VALUE = (aten.amax, aten.max)  # of one tensor
-LARGEST = (aten.argmax, aten.topk, *LARGEST_VALUE)
-ORDERED = (aten.amax, aten.argmax, aten.topk, aten.sort, aten.argsort, aten.amin, aten.argmin)  # of one tensor alone
-
-
-def packet_of(node: Node) -> OpOverloadPacket[Any, Any] | None:
-    """aten.add of aten.add.Tensor; None for what is no operator of aten."""
-    target = node.target
-    return target.overloadpacket if isinstance(target, OpOverload) and target.namespace == "aten" else None
-
-
-def is_product(node: Any) -> bool:
-    return isinstance(node, Node) and packet_of(node) in PRODUCTS
-
-
-def is_quotient(node: Any) -> bool:
-    """One that is not rounded."""
-    return isinstance(node, Node) and packet_of(node) in QUOTIENTS and bind(node).get("rounding_mode") is None

@@ -16,11 +16,10 @@ from cortado.ir.graph import (
     remove_unused_constants,
     shape,
 )
-from cortado.ir.op import operator_of, shaped_call
+from cortado.ir.op import operator_of, quantizes, shaped_call
 from cortado.ir.passes import Level
-from cortado.ops.io.quantize import QUANTIZE
 from cortado.passes.base import ContextPass
-from cortado.passes.orders import is_a, operands
+from cortado.passes.orders import operands
 
 Tensor = torch.Tensor
 
@@ -95,7 +94,7 @@ def _takes_over(source: Node, node: Node) -> bool:
     """
     if QPARAMS.of(source) == QPARAMS.of(node):
         return True
-    if len(source.users) > 1 or source.op == "placeholder" or is_a(source, QUANTIZE):
+    if len(source.users) > 1 or source.op == "placeholder" or quantizes(source):
         return False
     QPARAMS.take(source, node)
     TWIN.take(source, node)

@@ -6,25 +6,20 @@ fuse-activations: a clamp behind a kernel that can carry it becomes that kernel'
 from typing import ClassVar
 
 import torch
-import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.frontend.quantize.quantizer import fused_clamp
 from cortado.ir.facts import CLAMP, QPARAMS, TWIN, wanted_element
-from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
+from cortado.ir.graph import Bound, add_constant, bind, constant_value
 from cortado.ir.matching import Match, find
 from cortado.ir.passes import Level
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.ops.io.quantize import qparams_of
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, Kind, means
 from cortado.passes.base import ContextPass
 
-_quantized = torch.ops.quantized_decomposed
-_QUANTIZE = _quantized.quantize_per_tensor.default
-_DEQUANTIZE = _quantized.dequantize_per_tensor.default
-_QUANTIZE_CHANNEL = _quantized.quantize_per_channel.default
-_DEQUANTIZE_CHANNEL = _quantized.dequantize_per_channel.default
-_BORDERS = (_QUANTIZE, _DEQUANTIZE, _QUANTIZE_CHANNEL, _DEQUANTIZE_CHANNEL)
+_QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 
 class FoldQParams(ContextPass):
@@ -41,18 +36,18 @@ class FoldQParams(ContextPass):
 
     def run(self, module: GraphModule) -> bool:
         graph = module.graph
-        for node in _calls(module, _QUANTIZE, _QUANTIZE_CHANNEL):
+        for node in _calls(module, *QUANTIZES):
             if self._constant(node) is not None:
                 self._fold_constant(node)
         graph.eliminate_dead_code()
         integer = {node for node in graph.nodes if _is_integer(node)}
-        for node in _calls(module, _QUANTIZE, _DEQUANTIZE):
-            if node.target == _QUANTIZE:
+        for node in _calls(module, Kind.QUANTIZE, Kind.DEQUANTIZE):
+            if means(node, Kind.QUANTIZE):
                 _fold_quantize(node, integer)
             else:
                 _fold_dequantize(node, integer)
         graph.eliminate_dead_code()
-        for node in _calls(module, _QUANTIZE):
+        for node in _calls(module, Kind.QUANTIZE):
             if QPARAMS.known(bind(node)["input"]):
                 _sink(node)
         return True
@@ -65,7 +60,7 @@ class FoldQParams(ContextPass):
         bound = bind(node)
         data = self._constant(node)
         assert data is not None
-        if node.target == _QUANTIZE_CHANNEL:
+        if means(node, Kind.QUANTIZE_CHANNELS):
             scales = constant_value(self.program, bound["scales"])
             assert scales is not None
             axis = int(bound["axis"])
@@ -78,18 +73,18 @@ class FoldQParams(ContextPass):
         holder = add_constant(self.program, f"{bound['input'].name}_q", codes)
         QPARAMS.note(holder, qparams)
         for user in list(node.users):
-            if is_call(user, _DEQUANTIZE, _DEQUANTIZE_CHANNEL):
+            if means(user, *DEQUANTIZES):
                 user.replace_all_uses_with(holder, delete_user_cb=lambda reader: reader.op != "output")
         node.replace_all_uses_with(holder)
 
 
-def _calls(module: GraphModule, *targets: object) -> list[Node]:
-    return [node for node in module.graph.nodes if is_call(node, *targets)]
+def _calls(module: GraphModule, *kinds: Kind) -> list[Node]:
+    return [node for node in module.graph.nodes if means(node, *kinds)]
 
 
 def _is_integer(node: Node) -> bool:
     """Whether an integer operator takes a call, and so reads and gives codes."""
-    taken = node.op == "call_function" and node.target not in _BORDERS and isinstance(find(node), Match)
+    taken = node.op == "call_function" and not means(node, *QUANTIZES, *DEQUANTIZES) and isinstance(find(node), Match)
     return taken and not wanted_element(node).floating
 
 
@@ -115,7 +110,7 @@ def _sink(node: Node) -> None:
 
 def _fold_dequantize(node: Node, integer: set[Node]) -> None:
     source: Node = bind(node)["input"]
-    node.replace_all_uses_with(source, delete_user_cb=lambda user: user in integer or is_call(user, _QUANTIZE))
+    node.replace_all_uses_with(source, delete_user_cb=lambda user: user in integer or means(user, Kind.QUANTIZE))
 
 
 def _quantize_channels(data: torch.Tensor, scales: torch.Tensor, axis: int, bound: Bound) -> torch.Tensor:

@@ -34,14 +34,13 @@ from cortado.ir.passes import Level
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_function, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
-from cortado.ops.io.quantize import DEQUANTIZE, DEQUANTIZE_PATTERN, QUANTIZE, QUANTIZE_PATTERN
+from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
 from cortado.ops.io.quantize import arguments as quantize_arguments
+from cortado.ops.meaning import Kind, means
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.passes.base import ContextPass, PassContext
 
 Tensor = torch.Tensor
-
-_BORDERS = (*QUANTIZE_PATTERN.aten, *DEQUANTIZE_PATTERN.aten)
 
 
 class Lower(ContextPass):
@@ -116,7 +115,7 @@ def _narrow_inputs(program: ExportedProgram, mode: FakeTensorMode) -> None:
 def _twin(node: Node) -> str:
     """The float graph's name for a node's values; quantize and dequantize are not in it, they stand for their input."""
     source = node.all_input_nodes[0] if node.all_input_nodes else node
-    holder = source if node.target in _BORDERS else node
+    holder = source if means(node, Kind.QUANTIZE, Kind.DEQUANTIZE) else node
     return TWIN.of(holder) or holder.name
 
 

@@ -21,13 +21,13 @@ from cortado.ir.graph import (
     constant_value,
     fake,
     fake_mode_of,
-    is_call,
     shape,
     user_inputs,
 )
 from cortado.ir.op import operator_of
 from cortado.ir.passes import Level
-from cortado.ops.io.quantize import QUANTIZE_PATTERN, qparams_of
+from cortado.ops.io.quantize import qparams_of
+from cortado.ops.meaning import Kind, means
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.options import InputLayout
 from cortado.passes.base import ContextPass, PassContext
@@ -224,7 +224,7 @@ def _take_nhwc(node: Node) -> None:
     users = list(node.users)
     _permute_value(node)
     for user in users:
-        quantized = is_call(user, *QUANTIZE_PATTERN.aten)
+        quantized = means(user, Kind.QUANTIZE)
         if quantized:
             _permute_value(user)
             QPARAMS.note(user, qparams_of(bind(user)))

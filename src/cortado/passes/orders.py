@@ -15,8 +15,7 @@ from torch.fx import Node
 
 from cortado.ir.facts import USER_INPUT, VALUE
 from cortado.ir.graph import constant_names, shape
-from cortado.ir.op import Operator, operator_of
-from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
+from cortado.ir.op import Operator, dequantizes, operator_of, quantizes
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 
 Order = tuple[int, ...]  # a tensor's dimensions, outermost in memory first
@@ -267,8 +266,8 @@ class Orders:
         total = 0.0
         for order, users in readers.items():
             if order != self.seen(node, self.of[node]):
-                entry = is_a(node, QUANTIZE) or USER_INPUT.known(node)
-                border = (entry and len(readers) == 1) or all(is_a(user, DEQUANTIZE) for user in users)
+                entry = quantizes(node) or USER_INPUT.known(node)
+                border = (entry and len(readers) == 1) or all(dequantizes(user) for user in users)
                 total += TRANSPOSE_OVERHEAD + _bytes(node) * (BORDER_WEIGHT if border else 1.0)
         return total
 

@@ -13,8 +13,8 @@ from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
-from cortado.ir.op import Call
-from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
+from cortado.ir.op import Call, registry
+from cortado.ops.io.quantize import QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.options import Border
 from cortado.plan.decision import DecisionRule
@@ -378,7 +378,8 @@ class _Builder:
         """With the codes of the quantize or dequantize that the program leaves out: the value behind it may be read as
         other numbers by the calls inside, where a sum with a constant is only another zero point."""
         for call in chain:
-            if call.operator in (QUANTIZE.name, DEQUANTIZE.name) and tensor.qparams is not None:
+            operator = registry().operators[call.operator]
+            if (operator.quantizes or operator.dequantizes) and tensor.qparams is not None:
                 scale, zero_point = call.arguments["scale"], call.arguments["zero_point"]
                 assert isinstance(scale, float)
                 assert isinstance(zero_point, int)
@@ -388,7 +389,7 @@ class _Builder:
     def _is_coded(self, name: str, position: int, chain: Sequence[LoweredCall]) -> bool:
         """Whether an output is the codes that a dequantize reads whose result is another output."""
         coded = position in self.codes.outputs and not chain
-        return coded and self.graph.by_name[name].operator == DEQUANTIZE.name
+        return coded and _dequantizes(self.graph.by_name[name])
 
     def _tensor(self, name: str, value_name: str, layout: tuple[int, ...]) -> Tensor:
         place = self.place.get(value_name)
@@ -418,11 +419,11 @@ class _Builder:
     def _leaves(self, call: LoweredCall) -> bool:
         """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
         users = self.graph.users.get(call.name, [])
-        if call.operator == DEQUANTIZE.name:
+        if _dequantizes(call):
             return not users and not self._overwritten(call)
         if call.operator != TRANSPOSE.name or not users or call.name in self.graph.leaving:
             return False
-        return all(user.operator == DEQUANTIZE.name and self._leaves(user) for user in users)
+        return all(_dequantizes(user) and self._leaves(user) for user in users)
 
     def _overwritten(self, call: LoweredCall) -> bool:
         """Whether an output would lie where state does: when the run is over, that holds its next value."""
@@ -511,6 +512,10 @@ def _walk(rows: Rows | None, *, running: bool) -> Walk:
     if rows.elementwise:
         return Walk.ELEMENTS
     return Walk.PIXELS if rows.pixelwise else Walk.ROWS
+
+
+def _dequantizes(call: LoweredCall) -> bool:
+    return registry().operators[call.operator].dequantizes
 
 
 def _permutation(rank: int, chain: list[LoweredCall]) -> tuple[int, ...]:

@@ -22,16 +22,14 @@ from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn_runs
 from cortado.frontend.quantize.parts import OutputPart, joined_by, moves
 from cortado.frontend.quantize.precision import MAY_BE_WIDE
 from cortado.frontend.quantize.prequantized import (
-    DEQUANTIZE_CHANNEL,
-    QUANTIZE_CHANNEL,
-    is_dequantize,
     is_quantize,
     qparams_of,
 )
 from cortado.frontend.quantize.ranges import ROOM
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE, VALUE
-from cortado.ir.graph import describe, is_call
+from cortado.ir.graph import describe
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, Kind, means
 
 Tensor = torch.Tensor
 WORK = 40_000_000  # values that are computed to find out, at most
@@ -191,7 +189,7 @@ class Cures:
             kept = self._try(others) if others else self._now
             if kept >= self._now + GAIN:
                 return f"With {text} it keeps {_shown(kept)} (it has {_shown(self._now)} on the same samples)"
-        weights = {place: exact for place in self._model.places if is_call(place, QUANTIZE_CHANNEL)}
+        weights = {place: exact for place in self._model.places if means(place, Kind.QUANTIZE_CHANNELS)}
         if self._try(weights) >= self._now + GAIN:
             return "int16 does not help: weights of 8 bits hold it back, train with quantization (prepare_qat)"
         return ""
@@ -259,11 +257,11 @@ def _shown(kept: float) -> str:
 
 
 def _quantizes(node: Node) -> bool:
-    return is_quantize(node) or is_call(node, QUANTIZE_CHANNEL)
+    return means(node, *QUANTIZES)
 
 
 def _dequantizes(node: Node) -> bool:
-    return is_dequantize(node) or is_call(node, DEQUANTIZE_CHANNEL)
+    return means(node, *DEQUANTIZES)
 
 
 def _is_bias(node: Node) -> bool:
@@ -277,7 +275,7 @@ def _name(place: Node) -> str:
         source = source.all_input_nodes[0]
     if source.op == "placeholder":
         return f"input '{source.name}'"
-    if is_call(place, QUANTIZE_CHANNEL):
+    if means(place, Kind.QUANTIZE_CHANNELS):
         return f"the weights of {describe(next(iter(next(iter(place.users)).users)))}"
     return describe(source)
 
@@ -287,7 +285,7 @@ def _name(place: Node) -> str:
 
 def remedy(place: Node, values: Tensor | None) -> str:
     """Suggests a remedy for a tensor that an output loses to, and what it held in float."""
-    if is_call(place, QUANTIZE_CHANNEL):
+    if means(place, Kind.QUANTIZE_CHANNELS):
         return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
     if values is None or not is_quantize(place):
         return "`cortado validate --per-layer` shows more"

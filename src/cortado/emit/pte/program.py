@@ -28,10 +28,9 @@ from cortado.emit.pte.values import calls_of, check_calls, planning_pass, serial
 from cortado.ir import op
 from cortado.ir.facts import NOT_ATEN, qparams
 from cortado.ir.graph import describe, outputs, user_inputs
-from cortado.ir.op import operator_of, registry
+from cortado.ir.op import dequantizes, quantizes, registry
 from cortado.ir.patched import not_serialized
 from cortado.ir.schemas import overload
-from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
 from cortado.pte.info import IoQParams
 from cortado.pte.metadata import METADATA_METHOD, metadata_text
 
@@ -166,12 +165,12 @@ def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapp
 
 def _input_qparams(node: Node) -> IoQParams | None:
     """How an input is quantized: its own parameters, or those of the quantize behind it."""
-    found = {_io(user) for user in node.users if operator_of(user.target) is QUANTIZE}
+    found = {_io(user) for user in node.users if quantizes(user)}
     return found.pop() if len(found) == 1 else _own_qparams(node)
 
 
 def _output_qparams(node: Node) -> IoQParams | None:
-    return _io(node) if operator_of(node.target) is DEQUANTIZE else _own_qparams(node)
+    return _io(node) if dequantizes(node) else _own_qparams(node)
 
 
 def _io(node: Node) -> IoQParams:

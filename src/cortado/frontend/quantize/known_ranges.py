@@ -23,7 +23,7 @@ from cortado.ir.domain import Interval, interval_of
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import bind
 from cortado.ir.matching import patterns_of
-from cortado.ops.elementwise.pointwise import POINTWISE, is_pointwise
+from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.float_graph import constant_data, is_constant
 
 FULL = INT16.steps / 2  # of 16-bit codes: with this end a step is 1, and each sample is a code
@@ -87,7 +87,7 @@ class _KnownInputs:
             return self.interval(node.all_input_nodes[0])
         if node.op != "call_function" or not isinstance(VALUE.of(node), Tensor):
             return None
-        if len(node.all_input_nodes) == 1 and (is_pointwise(node) or node.target == POINTWISE):
+        if len(node.all_input_nodes) == 1 and (is_pointwise(node) or is_table(node)):
             return self._of_function(node)
         bound = bind(node)
         if not isinstance(bound.get("alpha", 1), int):  # rules of integers know no other factor

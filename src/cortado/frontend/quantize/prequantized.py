@@ -17,11 +17,12 @@ from torch.fx.node import map_arg
 from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
-from cortado.ir.graph import add_call, bind, describe, is_call, sole_user, source_line
+from cortado.ir.graph import add_call, bind, describe, sole_user, source_line
 from cortado.ops.conv.batch_norm import BATCH_NORM_REWRITE, DECOMPOSED_REWRITE
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.io.quantize import qparams_of as parameters_of
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, Kind, means
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -31,9 +32,6 @@ QUANTIZE = _quantized.quantize_per_tensor.default
 DEQUANTIZE = _quantized.dequantize_per_tensor.default
 QUANTIZE_CHANNEL = _quantized.quantize_per_channel.default
 DEQUANTIZE_CHANNEL = _quantized.dequantize_per_channel.default
-_QUANTIZES = (QUANTIZE, _quantized.quantize_per_tensor.tensor, _quantized.quantize_per_tensor.tensor2)
-_DEQUANTIZES = (DEQUANTIZE, _quantized.dequantize_per_tensor.tensor, _quantized.dequantize_per_tensor.tensor2)
-_KNOWN = (*_QUANTIZES, *_DEQUANTIZES, QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL)
 _CODES = (torch.int8, torch.int16, torch.int32)  # of constants: weights, and biases of any width
 _WEIGHTED = (
     "conv1d",
@@ -95,12 +93,12 @@ def read(module: GraphModule) -> tuple[Grid, ...]:
     graph = module.graph
     for node in [node for node in graph.nodes if _is_pt2e(node.target)]:
         _check_known(node)
-    grids = [_fold_constant(node) for node in _calls(module, *_DEQUANTIZES, DEQUANTIZE_CHANNEL) if _is_codes(node)]
+    grids = [_fold_constant(node) for node in _calls(module, *DEQUANTIZES) if _is_codes(node)]
     graph.eliminate_dead_code()
-    for node in _calls(module, *_QUANTIZES, QUANTIZE_CHANNEL):
+    for node in _calls(module, *QUANTIZES):
         _read_activation(node)
-    for node in _calls(module, *_DEQUANTIZES, DEQUANTIZE_CHANNEL):
-        if not is_call(bind(node)["input"], QUANTIZE):
+    for node in _calls(module, *DEQUANTIZES):
+        if not means(bind(node)["input"], Kind.QUANTIZE):
             raise CortadoError(
                 f"{_name(node)} reads codes that no quantize made, expected real numbers as the model's inputs; give "
                 "the model as convert_pt2e makes it, with a quantize in front of it"
@@ -110,8 +108,8 @@ def read(module: GraphModule) -> tuple[Grid, ...]:
     return tuple(grids)
 
 
-def _calls(module: GraphModule, *targets: object) -> list[Node]:
-    return [node for node in module.graph.nodes if is_call(node, *targets)]
+def _calls(module: GraphModule, *kinds: Kind) -> list[Node]:
+    return [node for node in module.graph.nodes if means(node, *kinds)]
 
 
 def _name(node: Node) -> str:
@@ -130,7 +128,7 @@ def _check_known(node: Node) -> None:
             f"{_name(node)} chooses a scale for every input anew (dynamic quantization), expected scales that are "
             f"constant; quantize with is_dynamic=False and calibrate{FLOAT_INSTEAD}"
         )
-    if node.target not in _KNOWN:
+    if not means(node, *QUANTIZES, *DEQUANTIZES):
         raise CortadoError(
             f"{_name(node)} is not among the calls that a quantized model may have, expected quantize and dequantize "
             f"per tensor, and per channel for weights; {AGAIN}"
@@ -143,7 +141,7 @@ def _check_known(node: Node) -> None:
 def _is_codes(node: Node) -> bool:
     """Whether a dequantize reads a constant: integers, or a quantize of real numbers."""
     source: Node = bind(node)["input"]
-    return is_constant(source) or (is_call(source, *_KNOWN) and is_constant(bind(source)["input"]))
+    return is_constant(source) or (means(source, *QUANTIZES, *DEQUANTIZES) and is_constant(bind(source)["input"]))
 
 
 def _fold_constant(node: Node) -> Grid:
@@ -156,7 +154,7 @@ def _fold_constant(node: Node) -> Grid:
             f"biases; {AGAIN}"
         )
     values = _run(node, codes).to(torch.float32).contiguous()  # channels_last is how they lie, no part of the model
-    channels = node.target == DEQUANTIZE_CHANNEL
+    channels = means(node, Kind.DEQUANTIZE_CHANNELS)
     scales, zero_points = (bound["scales"], bound["zero_points"]) if channels else (bound["scale"], bound["zero_point"])
     with node.graph.inserting_before(node):
         node.replace_all_uses_with(add_constant(node, "values", values))
@@ -210,7 +208,7 @@ def _read_activation(node: Node) -> None:
     """One quantize of a tensor with one dequantize behind it, both with numbers for parameters."""
     parameters = _parameters(node)
     for user in list(node.users):
-        if not is_call(user, *_DEQUANTIZES):
+        if not means(user, Kind.DEQUANTIZE):
             raise CortadoError(
                 f"{_name(node)}: its codes are read by {describe(user)}, expected a dequantize behind every quantize; "
                 "give the model as convert_pt2e makes it"
@@ -235,7 +233,7 @@ def _read_activation(node: Node) -> None:
 def _parameters(node: Node) -> _Parameters:
     bound = bind(node)
     dtype = bound["dtype"]
-    if node.target in (QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL):
+    if means(node, Kind.QUANTIZE_CHANNELS, Kind.DEQUANTIZE_CHANNELS):
         raise CortadoError(
             f"{_name(node)}: an activation has a scale for each channel, expected {ACTIVATIONS}; {AGAIN}"
         )
@@ -259,12 +257,12 @@ def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
 
 def is_quantize(node: Node) -> bool:
     """In the form that `read` leaves."""
-    return is_call(node, QUANTIZE)
+    return means(node, Kind.QUANTIZE)
 
 
 def is_dequantize(node: Node) -> bool:
     """In the form that `read` leaves."""
-    return is_call(node, DEQUANTIZE)
+    return means(node, Kind.DEQUANTIZE)
 
 
 def qparams_of(node: Node) -> QParams:
@@ -302,10 +300,14 @@ def _check_layers(module: GraphModule, grids: Sequence[Grid]) -> None:
     for node in module.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
-        if node.target._opname in _WEIGHTED:
+        if _is_layer(node):
             _check_layer(node, made)
         if node.target in _NORMS:
             _check_norm(node)
+
+
+def _is_layer(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._opname in _WEIGHTED
 
 
 def _check_layer(node: Node, made: set[int]) -> None:
@@ -322,7 +324,7 @@ def _check_layer(node: Node, made: set[int]) -> None:
 
 def _check_norm(node: Node) -> None:
     source: Node = node.all_input_nodes[0]
-    if isinstance(source.target, OpOverload) and source.target._opname in _WEIGHTED:
+    if _is_layer(source):
         raise CortadoError(
             f"{describe(node)} follows {describe(source)} without a quantize between them: it would change weights "
             "that are quantized; fold it before quantizing (prepare_pt2e does in evaluation mode), or annotate both"

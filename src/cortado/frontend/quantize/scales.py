@@ -15,13 +15,13 @@ from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import BIAS_BITS, SMALLEST_SCALE, WEIGHT_MAX, RangeObserver
 from cortado.frontend.quantize.prequantized import (
     AGAIN,
-    DEQUANTIZE,
     DEQUANTIZE_CHANNEL,
     FLOAT_INSTEAD,
-    QUANTIZE,
     QUANTIZE_CHANNEL,
     Grid,
     add_pair,
+    is_dequantize,
+    is_quantize,
     qparams_of,
     read,
 )
@@ -29,11 +29,12 @@ from cortado.frontend.quantize.quantizer import CortexMQuantizer, fused_clamp
 from cortado.frontend.rewrite.canonical import inline_contexts
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.ir.facts import USER_INPUT, note_element, wanted_element
-from cortado.ir.graph import Bound, add_call, bind, describe, is_call
+from cortado.ir.graph import Bound, add_call, bind, describe
 from cortado.ir.matching import Match, find, settle
 from cortado.ir.roles import Activation, Bias, Joined, Plain, SharedWith, Usually, Weight
-from cortado.ops.elementwise.pointwise import FUNCTIONS, POINTWISE, is_clamp
+from cortado.ops.elementwise.pointwise import is_clamp, is_table
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, means
 from cortado.ops.reach import hull, reach
 
 Tensor = torch.Tensor
@@ -49,7 +50,7 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
     canonicalize(module, inputs)
     CortexMQuantizer().transform_for_annotation(module)
     _note_elements(module)
-    settle(module.graph, BORDERS)
+    settle(module.graph, _is_border)
     scales = _Scales(module, grids)
     for node in list(reversed(module.graph.nodes)):
         scales.backward(node)
@@ -62,16 +63,16 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
 def _note_elements(module: GraphModule) -> None:
     """A call that reads 16-bit codes, or whose values become such, computes with them."""
     for node in reversed(module.graph.nodes):
-        behind = [qparams_of(user).element if is_call(user, QUANTIZE) else wanted_element(user) for user in node.users]
-        if node.target not in BORDERS and INT16 in behind:
+        behind = [qparams_of(user).element if is_quantize(user) else wanted_element(user) for user in node.users]
+        if not _is_border(node) and INT16 in behind:
             note_element(node, INT16)
     for node in module.graph.nodes:
         before = [
-            qparams_of(one).element if is_call(one, DEQUANTIZE) else wanted_element(one)
+            qparams_of(one).element if is_dequantize(one) else wanted_element(one)
             for one in node.all_input_nodes
             if not is_constant(one)
         ]
-        if node.target not in BORDERS and INT16 in before:
+        if not _is_border(node) and INT16 in before:
             note_element(node, INT16)
 
 
@@ -99,7 +100,7 @@ class _Scales:
         if match is None or len(found) != 1 or not self._shares(node, match, found[0]):
             return
         for operand in _sharing(bind(node), match):
-            if not is_call(operand, DEQUANTIZE) and not is_constant(operand):
+            if not is_dequantize(operand) and not is_constant(operand):
                 self._between(operand, node, found[0])
 
     def forward(self, node: Node) -> None:
@@ -113,7 +114,7 @@ class _Scales:
         for operand, element in _elements(bound, match):
             if is_constant(operand):
                 self._between(operand, node, self._of_constant(constant_data(operand), element or INT8))
-            elif not is_call(operand, DEQUANTIZE):
+            elif not is_dequantize(operand):
                 raise _missing(node, operand)
             elif element is INT16 and qparams_of(operand).element is INT8:
                 self._between(operand, node, _widened(qparams_of(operand)))
@@ -136,7 +137,7 @@ class _Scales:
             self._join(node, last, shared)
         elif isinstance(output, KEEPS) or (not given and len(own) == 1 and self._shares(node, match, own[0])):
             self._ensure(last, qparams_of(shared[0]))
-        elif isinstance(output, QParams) and not (given and _is_table(node)):
+        elif isinstance(output, QParams) and not (given and is_table(node)):
             self._ensure(last, output)
         elif isinstance(output, Usually) and not given:
             self._ensure(last, output.qparams)
@@ -186,7 +187,7 @@ class _Scales:
     def _ensure(self, node: Node, qparams: QParams) -> None:
         """A quantize and a dequantize between a call and all that read it."""
         readers = list(node.users)
-        if readers and all(is_call(user, QUANTIZE) and qparams_of(user) == qparams for user in readers):
+        if readers and all(is_quantize(user) and qparams_of(user) == qparams for user in readers):
             return
         with self.module.graph.inserting_before(node.next):
             _, pair = add_pair(node, node, qparams)
@@ -250,7 +251,8 @@ class _Scales:
         return (largest / WEIGHT_MAX).clamp(min=SMALLEST_SCALE).to(torch.float32)
 
 
-BORDERS = (QUANTIZE, DEQUANTIZE, QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL)
+def _is_border(node: Node) -> bool:
+    return means(node, *QUANTIZES, *DEQUANTIZES)
 
 
 def _of_range(data: Tensor, element: Element) -> QParams:
@@ -264,7 +266,7 @@ def _of_range(data: Tensor, element: Element) -> QParams:
 
 
 def _match(node: Node) -> Match | None:
-    found = find(node) if node.op == "call_function" and node.target not in BORDERS else None
+    found = find(node) if node.op == "call_function" and not _is_border(node) else None
     return found if isinstance(found, Match) else None
 
 
@@ -290,7 +292,7 @@ def _elements(bound: Bound, match: Match) -> list[tuple[Node, Element | None]]:
 
 def _behind(node: Node) -> list[QParams]:
     """The parameters with which a tensor is quantized, each once."""
-    return list(dict.fromkeys(qparams_of(user) for user in node.users if is_call(user, QUANTIZE)))
+    return list(dict.fromkeys(qparams_of(user) for user in node.users if is_quantize(user)))
 
 
 def _has_code(value: float, qparams: QParams) -> bool:
@@ -298,11 +300,6 @@ def _has_code(value: float, qparams: QParams) -> bool:
         return True
     code = value / qparams.scale + qparams.zero_point
     return abs(code - round(code)) < ON_GRID and qparams.element.holds(round(code))
-
-
-def _is_table(node: Node) -> bool:
-    """Whether the codes of a call's output can have any parameters, though its values have a range of their own."""
-    return node.target in FUNCTIONS or node.target == POINTWISE
 
 
 def _constant_behind(pair: Node) -> Node | None:

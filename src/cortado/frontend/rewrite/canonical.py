@@ -16,56 +16,18 @@ from cortado.base.errors import CortadoError, Refused
 from cortado.ir.facts import USER_INPUT, VALUE, dtype, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ir.op import registry
-from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place
+from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place, writes_in_place
+from cortado.ops.meaning import Kind, means, target_means
 
 aten = torch.ops.aten
 
-_COPIES = (
-    aten.clone.default,
-    aten.contiguous.default,
-    aten.alias.default,
-    aten.detach.default,
-    aten.detach_.default,
-    aten.lift_fresh_copy.default,
-    aten.positive.default,
-)
-_CONVERSIONS = (
-    aten.to.dtype,
-    aten.to.dtype_layout,
-    aten.to.device,
-    aten.to.other,
-    aten._to_copy.default,
-    aten.type_as.default,
-)
-_DROPOUTS = (
-    aten.dropout.default,
-    aten.dropout_.default,
-    aten.feature_dropout.default,
-    aten.alpha_dropout.default,
-    aten.feature_alpha_dropout.default,
-)
-_FILLS = (  # of their first operand only shape and type matter
-    aten.zeros_like.default,
-    aten.ones_like.default,
-    aten.full_like.default,
-    aten.new_zeros.default,
-    aten.new_ones.default,
-    aten.new_full.default,
-    aten.fill.Scalar,
-    aten.fill.Tensor,
-    aten.zero.default,
-    aten.copy.default,
-)
-_EMPTY = (
-    aten.empty.memory_format,
-    aten.empty_like.default,
-    aten.empty_permuted.default,
-    aten.empty_strided.default,
-    aten.new_empty.default,
-    aten.new_empty_strided.default,
-)
-_CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
-PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
+_FILLS = (Kind.FILL, Kind.OVERWRITE, Kind.BROADCAST)  # of their first operand only shape and type matter
+_PLAIN = (Kind.COPY, Kind.CONVERT, Kind.DROPOUT, *_FILLS, Kind.EMPTY, Kind.CHECK)
+
+
+def is_plain(target: Any) -> bool:
+    """Whether calls of a target are dealt with here, whichever operators there are."""
+    return target_means(target, *_PLAIN) and not writes_in_place(target)
 
 
 def fold(graph: Graph) -> None:
@@ -105,7 +67,7 @@ def simplify(graph: Graph) -> None:
 
 def _simplified(node: Node) -> bool:
     """Whether a call is gone, computed, or none that has other spellings."""
-    if node.target in _CHECKS:
+    if means(node, Kind.CHECK):
         node.graph.erase_node(node)
         return True
     make_out_of_place(node)
@@ -119,9 +81,9 @@ def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
     plainer = _plainer(node)
     if plainer is not None:
         return plainer
-    if node.target in (aten.copy.default, aten.fill.Tensor):
+    if means(node, Kind.OVERWRITE, Kind.BROADCAST):
         return _copied
-    return _converted if node.target in _CONVERSIONS else None
+    return _converted if means(node, Kind.CONVERT) else None
 
 
 def _plainer(node: Node) -> Callable[[Bound], Node | None] | None:
@@ -144,13 +106,11 @@ def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
 
 def _is_no_op(node: Node) -> bool:
     """Copies, conversions to the type a tensor already has, dropouts in evaluation mode."""
-    if node.target in _COPIES:
-        return True
-    if node.target in _DROPOUTS:
+    if means(node, Kind.DROPOUT):
         return not bind(node)["train"]
-    if node.target in _CONVERSIONS:
+    if means(node, Kind.CONVERT):
         return bool(dtype(node) == dtype(node.all_input_nodes[0]))
-    return False
+    return means(node, Kind.COPY)
 
 
 def _converted(bound: Bound) -> Node | None:
@@ -169,8 +129,8 @@ def _is_constant(node: Node) -> bool:
     """A call that gives the same tensor every time: computed from constants only, not by chance."""
     if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
-    single = isinstance(VALUE.of(node), torch.Tensor) and node.target not in _EMPTY
-    sources = pytree.tree_leaves((node.args[1:] if node.target in _FILLS else node.args, node.kwargs))
+    single = isinstance(VALUE.of(node), torch.Tensor) and not means(node, Kind.EMPTY)
+    sources = pytree.tree_leaves((node.args[1:] if means(node, *_FILLS) else node.args, node.kwargs))
     return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
 
 
@@ -213,7 +173,7 @@ def check_real(graph: Graph) -> None:
 
 def check_filled(graph: Graph) -> None:
     for node in graph.nodes:
-        if node.target in _EMPTY:
+        if means(node, Kind.EMPTY):
             raise CortadoError(
                 f"{describe(node)} gives whatever its memory held before, expected values that are the same every "
                 "time; use torch.zeros, or build the tensor with torch.cat or torch.stack"

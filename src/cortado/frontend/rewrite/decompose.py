@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from cortado.frontend.rewrite.canonical import is_plain
 from cortado.ir.facts import VALUE, wanted_element
 from cortado.ir.graph import add_call, bind, fake_mode_of, output_node
 from cortado.ir.op import registry
@@ -31,31 +32,31 @@ class _Declined(Exception):
     """A decomposition that does not take these arguments."""
 
 
-def spell_out(module: GraphModule, plain: frozenset[Any], only: Callable[[Node], bool] = lambda node: True) -> None:
-    """Replaces calls by smaller ones that operators know, in place; `plain` are the targets that the caller deals with
-    himself. What reads a call comes before it, and so may ask what it reads."""
+def spell_out(module: GraphModule, only: Callable[[Node], bool] = lambda node: True) -> None:
+    """Replaces calls by smaller ones that operators know, in place. What reads a call comes before it, and so may ask
+    what it reads."""
     for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function" and only(node)]:
-        if not isinstance(node.target, OpOverload) or node.target in plain:
+        if not isinstance(node.target, OpOverload) or is_plain(node.target):
             continue
         make_out_of_place(node)
-        function = _function_of(node, plain)
-        traced = None if function is None else _traced(node, function, plain)
+        function = _function_of(node)
+        traced = None if function is None else _traced(node, function)
         if traced is not None:
             _inline(node, traced)
 
 
-def _is_known(target: Any, plain: frozenset[Any], floating: bool) -> bool:
+def _is_known(target: Any, floating: bool) -> bool:
     """Whether an operator takes a call in some form; in float32, those of float32 and what moves values."""
     known = registry()
     if not floating:
-        return target in plain or target in known.patterns or target in known.rewrites
+        return is_plain(target) or target in known.patterns or target in known.rewrites
     rewrite = known.rewrites.get(target)
     moves = any(pattern.moves for pattern in known.patterns.get(target, ()))
     written = rewrite is not None and rewrite.any_element
-    return target in plain or target in known.floats or target in known.domains or moves or written
+    return is_plain(target) or target in known.floats or target in known.domains or moves or written
 
 
-def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
+def _function_of(node: Node) -> _Function | None:
     """An equivalent graph of other calls; None if none is known or needed."""
     target: Any = node.target
     floating = wanted_element(node).floating
@@ -64,7 +65,7 @@ def _function_of(node: Node, plain: frozenset[Any]) -> _Function | None:
     ours = known.float_decompositions.get(target, ours) if floating and _gives_numbers(node) else ours
     if ours is not None and (ours.takes is None or ours.takes(bind(node))):
         return ours.function
-    if _is_known(target, plain, floating) or not node.all_input_nodes or not _gives_numbers(node):
+    if _is_known(target, floating) or not node.all_input_nodes or not _gives_numbers(node):
         return None
     return target if _is_composite(target) else decomposition_table.get(target)
 
@@ -88,12 +89,12 @@ def _gives_numbers(node: Node) -> bool:
 
 
 @cache
-def _table(plain: frozenset[Any], floating: bool) -> Mapping[OpOverload, _Function]:
+def _table(floating: bool) -> Mapping[OpOverload, _Function]:
     """torch's decompositions of what nobody knows, and all of ours."""
     theirs = {
         target: function
         for target, function in decomposition_table.items()
-        if isinstance(target, OpOverload) and not _is_known(target, plain, floating) and not _is_composite(target)
+        if isinstance(target, OpOverload) and not _is_known(target, floating) and not _is_composite(target)
     }
     known = registry()
     taken = known.floats if floating else {}
@@ -130,16 +131,16 @@ def write_in_pieces(module: GraphModule) -> None:
             written_out(node, pieces[0])
 
 
-def _traced(node: Node, function: _Function, plain: frozenset[Any]) -> GraphModule | None:
+def _traced(node: Node, function: _Function) -> GraphModule | None:
     """The calls that a call becomes; None if one of them is not known either."""
     floating = wanted_element(node).floating
-    table = {target: one for target, one in _table(plain, floating).items() if target != node.target}
+    table = {target: one for target, one in _table(floating).items() if target != node.target}
     try:
         traced = _trace(node, function, table)
     except _Declined:
         return None
     constant = [is_constant(item) for item in node.all_input_nodes]
-    return traced if _is_understood(traced, constant, plain, floating) else None
+    return traced if _is_understood(traced, constant, floating) else None
 
 
 def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function]) -> GraphModule:
@@ -168,7 +169,7 @@ def trace_on(nodes: Sequence[Node], function: _Function, table: Mapping[OpOverlo
         return make_fx(function, decomposition_table=table)(*(VALUE.must(item) for item in nodes))
 
 
-def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[Any], floating: bool) -> bool:
+def _is_understood(traced: GraphModule, constant: list[bool], floating: bool) -> bool:
     """Whether every call is known, or gives a constant."""
     holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
     fixed = {holder for holder, always in zip(holders, constant, strict=True) if always}
@@ -177,7 +178,7 @@ def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[A
             fixed.add(one)
     calls = [one for one in traced.graph.nodes if one.op == "call_function" and one not in fixed]
     results = pytree.tree_leaves([one.args[0] for one in traced.graph.nodes if one.op == "output"])
-    known = all(one.target is operator.getitem or _is_known(one.target, plain, floating) for one in calls)
+    known = all(one.target is operator.getitem or _is_known(one.target, floating) for one in calls)
     return known and all(isinstance(one, Node) for one in results)
 
 

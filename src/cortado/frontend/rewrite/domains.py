@@ -29,10 +29,10 @@ from cortado.ir.domain import (
     interval_of,
 )
 from cortado.ir.facts import STATE, VALUE, dtype, is_float32, wanted_element
-from cortado.ir.graph import Bound, add_call, bind, describe, is_call, output_node
+from cortado.ir.graph import Bound, add_call, bind, describe, output_node
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import registry
-from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED_IDS
+from cortado.ops.elementwise.compare import COMPARED_IDS
 from cortado.ops.elementwise.pointwise import sources
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.calculate import How
@@ -41,6 +41,7 @@ from cortado.ops.integer.forms import MOVED, operands
 from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH, compared_number
 from cortado.ops.integer.words import WORD_BITS, WRAPPED_IDS, calculated_by, integer_in
 from cortado.ops.io.widen import WIDENED
+from cortado.ops.meaning import ABOVE, BELOW, Kind, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -160,7 +161,7 @@ def fits(found: Interval, kind: torch.dtype) -> bool:
 def truncates(node: Node) -> bool:
     """Whether a call makes integers of float32, which has an operator for it."""
     return (
-        is_call(node, aten.to.dtype)
+        means(node, Kind.CONVERT)
         and wanted_element(node).floating
         and dtype(node) in (torch.int32, torch.int64)
         and is_float32(node.all_input_nodes[0])
@@ -380,7 +381,7 @@ class Meeting:
     def _copy(self, node: Node) -> Node:
         """An output that is what state was before the call: a copy, as state is overwritten."""
         root = node
-        while root.op == "call_function" and root.target == aten.reshape.default:
+        while means(root, Kind.VIEW):
             root = root.all_input_nodes[0]
         if not STATE.known(root) or dtype(root).is_floating_point:
             return node

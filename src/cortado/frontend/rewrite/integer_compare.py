@@ -23,14 +23,10 @@ from cortado.frontend.rewrite.domains import domain_of, infer
 from cortado.ir.domain import DOMAIN, Domain, DomainKind, Interval
 from cortado.ir.facts import IN_FLOAT, STATE, VALUE, dtype
 from cortado.ir.graph import add_call, bind, describe, output_node, shape
-from cortado.ops.elementwise.compare import ABOVE, BELOW, EQUAL
-from cortado.ops.elementwise.pointwise import MONOTONE, is_bytes, is_pointwise, uniform_value
+from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
-from cortado.ops.integer.truth import COMPARISONS, CONVERTED_RULE
 from cortado.ops.integer.words import integer_in, is_number, known_number
-from cortado.ops.move.movement import COPIED_RULE
-from cortado.ops.pool.reductions import MEANS
-from cortado.ops.probing import is_quotient
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, Kind, meaning_of, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -38,7 +34,6 @@ Tensor = torch.Tensor
 MOST_TRIED = 2**17  # integers that a function is computed for, all of them
 MOST_LISTED = 2**12  # integers that a table has an integer for
 UNKNOWN_DIVISOR = 2**12  # the largest divisor for which a quotient's comparison with any number is exact
-_PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
 
 
 def compare_integers(module: GraphModule) -> None:
@@ -131,9 +126,9 @@ def _return_integers(output: Node, place: int) -> None:
 
 
 def _exact(node: Node) -> Node | None:
-    if node.target in COMPARISONS:
+    if means(node, Kind.COMPARE):
         return _compared(node)
-    if node.target in CONVERTED_RULE.aten and not dtype(node).is_floating_point:
+    if means(node, Kind.CONVERT) and not dtype(node).is_floating_point:
         source = node.all_input_nodes[0]
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
@@ -164,7 +159,7 @@ def _compared(node: Node) -> Node | None:
 
 def _take_means_apart(node: Node, side: Node) -> None:
     """The mean of integers that is compared with a number: a sum of integers, divided."""
-    if side.target not in MEANS or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
+    if not means(side, Kind.MEAN) or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
         return
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
@@ -176,7 +171,22 @@ def _take_means_apart(node: Node, side: Node) -> None:
 
 # ---- equal real numbers ------------------------------------------------------------------------------------------
 
-EQUALITIES = frozenset(target for target, accepts in COMPARISONS.items() if accepts in (EQUAL, BELOW | ABOVE))
+
+def is_equality(node: Node) -> bool:
+    """Whether a call compares with == or !=."""
+    return means(node, Kind.COMPARE) and _accepts(node) in (EQUAL, BELOW | ABOVE)
+
+
+def _accepts(comparison: Node) -> int:
+    """The relations that a comparison accepts."""
+    found = meaning_of(comparison)
+    assert found is not None
+    return found.accepts
+
+
+def _passes(node: Node) -> bool:
+    """Whether a call gives the numbers of its first operand."""
+    return means(node, Kind.COPY, Kind.CONVERT)
 
 
 def compares_reals(node: Node) -> bool:
@@ -217,7 +227,7 @@ class _Integers:
             return add_call(self.like, aten.to.dtype, node, torch.int64)
         if is_constant(node):
             return add_constant(self.like, "integers", constant_data(node).to(torch.int64))
-        if node.target in _PASSING:
+        if _passes(node):
             return self.of(node.all_input_nodes[0])
         kept = {key: value for key, value in node.kwargs.items() if key != "dtype"}
         args, kwargs = map_arg((node.args, kept), lambda one: one if dtype(one) == torch.bool else self.of(one))
@@ -256,11 +266,11 @@ def _quotient(side: Any) -> _Quotient | None:
     """Reads a value as a quotient of two integers that are computed, or as one integer."""
     if not isinstance(side, Node) or is_number(side):
         return None
-    while dtype(side).is_floating_point and side.target in _PASSING:
+    while dtype(side).is_floating_point and _passes(side):
         side = side.all_input_nodes[0]
     if domain_of(side).kind is not DomainKind.REAL:
         return _Quotient(side, None)
-    if not is_quotient(side):
+    if not means(side, Kind.QUOTIENT):
         return None
     bound = bind(side)
     parts = [bound["self"], bound["other"]]
@@ -271,7 +281,7 @@ def _quotient(side: Any) -> _Quotient | None:
 
 def _compared_quotients(node: Node) -> Node | None:
     """A comparison of a quotient with a number, an integer or another quotient, by products of integers."""
-    accepts = COMPARISONS[node.target]  # type: ignore[index]
+    accepts = _accepts(node)
     if accepts == BELOW | ABOVE:  # 0 / 0 is unlike everything
         equal = _quotients_by(node, EQUAL)
         return None if equal is None else add_call(node, aten.logical_not.default, equal)
@@ -433,9 +443,9 @@ def _root(node: Node) -> Node:
     """The tensor that a float32 is a function of, element by element; itself where there is none, or several."""
     if not dtype(node).is_floating_point or node.op != "call_function":
         return node
-    if not is_pointwise(node) and node.target not in _PASSING:
+    if not is_pointwise(node) and not _passes(node):
         return node
-    operands = node.all_input_nodes[:1] if node.target in _PASSING else node.all_input_nodes
+    operands = node.all_input_nodes[:1] if _passes(node) else node.all_input_nodes
     roots = {_root(one) for one in operands if uniform_value(one) is None}
     found = roots.pop() if len(roots) == 1 else node
     return found if shape(found) == shape(node) else node
@@ -452,7 +462,7 @@ def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
 
     if node is root:
         return values
-    if node.target in _PASSING:
+    if _passes(node):
         return made(node.all_input_nodes[0]).to(dtype(node))
     args, kwargs = map_arg((node.args, node.kwargs), made)
     target: Any = node.target
@@ -463,8 +473,9 @@ def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
 def _is_monotone(node: Node, root: Node) -> bool:
     """Whether a function never turns around: each of its steps takes one tensor and numbers."""
     while node is not root:
-        operands = [one for one in node.all_input_nodes[: 1 if node.target in _PASSING else None] if not is_number(one)]
-        if len(operands) != 1 or (node.target not in MONOTONE and node.target not in _PASSING):
+        operands = [one for one in node.all_input_nodes[: 1 if _passes(node) else None] if not is_number(one)]
+        found = meaning_of(node)
+        if len(operands) != 1 or found is None or not (found.monotone or _passes(node)):
             return False
         (node,) = operands
     return True
@@ -480,7 +491,7 @@ def _bisected(node: Node, side: Node, root: Node) -> Node | None:
     rises = value(INT32.low) <= value(INT32.high)
     reached: Callable[[int], bool] = (lambda at: value(at) >= number) if rises else (lambda at: value(at) <= number)
     beyond: Callable[[int], bool] = (lambda at: value(at) > number) if rises else (lambda at: value(at) < number)
-    accepts = COMPARISONS[node.target]  # type: ignore[index]
+    accepts = _accepts(node)
     order = (BELOW, EQUAL, ABOVE) if rises else (ABOVE, EQUAL, BELOW)
     holds = [bool(accepts & part) for part in order]
     ends = [_first(reached), _first(beyond)]

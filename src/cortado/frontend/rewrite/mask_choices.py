@@ -29,7 +29,7 @@ from cortado.frontend.rewrite.mask_places import Places, both, negated, places_o
 from cortado.frontend.rewrite.mask_readers import Readers
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops.float_graph import constant_data, is_constant
-from cortado.ops.probing import LARGER, packet_of
+from cortado.ops.meaning import Kind, means
 
 aten = torch.ops.aten
 
@@ -50,10 +50,8 @@ class Choices:
         self.fact, self.hidden, self.readers = fact, hidden, readers
 
     def extreme(self, bound: Bound) -> Fact | Node | None:
-        """maximum and minimum of two tensors; of one tensor they are for the readers."""
-        like, largest = bound.node, packet_of(bound.node) in LARGER
-        if "other" not in bound.values:
-            return self.readers.extreme(bound)
+        """maximum and minimum of two tensors."""
+        like, largest = bound.node, means(bound.node, Kind.MAXIMUM)
         sides = [bound["self"], bound["other"]]
         for side, other in (sides, sides[::-1]):
             passed = None if largest else self._passed(like, side, other)
@@ -148,7 +146,7 @@ class Choices:
         return replace(sides[0], terms=(Term(where, fill, added=False),), visible=result, biased=True)
 
     def choice(self, bound: Bound) -> Fact | Node | None:
-        fills = packet_of(bound.node) is aten.masked_fill
+        fills = "mask" in bound.values
         condition = bound["mask" if fills else "condition"]
         if not is_truth(condition) or not is_float(bound.node):
             return None

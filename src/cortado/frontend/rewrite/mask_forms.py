@@ -18,9 +18,9 @@ from cortado.frontend.rewrite.mask_places import Places, as_node
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import registry
-from cortado.ops.elementwise.pointwise import COMBINATIONS, FUNCTIONS, attribute, uniform_value
+from cortado.ops.elementwise.pointwise import attribute, is_elementwise, uniform_value
 from cortado.ops.float_graph import add_constant, is_constant, out_of_place
-from cortado.ops.probing import LARGEST_VALUE, is_quotient, packet_of
+from cortado.ops.meaning import Kind, meaning_of, means
 from cortado.ops.softmax.forms import ATTENTION_REWRITE
 
 # ---- mask parts ------------------------------------------------------------------------------------------
@@ -123,8 +123,7 @@ def _has_mask(node: Node) -> bool:
 def _of_truth(node: Node) -> list[float]:
     """The values of a function of one tensor at 0 and 1: log(0), 1 / 0."""
     others = [one for one in node.all_input_nodes if uniform_value(one) is None]
-    known = any(plain_target(node) in one for one in (FUNCTIONS, COMBINATIONS))
-    return values_at(node, others[0], [0.0, 1.0]) if known and len(others) == 1 else []
+    return values_at(node, others[0], [0.0, 1.0]) if is_elementwise(plain_target(node)) and len(others) == 1 else []
 
 
 def puts_masks(node: Node) -> bool:
@@ -148,7 +147,7 @@ def _written_out(node: Node) -> Node | None:
     bound = bind(node)
     if _has_mask(node):
         return ATTENTION_REWRITE.rewrite(bound)
-    if is_call(node, aten.softmax.int) and shape(bound["self"]):  # the same of all that differ by one number along it
+    if means(node, Kind.SOFTMAX) and shape(bound["self"]):  # the same of all that differ by one number along it
         dim = bound["dim"] % len(shape(bound["self"]))
         source = _without_largest(bound["self"], dim)
         return None if source is bound["self"] else add_call(node, aten.softmax.int, source, dim)
@@ -158,32 +157,34 @@ def _written_out(node: Node) -> Node | None:
 
 def _hand_written(node: Node) -> tuple[Node, int] | None:
     """exp(x) / exp(x).sum(dim, keepdim=True) is the softmax of x, and of x without its largest value: x and dim."""
-    if not is_quotient(node):
+    if not means(node, Kind.QUOTIENT):
         return None
     bound = bind(node)
     above, below = bound["self"], bound["other"]
-    if not is_call(above, aten.exp.default):
+    if not means(above, Kind.EXPONENTIAL):
         return None
-    dim = _reduced(below, above, (aten.sum,))
+    dim = _reduced(below, above, Kind.TOTAL)
     return None if dim is None else (_without_largest(bind(above)["self"], dim), dim)
 
 
 def _without_largest(source: Node, dim: int) -> Node:
     """x of x - x.amax(dim, keepdim=True)."""
-    if is_call(source, aten.sub.Tensor):
+    found = meaning_of(source)
+    if found is not None and found.signs == (1, -1):
         bound = bind(source)
         left, right = bound["self"], bound["other"]
-        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, LARGEST_VALUE) == dim:
+        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, Kind.EXTREME) == dim:
             return left
     return source
 
 
-def _reduced(node: Any, source: Any, packets: tuple[Any, ...]) -> int | None:
+def _reduced(node: Any, source: Any, kind: Kind) -> int | None:
     """The one dimension that a call reduces of a tensor, and keeps as 1."""
     if is_call(node, operator.getitem):
         pair, place = node.args
         node = pair if place == 0 else None
-    if not isinstance(node, Node) or packet_of(node) not in packets:
+    found = meaning_of(node)
+    if found is None or found.kind is not kind or (kind is Kind.EXTREME and not (found.largest and found.value)):
         return None
     bound: Bound = bind(node)
     dims = bound.get("dim")

@@ -26,10 +26,9 @@ from cortado.frontend.rewrite.mask_places import (
     ranked,
 )
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
-from cortado.ops import probing as families
 from cortado.ops.elementwise.pointwise import uniform_value
 from cortado.ops.float_graph import add_constant, add_permute, add_view, is_constant
-from cortado.ops.probing import packet_of
+from cortado.ops.meaning import Kind, meaning_of, means
 from cortado.ops.softmax.forms import LOWEST_ELSEWHERE
 from cortado.ops.softmax.log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
@@ -49,11 +48,11 @@ class Readers:
 
     def __init__(self, hidden: Callable[[Any], Hidden | None]) -> None:
         self.hidden = hidden
-        self.rules: dict[Any, Rule] = {
-            **dict.fromkeys(families.SOFTMAX, self._softmax),
-            **dict.fromkeys(families.LOG_SOFTMAX, self._log_softmax),
-            **dict.fromkeys(families.ORDERED, self.extreme),
-            aten.logsumexp: self._logsumexp,
+        self.rules: dict[Kind, Rule] = {
+            Kind.SOFTMAX: self._softmax,
+            Kind.LOG_SOFTMAX: self._log_softmax,
+            Kind.EXTREME: self._extreme,
+            Kind.LOG_SUM_EXP: self._logsumexp,
         }
 
     # ---- softmax
@@ -143,12 +142,13 @@ class Readers:
         low, _ = self._lowest(like, source, replace(known, visible=visible))
         return add_call(like, aten.neg.default, low)
 
-    def extreme(self, bound: Bound) -> Node | None:
+    def _extreme(self, bound: Bound) -> Node | None:
         """The largest values and their positions: what stands for minus infinity is none of them. The smallest alike,
         beside what stands for infinity."""
         like, source = bound.node, bound["self"]
         known = self.hidden(source)
-        descending = bool(bound.get("largest", bound.get("descending", packet_of(like) in families.LARGEST)))
+        meaning = meaning_of(like)
+        descending = bool(bound.get("largest", bound.get("descending", meaning is not None and meaning.largest)))
         if known is None or known.negative != descending or abs(known.weakest) < -SENTINEL:
             return None
         if not (known.negative or all(term.fill > 0 for term in known.terms)):
@@ -170,7 +170,8 @@ class Readers:
         given = [dims] if isinstance(dims, int) else list(dims or range(len(sizes)))
         kept = (~hides).expand(sizes)
         least = int(kept.sum(tuple(given)).min())
-        wanted = int(bound.get("k", 1)) if packet_of(bound.node) in families.LARGEST else sizes[given[0]]
+        found = meaning_of(bound.node)
+        wanted = int(bound.get("k", 1)) if found is not None and found.largest else sizes[given[0]]
         if least < wanted:
             raise CortadoError(
                 f"{describe(bound.node)} takes {wanted} of values of which a mask leaves {least}: the others stand for "
@@ -309,16 +310,16 @@ def _check_rows(like: Node, kept: Places, dim: int) -> None:
 
 def _factor(node: Node) -> float | None:
     """The number that a call multiplies by, where it is positive."""
-    if not families.is_product(node) and not families.is_quotient(node):
+    if not means(node, Kind.PRODUCT, Kind.QUOTIENT):
         return None
     bound = bind(node)
     left, right = bound["self"], bound["other"]
-    if families.is_product(node) and isinstance(left, Node) and is_constant(left):
+    if means(node, Kind.PRODUCT) and isinstance(left, Node) and is_constant(left):
         left, right = right, left
     number = uniform_value(right) if isinstance(right, Node) else right
     if number is None or not isinstance(left, Node) or is_constant(left) or not 0.0 < float(number) < math.inf:
         return None
-    return 1.0 / float(number) if families.is_quotient(node) else float(number)
+    return 1.0 / float(number) if means(node, Kind.QUOTIENT) else float(number)
 
 
 def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:

@@ -44,12 +44,11 @@ from cortado.frontend.rewrite.mask_moves import Movement, Unmoved, moved_places,
 from cortado.frontend.rewrite.mask_places import Places, anywhere, as_node, both, compact, negated, places_of, ranked
 from cortado.frontend.rewrite.mask_readers import Readers
 from cortado.ir.facts import VALUE, dtype
-from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
+from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ir.op import registry
-from cortado.ops import probing as families
-from cortado.ops.elementwise.pointwise import COMBINATIONS, FUNCTIONS, is_clamp, is_pointwise, uniform_value
+from cortado.ops.elementwise.pointwise import is_clamp, is_elementwise, is_pointwise, is_table, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
-from cortado.ops.probing import packet_of
+from cortado.ops.meaning import Kind, meaning_of, means, sum_factors
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -73,15 +72,17 @@ class _Rules:
         self.readers = Readers(self.hidden)
         choices = Choices(self.fact, self.hidden, self.readers)
         self.unmoved = Unmoved()
-        self.rules: dict[Any, Callable[[Bound], Fact | Node | None]] = {
-            **dict.fromkeys(families.SUMS, self._sum),
-            **dict.fromkeys((*families.PRODUCTS, *families.QUOTIENTS), self._product),
-            **dict.fromkeys(families.LARGER + families.SMALLER, choices.extreme),
-            **dict.fromkeys(families.CHOICES, choices.choice),
-            **dict.fromkeys(families.CONVERSIONS, self._converted),
-            **dict.fromkeys(families.ADDED_PRODUCTS, self._added_product),
+        self.rules: dict[Kind, Callable[[Bound], Fact | Node | None]] = {
+            Kind.SUM: self._sum,
+            Kind.PRODUCT: self._product,
+            Kind.QUOTIENT: self._product,
+            Kind.MAXIMUM: choices.extreme,
+            Kind.MINIMUM: choices.extreme,
+            Kind.SELECT: choices.choice,
+            Kind.CONVERT: self._converted,
+            Kind.ADDED_PRODUCT: self._added_product,
+            Kind.WITHOUT_NAN: self._without_nan,
             **self.readers.rules,
-            aten.nan_to_num: self._without_nan,
         }
         self.softmaxes: dict[Node, tuple[Hidden, int]] = {}  # by result: its hidden scores, its dimension
 
@@ -146,7 +147,7 @@ class _Rules:
 
     def _note_softmax(self, node: Node, result: Node) -> None:
         """Eager torch divides 0 by 0 where -inf hides a whole row: what reads NaN has to know where."""
-        if packet_of(node) in families.SOFTMAX:
+        if means(node, Kind.SOFTMAX):
             bound = bind(node)
             known = self.hidden(bound["self"])
             if known is not None and all(math.isinf(term.fill) for term in known.terms):
@@ -163,9 +164,8 @@ class _Rules:
         return add_call(like, aten.masked_fill.Scalar, source, as_node(like, gone), number)
 
     def _found(self, node: Node) -> Found | Node | None:
-        if packet_of(node) is None and node.target is not operator.getitem:
-            return None
-        rule = self.rules.get(packet_of(node))
+        meaning = meaning_of(node)
+        rule = None if meaning is None else self.rules.get(meaning.kind)
         found = rule(bind(node)) if rule is not None else None
         if found is None:
             found = self._function(node)
@@ -205,9 +205,7 @@ class _Rules:
 
     def _sum(self, bound: Bound) -> Fact | None:
         left, right = bound["self"], bound["other"]
-        alpha = float(bound.get("alpha", 1))
-        packet = packet_of(bound.node)
-        factors = (-alpha, 1.0) if packet is aten.rsub else (1.0, -alpha if packet in families.DIFFERENCES else alpha)
+        factors = sum_factors(bound.node)
         numbers = [number_in(side) for side in (left, right)]
         for side, number, own, other in ((left, numbers[1], *factors), (right, numbers[0], factors[1], factors[0])):
             known = None if number is None else self._linear(side, own, number * other)
@@ -256,7 +254,7 @@ class _Rules:
 
     def _without_zeros(self, terms: tuple[Term, ...], visible: Node | None) -> Node | None:
         """Without a product that makes those zero that are hidden anyway."""
-        if not is_call(visible, aten.mul.Tensor) or visible is None:
+        if visible is None or not means(visible, Kind.PRODUCT):
             return visible
         bound = bind(visible)
         for kept, other in ((bound["self"], bound["other"]), (bound["other"], bound["self"])):
@@ -294,9 +292,7 @@ class _Rules:
 
     def _product(self, bound: Bound) -> Fact | None:
         left, right, like = bound["self"], bound["other"], bound.node
-        divides = families.is_quotient(like)
-        if not divides and not families.is_product(like):
-            return None
+        divides = means(like, Kind.QUOTIENT)
         first, second = self.fact(left), self.fact(right)
         if not divides and isinstance(first, TwoValued) and isinstance(second, TwoValued):
             return self._both_hold(like, first, second)
@@ -358,9 +354,9 @@ class _Rules:
 
     def _is_positive(self, node: Node) -> bool:
         """Whether a call gives nothing but positive numbers, as exp does."""
-        if node.target in FUNCTIONS and len(node.all_input_nodes) == 1:
+        if is_table(node) and len(node.all_input_nodes) == 1:
             return all(one > 0 for one in values_at(node, node.all_input_nodes[0], _SIGNS_AT))
-        return packet_of(node) in families.SOFTMAX
+        return means(node, Kind.SOFTMAX)
 
     # ---- functions of one tensor
 
@@ -376,7 +372,7 @@ class _Rules:
 
     def _function(self, node: Node) -> Fact | Node | None:
         """A function of one tensor and numbers, element by element."""
-        if node.target not in FUNCTIONS and node.target not in COMBINATIONS:
+        if not is_elementwise(node.target):
             return None
         operands = [one for one in node.all_input_nodes if uniform_value(one) is None]
         if len(operands) != 1 or is_constant(operands[0]) or shape(operands[0]) != shape(node):

@@ -15,7 +15,6 @@ from torch.fx import GraphModule, Node
 from cortado.base.element import Element
 from cortado.base.findings import Finding
 from cortado.frontend.rewrite.canonical import (
-    PLAIN,
     check_filled,
     check_real,
     context_body,
@@ -29,12 +28,12 @@ from cortado.frontend.rewrite.decompose import spell_out
 from cortado.frontend.rewrite.domains import settle_domains
 from cortado.frontend.rewrite.filters import take_filters
 from cortado.frontend.rewrite.integer_compare import (
-    EQUALITIES,
     compare_integers,
     compares_reals,
     count_in_integers,
     equality,
     has_integers,
+    is_equality,
 )
 from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, write_out_masks
 from cortado.frontend.rewrite.mask_rules import take_masks
@@ -120,7 +119,7 @@ class PlainWrites(FloatPass):
         changed = make_writes_plain(module, self.context.inputs)
         note_elements(module.graph, self.context.element)
         if not self.context.element.floating:
-            self.context.equalities = [node for node in module.graph.nodes if node.target in EQUALITIES]
+            self.context.equalities = [node for node in module.graph.nodes if is_equality(node)]
         return changed
 
 
@@ -158,7 +157,7 @@ class WriteOutMasks(MaskPass):
     name = "write-out-masks"
 
     def run(self, module: GraphModule) -> bool:
-        spell_out(module, PLAIN, only=puts_masks)
+        spell_out(module, only=puts_masks)
         write_out_masks(module)
         module.graph.eliminate_dead_code()
         return True
@@ -218,7 +217,7 @@ class Decompose(FloatPass):
     name = "decompose"
 
     def run(self, module: GraphModule) -> bool:
-        spell_out(module, PLAIN)
+        spell_out(module)
         return True
 
 

@@ -14,11 +14,9 @@ from torch.fx.node import map_arg
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ir.matching import patterns_of
-from cortado.ops.elementwise.compare import ABOVE, BELOW
 from cortado.ops.float_graph import is_constant
-from cortado.ops.integer.truth import COMPARISONS
 from cortado.ops.integer.words import is_number, known_number
-from cortado.ops.probing import is_product
+from cortado.ops.meaning import ABOVE, BELOW, Kind, meaning_of, means
 
 aten = torch.ops.aten
 
@@ -27,7 +25,7 @@ def compare_before(module: GraphModule) -> None:
     """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
     comparisons stays as it is."""
     graph = module.graph
-    for node in [node for node in graph.nodes if node.op == "call_function" and node.target in COMPARISONS]:
+    for node in [node for node in graph.nodes if means(node, Kind.COMPARE)]:
         with graph.inserting_before(node):
             new = _signs(node)
         if new is not None:
@@ -40,13 +38,13 @@ def _signs(node: Node) -> Node | None:
     side, number = bound["self"], bound["other"]
     if not isinstance(side, Node) or not is_number(number) or float(known_number(number)) != 0.0 or is_constant(side):
         return None
-    accepts = COMPARISONS[node.target]  # type: ignore[index]
-    if not dtype(side).is_floating_point:
+    meaning = meaning_of(node)
+    if meaning is None or not dtype(side).is_floating_point:
         return None
-    if is_product(side) and accepts in (BELOW, ABOVE):
+    if means(side, Kind.PRODUCT) and meaning.accepts in (BELOW, ABOVE):
         factors = [bind(side)["self"], bind(side)["other"]]
         if all(isinstance(one, Node) and not is_constant(one) and not is_number(one) for one in factors):
-            return _of_product(node, factors, accepts)
+            return _of_product(node, factors, meaning.accepts)
     return _moved(node, side)
 
 

@@ -17,12 +17,13 @@ from cortado.base.element import INT32, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import RangeObserver
-from cortado.frontend.quantize.prequantized import QUANTIZE, is_dequantize, qparams_of
+from cortado.frontend.quantize.prequantized import QUANTIZE, is_dequantize, is_quantize, qparams_of
 from cortado.frontend.rewrite.canonical import inline_contexts
 from cortado.frontend.rewrite.writes import written
 from cortado.ir.domain import DOMAIN, Domain, DomainKind, interval_of
 from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers, wanted_element
-from cortado.ir.graph import add_call, describe, fake_mode_of, is_call, output_node, shape
+from cortado.ir.graph import add_call, describe, fake_mode_of, output_node, shape
+from cortado.ops.meaning import Kind, means
 
 Tensor = torch.Tensor
 
@@ -171,7 +172,7 @@ def _assigns(node: Node) -> bool:
     """Whether a copy is torch.export's own, or one in its stead (`captured.as_it_is`). The signature doesn't tell; but
     such a copy says that it was made by the function that made the value, or by the operator itself, where a copy of
     the user's was made by `copy_`; and nothing reads what it returns, where an assignment to `x[...]` is read as x."""
-    source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
+    source = node.args[1] if means(node, Kind.OVERWRITE) else None
     made_by = TORCH_FN.of(node)
     own = isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
     return own and not node.users
@@ -375,7 +376,7 @@ def _taken(holder: Node) -> QParams | None:
 
 
 def _take_codes(holder: Node) -> QParams:
-    quantizes = [user for user in holder.users if is_call(user, QUANTIZE)]
+    quantizes = [user for user in holder.users if is_quantize(user)]
     assert len(quantizes) == len(holder.users) > 0  # the quantizer observes all state
     qparams, lasting = qparams_of(quantizes[0]), STATE.must(holder)
     kind = qparams.element

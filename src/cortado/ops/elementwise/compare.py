@@ -29,21 +29,9 @@ from cortado.ops.elementwise.binary import viewed
 from cortado.ops.elementwise.requantize import UPS
 from cortado.ops.integer.calculate import refused_shapes, steps_of, words
 from cortado.ops.loops import ELEMENTS
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, Kind, calls
 
-BELOW, EQUAL, ABOVE = 1, 2, 4  # CORTADO_BELOW and so on
-ACCEPTED = {
-    "lt": BELOW,
-    "less": BELOW,
-    "le": BELOW | EQUAL,
-    "less_equal": BELOW | EQUAL,
-    "gt": ABOVE,
-    "greater": ABOVE,
-    "ge": ABOVE | EQUAL,
-    "greater_equal": ABOVE | EQUAL,
-    "eq": EQUAL,
-    "ne": BELOW | ABOVE,
-    "not_equal": BELOW | ABOVE,
-}
+ACCEPTED = tuple(sorted({found.accepts for found in calls(Kind.COMPARE).values()}))  # bits: CORTADO_BELOW and so on
 
 
 def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
@@ -250,7 +238,7 @@ def samples() -> Any:
             "other_zero_point": draw(zero_points),
             "other_multiplier": second.multiplier,
             "other_shift": second.shift,
-            "accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values())))),
+            "accepts": draw(st.sampled_from(ACCEPTED)),
         }
 
     return draw_case()
@@ -262,7 +250,7 @@ def _integers(draw: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
     from cortado.ir import sampling
 
     single, unit = draw(st.sampled_from([None, "self", "other"])), Fixed.of(0.5)
-    case: dict[str, Any] = {"accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values()))))}
+    case: dict[str, Any] = {"accepts": draw(st.sampled_from(ACCEPTED))}
     for name in ("self", "other"):
         shape = (1,) * len(sizes) if single == name else sizes
         low, high = draw(st.sampled_from([(-4, 4), INT32.codes]))

@@ -26,9 +26,10 @@ from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
-from cortado.ops.elementwise.compare import ABOVE, ACCEPTED, BELOW, COMPARED, EQUAL
+from cortado.ops.elementwise.compare import ACCEPTED, COMPARED
 from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, FloatArray, bounded, bounds_of, draw_bounds, quiet
 from cortado.ops.integer.calculate import How
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL
 from cortado.ops.move.movement import MAX_LOOPS, six, strides_of
 
 aten = torch.ops.aten
@@ -75,7 +76,7 @@ _MADE: dict[int, Callable[[FloatArray, FloatArray], FloatArray]] = {
     ANGLE: float32.atan2,
     POWER: float32.pow,
 }
-_MADE |= {COMPARISON + accepts: partial(_compared, accepts=accepts) for accepts in set(ACCEPTED.values())}
+_MADE |= {COMPARISON + accepts: partial(_compared, accepts=accepts) for accepts in ACCEPTED}
 _ALONE = {ANGLE: "atan2", POWER: "pow"}  # which have a C function each
 
 

@@ -16,51 +16,40 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.ir.domain import overloads
 from cortado.ir.facts import VALUE, dtype, holds_integers, is_float32, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.matching import Match, find, patterns_of
+from cortado.ops.meaning import Kind, calls
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
 
 # ---- which calls are pointwise -------------------------------------------------------------------------------
 
-_FUNCTIONS = (
-    "relu relu6 hardtanh clamp clamp_min clamp_max clip sigmoid special_expit tanh silu gelu hardswish hardsigmoid "
-    "leaky_relu elu selu celu mish softplus exp exp2 expm1 log log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute "
-    "neg negative sin cos tan asin acos atan sinh cosh asinh acosh atanh reciprocal erf erfc square sign sgn floor "
-    "ceil round trunc fix frac threshold logit special_logit hardshrink softshrink nan_to_num deg2rad rad2deg "
-    "sinc special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc positive"
+_SEVERAL = (  # what may read several tensors
+    Kind.SUM,
+    Kind.PRODUCT,
+    Kind.QUOTIENT,
+    Kind.MAXIMUM,
+    Kind.MINIMUM,
+    Kind.SELECT,
+    Kind.COMPARE,
+    Kind.NOT,
+    Kind.COMBINATION,
 )
-_COMBINATIONS = (
-    "add sub subtract rsub mul multiply div divide true_divide floor_divide remainder fmod pow gt ge lt le eq ne "
-    "greater greater_equal less less_equal not_equal where maximum minimum fmax fmin logical_and logical_or "
-    "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not masked_fill prelu _prelu_kernel xlogy "
-    "copysign heaviside hypot atan2 clamp clamp_min clamp_max clip"
-)
+_ONE = (Kind.FUNCTION, Kind.EXPONENTIAL, Kind.WITHOUT_NAN)
 _CONVERSIONS = (aten.to.dtype, aten._to_copy.default)
-_SINGLE_OVERLOADS = (aten.max.other, aten.min.other, *_CONVERSIONS)
-
-
-def _overloads(names: str) -> tuple[OpOverload, ...]:
-    return overloads(*(getattr(aten, name) for name in names.split()))
 
 
 def _tensor_arguments(target: OpOverload) -> int:
     return sum("Tensor" in str(argument.type) for argument in target._schema.arguments)
 
 
-FUNCTIONS: frozenset[OpOverload] = frozenset(t for t in _overloads(_FUNCTIONS) if _tensor_arguments(t) == 1)
-COMBINATIONS: frozenset[OpOverload] = frozenset(_overloads(_COMBINATIONS)) - FUNCTIONS | frozenset(_SINGLE_OVERLOADS)
-
-# Beside numbers they never turn around: a larger operand never gives a smaller result, or never a larger one.
-MONOTONE: frozenset[OpOverload] = frozenset(
-    _overloads(
-        "add sub subtract rsub mul multiply neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip"
-    )
-) | {aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar, aten.true_divide.Tensor}
+FUNCTIONS: frozenset[OpOverload] = frozenset(
+    [target for target in calls(*_ONE) if _tensor_arguments(target) == 1] + [aten.positive.default]  # which is a copy
+)
+COMBINATIONS: frozenset[OpOverload] = frozenset([*calls(*_ONE, *_SEVERAL), *_CONVERSIONS]) - FUNCTIONS
 
 _FILLED = {  # tensors of one value -> where that value stands
     aten.full.default: "fill_value",
@@ -146,6 +135,11 @@ def calls_of(node: Node) -> tuple[OpOverload, ...]:
     return tuple(target for target, _, _ in _parsed(bind(node)["function"])) if is_call(node, POINTWISE) else ()
 
 
+def is_table(node: Node) -> bool:
+    """Whether a call is a function of one tensor, which its operator looks up."""
+    return node.target in FUNCTIONS or node.target == POINTWISE
+
+
 def function_of(node: Node) -> Callable[[Tensor], Tensor]:
     """The function that a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
     target: Any = node.target
@@ -173,10 +167,14 @@ def attribute(node: Node) -> Tensor | None:
 # ---- finding pieces ------------------------------------------------------------------------------------------
 
 
+def is_elementwise(target: Any) -> bool:
+    """Whether calls of a target are functions of each element of their operands."""
+    return target in FUNCTIONS or target in COMBINATIONS
+
+
 def is_pointwise(node: Node) -> bool:
     """Whether a call may be part of a table; in float32 there is none."""
-    known = node.op == "call_function" and (node.target in FUNCTIONS or node.target in COMBINATIONS)
-    return known and not wanted_element(node).floating
+    return node.op == "call_function" and is_elementwise(node.target) and not wanted_element(node).floating
 
 
 def uniform_value(node: Node) -> float | int | bool | None:

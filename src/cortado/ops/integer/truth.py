@@ -23,13 +23,14 @@ from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Mask, Plain, Quantization
 from cortado.ops.elementwise.activation import TRUTH, all_codes, table
 from cortado.ops.elementwise.binary import broadcast_to
-from cortado.ops.elementwise.compare import ABOVE, BELOW, COMPARED, COMPARED_IDS, EQUAL
+from cortado.ops.elementwise.compare import COMPARED, COMPARED_IDS
 from cortado.ops.elementwise.pointwise import calls_of
 from cortado.ops.float_graph import add_constant, add_view
 from cortado.ops.integer.calculate import How
 from cortado.ops.integer.forms import both, bounds_by, bounds_of, words_by
 from cortado.ops.integer.words import broadcast_word, integer_in, is_number, known_number, number_as
 from cortado.ops.io.widen import WIDEN
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, Kind, calls
 
 # ---- truth -----------------------------------------------------------------------------------------------
 
@@ -87,15 +88,7 @@ AS_INTEGER_PATTERN = Pattern(aten=(AS_INTEGER,), match=match, lower=lower_intege
 
 # ---- truth forms -----------------------------------------------------------------------------------------
 
-_ACCEPTED: dict[int, tuple[OpOverload, ...]] = {
-    BELOW: overloads(aten.lt, aten.less),
-    BELOW | EQUAL: overloads(aten.le, aten.less_equal),
-    ABOVE: overloads(aten.gt, aten.greater),
-    ABOVE | EQUAL: overloads(aten.ge, aten.greater_equal),
-    EQUAL: overloads(aten.eq),
-    BELOW | ABOVE: overloads(aten.ne, aten.not_equal),
-}
-COMPARISONS = {target: accepts for accepts, targets in _ACCEPTED.items() for target in targets}
+COMPARISONS: dict[OpOverload, int] = {target: found.accepts for target, found in calls(Kind.COMPARE).items()}
 
 
 def compares(node: Node) -> bool:
@@ -217,7 +210,7 @@ XOR_RULE = DomainRule(
     truth=lambda making, bound: both_truths(making, bound, COMPARED, BELOW | ABOVE),
 )
 NOT_RULE = DomainRule(
-    aten=overloads(aten.logical_not, aten.bitwise_not),
+    aten=tuple(calls(Kind.NOT)),
     bounds=lambda making, bound: bounds_of(How.XOR, making.interval(bound["self"]), Interval(-1, -1)),
     words=lambda making, bound: both(making, bound, bound["self"], -1, How.XOR),
     truth=_negation,
@@ -260,7 +253,7 @@ def _real(making: Making, bound: Bound) -> Node | None:
 
 
 CONVERTED_RULE = DomainRule(
-    aten=(*overloads(aten.to), aten._to_copy.default, aten.type_as.default),
+    aten=tuple(calls(Kind.CONVERT)),
     bounds=_converted_bounds,
     words=_converted,
     truth=lambda making, bound: making.truth(bound["self"]),

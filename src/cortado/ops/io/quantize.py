@@ -108,6 +108,7 @@ QUANTIZE = Operator(
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
+    quantizes=True,
     samples=samples,
 )
 
@@ -159,6 +160,7 @@ DEQUANTIZE = Operator(
     kernel=DEQUANTIZE_KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=FLOAT32,
+    dequantizes=True,
     samples=dequantize_per_tensor_samples,
 )
 

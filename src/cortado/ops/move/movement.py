@@ -24,6 +24,7 @@ from cortado.ir.op import Call, Lowering, Pattern, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.loops import COPIED, RunSteps, copies
+from cortado.ops.meaning import Kind, calls
 
 # ---- movement --------------------------------------------------------------------------------------------
 
@@ -216,14 +217,7 @@ def without_copy(bound: Bound) -> Node:
 
 
 COPIED_RULE = DomainRule(
-    aten=(
-        aten.clone.default,
-        aten.contiguous.default,
-        aten.alias.default,
-        aten.detach.default,
-        aten.lift_fresh_copy.default,
-        aten.positive.default,
-    ),
+    aten=tuple(calls(Kind.COPY)),
     bounds=lambda making, bound: making.interval(bound["self"]),
     words=lambda making, bound: making.word(bound["self"]),
     closed=True,

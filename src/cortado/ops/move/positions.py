@@ -13,12 +13,13 @@ from torch.fx import Node
 from cortado.ir.domain import DomainRule, Interval, Making, OperandForm, hull
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops.elementwise.binary import padded
-from cortado.ops.elementwise.compare import COMPARED_IDS, EQUAL
+from cortado.ops.elementwise.compare import COMPARED_IDS
 from cortado.ops.elementwise.where import CHOSEN, CHOSEN_IDS
 from cortado.ops.float_graph import add_constant, add_permute, add_view, is_constant
 from cortado.ops.integer import forms
 from cortado.ops.integer.calculate import How
 from cortado.ops.integer.words import broadcast_word, calculated_by, expanded_word
+from cortado.ops.meaning import EQUAL
 from cortado.ops.move.embedding_bag import BAGS
 from cortado.ops.move.pick import PICKED
 from cortado.ops.move.topk import BEST

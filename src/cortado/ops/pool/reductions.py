@@ -143,7 +143,6 @@ def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Seque
     return _result(like, _pool(like, _images(like, source, view), view.kernel, kind), view, sizes, out)
 
 
-MEANS = (aten.mean.default, aten.mean.dim)
 _KINDS = {
     aten.mean.default: "mean",
     aten.mean.dim: "mean",

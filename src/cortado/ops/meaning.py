@@ -1,0 +1,172 @@
+"""Meaning of aten's calls: which are copies, sums, choices, comparisons, under whatever names torch has for them.
+
+`_ROWS` is the one place that says that sub, subtract and rsub are sums. What reads a graph before each call has one
+spelling (masks, signs, exact comparisons, folding, tables of one tensor) asks for the meaning of a call, not for names.
+A row names operators with all of their overloads, or one overload; forms that write in place mean what plain ones do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import torch
+import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.ir.domain import overloads
+from cortado.ir.graph import bind
+
+BELOW, EQUAL, ABOVE = 1, 2, 4  # what a comparison accepts
+
+
+class Kind(Enum):
+    """What a call computes."""
+
+    COPY = auto()  # its operand
+    CONVERT = auto()  # its operand in another type
+    DROPOUT = auto()  # its operand, but in training
+    FILL = auto()  # numbers: only shape and type of its first operand matter
+    OVERWRITE = auto()  # another tensor, under shape and type of the first operand
+    BROADCAST = auto()  # the same of a tensor of one number
+    EMPTY = auto()  # whatever memory held before
+    CHECK = auto()  # nothing
+    VIEW = auto()  # its operand under another shape
+    SUM = auto()  # of two operands with `signs`; the one that is added or taken away times alpha
+    PRODUCT = auto()
+    QUOTIENT = auto()  # not rounded
+    ADDED_PRODUCT = auto()  # beta * self + alpha * a matrix product
+    MAXIMUM = auto()  # of two tensors
+    MINIMUM = auto()
+    SELECT = auto()  # one of two operands, by a truth value
+    COMPARE = auto()  # which relations it `accepts`
+    NOT = auto()
+    COMBINATION = auto()  # any other function of several tensors, element by element
+    EXPONENTIAL = auto()
+    WITHOUT_NAN = auto()
+    FUNCTION = auto()  # any other function of one tensor, element by element
+    SOFTMAX = auto()
+    LOG_SOFTMAX = auto()
+    LOG_SUM_EXP = auto()
+    EXTREME = auto()  # the largest or smallest values of one tensor or their positions, or all in order
+    MEAN = auto()
+    TOTAL = auto()  # the sum of one tensor
+    QUANTIZE = auto()  # with one scale
+    DEQUANTIZE = auto()
+    QUANTIZE_CHANNELS = auto()  # with a scale for each channel
+    DEQUANTIZE_CHANNELS = auto()
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a call computes, and what kinds of calls that several names stand for differ by."""
+
+    kind: Kind
+    signs: tuple[int, int] = (1, 1)  # of a sum
+    accepts: int = 0  # of a comparison
+    largest: bool = False  # of an extreme that has no argument for it
+    value: bool = False  # of an extreme: it gives values, not positions
+    monotone: bool = False  # beside numbers, a larger operand never gives a smaller result, or never a larger one
+
+
+_FUNCTIONS = (
+    "sigmoid special_expit tanh silu gelu hardswish hardsigmoid leaky_relu elu selu celu mish softplus exp2 expm1 log "
+    "log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute sin cos tan asin acos atan sinh cosh asinh acosh atanh "
+    "reciprocal erf erfc square sign sgn fix frac threshold logit special_logit hardshrink softshrink deg2rad rad2deg "
+    "sinc special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc relu6 hardtanh"
+)
+_COMBINATIONS = (
+    "floor_divide remainder fmod pow logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor prelu "
+    "_prelu_kernel xlogy copysign heaviside hypot atan2"
+)
+_ROWS: tuple[tuple[str, Meaning], ...] = (
+    ("clone contiguous alias detach lift_fresh_copy positive", Meaning(Kind.COPY)),
+    ("to _to_copy type_as", Meaning(Kind.CONVERT)),
+    ("dropout feature_dropout alpha_dropout feature_alpha_dropout", Meaning(Kind.DROPOUT)),
+    ("zeros_like ones_like full_like new_zeros new_ones new_full fill.Scalar zero", Meaning(Kind.FILL)),
+    ("copy", Meaning(Kind.OVERWRITE)),
+    ("fill.Tensor", Meaning(Kind.BROADCAST)),
+    ("empty empty_like empty_permuted empty_strided new_empty new_empty_strided", Meaning(Kind.EMPTY)),
+    ("_assert_tensor_metadata _assert_async _assert_scalar", Meaning(Kind.CHECK)),
+    ("reshape view", Meaning(Kind.VIEW)),
+    ("add", Meaning(Kind.SUM, monotone=True)),
+    ("sub subtract", Meaning(Kind.SUM, signs=(1, -1), monotone=True)),
+    ("rsub", Meaning(Kind.SUM, signs=(-1, 1), monotone=True)),
+    ("mul multiply", Meaning(Kind.PRODUCT, monotone=True)),
+    ("div divide true_divide", Meaning(Kind.QUOTIENT, monotone=True)),
+    ("baddbmm addmm", Meaning(Kind.ADDED_PRODUCT)),
+    ("maximum fmax max.other", Meaning(Kind.MAXIMUM)),
+    ("minimum fmin min.other", Meaning(Kind.MINIMUM)),
+    ("where masked_fill", Meaning(Kind.SELECT)),
+    ("lt less", Meaning(Kind.COMPARE, accepts=BELOW)),
+    ("le less_equal", Meaning(Kind.COMPARE, accepts=BELOW | EQUAL)),
+    ("gt greater", Meaning(Kind.COMPARE, accepts=ABOVE)),
+    ("ge greater_equal", Meaning(Kind.COMPARE, accepts=ABOVE | EQUAL)),
+    ("eq", Meaning(Kind.COMPARE, accepts=EQUAL)),
+    ("ne not_equal", Meaning(Kind.COMPARE, accepts=BELOW | ABOVE)),
+    ("logical_not bitwise_not", Meaning(Kind.NOT)),
+    (_COMBINATIONS, Meaning(Kind.COMBINATION)),
+    ("exp", Meaning(Kind.EXPONENTIAL)),
+    ("nan_to_num", Meaning(Kind.WITHOUT_NAN)),
+    (_FUNCTIONS, Meaning(Kind.FUNCTION)),
+    ("neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip", Meaning(Kind.FUNCTION, monotone=True)),
+    ("softmax _softmax", Meaning(Kind.SOFTMAX)),
+    ("log_softmax _log_softmax", Meaning(Kind.LOG_SOFTMAX)),
+    ("logsumexp", Meaning(Kind.LOG_SUM_EXP)),
+    ("amax max.default max.dim", Meaning(Kind.EXTREME, largest=True, value=True)),
+    ("amin min.default min.dim", Meaning(Kind.EXTREME, value=True)),
+    ("argmax topk", Meaning(Kind.EXTREME, largest=True)),
+    ("argmin sort argsort", Meaning(Kind.EXTREME)),
+    ("mean", Meaning(Kind.MEAN)),
+    ("sum", Meaning(Kind.TOTAL)),
+    ("quantize_per_tensor", Meaning(Kind.QUANTIZE)),
+    ("quantize_per_channel", Meaning(Kind.QUANTIZE_CHANNELS)),
+    ("dequantize_per_tensor", Meaning(Kind.DEQUANTIZE)),
+    ("dequantize_per_channel", Meaning(Kind.DEQUANTIZE_CHANNELS)),
+)
+QUANTIZES = (Kind.QUANTIZE, Kind.QUANTIZE_CHANNELS)
+DEQUANTIZES = (Kind.DEQUANTIZE, Kind.DEQUANTIZE_CHANNELS)
+_ROUNDED = Meaning(Kind.COMBINATION)  # a quotient that is rounded
+
+
+def _overloads(names: str) -> Iterator[OpOverload]:
+    """Every overload that a row names, and those that write in place."""
+    for name in names.split():
+        base, _, wanted = name.partition(".")
+        space = torch.ops.quantized_decomposed if "quantize_per" in base else torch.ops.aten
+        for packet in [getattr(space, one) for one in (base, f"{base}_") if hasattr(space, one)]:
+            yield from (getattr(packet, one) for one in packet.overloads() if wanted in ("", one))
+
+
+_MEANINGS: dict[Any, Meaning] = {target: found for names, found in _ROWS for target in _overloads(names)}
+
+
+def target_means(target: Any, *kinds: Kind) -> bool:
+    """Whether calls of a target are of one of these kinds."""
+    return target in _MEANINGS and _MEANINGS[target].kind in kinds
+
+
+def meaning_of(node: Any) -> Meaning | None:
+    """The meaning of a call; None of one that has no row."""
+    found = _MEANINGS.get(node.target) if isinstance(node, Node) and node.op == "call_function" else None
+    rounded = found is not None and found.kind is Kind.QUOTIENT and bind(node).get("rounding_mode") is not None
+    return _ROUNDED if rounded else found
+
+
+def sum_factors(node: Node) -> tuple[float, float]:
+    """What a sum multiplies `self` and `other` by."""
+    alpha, found = float(bind(node).get("alpha", 1)), _MEANINGS[node.target]
+    return (-alpha, 1.0) if found.signs == (-1, 1) else (1.0, found.signs[1] * alpha)
+
+
+def means(node: Any, *kinds: Kind) -> bool:
+    """Whether a node is a call of one of these kinds."""
+    found = meaning_of(node)
+    return found is not None and found.kind in kinds
+
+
+def calls(*kinds: Kind) -> dict[OpOverload, Meaning]:
+    """The calls of some kinds that give one new tensor."""
+    single = set(overloads(*(target.overloadpacket for target, found in _MEANINGS.items() if found.kind in kinds)))
+    return {target: found for target, found in _MEANINGS.items() if found.kind in kinds and target in single}
