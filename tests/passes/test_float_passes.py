@@ -17,6 +17,7 @@ from cortado.base.element import FLOAT32, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.export import capture
 from cortado.frontend.rewrite import pipeline
+from cortado.frontend.rewrite.domains import DOMAINS
 from cortado.frontend.rewrite.pipeline import FLOAT_PIPELINE, FloatContext, FloatPass, run_float
 from cortado.ir.facts import USUAL
 from cortado.ir.passes import Level, print_graph, run_pass
@@ -291,6 +292,26 @@ def test_a_block_that_is_left_is_caught() -> None:
     context = CASES[0].context()
     with pytest.raises(CortadoError, match=r"before scalar-dimensions: .*FLOAT_PLAIN: no block is a graph of its own"):
         run_pass(context.module, pipeline.ScalarDimensions(context), 1, None)
+
+
+def test_a_rewrite_that_leaves_no_fact_true_is_caught() -> None:
+    """Integers from 3 to 6 are inferred, then they are from 21 to 51."""
+    module = capture(
+        Function(lambda self, x: (x.clamp(2, 5) + 1).float()), (torch.ones(1, 4, dtype=torch.int64),)
+    ).module
+    context = FloatContext(module, USUAL)
+    DOMAINS.infer(module.graph)
+
+    def widen(module: GraphModule) -> None:
+        clamp = next(node for node in module.graph.nodes if node.target is torch.ops.aten.clamp.default)
+        clamp.args = (clamp.args[0], 20, 50)
+
+    class Widening(Changing):
+        level_before = level_after = Level.FLOAT_PLAIN
+        change = staticmethod(widen)
+
+    with pytest.raises(CortadoError, match=r"FLOAT_PLAIN: no domain contradicts those of what a call reads: .*clamp"):
+        run_pass(module, Widening(context), 1, None)
 
 
 # ---- intermediates -------------------------------------------------------------------------------------------------

@@ -40,6 +40,9 @@ class Interval:
     def within(self, other: "Interval") -> bool:
         return other.low <= self.low and self.high <= other.high
 
+    def meets(self, other: "Interval") -> bool:
+        return self.low <= other.high and other.low <= self.high
+
     def hull(self, other: "Interval") -> "Interval":
         return Interval(min(self.low, other.low), max(self.high, other.high))
 

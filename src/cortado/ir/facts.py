@@ -30,6 +30,10 @@ class FactKey(Generic[T]):
     def known(self, node: Node) -> bool:
         return node.meta.get(self.key) is not None
 
+    def noted(self, node: Node) -> bool:
+        """Whether anything was noted of the node, be it None."""
+        return self.key in node.meta
+
     def of(self, node: Node) -> T | None:
         value: T | None = node.meta.get(self.key)
         return value

@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from cortado.base.element import Element
@@ -117,6 +118,20 @@ def part_index(node: Node) -> int:
     """Which of several results a node takes."""
     assert isinstance(node.args[1], int)
     return node.args[1]
+
+
+def call_again(node: Node, operand: Callable[[Node], Any], like: Node | None = None) -> Node:
+    """Adds the same call on other operands; in the place of `like`, where that is given."""
+    args, kwargs = map_arg((node.args, node.kwargs), operand)
+    target: Any = node.target
+    return add_call(like or node, target, *args, **kwargs)
+
+
+def computed_call(node: Node, operand: Callable[[Node], Any]) -> Any:
+    """The result of a call on tensors."""
+    args, kwargs = map_arg((node.args, node.kwargs), operand)
+    target: Any = node.target
+    return target(*args, **kwargs)
 
 
 def sole_user(node: Node) -> Node | None:

@@ -51,6 +51,7 @@ class Kind(Enum):
     LOG_SUM_EXP = auto()
     EXTREME = auto()  # the largest or smallest values of one tensor or their positions, or all in order
     MEAN = auto()
+    WINDOW_MEAN = auto()
     TOTAL = auto()  # the sum of one tensor
     QUANTIZE = auto()  # with one scale
     DEQUANTIZE = auto()
@@ -119,6 +120,7 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     ("argmax topk", Meaning(Kind.EXTREME, largest=True)),
     ("argmin sort argsort", Meaning(Kind.EXTREME)),
     ("mean", Meaning(Kind.MEAN)),
+    ("avg_pool2d", Meaning(Kind.WINDOW_MEAN)),
     ("sum", Meaning(Kind.TOTAL)),
     ("quantize_per_tensor", Meaning(Kind.QUANTIZE)),
     ("quantize_per_channel", Meaning(Kind.QUANTIZE_CHANNELS)),

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from cortado.base.numerics import Tensor
 from cortado.ir.facts import VALUE
+from cortado.ir.graph import computed_call
 from cortado.ops.float_graph import constant_data, is_constant
 
 # ---- probing ---------------------------------------------------------------------------------------------
@@ -40,8 +40,7 @@ class Followed:
         def run(value: Tensor) -> Tensor:
             values: dict[Node, Any] = {self.start: value}
             for call in needed:
-                args, kwargs = map_arg((call.args, call.kwargs), lambda one: _value(one, values))
-                values[call] = call.target(*args, **kwargs)  # type: ignore[operator]
+                values[call] = computed_call(call, lambda one: _value(one, values))
             found: Tensor = values[end]
             return found
 

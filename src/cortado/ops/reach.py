@@ -13,32 +13,32 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from cortado.base.element import INT8, INT16, Element
 from cortado.base.numerics import QParams, Tensor, requant
-from cortado.ops.elementwise.pointwise import FUNCTIONS, POINTWISE
+from cortado.ir.graph import computed_call
+from cortado.ops.elementwise.pointwise import is_table
 from cortado.ops.float_graph import constant_data
+from cortado.ops.meaning import Kind, means
 
 # ---- reach -----------------------------------------------------------------------------------------------
 
 Span = tuple[float, float]
 aten = torch.ops.aten
 # Of each operand alone they rise or fall all the way: their extremes are at extremes of the operands.
-_MONOTONE = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default)
-_MEANS = (aten.avg_pool2d.default, aten.mean.dim)  # between the least of their values and the largest
+_MONOTONE = (Kind.SUM, Kind.PRODUCT, Kind.MAXIMUM, Kind.MINIMUM)
 
 
 def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
     """The least and the largest value that a call can give for any codes of its operands; None where it isn't known."""
-    if node.target in FUNCTIONS or node.target == POINTWISE:
+    if is_table(node):
         (operand, qparams), *others = operands.items()
         return None if others else _ends(_given(node, {operand: every_value(qparams)}))
-    if node.target in _MONOTONE:
+    if means(node, *_MONOTONE):
         ends = [every_value(qparams)[[0, -1]] for qparams in operands.values()]
         corners = [dict(zip(operands, corner, strict=True)) for corner in product(*ends)]
         return _ends(torch.stack([_given(node, corner) for corner in corners]))
-    if node.target in _MEANS and len(operands) == 1:
+    if means(node, Kind.MEAN, Kind.WINDOW_MEAN) and len(operands) == 1:
         return hull(operands.values())
     return None
 
@@ -56,11 +56,7 @@ def every_value(qparams: QParams) -> Tensor:
 
 
 def _given(node: Node, values: Mapping[Node, Tensor]) -> Tensor:
-    def value(operand: Node) -> Any:
-        return values[operand] if operand in values else constant_data(operand)
-
-    target: Any = node.target
-    result: Tensor = target(*map_arg(node.args, value), **map_arg(node.kwargs, value))
+    result: Tensor = computed_call(node, lambda one: values[one] if one in values else constant_data(one))
     return result
 
 

@@ -19,9 +19,10 @@ from cortado.frontend.quantize.observer_replay import observed
 from cortado.frontend.quantize.observers import KnownRange, RangeObserver
 from cortado.frontend.rewrite.domains import rule_of
 from cortado.frontend.rewrite.state import holders
+from cortado.ir.analysis import Analysis
 from cortado.ir.domain import Interval, interval_of
-from cortado.ir.facts import VALUE
-from cortado.ir.graph import bind
+from cortado.ir.facts import VALUE, FactKey
+from cortado.ir.graph import bind, computed_call
 from cortado.ir.matching import patterns_of
 from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.float_graph import constant_data, is_constant
@@ -46,6 +47,7 @@ def know_ranges(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
     for _, observer, origin in observed(prepared):
         if observer.element == INT16:
             reached.setdefault(observer, []).append(None if _is_kept(origin) else known.interval(origin))
+    known.forget(prepared.graph.nodes)
     for observer, intervals in reached.items():
         found = [one for one in intervals if one is not None]
         if len(found) == len(intervals):
@@ -59,27 +61,27 @@ def _is_kept(tensor: Node) -> bool:
     return any(pattern.keeps_bits for reader in readers for pattern in patterns_of(reader.target))
 
 
-class _KnownInputs:
+class _KnownInputs(Analysis[Any]):
     """Bounds of tensors by those of inputs: `ir.domain.Making` as far as rules of bounds ask it."""
 
+    key = FactKey[Any]("cortado_reached")
+
     def __init__(self, inputs: dict[Node, Sequence[Tensor]]) -> None:
-        self._found: dict[Node, Any] = {}
         self.louder = 1.0  # times what was seen of the inputs, that they can reach
         for node, values in inputs.items():
-            self._found[node] = _of_input(values)
-            if self._found[node] is not None:
+            known = _of_input(values)
+            self.key.note(node, known)
+            if known is not None:
                 seen = max(float(one.abs().max()) for one in (value.double() for value in values))
-                self.louder = max(self.louder, self._found[node].high / seen if seen > 0 else 1.0)
+                self.louder = max(self.louder, known.high / seen if seen > 0 else 1.0)
 
     def interval(self, value: Any) -> Any:
         """Returns the bounds of a tensor or a number; None where they are not known."""
-        if not isinstance(value, Node):
-            return _between(value, value) if isinstance(value, int | float) else None
-        if value not in self._found:
-            self._found[value] = self._inferred(value)
-        return self._found[value]
+        if isinstance(value, Node):
+            return self.of(value)
+        return _between(value, value) if isinstance(value, int | float) else None
 
-    def _inferred(self, node: Node) -> Any:
+    def transfer(self, node: Node) -> Any:
         if is_constant(node):
             data = constant_data(node)
             return _between(float(data.min()), float(data.max())) if data.numel() else None
@@ -101,8 +103,7 @@ class _KnownInputs:
         if read is None:
             return None
         points = torch.linspace(read.low, read.high, POINTS, dtype=torch.float64).float()
-        target: Any = node.target
-        values = target(*(points if one is source else one for one in node.args), **node.kwargs).double()
+        values = computed_call(node, lambda one: points).double()
         line = torch.linspace(float(values[0]), float(values[-1]), POINTS, dtype=torch.float64)
         if not bool(((values - line).abs() <= STRAIGHT * line.abs().max()).all()):
             return None

@@ -12,12 +12,11 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
-from torch.fx.node import map_arg
 
 from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
-from cortado.ir.graph import add_call, bind, describe, sole_user, source_line
+from cortado.ir.graph import add_call, bind, computed_call, describe, sole_user, source_line
 from cortado.ops.conv.batch_norm import BATCH_NORM_REWRITE, DECOMPOSED_REWRITE
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
@@ -178,8 +177,7 @@ def _constant(value: Any) -> Tensor | None:
     known = {one: _constant(one) for one in value.all_input_nodes}
     if value.op != "call_function" or any(data is None for data in known.values()):
         return None
-    target: Any = value.target
-    result: Tensor = target(*map_arg(value.args, known.get), **map_arg(value.kwargs, known.get))
+    result: Tensor = computed_call(value, known.get)
     return result
 
 

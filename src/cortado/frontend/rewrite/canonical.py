@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError, Refused
 from cortado.ir.facts import USER_INPUT, VALUE, dtype, wanted_element
-from cortado.ir.graph import Bound, add_call, bind, describe, shape
+from cortado.ir.graph import Bound, add_call, bind, computed_call, describe, shape
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place, writes_in_place
 from cortado.ops.meaning import Kind, means, target_means
@@ -136,10 +136,8 @@ def _is_constant(node: Node) -> bool:
 
 def _folded(bound: Bound) -> Node:
     node = bound.node
-    args, kwargs = pytree.tree_map_only(Node, _shaped, (node.args, node.kwargs))
-    target: Any = node.target
     with torch.no_grad():
-        data = target(*args, **kwargs)
+        data = computed_call(node, _shaped)
     return add_constant(node, "folded", data)
 
 

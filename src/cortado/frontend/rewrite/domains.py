@@ -15,6 +15,7 @@ from torch.fx.node import map_arg
 from cortado.base.errors import CortadoError, Refused
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.quantize.prequantized import is_dequantize
+from cortado.ir.analysis import Analysis
 from cortado.ir.domain import (
     DOMAIN,
     EXACT_IN_FLOAT,
@@ -55,7 +56,7 @@ def settle_domains(module: GraphModule) -> list[Finding]:
     it is. Returns what can't be proven of int64 arithmetic."""
     if not any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
         return []
-    infer(module.graph)
+    DOMAINS.infer(module.graph)
     meeting = Meeting(module.graph)
     meeting.rewrite()
     return [_unproven(meeting.unproven)] if meeting.unproven else []
@@ -86,16 +87,21 @@ def has_integer_dtype(node: Any) -> bool:
 # ---- inference -----------------------------------------------------------------------------------------------
 
 
-def infer(graph: Graph) -> None:
-    for node in graph.nodes:
-        domain_of(node)
+class _Domains(Analysis[Domain]):
+    """The domain of each node's values, by the `DomainRule` of its call."""
+
+    key = DOMAIN
+
+    def transfer(self, node: Node) -> Domain:
+        return _inferred(node)
+
+    def contradicts(self, kept: Domain, found: Domain) -> bool:
+        known = kept.interval is not None and found.interval is not None
+        return known and not kept.interval.meets(found.interval)
 
 
-def domain_of(node: Node) -> Domain:
-    """The domain of a node's values; inferred once, then kept as a fact of the node."""
-    if not DOMAIN.known(node):
-        DOMAIN.note(node, _inferred(node))
-    return DOMAIN.must(node)
+DOMAINS = _Domains()
+domain_of = DOMAINS.of
 
 
 def rule_of(node: Node) -> DomainRule:

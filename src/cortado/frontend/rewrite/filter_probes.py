@@ -8,11 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from cortado.base.arrays import ArrayType
 from cortado.ir.facts import VALUE
-from cortado.ir.graph import shape
+from cortado.ir.graph import computed_call, shape
 from cortado.ops.float_graph import constant_data, is_constant
 from cortado.ops.signal.filter import filtered
 from cortado.ops.signal.sections import Section
@@ -102,9 +101,7 @@ class _Runner:
             return values[node] if node in values else self._constant(node)
 
         for call in self.calls:
-            args, kwargs = map_arg((call.args, call.kwargs), value)
-            target: Any = call.target
-            made = target(*args, **kwargs)  # calls of Cortado's own may give float32
+            made = computed_call(call, value)  # calls of Cortado's own may give float32
             values[call] = made.to(torch.float64) if isinstance(made, Tensor) and made.is_floating_point() else made
         return [values[one].to(torch.float64) for one in self.wanted]
 

@@ -19,10 +19,11 @@ from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.rewrite.domains import domain_of, infer
+from cortado.frontend.rewrite.domains import DOMAINS, domain_of
+from cortado.ir.analysis import Analysis, rewrite_each
 from cortado.ir.domain import DOMAIN, Domain, DomainKind, Interval
-from cortado.ir.facts import IN_FLOAT, STATE, VALUE, dtype
-from cortado.ir.graph import add_call, bind, describe, output_node, shape
+from cortado.ir.facts import IN_FLOAT, STATE, VALUE, FactKey, dtype
+from cortado.ir.graph import add_call, bind, computed_call, describe, output_node, shape
 from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.words import integer_in, is_number, known_number
@@ -40,13 +41,10 @@ def compare_integers(module: GraphModule) -> None:
     """Compares integers that float32 holds as integers. Rewrites in place; a graph in which no float32 holds integers
     stays as it is."""
     graph = module.graph
-    infer(graph)
-    for node in [node for node in graph.nodes if node.op == "call_function" and isinstance(VALUE.of(node), Tensor)]:
-        with graph.inserting_before(node):
-            new = _exact(node)
-        if new is not None:
-            node.replace_all_uses_with(new)
+    DOMAINS.infer(graph)
+    rewrite_each(graph.nodes, _exact)
     graph.eliminate_dead_code()
+    CURVES.forget(graph.nodes)
 
 
 # ---- state -------------------------------------------------------------------------------------------------------
@@ -85,11 +83,10 @@ def _counts(holder: Node) -> bool:
 def _suppose(graph: Graph, bounds: Mapping[Node, Interval | None]) -> None:
     """Infers all domains anew, where these nodes hold integers."""
     given = [node for node in graph.nodes if node.op == "placeholder" and node not in bounds and DOMAIN.known(node)]
-    for node in [node for node in graph.nodes if node not in given]:
-        DOMAIN.forget(node)
+    DOMAINS.forget(node for node in graph.nodes if node not in given)
     for node, interval in bounds.items():
         DOMAIN.note(node, Domain(DomainKind.INTEGER, interval))
-    infer(graph)
+    DOMAINS.infer(graph)
 
 
 def _with_initial(holder: Node, found: Interval | None) -> Interval | None:
@@ -126,6 +123,8 @@ def _return_integers(output: Node, place: int) -> None:
 
 
 def _exact(node: Node) -> Node | None:
+    if not isinstance(VALUE.of(node), Tensor):
+        return None
     if means(node, Kind.COMPARE):
         return _compared(node)
     if means(node, Kind.CONVERT) and not dtype(node).is_floating_point:
@@ -409,7 +408,7 @@ _NAMES = {BELOW: "lt", BELOW | EQUAL: "le", EQUAL: "eq", EQUAL | ABOVE: "ge", AB
 
 def _of_one(node: Node, side: Node) -> Node | None:
     """A comparison of a function of one integer with a number, as bounds of the integer."""
-    root = _root(side)
+    root = CURVES.of(side).root
     table = root.op == "placeholder" and is_bytes(root)
     if domain_of(root).kind is not DomainKind.INTEGER or table or shape(root) != shape(node):
         return None
@@ -419,14 +418,12 @@ def _of_one(node: Node, side: Node) -> Node | None:
         holds = _computed(node, root, tried).tolist()
         switches = [known.low + i for i in range(1, len(holds)) if holds[i] != holds[i - 1]]
         return _between(node, root, switches, first=holds[0])
-    if not _is_monotone(side, root):
-        return None
-    return _bisected(node, side, root)
+    return _bisected(node, side, root) if CURVES.of(side).monotone else None
 
 
 def _looked_up(node: Node, source: Node) -> Node | None:
     """An integer that is computed in float32 of one integer: a table of all that it may be."""
-    root = _root(source)
+    root = CURVES.of(source).root
     known = domain_of(root).interval
     integers = dtype(source).is_floating_point and domain_of(root).kind is not DomainKind.REAL
     if not integers or known is None or known.high - known.low >= MOST_LISTED or shape(root) != shape(node):
@@ -439,16 +436,35 @@ def _looked_up(node: Node, source: Node) -> Node | None:
     return add_call(node, aten.index.Tensor, found, [place])
 
 
-def _root(node: Node) -> Node:
-    """The tensor that a float32 is a function of, element by element; itself where there is none, or several."""
-    if not dtype(node).is_floating_point or node.op != "call_function":
-        return node
-    if not is_pointwise(node) and not _passes(node):
-        return node
-    operands = node.all_input_nodes[:1] if _passes(node) else node.all_input_nodes
-    roots = {_root(one) for one in operands if uniform_value(one) is None}
-    found = roots.pop() if len(roots) == 1 else node
-    return found if shape(found) == shape(node) else node
+@dataclass(frozen=True)
+class Curve:
+    """A tensor as a function of another, element by element; of itself where there is none, or several."""
+
+    root: Node
+    monotone: bool = True  # it never turns around: each of its steps takes one tensor and numbers
+
+
+class _Curves(Analysis[Curve]):
+    """The functions of one tensor that float32 tensors are."""
+
+    key = FactKey[Curve]("cortado_curve")
+
+    def transfer(self, node: Node) -> Curve:
+        itself, passes = Curve(node), _passes(node)
+        if not isinstance(VALUE.of(node), Tensor) or not dtype(node).is_floating_point or node.op != "call_function":
+            return itself
+        if not is_pointwise(node) and not passes:
+            return itself
+        operands = [one for one in node.all_input_nodes[: 1 if passes else None] if uniform_value(one) is None]
+        found = [self.of(one) for one in operands]
+        if len({one.root for one in found}) != 1 or shape(found[0].root) != shape(node):
+            return itself
+        meaning = meaning_of(node)
+        turns = meaning is None or not (meaning.monotone or passes)
+        return Curve(found[0].root, monotone=len(found) == 1 and found[0].monotone and not turns)
+
+
+CURVES = _Curves()
 
 
 def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
@@ -464,21 +480,8 @@ def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
         return values
     if _passes(node):
         return made(node.all_input_nodes[0]).to(dtype(node))
-    args, kwargs = map_arg((node.args, node.kwargs), made)
-    target: Any = node.target
-    found: Tensor = target(*args, **kwargs)
+    found: Tensor = computed_call(node, made)
     return found
-
-
-def _is_monotone(node: Node, root: Node) -> bool:
-    """Whether a function never turns around: each of its steps takes one tensor and numbers."""
-    while node is not root:
-        operands = [one for one in node.all_input_nodes[: 1 if _passes(node) else None] if not is_number(one)]
-        found = meaning_of(node)
-        if len(operands) != 1 or found is None or not (found.monotone or _passes(node)):
-            return False
-        (node,) = operands
-    return True
 
 
 def _bisected(node: Node, side: Node, root: Node) -> Node | None:

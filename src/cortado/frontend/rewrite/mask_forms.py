@@ -15,6 +15,7 @@ from torch.fx.node import map_arg
 from cortado.base.numerics import Tensor
 from cortado.frontend.rewrite.mask_fact import LEAST, hides, hiding, numbers_of
 from cortado.frontend.rewrite.mask_places import Places, as_node
+from cortado.ir.analysis import rewrite_each
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import registry
@@ -133,14 +134,7 @@ def puts_masks(node: Node) -> bool:
 
 def write_out_masks(module: GraphModule) -> None:
     """Attention with a mask, and softmax by its formula."""
-    for node in list(module.graph.nodes):
-        if node.op != "call_function":
-            continue
-        with module.graph.inserting_before(node):
-            new = _written_out(node)
-        if new is not None:
-            node.replace_all_uses_with(new)
-            module.graph.erase_node(node)
+    rewrite_each(module.graph.nodes, _written_out)
 
 
 def _written_out(node: Node) -> Node | None:

@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 from cortado.frontend.rewrite.mask_fact import hides, is_float, numbers_among
 from cortado.frontend.rewrite.mask_places import Places, as_node, broadcast, compact, ranked, viewed
 from cortado.ir.facts import VALUE
-from cortado.ir.graph import add_call, shape
+from cortado.ir.graph import add_call, computed_call, shape
 from cortado.ir.matching import patterns_of
 from cortado.ops.float_graph import add_constant, add_permute, constant_data, is_constant
 
@@ -48,9 +48,8 @@ def movement(node: Node) -> Movement | None:
     def run(numbers: Tensor) -> list[Tensor] | None:
         parts = numbers.split([math.prod(shape(one)) for one in operands])
         given = {one: part.reshape(shape(one)) for one, part in zip(operands, parts, strict=True)}
-        args, kwargs = map_arg((node.args, node.kwargs), lambda one: given[one] if one in given else constant_data(one))
         with torch.no_grad():
-            result = target(*args, **kwargs)
+            result = computed_call(node, lambda one: given[one] if one in given else constant_data(one))
         results = list(result) if isinstance(result, list | tuple) else [result]
         return results if all(isinstance(one, Tensor) and one.dtype == torch.float32 for one in results) else None
 

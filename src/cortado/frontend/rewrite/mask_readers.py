@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.rewrite.mask_fact import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, total
@@ -25,7 +24,7 @@ from cortado.frontend.rewrite.mask_places import (
     negated,
     ranked,
 )
-from cortado.ir.graph import Bound, add_call, bind, describe, shape
+from cortado.ir.graph import Bound, add_call, bind, call_again, describe, shape
 from cortado.ops.elementwise.pointwise import uniform_value
 from cortado.ops.float_graph import add_constant, add_permute, add_view, is_constant
 from cortado.ops.meaning import Kind, meaning_of, means
@@ -155,9 +154,7 @@ class Readers:
             return None
         self._check_left(bound, known)
         low = self._lowest(like, source, known)[0] if known.negative else self._highest(like, source, known)
-        target: Any = like.target
-        args, kwargs = map_arg((like.args, like.kwargs), lambda one: low if one is source else one)
-        return add_call(like, target, *args, **kwargs)
+        return self.again(like, source, low)
 
     def _check_left(self, bound: Bound, known: Hidden) -> None:
         """A constant mask must leave as many values as are asked for."""
@@ -183,9 +180,7 @@ class Readers:
 
     def again(self, node: Node, source: Node, visible: Node) -> Node:
         """The same function of what is visible."""
-        target: Any = node.target
-        args, kwargs = map_arg((node.args, node.kwargs), lambda one: visible if one is source else one)
-        return add_call(node, target, *args, **kwargs)
+        return call_again(node, lambda one: visible if one is source else one)
 
     def limited(self, node: Node, source: Node, known: Hidden, ends: Sequence[Term]) -> Node | None:
         """The function of what is visible, and its limit elsewhere."""

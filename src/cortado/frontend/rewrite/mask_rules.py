@@ -43,8 +43,9 @@ from cortado.frontend.rewrite.mask_forms import fit, number_in, real, times, val
 from cortado.frontend.rewrite.mask_moves import Movement, Unmoved, moved_places, moved_visible, movement
 from cortado.frontend.rewrite.mask_places import Places, anywhere, as_node, both, compact, negated, places_of, ranked
 from cortado.frontend.rewrite.mask_readers import Readers
-from cortado.ir.facts import VALUE, dtype
-from cortado.ir.graph import Bound, add_call, bind, describe, shape
+from cortado.ir.analysis import Analysis, rewrite_each
+from cortado.ir.facts import VALUE, FactKey, dtype
+from cortado.ir.graph import Bound, add_call, bind, describe, output_node, shape
 from cortado.ir.op import registry
 from cortado.ops.elementwise.pointwise import is_clamp, is_elementwise, is_pointwise, is_table, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
@@ -59,16 +60,18 @@ _SIGNS_AT = [sign * 2.0**power for sign in (-1, 1) for power in range(-6, 7)]  #
 
 def take_masks(module: GraphModule) -> None:
     """Rewrites in place."""
-    rules = _Rules(module)
-    for node in list(module.graph.nodes):
-        with module.graph.inserting_before(node):
-            rules.visit(node)
+    rules = _Masks()
+    rewrite_each(module.graph.nodes, rules.rewrite)
+    rules.refuse(output_node(module.graph))
+    rules.forget(module.graph.nodes)
 
 
-class _Rules:
-    def __init__(self, module: GraphModule) -> None:
-        self.graph = module.graph
-        self.facts: dict[Node, Found] = {}
+class _Masks(Analysis[Found | Node | None]):
+    """Which places of each tensor stand for infinity; `rewrite` puts what reads them in other calls' place."""
+
+    key = FactKey[Found | Node | None]("cortado_mask")
+
+    def __init__(self) -> None:
         self.readers = Readers(self.hidden)
         choices = Choices(self.fact, self.hidden, self.readers)
         self.unmoved = Unmoved()
@@ -89,10 +92,10 @@ class _Rules:
     # ---- what is known
 
     def fact(self, value: Any) -> Fact | None:
-        found = self.facts.get(value) if isinstance(value, Node) else None
+        found = self.key.of(value) if isinstance(value, Node) else None
         if found is None and is_truth(value) and not is_constant(value):
             return TwoValued(places_of(value), 1.0, 0.0)
-        return None if isinstance(found, tuple) else found
+        return None if isinstance(found, tuple | Node) else found
 
     def hidden(self, value: Any, factor: float = 1.0) -> Hidden | None:
         """The masked positions of a tensor times a factor."""
@@ -131,19 +134,17 @@ class _Rules:
 
     # ---- one node after the other
 
-    def visit(self, node: Node) -> None:
-        if node.op == "output":
-            self._refuse(node)
-        if node.op != "call_function":
-            return
-        found = self._found(node)
+    def rewrite(self, node: Node) -> Node | None:
+        """Returns what takes the place of a call; None where it stays, with what is known of it noted."""
+        found = self.transfer(node)
         if isinstance(found, Node):
             self._note_softmax(node, found)
-            node.replace_all_uses_with(found)
-        elif found is not None:
-            self.facts[node] = found
+            return found
+        if found is not None:
+            self.key.note(node, found)
         elif not self._written_out(node):
-            self._refuse(node)
+            self.refuse(node)
+        return None
 
     def _note_softmax(self, node: Node, result: Node) -> None:
         """Eager torch divides 0 by 0 where -inf hides a whole row: what reads NaN has to know where."""
@@ -163,7 +164,7 @@ class _Rules:
         gone = negated(like, anywhere(like, kept, dim))
         return add_call(like, aten.masked_fill.Scalar, source, as_node(like, gone), number)
 
-    def _found(self, node: Node) -> Found | Node | None:
+    def transfer(self, node: Node) -> Found | Node | None:
         meaning = meaning_of(node)
         rule = None if meaning is None else self.rules.get(meaning.kind)
         found = rule(bind(node)) if rule is not None else None
@@ -181,13 +182,14 @@ class _Rules:
         if new is None or new is node:
             return False
         node.replace_all_uses_with(new)
+        made = []
         while before.next is not node:
             before = before.next
-            with self.graph.inserting_before(before):
-                self.visit(before)
+            made.append(before)
+        rewrite_each(made, self.rewrite)
         return True
 
-    def _refuse(self, node: Node) -> None:
+    def refuse(self, node: Node) -> None:
         """Nothing may be computed of numbers that stand for infinity unless a rule knows what it means."""
         for operand in node.all_input_nodes:
             found = None if is_constant(operand) else self.hidden(operand)
@@ -410,7 +412,7 @@ class _Rules:
     def _moved(self, node: Node) -> Found | Node | None:
         if node.target is operator.getitem:
             source, place = node.args
-            found = self.facts.get(source) if isinstance(source, Node) else None
+            found = self.key.of(source) if isinstance(source, Node) else None
             return found[place] if isinstance(found, tuple) and isinstance(place, int) else None
         large = not is_pointwise(node) and any(hides(number) for number in numbers_of(node))
         if is_truth(node) or not (large or any(self._moves_with(one) for one in node.all_input_nodes)):

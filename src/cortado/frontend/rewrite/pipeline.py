@@ -25,7 +25,7 @@ from cortado.frontend.rewrite.canonical import (
 )
 from cortado.frontend.rewrite.complex_pairs import holds_complex, write_as_pairs
 from cortado.frontend.rewrite.decompose import spell_out
-from cortado.frontend.rewrite.domains import settle_domains
+from cortado.frontend.rewrite.domains import DOMAINS, settle_domains
 from cortado.frontend.rewrite.filters import take_filters
 from cortado.frontend.rewrite.integer_compare import (
     compare_integers,
@@ -80,10 +80,15 @@ def _without_value(module: GraphModule) -> Iterator[str]:
     return (describe(node) for node in calls_of(module) if VALUE.of(node) is None)
 
 
+def _contradicted(module: GraphModule) -> Iterator[str]:
+    return DOMAINS.broken(module.graph)
+
+
 _CANONICAL = (Level.FLOAT_CANONICAL,)
 RULES = (
     *COMMON,
     GraphRule((Level.FLOAT_PLAIN, *_CANONICAL), "no block is a graph of its own", _blocks),
+    GraphRule((Level.FLOAT_PLAIN, *_CANONICAL), "no domain contradicts those of what a call reads", _contradicted),
     GraphRule(_CANONICAL, "no call writes where it could give a new tensor", _writes),
     GraphRule(_CANONICAL, "every call has a value of known shape", _without_value),
 )

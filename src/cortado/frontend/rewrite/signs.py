@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.fx.node import map_arg
 
-from cortado.ir.facts import VALUE, dtype
-from cortado.ir.graph import add_call, bind, shape
+from cortado.ir.analysis import Analysis, rewrite_each
+from cortado.ir.facts import VALUE, FactKey, dtype
+from cortado.ir.graph import add_call, bind, call_again, shape
 from cortado.ir.matching import patterns_of
 from cortado.ops.float_graph import is_constant
 from cortado.ops.integer.words import is_number, known_number
@@ -24,13 +24,9 @@ aten = torch.ops.aten
 def compare_before(module: GraphModule) -> None:
     """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
     comparisons stays as it is."""
-    graph = module.graph
-    for node in [node for node in graph.nodes if means(node, Kind.COMPARE)]:
-        with graph.inserting_before(node):
-            new = _signs(node)
-        if new is not None:
-            node.replace_all_uses_with(new)
-    graph.eliminate_dead_code()
+    rewrite_each(module.graph.nodes, lambda node: _signs(node) if means(node, Kind.COMPARE) else None)
+    module.graph.eliminate_dead_code()
+    COUNTED.forget(module.graph.nodes)
 
 
 def _signs(node: Node) -> Node | None:
@@ -71,20 +67,13 @@ def _moved(node: Node, side: Node) -> Node | None:
     while side.op == "call_function" and _only_moves(side):
         chain.append(side)
         side = side.all_input_nodes[0]
-    if not chain or not _comes_of_integers(side):
+    if not chain or not COUNTED.of(side):
         return None
     target: Any = node.target
     made = add_call(node, target, side, 0.0)
-    for one in reversed(chain):
-        made = _again(one, made)
+    for one in reversed(chain):  # nothing else that these read is a tensor
+        made = call_again(one, lambda _, source=made: source, like=made)  # type: ignore[misc]
     return made if shape(made) == shape(node) else None
-
-
-def _again(call: Node, source: Node) -> Node:
-    """The same movement of another tensor; nothing else that it reads is one."""
-    args, kwargs = map_arg((call.args, call.kwargs), lambda one: source)
-    target: Any = call.target
-    return add_call(source, target, *args, **kwargs)
 
 
 def _only_moves(node: Node) -> bool:
@@ -93,11 +82,16 @@ def _only_moves(node: Node) -> bool:
     return single and any(pattern.moves for pattern in patterns_of(node.target))
 
 
-def _comes_of_integers(node: Node) -> bool:
-    """Through calls of one tensor and numbers."""
-    while node.op == "call_function" and dtype(node).is_floating_point:
+class _Counted(Analysis[bool]):
+    """Which tensors are made of integers by calls of one tensor and numbers."""
+
+    key = FactKey[bool]("cortado_counted")
+
+    def transfer(self, node: Node) -> bool:
+        if not isinstance(VALUE.of(node), torch.Tensor) or not dtype(node).is_floating_point:
+            return isinstance(VALUE.of(node), torch.Tensor)
         reads = [one for one in node.all_input_nodes if not is_constant(one)]
-        if len(reads) != 1 or not isinstance(VALUE.of(reads[0]), torch.Tensor):
-            return False
-        node = reads[0]
-    return isinstance(VALUE.of(node), torch.Tensor) and not dtype(node).is_floating_point
+        return node.op == "call_function" and len(reads) == 1 and self.of(reads[0])
+
+
+COUNTED = _Counted()
