@@ -35,7 +35,7 @@ from cortado.emit.image.layout import check_one_core
 from cortado.emit.image.writer import ModelImage, emit_image
 from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.ir.graph import module_path
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 from cortado.options import DEFAULTS, Artifacts, Options, PteKind
 from cortado.plan.lowered import LoweredGraph, State, Value, run_reference
 from cortado.plan.planned import Planned
@@ -179,14 +179,14 @@ def _touched(module: nn.Module, method: str, inputs: Sequence[Tensor], buffers: 
 
 def _copied(node: torch.fx.Node) -> torch.fx.Node:
     """Returns what a copy is of."""
-    while means(node, Kind.COPY):
+    while means(node, CallKind.COPY):
         node = node.all_input_nodes[0]
     return node
 
 
 def _is_read(node: torch.fx.Node) -> bool:
     """Whether anything but copies that are returned reads it."""
-    copies = [user for user in node.users if means(user, Kind.COPY)]
+    copies = [user for user in node.users if means(user, CallKind.COPY)]
     others = [user for user in node.users if user not in copies and user.op != "output"]
     return bool(others) or any(_is_read(copy) for copy in copies)
 

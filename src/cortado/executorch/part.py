@@ -28,7 +28,7 @@ from cortado.emit.pte.delegate import delegate_blob, layer_names
 from cortado.frontend.quantize.prequantized import FLOAT_INSTEAD
 from cortado.ir.facts import DEBUG_HANDLE, VALUE
 from cortado.ir.graph import module_path
-from cortado.ops.meaning import Kind, target_means
+from cortado.ops.meaning import CallKind, target_means
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
@@ -254,9 +254,9 @@ class _Edge:
 def _codes(node: Node, part: Partition) -> dict[str, Any] | None:
     """The parameters of codes that are quantized on one side of the border and dequantized on the other."""
     if node in part.calls:
-        return _parameters(node) if target_means(aten_of(node), Kind.QUANTIZE) else None
+        return _parameters(node) if target_means(aten_of(node), CallKind.QUANTIZE) else None
     users = [user for user in node.users if user in part.calls]
-    found = [_parameters(user) if target_means(aten_of(user), Kind.DEQUANTIZE) else None for user in users]
+    found = [_parameters(user) if target_means(aten_of(user), CallKind.DEQUANTIZE) else None for user in users]
     return found[0] if found and all(one == found[0] for one in found) else None
 
 

@@ -14,23 +14,23 @@ from torch.fx import Graph, Node
 from cortado.ir.facts import FactKey
 from cortado.ir.graph import describe
 
-Fact = TypeVar("Fact")
+F = TypeVar("F")
 
 
-class Analysis(ABC, Generic[Fact]):
+class Analysis(ABC, Generic[F]):
     """Facts of one kind, each inferred once, operands first, and kept under `key`."""
 
-    key: FactKey[Fact]
+    key: FactKey[F]
 
     @abstractmethod
-    def transfer(self, node: Node) -> Fact:
+    def transfer(self, node: Node) -> F:
         """The fact about a node, from those about the nodes that it reads."""
 
-    def contradicts(self, kept: Fact, found: Fact) -> bool:
+    def contradicts(self, kept: F, found: F) -> bool:
         """Whether no value can have both facts."""
         return False
 
-    def of(self, node: Node) -> Fact:
+    def of(self, node: Node) -> F:
         """The fact about a node."""
         if not self.key.noted(node):
             self.key.note(node, self.transfer(node))

@@ -21,8 +21,8 @@ from cortado.ir.graph import bind
 BELOW, EQUAL, ABOVE = 1, 2, 4  # what a comparison accepts
 
 
-class Kind(Enum):
-    """What a call computes."""
+class CallKind(Enum):
+    """Operations that calls compute."""
 
     COPY = auto()  # its operand
     CONVERT = auto()  # its operand in another type
@@ -61,9 +61,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a call computes, and what kinds of calls that several names stand for differ by."""
+    """The operation of a call, and what kinds of calls that several names stand for differ by."""
 
-    kind: Kind
+    kind: CallKind
     signs: tuple[int, int] = (1, 1)  # of a sum
     accepts: int = 0  # of a comparison
     largest: bool = False  # of an extreme that has no argument for it
@@ -82,54 +82,57 @@ _COMBINATIONS = (
     "_prelu_kernel xlogy copysign heaviside hypot atan2"
 )
 _ROWS: tuple[tuple[str, Meaning], ...] = (
-    ("clone contiguous alias detach lift_fresh_copy positive", Meaning(Kind.COPY)),
-    ("to _to_copy type_as", Meaning(Kind.CONVERT)),
-    ("dropout feature_dropout alpha_dropout feature_alpha_dropout", Meaning(Kind.DROPOUT)),
-    ("zeros_like ones_like full_like new_zeros new_ones new_full fill.Scalar zero", Meaning(Kind.FILL)),
-    ("copy", Meaning(Kind.OVERWRITE)),
-    ("fill.Tensor", Meaning(Kind.BROADCAST)),
-    ("empty empty_like empty_permuted empty_strided new_empty new_empty_strided", Meaning(Kind.EMPTY)),
-    ("_assert_tensor_metadata _assert_async _assert_scalar", Meaning(Kind.CHECK)),
-    ("reshape view", Meaning(Kind.VIEW)),
-    ("add", Meaning(Kind.SUM, monotone=True)),
-    ("sub subtract", Meaning(Kind.SUM, signs=(1, -1), monotone=True)),
-    ("rsub", Meaning(Kind.SUM, signs=(-1, 1), monotone=True)),
-    ("mul multiply", Meaning(Kind.PRODUCT, monotone=True)),
-    ("div divide true_divide", Meaning(Kind.QUOTIENT, monotone=True)),
-    ("baddbmm addmm", Meaning(Kind.ADDED_PRODUCT)),
-    ("maximum fmax max.other", Meaning(Kind.MAXIMUM)),
-    ("minimum fmin min.other", Meaning(Kind.MINIMUM)),
-    ("where masked_fill", Meaning(Kind.SELECT)),
-    ("lt less", Meaning(Kind.COMPARE, accepts=BELOW)),
-    ("le less_equal", Meaning(Kind.COMPARE, accepts=BELOW | EQUAL)),
-    ("gt greater", Meaning(Kind.COMPARE, accepts=ABOVE)),
-    ("ge greater_equal", Meaning(Kind.COMPARE, accepts=ABOVE | EQUAL)),
-    ("eq", Meaning(Kind.COMPARE, accepts=EQUAL)),
-    ("ne not_equal", Meaning(Kind.COMPARE, accepts=BELOW | ABOVE)),
-    ("logical_not bitwise_not", Meaning(Kind.NOT)),
-    (_COMBINATIONS, Meaning(Kind.COMBINATION)),
-    ("exp", Meaning(Kind.EXPONENTIAL)),
-    ("nan_to_num", Meaning(Kind.WITHOUT_NAN)),
-    (_FUNCTIONS, Meaning(Kind.FUNCTION)),
-    ("neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip", Meaning(Kind.FUNCTION, monotone=True)),
-    ("softmax _softmax", Meaning(Kind.SOFTMAX)),
-    ("log_softmax _log_softmax", Meaning(Kind.LOG_SOFTMAX)),
-    ("logsumexp", Meaning(Kind.LOG_SUM_EXP)),
-    ("amax max.default max.dim", Meaning(Kind.EXTREME, largest=True, value=True)),
-    ("amin min.default min.dim", Meaning(Kind.EXTREME, value=True)),
-    ("argmax topk", Meaning(Kind.EXTREME, largest=True)),
-    ("argmin sort argsort", Meaning(Kind.EXTREME)),
-    ("mean", Meaning(Kind.MEAN)),
-    ("avg_pool2d", Meaning(Kind.WINDOW_MEAN)),
-    ("sum", Meaning(Kind.TOTAL)),
-    ("quantize_per_tensor", Meaning(Kind.QUANTIZE)),
-    ("quantize_per_channel", Meaning(Kind.QUANTIZE_CHANNELS)),
-    ("dequantize_per_tensor", Meaning(Kind.DEQUANTIZE)),
-    ("dequantize_per_channel", Meaning(Kind.DEQUANTIZE_CHANNELS)),
+    ("clone contiguous alias detach lift_fresh_copy positive", Meaning(CallKind.COPY)),
+    ("to _to_copy type_as", Meaning(CallKind.CONVERT)),
+    ("dropout feature_dropout alpha_dropout feature_alpha_dropout", Meaning(CallKind.DROPOUT)),
+    ("zeros_like ones_like full_like new_zeros new_ones new_full fill.Scalar zero", Meaning(CallKind.FILL)),
+    ("copy", Meaning(CallKind.OVERWRITE)),
+    ("fill.Tensor", Meaning(CallKind.BROADCAST)),
+    ("empty empty_like empty_permuted empty_strided new_empty new_empty_strided", Meaning(CallKind.EMPTY)),
+    ("_assert_tensor_metadata _assert_async _assert_scalar", Meaning(CallKind.CHECK)),
+    ("reshape view", Meaning(CallKind.VIEW)),
+    ("add", Meaning(CallKind.SUM, monotone=True)),
+    ("sub subtract", Meaning(CallKind.SUM, signs=(1, -1), monotone=True)),
+    ("rsub", Meaning(CallKind.SUM, signs=(-1, 1), monotone=True)),
+    ("mul multiply", Meaning(CallKind.PRODUCT, monotone=True)),
+    ("div divide true_divide", Meaning(CallKind.QUOTIENT, monotone=True)),
+    ("baddbmm addmm", Meaning(CallKind.ADDED_PRODUCT)),
+    ("maximum fmax max.other", Meaning(CallKind.MAXIMUM)),
+    ("minimum fmin min.other", Meaning(CallKind.MINIMUM)),
+    ("where masked_fill", Meaning(CallKind.SELECT)),
+    ("lt less", Meaning(CallKind.COMPARE, accepts=BELOW)),
+    ("le less_equal", Meaning(CallKind.COMPARE, accepts=BELOW | EQUAL)),
+    ("gt greater", Meaning(CallKind.COMPARE, accepts=ABOVE)),
+    ("ge greater_equal", Meaning(CallKind.COMPARE, accepts=ABOVE | EQUAL)),
+    ("eq", Meaning(CallKind.COMPARE, accepts=EQUAL)),
+    ("ne not_equal", Meaning(CallKind.COMPARE, accepts=BELOW | ABOVE)),
+    ("logical_not bitwise_not", Meaning(CallKind.NOT)),
+    (_COMBINATIONS, Meaning(CallKind.COMBINATION)),
+    ("exp", Meaning(CallKind.EXPONENTIAL)),
+    ("nan_to_num", Meaning(CallKind.WITHOUT_NAN)),
+    (_FUNCTIONS, Meaning(CallKind.FUNCTION)),
+    (
+        "neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip",
+        Meaning(CallKind.FUNCTION, monotone=True),
+    ),
+    ("softmax _softmax", Meaning(CallKind.SOFTMAX)),
+    ("log_softmax _log_softmax", Meaning(CallKind.LOG_SOFTMAX)),
+    ("logsumexp", Meaning(CallKind.LOG_SUM_EXP)),
+    ("amax max.default max.dim", Meaning(CallKind.EXTREME, largest=True, value=True)),
+    ("amin min.default min.dim", Meaning(CallKind.EXTREME, value=True)),
+    ("argmax topk", Meaning(CallKind.EXTREME, largest=True)),
+    ("argmin sort argsort", Meaning(CallKind.EXTREME)),
+    ("mean", Meaning(CallKind.MEAN)),
+    ("avg_pool2d", Meaning(CallKind.WINDOW_MEAN)),
+    ("sum", Meaning(CallKind.TOTAL)),
+    ("quantize_per_tensor", Meaning(CallKind.QUANTIZE)),
+    ("quantize_per_channel", Meaning(CallKind.QUANTIZE_CHANNELS)),
+    ("dequantize_per_tensor", Meaning(CallKind.DEQUANTIZE)),
+    ("dequantize_per_channel", Meaning(CallKind.DEQUANTIZE_CHANNELS)),
 )
-QUANTIZES = (Kind.QUANTIZE, Kind.QUANTIZE_CHANNELS)
-DEQUANTIZES = (Kind.DEQUANTIZE, Kind.DEQUANTIZE_CHANNELS)
-_ROUNDED = Meaning(Kind.COMBINATION)  # a quotient that is rounded
+QUANTIZES = (CallKind.QUANTIZE, CallKind.QUANTIZE_CHANNELS)
+DEQUANTIZES = (CallKind.DEQUANTIZE, CallKind.DEQUANTIZE_CHANNELS)
+_ROUNDED = Meaning(CallKind.COMBINATION)  # a quotient that is rounded
 
 
 def _overloads(names: str) -> Iterator[OpOverload]:
@@ -144,7 +147,7 @@ def _overloads(names: str) -> Iterator[OpOverload]:
 _MEANINGS: dict[Any, Meaning] = {target: found for names, found in _ROWS for target in _overloads(names)}
 
 
-def target_means(target: Any, *kinds: Kind) -> bool:
+def target_means(target: Any, *kinds: CallKind) -> bool:
     """Whether calls of a target are of one of these kinds."""
     return target in _MEANINGS and _MEANINGS[target].kind in kinds
 
@@ -152,23 +155,23 @@ def target_means(target: Any, *kinds: Kind) -> bool:
 def meaning_of(node: Any) -> Meaning | None:
     """The meaning of a call; None of one that has no row."""
     found = _MEANINGS.get(node.target) if isinstance(node, Node) and node.op == "call_function" else None
-    rounded = found is not None and found.kind is Kind.QUOTIENT and bind(node).get("rounding_mode") is not None
+    rounded = found is not None and found.kind is CallKind.QUOTIENT and bind(node).get("rounding_mode") is not None
     return _ROUNDED if rounded else found
 
 
 def sum_factors(node: Node) -> tuple[float, float]:
-    """What a sum multiplies `self` and `other` by."""
+    """Factors of `self` and `other` in a sum."""
     alpha, found = float(bind(node).get("alpha", 1)), _MEANINGS[node.target]
     return (-alpha, 1.0) if found.signs == (-1, 1) else (1.0, found.signs[1] * alpha)
 
 
-def means(node: Any, *kinds: Kind) -> bool:
+def means(node: Any, *kinds: CallKind) -> bool:
     """Whether a node is a call of one of these kinds."""
     found = meaning_of(node)
     return found is not None and found.kind in kinds
 
 
-def calls(*kinds: Kind) -> dict[OpOverload, Meaning]:
+def calls(*kinds: CallKind) -> dict[OpOverload, Meaning]:
     """The calls of some kinds that give one new tensor."""
     single = set(overloads(*(target.overloadpacket for target, found in _MEANINGS.items() if found.kind in kinds)))
     return {target: found for target, found in _MEANINGS.items() if found.kind in kinds and target in single}

@@ -19,14 +19,14 @@ from cortado.base.numerics import QParams, Tensor, requant
 from cortado.ir.graph import computed_call
 from cortado.ops.elementwise.pointwise import is_table
 from cortado.ops.float_graph import constant_data
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 
 # ---- reach -----------------------------------------------------------------------------------------------
 
 Span = tuple[float, float]
 aten = torch.ops.aten
 # Of each operand alone they rise or fall all the way: their extremes are at extremes of the operands.
-_MONOTONE = (Kind.SUM, Kind.PRODUCT, Kind.MAXIMUM, Kind.MINIMUM)
+_MONOTONE = (CallKind.SUM, CallKind.PRODUCT, CallKind.MAXIMUM, CallKind.MINIMUM)
 
 
 def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
@@ -38,7 +38,7 @@ def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
         ends = [every_value(qparams)[[0, -1]] for qparams in operands.values()]
         corners = [dict(zip(operands, corner, strict=True)) for corner in product(*ends)]
         return _ends(torch.stack([_given(node, corner) for corner in corners]))
-    if means(node, Kind.MEAN, Kind.WINDOW_MEAN) and len(operands) == 1:
+    if means(node, CallKind.MEAN, CallKind.WINDOW_MEAN) and len(operands) == 1:
         return hull(operands.values())
     return None
 

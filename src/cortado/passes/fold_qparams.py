@@ -16,7 +16,7 @@ from cortado.ir.matching import Match, find
 from cortado.ir.passes import Level
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.ops.io.quantize import qparams_of
-from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, Kind, means
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, CallKind, means
 from cortado.passes.base import ContextPass
 
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -41,13 +41,13 @@ class FoldQParams(ContextPass):
                 self._fold_constant(node)
         graph.eliminate_dead_code()
         integer = {node for node in graph.nodes if _is_integer(node)}
-        for node in _calls(module, Kind.QUANTIZE, Kind.DEQUANTIZE):
-            if means(node, Kind.QUANTIZE):
+        for node in _calls(module, CallKind.QUANTIZE, CallKind.DEQUANTIZE):
+            if means(node, CallKind.QUANTIZE):
                 _fold_quantize(node, integer)
             else:
                 _fold_dequantize(node, integer)
         graph.eliminate_dead_code()
-        for node in _calls(module, Kind.QUANTIZE):
+        for node in _calls(module, CallKind.QUANTIZE):
             if QPARAMS.known(bind(node)["input"]):
                 _sink(node)
         return True
@@ -60,7 +60,7 @@ class FoldQParams(ContextPass):
         bound = bind(node)
         data = self._constant(node)
         assert data is not None
-        if means(node, Kind.QUANTIZE_CHANNELS):
+        if means(node, CallKind.QUANTIZE_CHANNELS):
             scales = constant_value(self.program, bound["scales"])
             assert scales is not None
             axis = int(bound["axis"])
@@ -78,7 +78,7 @@ class FoldQParams(ContextPass):
         node.replace_all_uses_with(holder)
 
 
-def _calls(module: GraphModule, *kinds: Kind) -> list[Node]:
+def _calls(module: GraphModule, *kinds: CallKind) -> list[Node]:
     return [node for node in module.graph.nodes if means(node, *kinds)]
 
 
@@ -110,7 +110,7 @@ def _sink(node: Node) -> None:
 
 def _fold_dequantize(node: Node, integer: set[Node]) -> None:
     source: Node = bind(node)["input"]
-    node.replace_all_uses_with(source, delete_user_cb=lambda user: user in integer or means(user, Kind.QUANTIZE))
+    node.replace_all_uses_with(source, delete_user_cb=lambda user: user in integer or means(user, CallKind.QUANTIZE))
 
 
 def _quantize_channels(data: torch.Tensor, scales: torch.Tensor, axis: int, bound: Bound) -> torch.Tensor:

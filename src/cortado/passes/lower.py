@@ -36,7 +36,7 @@ from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
 from cortado.ops.io.quantize import DEQUANTIZE, QUANTIZE
 from cortado.ops.io.quantize import arguments as quantize_arguments
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.passes.base import ContextPass, PassContext
 
@@ -115,7 +115,7 @@ def _narrow_inputs(program: ExportedProgram, mode: FakeTensorMode) -> None:
 def _twin(node: Node) -> str:
     """The float graph's name for a node's values; quantize and dequantize are not in it, they stand for their input."""
     source = node.all_input_nodes[0] if node.all_input_nodes else node
-    holder = source if means(node, Kind.QUANTIZE, Kind.DEQUANTIZE) else node
+    holder = source if means(node, CallKind.QUANTIZE, CallKind.DEQUANTIZE) else node
     return TWIN.of(holder) or holder.name
 
 

@@ -27,7 +27,7 @@ from cortado.ir.graph import (
 from cortado.ir.op import operator_of
 from cortado.ir.passes import Level
 from cortado.ops.io.quantize import qparams_of
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.options import InputLayout
 from cortado.passes.base import ContextPass, PassContext
@@ -224,7 +224,7 @@ def _take_nhwc(node: Node) -> None:
     users = list(node.users)
     _permute_value(node)
     for user in users:
-        quantized = means(user, Kind.QUANTIZE)
+        quantized = means(user, CallKind.QUANTIZE)
         if quantized:
             _permute_value(user)
             QPARAMS.note(user, qparams_of(bind(user)))

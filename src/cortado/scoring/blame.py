@@ -29,7 +29,7 @@ from cortado.frontend.quantize.ranges import ROOM
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE, VALUE
 from cortado.ir.graph import describe
-from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, Kind, means
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, CallKind, means
 
 Tensor = torch.Tensor
 WORK = 40_000_000  # values that are computed to find out, at most
@@ -189,7 +189,7 @@ class Cures:
             kept = self._try(others) if others else self._now
             if kept >= self._now + GAIN:
                 return f"With {text} it keeps {_shown(kept)} (it has {_shown(self._now)} on the same samples)"
-        weights = {place: exact for place in self._model.places if means(place, Kind.QUANTIZE_CHANNELS)}
+        weights = {place: exact for place in self._model.places if means(place, CallKind.QUANTIZE_CHANNELS)}
         if self._try(weights) >= self._now + GAIN:
             return "int16 does not help: weights of 8 bits hold it back, train with quantization (prepare_qat)"
         return ""
@@ -275,7 +275,7 @@ def _name(place: Node) -> str:
         source = source.all_input_nodes[0]
     if source.op == "placeholder":
         return f"input '{source.name}'"
-    if means(place, Kind.QUANTIZE_CHANNELS):
+    if means(place, CallKind.QUANTIZE_CHANNELS):
         return f"the weights of {describe(next(iter(next(iter(place.users)).users)))}"
     return describe(source)
 
@@ -285,7 +285,7 @@ def _name(place: Node) -> str:
 
 def remedy(place: Node, values: Tensor | None) -> str:
     """Suggests a remedy for a tensor that an output loses to, and what it held in float."""
-    if means(place, Kind.QUANTIZE_CHANNELS):
+    if means(place, CallKind.QUANTIZE_CHANNELS):
         return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
     if values is None or not is_quantize(place):
         return "`cortado validate --per-layer` shows more"

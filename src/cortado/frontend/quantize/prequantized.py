@@ -21,7 +21,7 @@ from cortado.ops.conv.batch_norm import BATCH_NORM_REWRITE, DECOMPOSED_REWRITE
 from cortado.ops.elementwise.pointwise import is_clamp
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.io.quantize import qparams_of as parameters_of
-from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, Kind, means
+from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, CallKind, means
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -97,7 +97,7 @@ def read(module: GraphModule) -> tuple[Grid, ...]:
     for node in _calls(module, *QUANTIZES):
         _read_activation(node)
     for node in _calls(module, *DEQUANTIZES):
-        if not means(bind(node)["input"], Kind.QUANTIZE):
+        if not means(bind(node)["input"], CallKind.QUANTIZE):
             raise CortadoError(
                 f"{_name(node)} reads codes that no quantize made, expected real numbers as the model's inputs; give "
                 "the model as convert_pt2e makes it, with a quantize in front of it"
@@ -107,7 +107,7 @@ def read(module: GraphModule) -> tuple[Grid, ...]:
     return tuple(grids)
 
 
-def _calls(module: GraphModule, *kinds: Kind) -> list[Node]:
+def _calls(module: GraphModule, *kinds: CallKind) -> list[Node]:
     return [node for node in module.graph.nodes if means(node, *kinds)]
 
 
@@ -153,7 +153,7 @@ def _fold_constant(node: Node) -> Grid:
             f"biases; {AGAIN}"
         )
     values = _run(node, codes).to(torch.float32).contiguous()  # channels_last is how they lie, no part of the model
-    channels = means(node, Kind.DEQUANTIZE_CHANNELS)
+    channels = means(node, CallKind.DEQUANTIZE_CHANNELS)
     scales, zero_points = (bound["scales"], bound["zero_points"]) if channels else (bound["scale"], bound["zero_point"])
     with node.graph.inserting_before(node):
         node.replace_all_uses_with(add_constant(node, "values", values))
@@ -206,7 +206,7 @@ def _read_activation(node: Node) -> None:
     """One quantize of a tensor with one dequantize behind it, both with numbers for parameters."""
     parameters = _parameters(node)
     for user in list(node.users):
-        if not means(user, Kind.DEQUANTIZE):
+        if not means(user, CallKind.DEQUANTIZE):
             raise CortadoError(
                 f"{_name(node)}: its codes are read by {describe(user)}, expected a dequantize behind every quantize; "
                 "give the model as convert_pt2e makes it"
@@ -231,7 +231,7 @@ def _read_activation(node: Node) -> None:
 def _parameters(node: Node) -> _Parameters:
     bound = bind(node)
     dtype = bound["dtype"]
-    if means(node, Kind.QUANTIZE_CHANNELS, Kind.DEQUANTIZE_CHANNELS):
+    if means(node, CallKind.QUANTIZE_CHANNELS, CallKind.DEQUANTIZE_CHANNELS):
         raise CortadoError(
             f"{_name(node)}: an activation has a scale for each channel, expected {ACTIVATIONS}; {AGAIN}"
         )
@@ -255,12 +255,12 @@ def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
 
 def is_quantize(node: Node) -> bool:
     """In the form that `read` leaves."""
-    return means(node, Kind.QUANTIZE)
+    return means(node, CallKind.QUANTIZE)
 
 
 def is_dequantize(node: Node) -> bool:
     """In the form that `read` leaves."""
-    return means(node, Kind.DEQUANTIZE)
+    return means(node, CallKind.DEQUANTIZE)
 
 
 def qparams_of(node: Node) -> QParams:

@@ -19,7 +19,7 @@ from cortado.ir.graph import bind, shape
 from cortado.ir.matching import Match, find
 from cortado.ir.roles import Activation
 from cortado.ops.float_graph import constant_data, is_constant
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -85,7 +85,7 @@ def as_deployed(module: GraphModule) -> None:
 def drop_counters(module: GraphModule) -> None:
     """A batch norm exported in training mode counts its batches; inference has no use for the count."""
     for node in list(module.graph.nodes):
-        counts = means(node, Kind.SUM) and not node.users
+        counts = means(node, CallKind.SUM) and not node.users
         if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
             module.graph.erase_node(node)
     module.recompile()
@@ -125,7 +125,7 @@ def _make_parameters(module: GraphModule) -> None:
 def _free_batch(module: GraphModule, batch: int) -> None:
     """Reshapes that keep the batch keep any batch: training has more samples in one than the device."""
     for node in module.graph.nodes:
-        if means(node, Kind.VIEW):
+        if means(node, CallKind.VIEW):
             sizes = list(shape(node))
             source = shape(node.all_input_nodes[0])
             if sizes and source and sizes[0] == source[0] == batch:

@@ -17,12 +17,12 @@ from cortado.ir.facts import USER_INPUT, VALUE, dtype, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, computed_call, describe, shape
 from cortado.ir.op import registry
 from cortado.ops.float_graph import add_constant, constant_data, make_out_of_place, writes_in_place
-from cortado.ops.meaning import Kind, means, target_means
+from cortado.ops.meaning import CallKind, means, target_means
 
 aten = torch.ops.aten
 
-_FILLS = (Kind.FILL, Kind.OVERWRITE, Kind.BROADCAST)  # of their first operand only shape and type matter
-_PLAIN = (Kind.COPY, Kind.CONVERT, Kind.DROPOUT, *_FILLS, Kind.EMPTY, Kind.CHECK)
+_FILLS = (CallKind.FILL, CallKind.OVERWRITE, CallKind.BROADCAST)  # of their first operand only shape and type matter
+_PLAIN = (CallKind.COPY, CallKind.CONVERT, CallKind.DROPOUT, *_FILLS, CallKind.EMPTY, CallKind.CHECK)
 
 
 def is_plain(target: Any) -> bool:
@@ -67,7 +67,7 @@ def simplify(graph: Graph) -> None:
 
 def _simplified(node: Node) -> bool:
     """Whether a call is gone, computed, or none that has other spellings."""
-    if means(node, Kind.CHECK):
+    if means(node, CallKind.CHECK):
         node.graph.erase_node(node)
         return True
     make_out_of_place(node)
@@ -81,9 +81,9 @@ def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
     plainer = _plainer(node)
     if plainer is not None:
         return plainer
-    if means(node, Kind.OVERWRITE, Kind.BROADCAST):
+    if means(node, CallKind.OVERWRITE, CallKind.BROADCAST):
         return _copied
-    return _converted if means(node, Kind.CONVERT) else None
+    return _converted if means(node, CallKind.CONVERT) else None
 
 
 def _plainer(node: Node) -> Callable[[Bound], Node | None] | None:
@@ -106,11 +106,11 @@ def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
 
 def _is_no_op(node: Node) -> bool:
     """Copies, conversions to the type a tensor already has, dropouts in evaluation mode."""
-    if means(node, Kind.DROPOUT):
+    if means(node, CallKind.DROPOUT):
         return not bind(node)["train"]
-    if means(node, Kind.CONVERT):
+    if means(node, CallKind.CONVERT):
         return bool(dtype(node) == dtype(node.all_input_nodes[0]))
-    return means(node, Kind.COPY)
+    return means(node, CallKind.COPY)
 
 
 def _converted(bound: Bound) -> Node | None:
@@ -129,7 +129,7 @@ def _is_constant(node: Node) -> bool:
     """A call that gives the same tensor every time: computed from constants only, not by chance."""
     if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
-    single = isinstance(VALUE.of(node), torch.Tensor) and not means(node, Kind.EMPTY)
+    single = isinstance(VALUE.of(node), torch.Tensor) and not means(node, CallKind.EMPTY)
     sources = pytree.tree_leaves((node.args[1:] if means(node, *_FILLS) else node.args, node.kwargs))
     return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
 
@@ -171,7 +171,7 @@ def check_real(graph: Graph) -> None:
 
 def check_filled(graph: Graph) -> None:
     for node in graph.nodes:
-        if means(node, Kind.EMPTY):
+        if means(node, CallKind.EMPTY):
             raise CortadoError(
                 f"{describe(node)} gives whatever its memory held before, expected values that are the same every "
                 "time; use torch.zeros, or build the tensor with torch.cat or torch.stack"

@@ -42,7 +42,7 @@ from cortado.ops.integer.forms import MOVED, operands
 from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH, compared_number
 from cortado.ops.integer.words import WORD_BITS, WRAPPED_IDS, calculated_by, integer_in
 from cortado.ops.io.widen import WIDENED
-from cortado.ops.meaning import ABOVE, BELOW, Kind, means
+from cortado.ops.meaning import ABOVE, BELOW, CallKind, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -96,8 +96,7 @@ class _Domains(Analysis[Domain]):
         return _inferred(node)
 
     def contradicts(self, kept: Domain, found: Domain) -> bool:
-        known = kept.interval is not None and found.interval is not None
-        return known and not kept.interval.meets(found.interval)
+        return kept.interval is not None and found.interval is not None and not kept.interval.meets(found.interval)
 
 
 DOMAINS = _Domains()
@@ -167,7 +166,7 @@ def fits(found: Interval, kind: torch.dtype) -> bool:
 def truncates(node: Node) -> bool:
     """Whether a call makes integers of float32, which has an operator for it."""
     return (
-        means(node, Kind.CONVERT)
+        means(node, CallKind.CONVERT)
         and wanted_element(node).floating
         and dtype(node) in (torch.int32, torch.int64)
         and is_float32(node.all_input_nodes[0])
@@ -387,7 +386,7 @@ class Meeting:
     def _copy(self, node: Node) -> Node:
         """An output that is what state was before the call: a copy, as state is overwritten."""
         root = node
-        while means(root, Kind.VIEW):
+        while means(root, CallKind.VIEW):
             root = root.all_input_nodes[0]
         if not STATE.known(root) or dtype(root).is_floating_point:
             return node

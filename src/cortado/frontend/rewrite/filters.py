@@ -19,7 +19,7 @@ from cortado.frontend.rewrite.state import StateBuffer, becomes, user_outputs
 from cortado.ir.facts import STATE, VALUE, Lasting, dtype
 from cortado.ir.graph import add_call, describe, fake_mode_of, output_node, shape
 from cortado.ops.float_graph import add_permute, add_view, is_constant
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 from cortado.ops.signal.filter import FILTER_OF, FILTER_STATE, WORDS
 from cortado.ops.signal.input_codes import KINDS, SAMPLES_OF
 from cortado.ops.signal.sections import Section, Unstable, noise_gain, sections_of
@@ -269,7 +269,7 @@ def _replace(found: Recurrence, state: Sequence[StateBuffer]) -> tuple[StateBuff
 def _signal(like: Node, signal: Node) -> Node:
     """Integer samples as they come are codes already."""
     reads = signal.all_input_nodes
-    raw = means(signal, Kind.CONVERT) and reads[0].op == "placeholder" and dtype(reads[0]) in KINDS
+    raw = means(signal, CallKind.CONVERT) and reads[0].op == "placeholder" and dtype(reads[0]) in KINDS
     return add_call(like, SAMPLES_OF, reads[0], 0) if raw else signal
 
 

@@ -27,7 +27,7 @@ from cortado.ir.graph import add_call, bind, computed_call, describe, output_nod
 from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.words import integer_in, is_number, known_number
-from cortado.ops.meaning import ABOVE, BELOW, EQUAL, Kind, meaning_of, means
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, CallKind, meaning_of, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -125,9 +125,9 @@ def _return_integers(output: Node, place: int) -> None:
 def _exact(node: Node) -> Node | None:
     if not isinstance(VALUE.of(node), Tensor):
         return None
-    if means(node, Kind.COMPARE):
+    if means(node, CallKind.COMPARE):
         return _compared(node)
-    if means(node, Kind.CONVERT) and not dtype(node).is_floating_point:
+    if means(node, CallKind.CONVERT) and not dtype(node).is_floating_point:
         source = node.all_input_nodes[0]
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
@@ -158,7 +158,7 @@ def _compared(node: Node) -> Node | None:
 
 def _take_means_apart(node: Node, side: Node) -> None:
     """The mean of integers that is compared with a number: a sum of integers, divided."""
-    if not means(side, Kind.MEAN) or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
+    if not means(side, CallKind.MEAN) or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
         return
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
@@ -173,7 +173,7 @@ def _take_means_apart(node: Node, side: Node) -> None:
 
 def is_equality(node: Node) -> bool:
     """Whether a call compares with == or !=."""
-    return means(node, Kind.COMPARE) and _accepts(node) in (EQUAL, BELOW | ABOVE)
+    return means(node, CallKind.COMPARE) and _accepts(node) in (EQUAL, BELOW | ABOVE)
 
 
 def _accepts(comparison: Node) -> int:
@@ -185,7 +185,7 @@ def _accepts(comparison: Node) -> int:
 
 def _passes(node: Node) -> bool:
     """Whether a call gives the numbers of its first operand."""
-    return means(node, Kind.COPY, Kind.CONVERT)
+    return means(node, CallKind.COPY, CallKind.CONVERT)
 
 
 def compares_reals(node: Node) -> bool:
@@ -269,7 +269,7 @@ def _quotient(side: Any) -> _Quotient | None:
         side = side.all_input_nodes[0]
     if domain_of(side).kind is not DomainKind.REAL:
         return _Quotient(side, None)
-    if not means(side, Kind.QUOTIENT):
+    if not means(side, CallKind.QUOTIENT):
         return None
     bound = bind(side)
     parts = [bound["self"], bound["other"]]
@@ -437,20 +437,20 @@ def _looked_up(node: Node, source: Node) -> Node | None:
 
 
 @dataclass(frozen=True)
-class Curve:
+class IntegerCurve:
     """A tensor as a function of another, element by element; of itself where there is none, or several."""
 
     root: Node
     monotone: bool = True  # it never turns around: each of its steps takes one tensor and numbers
 
 
-class _Curves(Analysis[Curve]):
+class _Curves(Analysis[IntegerCurve]):
     """The functions of one tensor that float32 tensors are."""
 
-    key = FactKey[Curve]("cortado_curve")
+    key = FactKey[IntegerCurve]("cortado_curve")
 
-    def transfer(self, node: Node) -> Curve:
-        itself, passes = Curve(node), _passes(node)
+    def transfer(self, node: Node) -> IntegerCurve:
+        itself, passes = IntegerCurve(node), _passes(node)
         if not isinstance(VALUE.of(node), Tensor) or not dtype(node).is_floating_point or node.op != "call_function":
             return itself
         if not is_pointwise(node) and not passes:
@@ -461,7 +461,7 @@ class _Curves(Analysis[Curve]):
             return itself
         meaning = meaning_of(node)
         turns = meaning is None or not (meaning.monotone or passes)
-        return Curve(found[0].root, monotone=len(found) == 1 and found[0].monotone and not turns)
+        return IntegerCurve(found[0].root, monotone=len(found) == 1 and found[0].monotone and not turns)
 
 
 CURVES = _Curves()

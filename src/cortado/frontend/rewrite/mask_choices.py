@@ -29,7 +29,7 @@ from cortado.frontend.rewrite.mask_places import Places, both, negated, places_o
 from cortado.frontend.rewrite.mask_readers import Readers
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops.float_graph import constant_data, is_constant
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 
 aten = torch.ops.aten
 
@@ -51,7 +51,7 @@ class Choices:
 
     def extreme(self, bound: Bound) -> Fact | Node | None:
         """maximum and minimum of two tensors."""
-        like, largest = bound.node, means(bound.node, Kind.MAXIMUM)
+        like, largest = bound.node, means(bound.node, CallKind.MAXIMUM)
         sides = [bound["self"], bound["other"]]
         for side, other in (sides, sides[::-1]):
             passed = None if largest else self._passed(like, side, other)

@@ -21,7 +21,7 @@ from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import registry
 from cortado.ops.elementwise.pointwise import attribute, is_elementwise, uniform_value
 from cortado.ops.float_graph import add_constant, is_constant, out_of_place
-from cortado.ops.meaning import Kind, meaning_of, means
+from cortado.ops.meaning import CallKind, meaning_of, means
 from cortado.ops.softmax.forms import ATTENTION_REWRITE
 
 # ---- mask parts ------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _written_out(node: Node) -> Node | None:
     bound = bind(node)
     if _has_mask(node):
         return ATTENTION_REWRITE.rewrite(bound)
-    if means(node, Kind.SOFTMAX) and shape(bound["self"]):  # the same of all that differ by one number along it
+    if means(node, CallKind.SOFTMAX) and shape(bound["self"]):  # the same of all that differ by one number along it
         dim = bound["dim"] % len(shape(bound["self"]))
         source = _without_largest(bound["self"], dim)
         return None if source is bound["self"] else add_call(node, aten.softmax.int, source, dim)
@@ -151,13 +151,13 @@ def _written_out(node: Node) -> Node | None:
 
 def _hand_written(node: Node) -> tuple[Node, int] | None:
     """exp(x) / exp(x).sum(dim, keepdim=True) is the softmax of x, and of x without its largest value: x and dim."""
-    if not means(node, Kind.QUOTIENT):
+    if not means(node, CallKind.QUOTIENT):
         return None
     bound = bind(node)
     above, below = bound["self"], bound["other"]
-    if not means(above, Kind.EXPONENTIAL):
+    if not means(above, CallKind.EXPONENTIAL):
         return None
-    dim = _reduced(below, above, Kind.TOTAL)
+    dim = _reduced(below, above, CallKind.TOTAL)
     return None if dim is None else (_without_largest(bind(above)["self"], dim), dim)
 
 
@@ -167,18 +167,18 @@ def _without_largest(source: Node, dim: int) -> Node:
     if found is not None and found.signs == (1, -1):
         bound = bind(source)
         left, right = bound["self"], bound["other"]
-        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, Kind.EXTREME) == dim:
+        if isinstance(right, Node) and bound.get("alpha", 1) == 1 and _reduced(right, left, CallKind.EXTREME) == dim:
             return left
     return source
 
 
-def _reduced(node: Any, source: Any, kind: Kind) -> int | None:
+def _reduced(node: Any, source: Any, kind: CallKind) -> int | None:
     """The one dimension that a call reduces of a tensor, and keeps as 1."""
     if is_call(node, operator.getitem):
         pair, place = node.args
         node = pair if place == 0 else None
     found = meaning_of(node)
-    if found is None or found.kind is not kind or (kind is Kind.EXTREME and not (found.largest and found.value)):
+    if found is None or found.kind is not kind or (kind is CallKind.EXTREME and not (found.largest and found.value)):
         return None
     bound: Bound = bind(node)
     dims = bound.get("dim")

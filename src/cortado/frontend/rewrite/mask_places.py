@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from cortado.ir.graph import add_call, shape
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -83,7 +83,7 @@ def same(a: Any, b: Any) -> bool:
 def negated(like: Node, places: Places) -> Places:
     if not isinstance(places.data, Node):
         return Places(~places.data)
-    if means(places.data, Kind.NOT):
+    if means(places.data, CallKind.NOT):
         return Places(places.data.all_input_nodes[0])
     return Places(add_call(like, aten.logical_not.default, places.data))
 
@@ -91,7 +91,7 @@ def negated(like: Node, places: Places) -> Places:
 def _opposite(a: Places, b: Places) -> bool:
     """Whether one is the negation of the other, as far as can be told from how they are computed."""
     pairs = ((a.data, b.data), (b.data, a.data))
-    return any(means(x, Kind.NOT) and same(x.all_input_nodes[0], y) for x, y in pairs if isinstance(x, Node))
+    return any(means(x, CallKind.NOT) and same(x.all_input_nodes[0], y) for x, y in pairs if isinstance(x, Node))
 
 
 def either(like: Node, a: Places, b: Places) -> Places:

@@ -27,7 +27,7 @@ from cortado.frontend.rewrite.mask_places import (
 from cortado.ir.graph import Bound, add_call, bind, call_again, describe, shape
 from cortado.ops.elementwise.pointwise import uniform_value
 from cortado.ops.float_graph import add_constant, add_permute, add_view, is_constant
-from cortado.ops.meaning import Kind, meaning_of, means
+from cortado.ops.meaning import CallKind, meaning_of, means
 from cortado.ops.softmax.forms import LOWEST_ELSEWHERE
 from cortado.ops.softmax.log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
@@ -47,11 +47,11 @@ class Readers:
 
     def __init__(self, hidden: Callable[[Any], Hidden | None]) -> None:
         self.hidden = hidden
-        self.rules: dict[Kind, Rule] = {
-            Kind.SOFTMAX: self._softmax,
-            Kind.LOG_SOFTMAX: self._log_softmax,
-            Kind.EXTREME: self._extreme,
-            Kind.LOG_SUM_EXP: self._logsumexp,
+        self.rules: dict[CallKind, Rule] = {
+            CallKind.SOFTMAX: self._softmax,
+            CallKind.LOG_SOFTMAX: self._log_softmax,
+            CallKind.EXTREME: self._extreme,
+            CallKind.LOG_SUM_EXP: self._logsumexp,
         }
 
     # ---- softmax
@@ -305,16 +305,16 @@ def _check_rows(like: Node, kept: Places, dim: int) -> None:
 
 def _factor(node: Node) -> float | None:
     """The number that a call multiplies by, where it is positive."""
-    if not means(node, Kind.PRODUCT, Kind.QUOTIENT):
+    if not means(node, CallKind.PRODUCT, CallKind.QUOTIENT):
         return None
     bound = bind(node)
     left, right = bound["self"], bound["other"]
-    if means(node, Kind.PRODUCT) and isinstance(left, Node) and is_constant(left):
+    if means(node, CallKind.PRODUCT) and isinstance(left, Node) and is_constant(left):
         left, right = right, left
     number = uniform_value(right) if isinstance(right, Node) else right
     if number is None or not isinstance(left, Node) or is_constant(left) or not 0.0 < float(number) < math.inf:
         return None
-    return 1.0 / float(number) if means(node, Kind.QUOTIENT) else float(number)
+    return 1.0 / float(number) if means(node, CallKind.QUOTIENT) else float(number)
 
 
 def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:

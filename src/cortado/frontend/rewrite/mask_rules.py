@@ -49,7 +49,7 @@ from cortado.ir.graph import Bound, add_call, bind, describe, output_node, shape
 from cortado.ir.op import registry
 from cortado.ops.elementwise.pointwise import is_clamp, is_elementwise, is_pointwise, is_table, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
-from cortado.ops.meaning import Kind, meaning_of, means, sum_factors
+from cortado.ops.meaning import CallKind, meaning_of, means, sum_factors
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -75,16 +75,16 @@ class _Masks(Analysis[Found | Node | None]):
         self.readers = Readers(self.hidden)
         choices = Choices(self.fact, self.hidden, self.readers)
         self.unmoved = Unmoved()
-        self.rules: dict[Kind, Callable[[Bound], Fact | Node | None]] = {
-            Kind.SUM: self._sum,
-            Kind.PRODUCT: self._product,
-            Kind.QUOTIENT: self._product,
-            Kind.MAXIMUM: choices.extreme,
-            Kind.MINIMUM: choices.extreme,
-            Kind.SELECT: choices.choice,
-            Kind.CONVERT: self._converted,
-            Kind.ADDED_PRODUCT: self._added_product,
-            Kind.WITHOUT_NAN: self._without_nan,
+        self.rules: dict[CallKind, Callable[[Bound], Fact | Node | None]] = {
+            CallKind.SUM: self._sum,
+            CallKind.PRODUCT: self._product,
+            CallKind.QUOTIENT: self._product,
+            CallKind.MAXIMUM: choices.extreme,
+            CallKind.MINIMUM: choices.extreme,
+            CallKind.SELECT: choices.choice,
+            CallKind.CONVERT: self._converted,
+            CallKind.ADDED_PRODUCT: self._added_product,
+            CallKind.WITHOUT_NAN: self._without_nan,
             **self.readers.rules,
         }
         self.softmaxes: dict[Node, tuple[Hidden, int]] = {}  # by result: its hidden scores, its dimension
@@ -148,7 +148,7 @@ class _Masks(Analysis[Found | Node | None]):
 
     def _note_softmax(self, node: Node, result: Node) -> None:
         """Eager torch divides 0 by 0 where -inf hides a whole row: what reads NaN has to know where."""
-        if means(node, Kind.SOFTMAX):
+        if means(node, CallKind.SOFTMAX):
             bound = bind(node)
             known = self.hidden(bound["self"])
             if known is not None and all(math.isinf(term.fill) for term in known.terms):
@@ -256,7 +256,7 @@ class _Masks(Analysis[Found | Node | None]):
 
     def _without_zeros(self, terms: tuple[Term, ...], visible: Node | None) -> Node | None:
         """Without a product that makes those zero that are hidden anyway."""
-        if visible is None or not means(visible, Kind.PRODUCT):
+        if visible is None or not means(visible, CallKind.PRODUCT):
             return visible
         bound = bind(visible)
         for kept, other in ((bound["self"], bound["other"]), (bound["other"], bound["self"])):
@@ -294,7 +294,7 @@ class _Masks(Analysis[Found | Node | None]):
 
     def _product(self, bound: Bound) -> Fact | None:
         left, right, like = bound["self"], bound["other"], bound.node
-        divides = means(like, Kind.QUOTIENT)
+        divides = means(like, CallKind.QUOTIENT)
         first, second = self.fact(left), self.fact(right)
         if not divides and isinstance(first, TwoValued) and isinstance(second, TwoValued):
             return self._both_hold(like, first, second)
@@ -358,7 +358,7 @@ class _Masks(Analysis[Found | Node | None]):
         """Whether a call gives nothing but positive numbers, as exp does."""
         if is_table(node) and len(node.all_input_nodes) == 1:
             return all(one > 0 for one in values_at(node, node.all_input_nodes[0], _SIGNS_AT))
-        return means(node, Kind.SOFTMAX)
+        return means(node, CallKind.SOFTMAX)
 
     # ---- functions of one tensor
 

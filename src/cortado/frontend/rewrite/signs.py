@@ -16,7 +16,7 @@ from cortado.ir.graph import add_call, bind, call_again, shape
 from cortado.ir.matching import patterns_of
 from cortado.ops.float_graph import is_constant
 from cortado.ops.integer.words import is_number, known_number
-from cortado.ops.meaning import ABOVE, BELOW, Kind, meaning_of, means
+from cortado.ops.meaning import ABOVE, BELOW, CallKind, meaning_of, means
 
 aten = torch.ops.aten
 
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 def compare_before(module: GraphModule) -> None:
     """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
     comparisons stays as it is."""
-    rewrite_each(module.graph.nodes, lambda node: _signs(node) if means(node, Kind.COMPARE) else None)
+    rewrite_each(module.graph.nodes, lambda node: _signs(node) if means(node, CallKind.COMPARE) else None)
     module.graph.eliminate_dead_code()
     COUNTED.forget(module.graph.nodes)
 
@@ -37,7 +37,7 @@ def _signs(node: Node) -> Node | None:
     meaning = meaning_of(node)
     if meaning is None or not dtype(side).is_floating_point:
         return None
-    if means(side, Kind.PRODUCT) and meaning.accepts in (BELOW, ABOVE):
+    if means(side, CallKind.PRODUCT) and meaning.accepts in (BELOW, ABOVE):
         factors = [bind(side)["self"], bind(side)["other"]]
         if all(isinstance(one, Node) and not is_constant(one) and not is_number(one) for one in factors):
             return _of_product(node, factors, meaning.accepts)

@@ -23,7 +23,7 @@ from cortado.frontend.rewrite.writes import written
 from cortado.ir.domain import DOMAIN, Domain, DomainKind, interval_of
 from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers, wanted_element
 from cortado.ir.graph import add_call, describe, fake_mode_of, output_node, shape
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 
 Tensor = torch.Tensor
 
@@ -172,7 +172,7 @@ def _assigns(node: Node) -> bool:
     """Whether a copy is torch.export's own, or one in its stead (`captured.as_it_is`). The signature doesn't tell; but
     such a copy says that it was made by the function that made the value, or by the operator itself, where a copy of
     the user's was made by `copy_`; and nothing reads what it returns, where an assignment to `x[...]` is read as x."""
-    source = node.args[1] if means(node, Kind.OVERWRITE) else None
+    source = node.args[1] if means(node, CallKind.OVERWRITE) else None
     made_by = TORCH_FN.of(node)
     own = isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
     return own and not node.users

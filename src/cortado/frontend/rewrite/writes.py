@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from cortado.base.errors import CortadoError
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, bind, describe
-from cortado.ops.meaning import Kind, means
+from cortado.ops.meaning import CallKind, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -156,7 +156,7 @@ class _Names:
 
     def _writes_itself(self, node: Node) -> bool:
         """`y[0] += 1` adds in place, and then copies y[0] to where it is."""
-        if not means(node, Kind.OVERWRITE):
+        if not means(node, CallKind.OVERWRITE):
             return False
         value = bind(node)["src"]
         return isinstance(value, Node) and self.places.get(value) == self.places[node]

@@ -29,9 +29,9 @@ from cortado.ops.elementwise.binary import viewed
 from cortado.ops.elementwise.requantize import UPS
 from cortado.ops.integer.calculate import refused_shapes, steps_of, words
 from cortado.ops.loops import ELEMENTS
-from cortado.ops.meaning import ABOVE, BELOW, EQUAL, Kind, calls
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, CallKind, calls
 
-ACCEPTED = tuple(sorted({found.accepts for found in calls(Kind.COMPARE).values()}))  # bits: CORTADO_BELOW and so on
+ACCEPTED = tuple(sorted({found.accepts for found in calls(CallKind.COMPARE).values()}))  # bits: CORTADO_BELOW and so on
 
 
 def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:

@@ -20,7 +20,7 @@ from cortado.ir.facts import VALUE, dtype, holds_integers, is_float32, wanted_el
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.matching import Match, find, patterns_of
-from cortado.ops.meaning import Kind, calls
+from cortado.ops.meaning import CallKind, calls
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -28,17 +28,17 @@ aten = torch.ops.aten
 # ---- which calls are pointwise -------------------------------------------------------------------------------
 
 _SEVERAL = (  # what may read several tensors
-    Kind.SUM,
-    Kind.PRODUCT,
-    Kind.QUOTIENT,
-    Kind.MAXIMUM,
-    Kind.MINIMUM,
-    Kind.SELECT,
-    Kind.COMPARE,
-    Kind.NOT,
-    Kind.COMBINATION,
+    CallKind.SUM,
+    CallKind.PRODUCT,
+    CallKind.QUOTIENT,
+    CallKind.MAXIMUM,
+    CallKind.MINIMUM,
+    CallKind.SELECT,
+    CallKind.COMPARE,
+    CallKind.NOT,
+    CallKind.COMBINATION,
 )
-_ONE = (Kind.FUNCTION, Kind.EXPONENTIAL, Kind.WITHOUT_NAN)
+_ONE = (CallKind.FUNCTION, CallKind.EXPONENTIAL, CallKind.WITHOUT_NAN)
 _CONVERSIONS = (aten.to.dtype, aten._to_copy.default)
 
 

@@ -30,7 +30,7 @@ from cortado.ops.integer.calculate import How
 from cortado.ops.integer.forms import both, bounds_by, bounds_of, words_by
 from cortado.ops.integer.words import broadcast_word, integer_in, is_number, known_number, number_as
 from cortado.ops.io.widen import WIDEN
-from cortado.ops.meaning import ABOVE, BELOW, EQUAL, Kind, calls
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, CallKind, calls
 
 # ---- truth -----------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ AS_INTEGER_PATTERN = Pattern(aten=(AS_INTEGER,), match=match, lower=lower_intege
 
 # ---- truth forms -----------------------------------------------------------------------------------------
 
-COMPARISONS: dict[OpOverload, int] = {target: found.accepts for target, found in calls(Kind.COMPARE).items()}
+COMPARISONS: dict[OpOverload, int] = {target: found.accepts for target, found in calls(CallKind.COMPARE).items()}
 
 
 def compares(node: Node) -> bool:
@@ -210,7 +210,7 @@ XOR_RULE = DomainRule(
     truth=lambda making, bound: both_truths(making, bound, COMPARED, BELOW | ABOVE),
 )
 NOT_RULE = DomainRule(
-    aten=tuple(calls(Kind.NOT)),
+    aten=tuple(calls(CallKind.NOT)),
     bounds=lambda making, bound: bounds_of(How.XOR, making.interval(bound["self"]), Interval(-1, -1)),
     words=lambda making, bound: both(making, bound, bound["self"], -1, How.XOR),
     truth=_negation,
@@ -253,7 +253,7 @@ def _real(making: Making, bound: Bound) -> Node | None:
 
 
 CONVERTED_RULE = DomainRule(
-    aten=tuple(calls(Kind.CONVERT)),
+    aten=tuple(calls(CallKind.CONVERT)),
     bounds=_converted_bounds,
     words=_converted,
     truth=lambda making, bound: making.truth(bound["self"]),

@@ -24,7 +24,7 @@ from cortado.ir.op import Call, Lowering, Pattern, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.loops import COPIED, RunSteps, copies
-from cortado.ops.meaning import Kind, calls
+from cortado.ops.meaning import CallKind, calls
 
 # ---- movement --------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ def without_copy(bound: Bound) -> Node:
 
 
 COPIED_RULE = DomainRule(
-    aten=tuple(calls(Kind.COPY)),
+    aten=tuple(calls(CallKind.COPY)),
     bounds=lambda making, bound: making.interval(bound["self"]),
     words=lambda making, bound: making.word(bound["self"]),
     closed=True,
