@@ -42,6 +42,10 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("frontend/quantize/prequantized.py", "_NORMS"): _PT2E,
     ("frontend/quantize/prequantized.py", "_WEIGHTED"): _PT2E,
     ("frontend/rewrite/canonical.py", "aten.to.dtype"): "the one spelling of conversions",
+    (
+        "frontend/rewrite/complex_pairs.py",
+        "EACH",
+    ): "calls that take each part of a pair, which ops/signal/pairs.py lists",
     ("frontend/rewrite/mask_forms.py", "ATTENTION_REWRITE.aten"): "attention holds its mask as an argument",
     ("ir/portable.py", "torch.ops.aten.scalar_tensor.default"): "ExecuTorch's portable kernels want another type",
     ("passes/constant_channels.py", "DEPTHWISE"): _CHANNELS,

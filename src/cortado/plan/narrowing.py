@@ -215,10 +215,9 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
         return f"{call.operator} takes int8 weights"
     if graph.element(call.name).bits != INT8.bits:
         return f"its tensors are {graph.element(call.name).name}, which meets int8 weights"
-    if call.operator == CONV2D.name:
-        source = call.arguments["input"].name
-        if graph.constants[weights[0]].shape[3] != graph.values[source].shape[3]:
-            return "a grouped or depthwise convolution has few weights"
+    sizes = graph.constants[weights[0]].shape
+    if len(sizes) == 4 and sizes[3] != graph.values[call.arguments["input"].name].shape[3]:
+        return "a grouped or depthwise convolution has few weights"
     return None
 
 
