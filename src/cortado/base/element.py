@@ -54,6 +54,11 @@ class Element:
         return self.name.startswith("float")
 
     @property
+    def coded(self) -> bool:
+        """Whether its numbers stand for real ones by a scale."""
+        return self.real and not self.floating
+
+    @property
     def unscaled(self) -> "Element":
         """The same bits where they hold integers that have no scale."""
         return self if self.floating else replace(self, real=False)

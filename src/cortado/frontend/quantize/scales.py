@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.element import INT8, INT32, Element
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import BIAS_BITS, SMALLEST_SCALE, WEIGHT_MAX, RangeObserver
@@ -28,7 +28,7 @@ from cortado.frontend.quantize.prequantized import (
 from cortado.frontend.quantize.quantizer import CortexMQuantizer, fused_clamp
 from cortado.frontend.rewrite.canonical import inline_contexts
 from cortado.frontend.rewrite.pipeline import canonicalize
-from cortado.ir.facts import USER_INPUT, note_element, wanted_element
+from cortado.ir.facts import USER_INPUT, USUAL, note_element, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe
 from cortado.ir.matching import Match, find, settle
 from cortado.ir.roles import Activation, Bias, Joined, Plain, SharedWith, Usually, Weight
@@ -61,24 +61,24 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
 
 
 def _note_elements(module: GraphModule) -> None:
-    """A call that reads 16-bit codes, or whose values become such, computes with them."""
+    """A call that reads wide codes, or whose values become such, computes with them."""
     for node in reversed(module.graph.nodes):
         behind = [qparams_of(user).element if is_quantize(user) else wanted_element(user) for user in node.users]
-        if not _is_border(node) and INT16 in behind:
-            note_element(node, INT16)
+        _note_widest(node, behind)
     for node in module.graph.nodes:
-        before = [
-            qparams_of(one).element if is_dequantize(one) else wanted_element(one)
-            for one in node.all_input_nodes
-            if not is_constant(one)
-        ]
-        if not _is_border(node) and INT16 in before:
-            note_element(node, INT16)
+        read = [one for one in node.all_input_nodes if not is_constant(one)]
+        _note_widest(node, [qparams_of(one).element if is_dequantize(one) else wanted_element(one) for one in read])
 
 
-def _widened(qparams: QParams) -> QParams:
-    """int16 codes for the same numbers, each of them exactly: at most 255 steps from 0, of 128 each."""
-    return QParams(qparams.scale / 128, 0, INT16)
+def _note_widest(node: Node, elements: Sequence[Element]) -> None:
+    known = [one for one in elements if one.coded]
+    if known and not _is_border(node):
+        note_element(node, max(known, key=lambda one: one.bits))
+
+
+def _widened(qparams: QParams, element: Element) -> QParams:
+    """Wider codes for the same numbers, each of them exactly: of int8, at most 255 steps from 0, of 128 each."""
+    return QParams(qparams.scale / 2 ** (element.bits - qparams.element.bits - 1), 0, element)
 
 
 class _Scales:
@@ -113,11 +113,11 @@ class _Scales:
         bound = bind(node)
         for operand, element in _elements(bound, match):
             if is_constant(operand):
-                self._between(operand, node, self._of_constant(constant_data(operand), element or INT8))
+                self._between(operand, node, self._of_constant(constant_data(operand), element or USUAL))
             elif not is_dequantize(operand):
                 raise _missing(node, operand)
-            elif element is INT16 and qparams_of(operand).element is INT8:
-                self._between(operand, node, _widened(qparams_of(operand)))
+            elif element is not None and element.coded and element.bits > qparams_of(operand).element.bits:
+                self._between(operand, node, _widened(qparams_of(operand), element))
         if any(isinstance(role, Weight) for role in match.quantization.inputs.values()):
             self._weights(node, match)
         self._output(node, match)
@@ -129,8 +129,9 @@ class _Scales:
             return
         operands = list(dict.fromkeys(_activations(bind(node), match)))
         own = [qparams_of(operand) for operand in operands]
-        if any(one.element is INT16 for one in own) and len(given) == 1 and given[0].element is INT8:
-            self._ensure(last, _widened(given[0]))
+        widest = max((one.element for one in own), key=lambda one: one.bits, default=USUAL)
+        if len(given) == 1 and given[0].element.bits < widest.bits:
+            self._ensure(last, _widened(given[0], widest))
             given = _behind(last)
         shared = list(dict.fromkeys(_sharing(bind(node), match)))
         if isinstance(output, Joined) and len(shared) > 1:

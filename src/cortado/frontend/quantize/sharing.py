@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
-from cortado.base.element import INT8, INT16, Element, element_of
+from cortado.base.element import Element, element_of
 from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
 from cortado.frontend.quantize.ranges import choose_range
 from cortado.ir.graph import module_path
@@ -224,10 +224,12 @@ def meet(prepared: GraphModule) -> None:
     leaders = [one.leader for one in observers.values() if isinstance(one, RangeObserver)]
     for node, observer in observers.items():
         source = observers.get(node.all_input_nodes[0])
-        elements = None if source is None else (element_of(source.dtype), element_of(observer.dtype))
-        if source is None or elements not in ((INT8, INT16), (INT16, INT8)):
+        if source is None:
             continue
-        changed = _free(observer if elements == (INT8, INT16) else source)
+        before, behind = element_of(source.dtype), element_of(observer.dtype)
+        if before.bits == behind.bits or not (before.coded and behind.coded):
+            continue
+        changed = _free(observer if before.bits < behind.bits else source)
         if changed is None or any(changed is leader for leader in leaders):
             continue
         if changed is observer and _covers(source, changed):
@@ -249,7 +251,8 @@ def _covers(source: ObserverBase, reader: RangeObserver) -> bool:
     if isinstance(source, RangeObserver):
         return source.covers(reader)
     scale, zero_point = (float(value) for value in source.calculate_qparams())
-    low, high = ((code - zero_point) * scale for code in (INT8.low, INT8.high + 1))  # the next one is what saturates
+    element = element_of(source.dtype)
+    low, high = ((code - zero_point) * scale for code in (element.low, element.high + 1))  # the next one saturates
     return low <= float(reader.min_val) and float(reader.max_val) <= high
 
 
