@@ -17,6 +17,7 @@ import cortado
 from cortado.api import Model, prepare
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
@@ -55,7 +56,7 @@ def test_the_range_of_least_error_beats_every_other(shift: float) -> None:
     rng = torch.Generator().manual_seed(0)
     samples = [torch.randn(4000, generator=rng) * torch.rand(4000, generator=rng).pow(-0.4) + shift for _ in range(8)]
     values = torch.cat(samples)
-    low, high = choose_range(seen(*samples), MSE)
+    low, high = choose_range(seen(*samples), MSE, INT8)
     least, most = min(0.0, float(values.min())), max(0.0, float(values.max()))
     grid = np.linspace(0.1, 1.0, 91)
     best = min(squared_error(values, least * a, most * b) for a in grid[::3] for b in grid[::3])
@@ -66,16 +67,16 @@ def test_the_range_of_least_error_beats_every_other(shift: float) -> None:
 
 def test_all_values_and_all_but_a_few() -> None:
     values = torch.cat([torch.linspace(-1, 1, 30_000), torch.tensor([50.0])])
-    assert choose_range(seen(values), MINMAX) == (-1.0, 50.0)
-    low, high = choose_range(seen(values), PERCENTILE)
+    assert choose_range(seen(values), MINMAX, INT8) == (-1.0, 50.0)
+    low, high = choose_range(seen(values), PERCENTILE, INT8)
     assert low == pytest.approx(-1, abs=0.1)
     assert high == pytest.approx(1, abs=0.1)
 
 
 def test_a_tensor_of_zeros_or_of_one_value_has_a_range() -> None:
     for method in CalibrationMethod:
-        assert choose_range(seen(torch.zeros(5)), method) == (0.0, 0.0)
-        assert choose_range(seen(torch.full((5,), 2.0)), method)[1] == pytest.approx(2.0, rel=0.01)
+        assert choose_range(seen(torch.zeros(5)), method, INT8) == (0.0, 0.0)
+        assert choose_range(seen(torch.full((5,), 2.0)), method, INT8)[1] == pytest.approx(2.0, rel=0.01)
 
 
 def test_a_sample_unlike_all_others_is_odd() -> None:
@@ -90,15 +91,15 @@ def test_a_sample_unlike_all_others_is_odd() -> None:
 def test_a_sample_that_sets_a_range_alone() -> None:
     rng = torch.Generator().manual_seed(0)
     samples = [torch.randn(2000, generator=rng) for _ in range(8)]
-    assert lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX)) is None
+    assert lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX, INT8)) is None
     samples[5][17] = -60.0
-    found = lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX))
+    found = lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX, INT8))
     assert found is not None
     assert found.sample == 5
     assert found.times == pytest.approx(60 / 3.3, rel=0.1)  # of 1,000 values of this kind, one is beyond 3.3
     assert lone_sample(seen(*samples), -4.0, 4.0) is None  # it saturates, and costs nobody a code
     samples[3][2] = 50.0
-    assert lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX)) is None  # there are two of them
+    assert lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX, INT8)) is None  # there are two of them
 
 
 def test_codes_are_few_where_values_differ_by_less_than_sixteen_steps() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8, Element
+from cortado.base.element import Element
 from cortado.options import CalibrationMethod
 
 BINS = 512  # of one sample's histogram
@@ -120,7 +120,7 @@ def left_out(seen: Sequence[Seen], method: CalibrationMethod, element: Element) 
     return {} if method is CalibrationMethod.MINMAX or not element.affine else odd_samples(seen)
 
 
-def choose_range(seen: Sequence[Seen], method: CalibrationMethod, element: Element = INT8) -> tuple[float, float]:
+def choose_range(seen: Sequence[Seen], method: CalibrationMethod, element: Element) -> tuple[float, float]:
     """The ends of the range; zero lies within it."""
     low, high = min(0.0, *(one.low for one in seen)), max(0.0, *(one.high for one in seen))
     if not element.affine:

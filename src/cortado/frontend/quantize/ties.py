@@ -13,7 +13,6 @@ import torch
 from torch.fx import GraphModule, Node
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.numerics import QParams
 from cortado.frontend.capture.inputs import Inputs
@@ -109,7 +108,7 @@ def _avoid(observer: RangeObserver, values: ArrayType) -> None:
 
 def _chosen(observer: RangeObserver) -> QParams:
     scale, zero_point = observer.calculate_qparams()
-    return QParams(float(scale), int(zero_point), INT8)
+    return QParams(float(scale), int(zero_point), observer.element)
 
 
 def _are_many(ties: int, values: ArrayType) -> bool:
@@ -142,12 +141,13 @@ def _with_two_codes(values: ArrayType, qparams: QParams) -> int:
     """How many of the values get another code where the product is rounded once."""
     once = np.round(_steps(values, qparams)) + qparams.zero_point
     twice = np.round(values * _inverse(qparams)) + qparams.zero_point
-    return int((np.clip(once, INT8.low, INT8.high) != np.clip(twice, INT8.low, INT8.high)).sum())
+    return int((np.clip(once, *qparams.element.codes) != np.clip(twice, *qparams.element.codes)).sum())
 
 
 def _near_ties(values: ArrayType, qparams: QParams) -> int:
     """How many of the values lie near a tie between two codes; what saturates has one code on both sides."""
     steps = _steps(values, qparams)
     codes = steps + qparams.zero_point
-    inside = (codes > INT8.low - 0.5 + NEAR) & (codes < INT8.high + 0.5 - NEAR)
+    low, high = qparams.element.codes
+    inside = (codes > low - 0.5 + NEAR) & (codes < high + 0.5 - NEAR)
     return int((inside & (np.abs(steps - np.floor(steps) - 0.5) <= NEAR)).sum())
