@@ -45,7 +45,6 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("frontend/quantize/prequantized.py", "_NORMS"): _PT2E,
     ("frontend/quantize/prequantized.py", "_WEIGHTED"): _PT2E,
     ("frontend/rewrite/canonical.py", "aten.to.dtype"): "the one spelling of conversions",
-    ("frontend/rewrite/mask_forms.py", "ATTENTION_REWRITE.aten"): "attention holds its mask as an argument",
     ("ir/portable.py", "torch.ops.aten.scalar_tensor.default"): "ExecuTorch's portable kernels want another type",
     ("passes/constant_channels.py", "DEPTHWISE"): _CHANNELS,
     ("passes/constant_channels.py", "WEIGHTED"): _CHANNELS,
@@ -58,7 +57,7 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("passes/time_windows.py", "CONV2D"): "the pass is about linear layers over all rows",
     ("plan/narrowing.py", "CONV2D.name"): _PACKED,
     ("plan/narrowing.py", "EMBEDDING.name"): _PACKED,
-    ("plan/narrowing.py", "NARROW_OF"): _PACKED,
+    ("plan/narrowing.py", "_RECURRENT"): _PACKED,
     ("plan/narrowing.py", "_NARROWED"): _PACKED,
 }
 

@@ -46,6 +46,7 @@ class CallKind(Enum):
     EXPONENTIAL = auto()
     WITHOUT_NAN = auto()
     FUNCTION = auto()  # any other function of one tensor, element by element
+    ATTENTION = auto()
     SOFTMAX = auto()
     LOG_SOFTMAX = auto()
     LOG_SUM_EXP = auto()
@@ -115,6 +116,7 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
         "neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip",
         Meaning(CallKind.FUNCTION, monotone=True),
     ),
+    ("scaled_dot_product_attention", Meaning(CallKind.ATTENTION)),
     ("softmax _softmax", Meaning(CallKind.SOFTMAX)),
     ("log_softmax _log_softmax", Meaning(CallKind.LOG_SOFTMAX)),
     ("logsumexp", Meaning(CallKind.LOG_SUM_EXP)),

@@ -115,7 +115,7 @@ def _may_hide(node: Node) -> bool:
 
 def _has_mask(node: Node) -> bool:
     """Attention that does not look everywhere."""
-    if not is_call(node, *ATTENTION_REWRITE.aten):
+    if not means(node, CallKind.ATTENTION):
         return False
     bound = bind(node)
     return bool(bound["is_causal"]) or bound["attn_mask"] is not None
