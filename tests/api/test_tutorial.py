@@ -39,8 +39,9 @@ def test_from_an_empty_folder_to_a_prediction_and_firmware(tmp_path: Path) -> No
             done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, text + done.stdout + done.stderr
             said.append(done.stdout)
-    trained, compiled, ran, scored, built = said
+    trained, compiled, ran, scored, built, taught = said
     assert trained == ""
+    assert taught.endswith("[0, 1] True\n")
     assert "nrf52840" in compiled
     assert "bit-exact with the reference" in ran
     answer = int(np.load(tmp_path / "answers.npy")[0])

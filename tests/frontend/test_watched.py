@@ -58,8 +58,12 @@ def test_surprise_is_the_distance_from_the_nearest_class_beside_held_back_data()
         assert torch.equal(torch.cat(scores), torch.cat([model(one[None]) for one in fresh]))
 
     def distances(rows: np.ndarray, known: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-        means = {kind: known[kinds == kind].mean(0) for kind in set(kinds)}
-        variance = np.mean([(row - means[kind]) ** 2 for row, kind in zip(known, kinds, strict=True)], axis=0)
+        every = {kind: int((kinds == kind).sum()) for kind in set(kinds)}
+        means = {
+            kind: known[kinds == kind].mean(0) for kind, size in every.items() if size >= np.mean([*every.values()]) / 2
+        }
+        pairs = [(row, kind) for row, kind in zip(known, kinds, strict=True) if kind in means]
+        variance = np.mean([(row - means[kind]) ** 2 for row, kind in pairs], axis=0)
         spread = np.sqrt(variance + 0.01 * variance.mean())
         return np.array([min(np.linalg.norm((row - one) / spread) for one in means.values()) for row in rows])
 

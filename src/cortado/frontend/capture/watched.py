@@ -24,6 +24,7 @@ _OWN = "cortado_watched"
 FOLDS = 5  # of the calibration data: each is held against the others
 BEYOND = 0.01  # of the held-back data are above the limit
 LEAST = 0.01  # of the mean variance, added to that of each feature
+COMMON = 0.5  # of the mean size of the classes, that one has at least
 FEWEST = 20  # calibration samples: of fewer, one in a hundred says nothing
 
 
@@ -113,9 +114,12 @@ def _class_of(outputs: Any) -> int:
 
 
 def _statistics(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Means of the classes, and for each feature one over the spread that all of them share."""
-    kinds, places = labels.unique(return_inverse=True)
-    means = torch.stack([rows[labels == kind].mean(0) for kind in kinds])
+    """Means of the classes, and for each feature one over the spread that all of them share. A class of few samples is
+    none: where the network errs, their mean would lie among what is strange."""
+    _, places, counts = labels.unique(return_inverse=True, return_counts=True)
+    common = counts >= COMMON * counts.double().mean()
+    rows, places = rows[common[places]], (common.cumsum(0) - 1)[places[common[places]]]
+    means = torch.stack([rows[places == kind].mean(0) for kind in range(int(common.sum()))])
     variance = (rows - means[places]).square().mean(0)
     every = variance if bool(variance.any()) else rows.var(0)  # as many classes as samples
     return means, (every + LEAST * every.mean()).clamp(min=1e-12).rsqrt()
