@@ -203,7 +203,7 @@ os._exit(0)  # what the libraries do at the end of a process is not waited for
 
 @dataclass(frozen=True)
 class DelegatedEvent:
-    """What Inspector shows of a delegate's step; `modules` with an ETRecord alone."""
+    """A row of Inspector for a delegate's step; `modules` with an ETRecord alone."""
 
     name: str
     ticks: float

@@ -134,7 +134,7 @@ def loader_bytes(files: Mapping[str, str], target: CortexMTargetConfig) -> int |
 
 
 def executorch_folder(files: Mapping[str, str], target: CortexMTargetConfig) -> dict[str, str]:
-    """What ExecuTorch's build adds to run a compiled model, beside its other files."""
+    """Returns the folder that ExecuTorch's build adds, beside the other files of a compiled model."""
     linked = delegate_files(files, target.target_string, loader_bytes(files, target))
     return {f"{DELEGATE_FOLDER}/{name}": text for name, text in linked.items()}
 

@@ -53,8 +53,8 @@ def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, s
 
 
 def delegate_files(files: Mapping[str, str], core: str, linked_bytes: int | None) -> dict[str, str]:
-    """All files of a folder that a project with ExecuTorch adds: the loader's `files`, of which so many bytes of code
-    are linked (None: not known), and the delegate in front of it."""
+    """All files of a folder that a project with ExecuTorch adds: the loader's `files`, and the delegate in front of it.
+    `linked_bytes`: the code of these files in a firmware; None where it is not known."""
     size = "not known here, without arm-none-eabi-gcc" if linked_bytes is None else f"{linked_bytes:,} bytes"
     return {
         **files,

@@ -157,7 +157,7 @@ def layer_names(program: Program) -> tuple[str, ...]:
 
 
 def _facts(programs: Mapping[str, Program]) -> dict[str, Any]:
-    """What the file says of itself: of the first method, and under `methods` of the others."""
+    """The text of a file about itself: its first method, and under `methods` the others."""
 
     def qparams(tensors: Sequence[Border]) -> tuple[IoQParams | None, ...]:
         return tuple(None if t.qparams is None else IoQParams(t.qparams.scale, t.qparams.zero_point) for t in tensors)
