@@ -195,3 +195,23 @@ def test_all_in_int16_is_taken_where_a_part_has_the_same_ram() -> None:
     mixed = Told(less=0.0, price=lambda calls: Price(2 if calls else 1, 100.0 + len(calls))).search(34).choose()
     assert mixed.calls == {"a", "b", "c"}
     assert mixed.ram == (1, 2)
+
+
+class Moved(nn.Module):
+    """Reads its input behind a call that moves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(2, 3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+def test_an_input_that_is_moved_before_it_is_read_may_be_int16() -> None:
+    torch.manual_seed(4)
+    data = [(torch.randn(1, 2, 16),) for _ in range(33)]
+    options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=46)  # type: ignore[arg-type]
+    made = prepare(Moved().eval(), data[0], data, "moved", options=options, target="cortex-m4")
+    assert made.quantized.mixed is not None
+    assert {one.element.name for one in made.quantized.mixed.tensors} == {"int16"}

@@ -15,9 +15,11 @@ from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend.quantize.judgement import FloatRun
+from cortado.ops.conv import int4
 from cortado.ops.conv.int4 import LARGEST, StoredWeights
 from cortado.options import Artifacts, Options, Weights
 from cortado.passes import PIPELINE
+from cortado.plan.error_feedback import Columns, factors_of, rounded, windows
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.narrowing import apply_layers, observe
 from cortado.plan.pricing import lowered
@@ -127,6 +129,29 @@ def test_a_layer_without_its_arguments_is_found_by_name() -> None:
     layers = observe(graph, [FloatRun((data(1, 1),), ())], run=0, correct=False).layers()
     with pytest.raises(CortadoError, match="after int4-weights: broken rule at level LOWERED: every call has just the"):
         apply_layers(program, [replace(layers[0], arguments={}), *layers[1:]])
+
+
+def test_sums_are_nearer_than_where_each_weight_is_rounded_alone() -> None:
+    rng = torch.Generator().manual_seed(3)
+    hidden = torch.randn(600, 12, generator=rng)  # columns that depend on one another, as those of pictures do
+    rows = hidden @ torch.randn(12, 40, generator=rng) * 20
+    weight = torch.randint(-127, 128, (8, 40), generator=rng)
+    columns = Columns.of([rows[:300]])
+    for run in (0, 32):
+        factors = factors_of(weight, columns, run)
+        near = rounded(weight, factors, columns) * factors
+        alone = int4.rounded(weight, factors) * factors
+        kept, before = ((one - weight).double() @ rows[300:].double().T for one in (near, alone))
+        assert kept.square().sum() < 0.5 * before.square().sum()
+        assert (near // factors).abs().max() <= int4.LARGEST
+
+
+def test_windows_are_the_products_of_a_kernel_in_its_order() -> None:
+    rng = torch.Generator().manual_seed(4)
+    image, weight = torch.randn(1, 7, 6, 3, generator=rng), torch.randn(5, 3, 2, 3, generator=rng)
+    wanted = torch.conv2d(image.permute(0, 3, 1, 2), weight.permute(0, 3, 1, 2), None, (2, 1), (1, 0), (1, 2))
+    found = windows(image, (3, 2), (2, 1), (1, 0), (1, 2)) @ weight.reshape(5, -1).T
+    torch.testing.assert_close(found.reshape(wanted.permute(0, 2, 3, 1).shape), wanted.permute(0, 2, 3, 1))
 
 
 def test_the_report_says_which_layers_have_them() -> None:

@@ -36,10 +36,12 @@ def narrow_weights(
     options = request.asked.options
     graph, automatic = lowered_graph(program), options.weights is Weights.AUTO
     observed = observe(graph, request.runs, run=options.weight_group or 0, correct=request.correct)
-    layers = chosen = observed.layers()
+    layers = chosen = observed.layers(() if automatic else None)
     if automatic and options.flash_limit is not None:
         layers = observed.with_noise(layers)
         chosen = chosen_layers(graph, layers, _flash(request.asked), options.flash_limit)
+        fitted = {layer.call: layer for layer in observed.layers({layer.call for layer in chosen})}
+        chosen = [fitted.get(layer.call, layer) for layer in chosen]  # to one another
     apply_layers(program, chosen, intermediates)
     taken = {layer.call for layer in chosen}
     found = [_narrow(layer, layer.call in taken, automatic) for layer in layers]
@@ -47,7 +49,7 @@ def narrow_weights(
         WeightsReport(
             layer=one.call, module=one.module, element="int8", group=0, saved_bytes=0, noise=None, why=one.why
         )
-        for one in observed.wide
+        for one in observed.wide.values()
     ]
     order = {call.name: position for position, call in enumerate(graph.calls)}
     return tuple(sorted([*found, *kept], key=lambda one: order[one.layer]))

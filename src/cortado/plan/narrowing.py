@@ -2,12 +2,14 @@
 
 Convolutions and linear layers, recurrent layers, tables of embeddings. Their int8 codes are rounded to factor * q,
 |q| <= 7 (ops/conv/int4): with one factor for an output channel, which then becomes part of the channel's multiplier, or
-with one for every `run` products. Factors are those of the least squared error, each input channel counted by the mean
-square of what calibration data have there; biases make up for what the rounding does to the mean of a channel.
+with one for every `run` products. Factors are those of the least squared error, each product counted by the mean square
+of what calibration data have there; then the codes are rounded with error feedback (`error_feedback`). Layers follow
+one another: each is fitted to what those before it make with their int4 weights, and its biases make up for what is
+left of the change in the mean of a channel.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,10 @@ from cortado.base.element import INT8, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
 from cortado.frontend.quantize.judgement import FloatRun, drawn_runs
-from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants
+from cortado.ir.graph import add_constant, remove_unused_constants
 from cortado.ir.op import Operator
 from cortado.ir.passes import Level, run_pass
 from cortado.ir.schemas import overload
-from cortado.ops.conv import int4
 from cortado.ops.conv.conv2d import CONV2D, NARROW_CONV2D
 from cortado.ops.conv.convolution import sum_bounds
 from cortado.ops.move import embedding
@@ -32,14 +33,15 @@ from cortado.ops.move.embedding import EMBEDDING
 from cortado.ops.recurrent import gru, lstm, rnn
 from cortado.ops.recurrent.layer import LARGEST_SUM
 from cortado.passes import PIPELINE, CortexMPass
+from cortado.plan.error_feedback import Columns, factors_of, rounded, windows
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, reference_of
 from cortado.plan.pricing import references
 
 Tensor = torch.Tensor
 Values = Mapping[str, Any]
-SAMPLES = 8  # calibration inputs, at most
-WORK = 8_000_000  # values that are computed for them, at most, beyond the first
-FEW = 64  # values of a channel, below which its own mean square says little
+SAMPLES = 64  # calibration inputs, at most
+WORK = 4_000_000  # values that are computed for them, at most, beyond the first
+NOISE_SAMPLES = 8  # on which the noise of each layer alone is measured
 
 
 @dataclass(frozen=True)
@@ -70,61 +72,94 @@ class WideWeights:
 
 
 @dataclass(frozen=True)
-class ObservedLayer:
-    """A graph and its values on a few calibration inputs."""
+class Sample:
+    """A graph's values for one calibration input: with int8 weights, and with int4 weights in the layers so far."""
+
+    wide: Values
+    narrow: dict[str, Any]
+
+    @staticmethod
+    def of(values: Values) -> "Sample":
+        return Sample(values, dict(values))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A graph and its values on calibration inputs."""
 
     graph: LoweredGraph
     values: Sequence[Values]
     correct: bool = True  # biases make up for rounding
     run: int = 0
-    wide: list[WideWeights] = field(default_factory=list)
+    wide: dict[str, WideWeights] = field(default_factory=dict)
 
-    def layers(self) -> list[NarrowLayer]:
-        """All that can have int4 weights; the others are noted in `wide`."""
-        found = []
+    def layers(self, taken: Collection[str] | None = None) -> list[NarrowLayer]:
+        """All that can have int4 weights, the others are noted in `wide`; each is fitted to what the layers before it
+        make with int4 weights, or of them those that are `taken`."""
+        found, samples = [], [Sample.of(values) for values in self.values]
+        changed: set[str] = set()
         for call in self.graph.calls:
             why = _refused(self.graph, call)
-            layer = self._narrowed(call) if why is None else None
+            layer = self._narrowed(call, samples) if why is None else None
             if layer is not None:
                 found.append(layer)
             elif why != NO_WEIGHTS:
-                self.wide.append(WideWeights(call.name, call.module, why or NO_ROOM))
+                self.wide[call.name] = WideWeights(call.name, call.module, why or NO_ROOM)
+            used = layer if taken is None or call.name in taken else None
+            if used is not None or not changed.isdisjoint(call.refs(*call.arguments)):
+                changed.update(_run_on(call, used, samples))
         return found
 
     def with_noise(self, layers: Sequence[NarrowLayer]) -> list[NarrowLayer]:
         return [replace(layer, noise=self._noise(layer)) for layer in layers]
 
-    def _narrowed(self, call: LoweredCall) -> NarrowLayer | None:
+    def _narrowed(self, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
         """None where it would save nothing, or its sums would not fit."""
-        found = _NARROWED[call.operator](self, call)
+        found = _NARROWED[call.operator](self, call, samples)
         return found if found is not None and found.saved > 0 else None
 
     def _noise(self, layer: NarrowLayer) -> float:
         """Returns the noise of each output, its share of the output's own power; of them all the sum."""
         graph, total = with_layers(self.graph, [layer]), 0.0
-        for values in self.values:
+        for values in self.values[:NOISE_SAMPLES]:
             changed = _run_again(graph, values, layer.call)
             for name in graph.outputs:
                 before, now = (one[name].to(torch.float64) for one in (values, changed))
                 power = float((before**2).sum())
                 total += float(((now - before) ** 2).sum()) / power if power > 0 else 0.0
-        return total / len(self.values)
+        return total / len(self.values[:NOISE_SAMPLES])
+
+
+def _run_on(call: LoweredCall, layer: NarrowLayer | None, samples: Sequence[Sample]) -> set[str]:
+    """Runs a call, or the layer that it becomes, on what the layers before it made; the names of what it gives."""
+    made: dict[str, Any] = {}
+    for sample in samples:
+        constants = {} if layer is None else _constants_of(layer)
+        made = reference_of(call if layer is None else _with_layer(call, layer), {**sample.narrow, **constants})
+        sample.narrow.update(made)
+    return set(made)
 
 
 # ---- what each kind of layer becomes ---------------------------------------------------------------------------------
 
 
-def _convolution(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
+def _convolution(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
     constants, arguments, run = observed.graph.constants, call.arguments, observed.run
     weight, bias = (None if one is None else constants[one.name] for one in (arguments["weight"], arguments["bias"]))
     assert weight is not None
     source, offset = arguments["input"].name, arguments["input_offset"]
-    inputs = [values[source].to(torch.float64) + offset for values in observed.values]
-    columns = _importance(inputs).repeat(weight.shape[1] * weight.shape[2])
-    codes, factors = _codes(weight.reshape(len(weight), -1), columns, run)
+
+    def columns(values: Sequence[Values]) -> Columns:
+        inputs = [one[source].to(torch.float64) + offset for one in values]
+        places = (arguments["stride"], arguments["padding"], arguments["dilation"])
+        return Columns.of([windows(one, tuple(weight.shape[1:3]), *places) for one in inputs])
+
+    before, now = columns([one.wide for one in samples]), columns([one.narrow for one in samples])
+    flat = weight.reshape(len(weight), -1)
+    codes, factors = _codes(flat, now, run)
     near = (codes * factors).reshape(weight.shape)
-    moved = _mean_change(call, near - weight, inputs) if observed.correct else torch.zeros(len(weight))
-    start = torch.round((0 if bias is None else bias.to(torch.float64)) - moved)
+    start = torch.zeros(len(weight)) if bias is None else bias.to(torch.float64)
+    start = torch.round(start - _moved(flat, codes * factors, before, now) if observed.correct else start)
     changed: dict[str, Tensor] = {"weight": near.to(torch.int8)}
     if run == 0:
         per_channel = factors.reshape(-1)
@@ -140,7 +175,12 @@ def _convolution(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | No
     return NarrowLayer(call.name, call.module, NARROW_CONV2D, changed, {"run": run}, saved)
 
 
-def _recurrent(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
+def _moved(weight: Tensor, near: Tensor, before: Columns, now: Columns) -> Tensor:
+    """The mean change of each channel's sum: by other weights, and by the other inputs that these are given."""
+    return near.to(torch.float64) @ now.mean - weight.to(torch.float64) @ before.mean
+
+
+def _recurrent(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
     """Both paths of its gates, of the input and of the state before, which is what the layer gives."""
     values, source = observed.graph.values, call.arguments["input"].name
     zero = values[source].qparams
@@ -149,8 +189,11 @@ def _recurrent(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None
     changed: dict[str, Tensor] = {}
     saved = 0
     for path, name, point in (("x", source, zero.zero_point), ("h", state, call.arguments["out_zero_point"])):
-        inputs = [known[name].to(torch.float64) - point for known in observed.values] if name else []
-        found = _path(observed, call, path, point, inputs)
+        both = [
+            [known[name].to(torch.float64) - point for known in side] if name else []
+            for side in ([one.wide for one in samples], [one.narrow for one in samples])
+        ]
+        found = _path(observed, call, path, point, both)
         if found is None:
             return None
         changed |= found
@@ -160,16 +203,19 @@ def _recurrent(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None
 
 
 def _path(
-    observed: ObservedLayer, call: LoweredCall, path: str, point: int, inputs: Sequence[Tensor]
+    observed: Observed, call: LoweredCall, path: str, point: int, inputs: Sequence[Sequence[Tensor]]
 ) -> dict[str, Tensor] | None:
-    """Weights, biases (which hold the zero point), multipliers and shifts; None where sums would not fit."""
+    """Weights, biases (which hold the zero point), multipliers and shifts; None where sums would not fit. `inputs`:
+    with int8 weights in the layers before, and with int4 weights."""
     known = observed.graph.constants
     weight, bias, shift = (known[call.arguments[f"{part}_{path}"].name] for part in ("weight", "bias", "shift"))
-    counts = _importance(inputs) if inputs else torch.ones(weight.shape[1], dtype=torch.float64)
-    codes, factors = _codes(weight, counts, observed.run)
+    before, now = (
+        Columns.of([x.reshape(-1, x.shape[-1]) for x in side]) if side else Columns.unknown(weight.shape[1])
+        for side in inputs
+    )
+    codes, factors = _codes(weight, now, observed.run)
     near = codes * factors
-    means = torch.stack([x.reshape(-1, x.shape[-1]).mean(0) for x in inputs]).mean(0) if inputs else 0 * counts
-    moved = (near - weight).to(torch.float64) @ means if observed.correct else torch.zeros(len(weight))
+    moved = _moved(weight, near, before, now) if observed.correct else torch.zeros(len(weight))
     start = bias.to(torch.float64) + point * weight.sum(1, dtype=torch.int64) - moved
     changed = {"weight": near}
     if observed.run == 0:
@@ -184,7 +230,7 @@ def _path(
     return {f"{name}_{path}": data for name, data in changed.items()}
 
 
-def _table(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
+def _table(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
     weight = observed.graph.constants[call.arguments["weight"].name]
     known = observed.graph.values[call.name].qparams
     assert known is not None  # codes of 8 bits
@@ -196,7 +242,7 @@ def _table(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
 
 
 _RECURRENT = {one.name: one for one in (gru.GRU, lstm.LSTM, rnn.RNN)}
-_NARROWED: dict[str, Callable[[ObservedLayer, LoweredCall], NarrowLayer | None]] = {
+_NARROWED: dict[str, Callable[[Observed, LoweredCall, Sequence[Sample]], NarrowLayer | None]] = {
     CONV2D.name: _convolution,
     **dict.fromkeys(_RECURRENT, _recurrent),
     EMBEDDING.name: _table,
@@ -228,36 +274,10 @@ def packed_bytes(sizes: tuple[int, ...], run: int) -> int:
     return sizes[0] * ((products + factors + 1) // 2)
 
 
-def _importance(inputs: Sequence[Tensor]) -> Tensor:
-    """How much each input channel counts: its mean square, but where few values were seen rather that of all."""
-    seen = sum(x[..., 0].numel() for x in inputs)
-    squares = torch.stack([(x**2).reshape(-1, x.shape[-1]).mean(dim=0) for x in inputs]).mean(dim=0)
-    found: Tensor = (seen * squares + FEW * (squares.mean() + 1.0)) / (seen + FEW)
-    return found
-
-
-def _codes(weight: Tensor, columns: Tensor, run: int) -> tuple[Tensor, Tensor]:
-    """q of [channels, products], and factors that go with it: of each channel, or of each product. `columns`: how much
-    each product counts."""
-    flat = weight.to(torch.int64)
-    if run == 0:
-        factors = int4.chosen_factors(flat, columns, int4.ROW_FACTORS)[:, None]
-        return int4.rounded(flat, factors), factors
-    runs, shares = int4.padded_runs(flat), int4.padded_runs(columns[None])
-    rows = runs.reshape(-1, run)
-    chosen = int4.chosen_factors(rows, shares.expand(len(flat), -1, -1).reshape(-1, run), int4.FACTORS)
-    factors = chosen.reshape(len(flat), -1).repeat_interleave(run, dim=1)[:, : flat.shape[1]]
-    return int4.rounded(flat, factors), factors
-
-
-def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """The mean change of each output channel's sum through other weights."""
-    given, weights = call.arguments, change.to(torch.float64).permute(TO_NCHW)
-    sums = [
-        torch.conv2d(x.permute(TO_NCHW), weights, None, given["stride"], given["padding"], given["dilation"])
-        for x in inputs
-    ]
-    return torch.stack([one.permute(TO_NHWC).mean(dim=(0, 1, 2)) for one in sums]).mean(dim=0)
+def _codes(weight: Tensor, columns: Columns, run: int) -> tuple[Tensor, Tensor]:
+    """q of int8 codes [channels, products], and factors that go with it: of each channel, or of each product."""
+    factors = factors_of(weight, columns, run)
+    return rounded(weight, factors, columns), factors
 
 
 def _rescaled(
@@ -280,11 +300,11 @@ def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, 
 # ---- on calibration data ---------------------------------------------------------------------------------------------
 
 
-def observe(graph: LoweredGraph, runs: Sequence[FloatRun], *, run: int, correct: bool) -> ObservedLayer:
+def observe(graph: LoweredGraph, runs: Sequence[FloatRun], *, run: int, correct: bool) -> Observed:
     """The graph's values on some of these calibration inputs; of a model with state they are steps."""
     size = sum(int(torch.Size(value.shape).numel()) for value in graph.values.values())
     some = drawn_runs([one.begins for one in runs], min(SAMPLES, 1 + WORK // max(size, 1)))
-    return ObservedLayer(graph, list(references(graph, [runs[place] for place in some])), correct, run)
+    return Observed(graph, list(references(graph, [runs[place] for place in some])), correct, run)
 
 
 def _run_again(graph: LoweredGraph, known: Values, changed: str) -> Values:
@@ -307,17 +327,18 @@ def _constant_name(layer: NarrowLayer, argument: str) -> str:
 
 def with_layers(graph: LoweredGraph, layers: Sequence[NarrowLayer]) -> LoweredGraph:
     known = {layer.call: layer for layer in layers}
-    constants = {_constant_name(layer, name): data for layer in layers for name, data in layer.constants.items()}
+    constants = {name: data for layer in layers for name, data in _constants_of(layer).items()}
+    calls = tuple(_with_layer(call, known[call.name]) if call.name in known else call for call in graph.calls)
+    return replace(graph, constants={**graph.constants, **constants}, calls=calls)
 
-    def changed(call: LoweredCall) -> LoweredCall:
-        layer = known.get(call.name)
-        if layer is None:
-            return call
-        others = {name: Ref(_constant_name(layer, name)) for name in layer.constants}
-        arguments = {**call.arguments, **others, **layer.arguments}
-        return replace(call, operator=layer.operator.name, arguments=arguments)
 
-    return replace(graph, constants={**graph.constants, **constants}, calls=tuple(map(changed, graph.calls)))
+def _constants_of(layer: NarrowLayer) -> dict[str, Tensor]:
+    return {_constant_name(layer, name): data for name, data in layer.constants.items()}
+
+
+def _with_layer(call: LoweredCall, layer: NarrowLayer) -> LoweredCall:
+    others = {name: Ref(_constant_name(layer, name)) for name in layer.constants}
+    return replace(call, operator=layer.operator.name, arguments={**call.arguments, **others, **layer.arguments})
 
 
 class Int4Weights(CortexMPass):

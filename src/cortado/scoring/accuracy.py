@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.quantize.judgement import (
+    CALL,
     FloatRun,
     TruthAgreement,
     agreement,
@@ -35,7 +36,6 @@ FLIPPED = 0.01  # of the samples, whose class may be another
 FLIPPED_PERHAPS = 0.05  # the same where nobody has said that values are scores
 FEWEST_FLIPS = 2
 TOLD = 3  # parts of an output, at most
-CALL = 500  # values that take as long as one call of torch, however small
 
 
 NOBODY = (

@@ -37,7 +37,7 @@ from cortado.frontend.quantize.candidates import (
 )
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
 from cortado.frontend.quantize.islands import Island, check_taken
-from cortado.frontend.quantize.judgement import FloatRun, drawn, drawn_runs, halves
+from cortado.frontend.quantize.judgement import CALL, FloatRun, drawn, drawn_runs, halves
 from cortado.frontend.quantize.known_ranges import know_ranges
 from cortado.frontend.quantize.observer_replay import Sightings
 from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
@@ -77,7 +77,7 @@ from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto searches, of a model without and with state
-STEPS = 4096  # of a model with state, whose float outputs are kept
+STEPS = 16_384  # of a model with state, whose float outputs are kept
 CONFIRMED = 200_000_000  # values that are computed, at most, to hold what was chosen to the bar
 
 
@@ -516,7 +516,8 @@ class MixedWork:
     @cached_property
     def _all(self) -> list[FloatRun]:
         """Returns all runs; of a large network, as many as the work allows."""
-        return self._some(max(SAMPLES_JUDGED, CONFIRMED // max(size_of(self._pristine), 1)))
+        calls = sum(node.op == "call_function" for node in self._pristine.graph.nodes)
+        return self._some(max(SAMPLES_JUDGED, CONFIRMED // (size_of(self._pristine) + CALL * calls + 1)))
 
     def _on_new_data(self, chosen: Chosen, goal: Goal, pricing: Priced) -> float:
         """Estimates what new data will keep: ranges and biases from one half of the samples, judged by the other."""

@@ -16,6 +16,7 @@ from cortado.base.numerics import Tensor
 from cortado.frontend.capture.inputs import Inputs
 
 GOLDEN = 2_654_435_769  # 2**32 times the golden ratio: multiples of it lie far from one another
+CALL = 500  # values that take as long as one call of torch, however small
 PIECES = 8  # of a single sequence, that it is divided into
 BEGINNINGS = 4  # of sequences that are too long to be run whole
 

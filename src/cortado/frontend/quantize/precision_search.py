@@ -158,15 +158,21 @@ class Tensors:
 
     @cached_property
     def open(self) -> dict[Node, Chosen]:
-        """The tensors that may be int16, each with the calls that must be for that."""
+        """The tensors that may be int16, each with the calls that must be for that, and with an input of the model that
+        they read behind a call that moves it: that call has the element of what it moves."""
         found = {}
         for tensor in dict.fromkeys(self.roots.values()):
             calls = [*([tensor] if tensor in self.reads else []), *self.readers.get(tensor, [])]
             made = tensor in self.reads or tensor.op in ("placeholder", "get_attr")
             takes = all(MAY_BE_WIDE.known(call) and call not in self.fixed for call in calls)
             if made and takes and calls and tensor not in self.fixed:
-                found[tensor] = frozenset(call.name for call in calls)
+                moved = [tensor] if tensor.op == "placeholder" and self._is_moved(tensor) else []
+                found[tensor] = frozenset(node.name for node in (*calls, *moved))
         return found
+
+    def _is_moved(self, tensor: Node) -> bool:
+        users = [user for one in tensor.users for user in (one.users if one.op == "call_module" else (one,))]
+        return any(user.op == "call_function" and user not in self.reads for user in users)
 
     def bytes(self, chosen: Chosen) -> float:
         """Roughly: the call with the largest tensors around it, and a little for all others."""
