@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+import others
 from _common import FOLDER, progress
 
 sys.path.append(str(FOLDER.parent / "training"))
@@ -34,6 +35,7 @@ from test_sets import FULL
 
 RESULTS = FOLDER / "accuracy.json"
 CALIBRATION = FOLDER / "calibration.json"  # of calibration.py
+OF_OTHERS = FOLDER / "others.json"
 PAGE = FOLDER.parent / "docs" / "accuracy.md"
 MINMAX = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 TARGET = "cortex-m4"  # every target gives the same integers
@@ -213,6 +215,28 @@ With {random} random networks beside these, {outputs} outputs:
 """
 
 
+OTHERS = """
+## Trained models of others
+
+`python benchmarks/others.py FOLDER --json > benchmarks/others.json` reads their weights from packages of PyPI (its help
+says which, and how to get them; none is shipped) and compares with the float networks on data that calibration has not
+seen: inputs whose best class is another, decibels of the output that keeps least, and what a Cortex-M4 takes. Cycles
+are estimates by the table of costs. The bar of `auto` lies half way between what int8 and int16 keep; it holds on
+calibration data, half of {judged} samples. PT2E int8 is torchao's own road, run in torch.
+
+{table}
+
+The networks of the cascade see patches with a face and without one, the pitch network sounds that were drawn. Voice
+detector, speaker encoder, speech quality and character recognition are not measured yet: they want recordings of speech
+and lines of text.
+"""
+
+
+def of_others(rows: list[dict[str, Any]]) -> str:
+    found = [others.Row(**row) for row in rows]
+    return OTHERS.format(table=others.markdown(found), judged=2 * found[0].judged)
+
+
 def page(results: dict[str, Any]) -> str:
     header = [
         f"| network | test samples | float | {' | '.join(way.value for way in Way)} |",
@@ -225,7 +249,7 @@ def page(results: dict[str, Any]) -> str:
         networks=len(results),
         clean=gained(results, Way.DEFAULT, Way.MINMAX),
         odd=gained(results, Way.ODD_DEFAULT, Way.ODD_MINMAX),
-    ) + calibrated(json.loads(CALIBRATION.read_text()))
+    ) + "".join([calibrated(json.loads(CALIBRATION.read_text())), of_others(json.loads(OF_OTHERS.read_text()))])
 
 
 def calibrated(rows: list[dict[str, Any]]) -> str:

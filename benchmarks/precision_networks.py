@@ -5,7 +5,7 @@
 Networks of the zoo are scored on the samples that ship with them; the two with state that a user wrote are calibrated
 on one sequence of 64 steps and scored on ten fresh ones of 200 steps. The bar of `auto` lies half way from what int8
 keeps of these samples to what int16 keeps. Cycles are those of the table of costs; constants and code are flash.
---markdown prints the table of docs/precision.md.
+docs/precision.md shows what --json has printed into precision_networks.json beside this file (`make golden`).
 """
 
 import argparse

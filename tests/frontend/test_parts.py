@@ -133,6 +133,14 @@ def test_classes_that_change_are_told_with_their_number_whatever_the_decibels(la
     assert f"for {others} of 64 calibration samples" in finding.text
 
 
+@pytest.mark.parametrize(("offset", "told"), [(2.0, True), (-4.0, False)])
+def test_the_best_of_scores_by_themselves_is_judged_where_one_is_given(offset: float, told: bool) -> None:
+    """Pitches are classes, each with a score of its own; labels that are mostly absent are none."""
+    model, data = Expression(lambda x: torch.sigmoid(0.1 * x + offset)), close_scores(40)
+    compiled = cortado.compile(model, data[0], "cortex-m4", data, "pitches", C_ALONE)
+    assert bool(found_in(compiled, FindingKind.CHANGED_CLASSES)) is told
+
+
 def test_values_of_an_embedding_are_not_taken_for_scores() -> None:
     torch.manual_seed(0)
     data = [(torch.randn(1, 8),) for _ in range(64)]

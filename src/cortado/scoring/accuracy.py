@@ -167,7 +167,10 @@ def _other_classes(one: JudgedPart, blamed: Callable[[OutputPart], str], classes
     wanted = [values for values, _ in one.pairs]
     dim, limit = class_dim(wanted), FLIPPED
     if dim is None and one.part.is_chance:
-        return _undecided(one)
+        undecided = _undecided(one)
+        if undecided is not None or not _names_one(one):
+            return undecided
+        dim, limit = -1, FLIPPED_PERHAPS
     if dim is None and classes is not None and wanted[0].shape[-1] == classes:
         dim = -1
     if dim is None and _may_be_scores(one):
@@ -197,6 +200,14 @@ def _may_be_scores(one: JudgedPart) -> bool:
     best = torch.stack([torch.topk(wanted[0], 2).values for wanted, _ in one.pairs])
     apart = torch.stack([wanted[0].std() for wanted, _ in one.pairs])
     return bool((best[:, 0] - best[:, 1] > apart).double().mean() > 0.5)
+
+
+def _names_one(one: JudgedPart) -> bool:
+    """Scores from 0 to 1, each by itself, of which the best is mostly above one half: that is the answer."""
+    sizes = one.pairs[0][0].shape
+    if len(sizes) != 2 or sizes[0] != 1 or sizes[1] < 3 or one.part.box is not None:
+        return False
+    return bool(torch.stack([wanted.max() > 0.5 for wanted, _ in one.pairs]).double().mean() > 0.5)
 
 
 def _undecided(one: JudgedPart) -> Finding | None:
