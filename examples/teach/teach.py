@@ -21,7 +21,7 @@ NETWORK = zoo.get("ds_cnn")
 REST = (10, 11)  # silence, unknown
 KNOWN, WORDS, UTTERANCES = 12, 3, 5
 THRESHOLD = 0.006  # of the cosine beyond that with the nearest unknown words
-EPISODES = 1
+EPISODES = 2  # of other words and voices
 
 
 class Spotter(nn.Module):
