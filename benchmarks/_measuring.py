@@ -19,18 +19,20 @@ from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 from cortado.plan.planned import jobs_of, loop_of
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork
-from single_layers import draw_biased, draw_layers, draw_products, draw_rare, draw_wide
+from single_layers import draw_biased, draw_cells, draw_layers, draw_products, draw_rare, draw_wide, draw_windows
 
 Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
 DRAWN = {
     **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
+    **{"c": draw_windows, "i": draw_windows, "j": draw_windows, "k": draw_cells},
 }
-# Of 16-bit codes, and with 4-bit weights.
+# Of 16-bit codes, with 4-bit weights, of float32.
 OPTIONS: dict[str, dict[str, Any]] = {
-    **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xy"},
-    **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zq"},
+    **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xyj"},
+    **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zqi"},
+    "c": {"activations": Activations.FLOAT32, "artifacts": Artifacts.C},
 }
 
 

@@ -73,6 +73,16 @@ def draw_rare(seed: int) -> Drawn:
     return _draw(seed, (_pool, _pool, _reduced, _moved, _moved, _elements), 2 * TOGETHER)
 
 
+def draw_windows(seed: int) -> Drawn:
+    """Convolutions under windows and depthwise ones, of few and of many channels."""
+    return _draw(seed, (_window, _window, _window, _depthwise), 2 * TOGETHER)
+
+
+def draw_cells(seed: int) -> Drawn:
+    """Plain recurrent layers of a few units."""
+    return _draw(seed, (_cells,), TOGETHER)
+
+
 def draw_biased(seed: int) -> Drawn:
     """Layers whose sums leave 24 bits by their biases."""
     drawn = _draw(seed, (_convolution, _convolution, _linear), TOGETHER)
@@ -138,6 +148,20 @@ def _pointwise(rng: Random) -> Single:
     inner, outer = rng.choice(WIDTHS[2:]), rng.choice(WIDTHS[2:])
     layer = nn.Sequential(nn.Conv2d(inner, outer, 1), rng.choice((nn.ReLU, nn.Identity))())
     return Single(layer, (1, inner, rng.randrange(1, 6), rng.randrange(2, 10)))
+
+
+def _window(rng: Random) -> Single:
+    kernel, stride, dilation = rng.choice((2, 3, 3, 3, 5, (1, 3), (3, 1))), rng.choice((1, 1, 2)), rng.choice((1, 1, 2))
+    inner = rng.choice((1, 2, 3, 3, 4, 4, _width(rng), _width(rng)))
+    padding = rng.choice((0, 0, 1)) if isinstance(kernel, int) and kernel > 2 else 0
+    layer = nn.Conv2d(inner, _width(rng), kernel, stride, padding, dilation=dilation)
+    return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, inner, 10))
+
+
+def _cells(rng: Random) -> Single:
+    given, units, steps = rng.randrange(1, 12), rng.randrange(1, 12), rng.randrange(1, 14)
+    kind = {"batch_first": True, "bidirectional": rng.random() < 0.2, "nonlinearity": rng.choice(("relu", "tanh"))}
+    return Single(Sequence(nn.RNN(given, units, **kind)), (1, steps, given))
 
 
 def _depthwise(rng: Random) -> Single:

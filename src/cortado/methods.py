@@ -654,8 +654,8 @@ def _only_c(options: Options) -> Options:
         "watch": options.watch is not None,
         "memory": bool(options.memory),
         "place": bool(options.place),
+        "package": bool(options.package),  # which asks for a self-test
         "selftest": options.selftest,
-        "package": bool(options.package),
         "sequence": options.sequence is not None,
         "allow_float": options.allow_float,
         "artifacts='pte'": options.artifacts is Artifacts.PTE,

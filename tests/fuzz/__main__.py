@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fuzz import combined
 from fuzz.campaign import Wanted, run, write_repros
 from fuzz.combinations import drawn
-from fuzz.doors import Found, check_all
 from fuzz.families import Family
 from fuzz.journal import ROOT, Journal, fingerprint
-from fuzz.page import PAGE, SUMMARY, page
+from fuzz.page import COMBINED, PAGE, SUMMARY, page
 
 # Networks of other families, to one of the general ones.
 PARTS = {Family.INTEGERS: 0.2, Family.ELEMENTS: 0.2, Family.MASKS: 0.1, Family.STATE: 0.1, Family.STREAMS: 0.05}
@@ -43,33 +43,35 @@ def main(arguments: list[str]) -> int:
         ptes=chosen.networks // 3 if chosen.ptes is None else chosen.ptes,
         jobs=chosen.jobs,
     )
+    if not chosen.networks:
+        return 1 if combine(chosen.combinations, chosen.seed, chosen.jobs, chosen.folder) else 0
     journal = Journal(chosen.folder / f"journal-{wanted.first}-{fingerprint()}.jsonl")
     print(f"journal: {journal.path}, {len(journal.lines)} networks in it already", flush=True)
     found = run(wanted, journal)
-    (chosen.folder / "summary.json").write_text(json.dumps(found, indent=2) + "\n")
+    write_summary(chosen.folder / "summary.json", found)
     repros = write_repros(all_bugs(found), chosen.folder)
     show(found)
     for path in repros:
         print(f"made small: {path}")
-    wrong = combined(chosen.combinations, chosen.seed)
+    wrong = combine(chosen.combinations, chosen.seed, chosen.jobs, chosen.folder) if chosen.combinations else []
     return 1 if all_bugs(found) or wrong else 0
 
 
-def combined(count: int, seed: int) -> list[Found]:
-    """Combinations of features, one after the other; what is wrong is shown with the seed that makes it again."""
-    found: list[Found] = []
-    for one in check_all(drawn(count, seed)):
-        found.append(one)
-        if one.wrong:
-            print(f"WRONG {one.combination}\n{one.wrong}", flush=True)
-    right, refused = sum(one.right for one in found), sum(bool(one.refused) for one in found)
-    left_out = sum(bool(one.left_out) for one in found)
-    wrong = [one for one in found if one.wrong]
-    print(
-        f"{len(found)} combinations: {right} right, {refused} refused in a sentence, {left_out} that torch can't "
-        f"write, {len(wrong)} wrong"
-    )
-    return wrong
+def combine(count: int, seed: int, jobs: int, folder: Path) -> list[combined.Line]:
+    """Combinations of features; returns those that are wrong, which were shown with the seed that makes them again."""
+    path = folder / f"combinations-{seed}-{fingerprint()}.jsonl"
+    lines = combined.run(drawn(count, seed), path, jobs)
+    found = combined.totals(lines) | {"seed": seed}
+    write_summary(folder / Path(COMBINED).name, found)
+    counts = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in found["outcomes"].items())
+    print(f"{len(lines)} combinations: {counts}")
+    print(combined.Coverage.of([found]))
+    return [line for line in lines if line["outcome"] == "wrong"]
+
+
+def write_summary(path: Path, found: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _others(chosen: argparse.Namespace) -> dict[Family, int]:
@@ -78,15 +80,22 @@ def _others(chosen: argparse.Namespace) -> dict[Family, int]:
 
 
 def write_page(folder: Path) -> int:
-    """Adds the numbers of the last campaign, without the times, which are this machine's; in place of those of the same
-    seeds."""
-    found = json.loads((folder / "summary.json").read_text())
-    kept = {key: value for key, value in found.items() if key != "seconds"}
-    before = json.loads((ROOT / SUMMARY).read_text())
-    campaigns = [*(one for one in before if one["seeds"][0] != kept["seeds"][0]), kept]
-    (ROOT / SUMMARY).write_text(json.dumps(campaigns, indent=1) + "\n")
-    (ROOT / PAGE).write_text(page(campaigns))
+    """Adds the numbers of the last campaigns, without the times, which are this machine's; in place of those of the
+    same seeds."""
+    kept = {}
+    for name in (SUMMARY, COMBINED):
+        before, path = json.loads((ROOT / name).read_text()), folder / Path(name).name
+        found = [json.loads(path.read_text())] if path.exists() else []
+        same = [one for one in before if not found or _seed(one) != _seed(found[0])]
+        kept[name] = [*same, *({key: value for key, value in one.items() if key != "seconds"} for one in found)]
+        (ROOT / name).write_text(json.dumps(kept[name], indent=None if name == COMBINED else 1) + "\n")
+    (ROOT / PAGE).write_text(page(kept[SUMMARY], kept[COMBINED]))
     return 0
+
+
+def _seed(found: dict[str, Any]) -> int:
+    seed: int = found["seed"] if "seed" in found else found["seeds"][0]
+    return seed
 
 
 def all_bugs(found: dict[str, Any]) -> list[dict[str, Any]]:

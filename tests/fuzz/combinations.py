@@ -25,6 +25,7 @@ class Form(StrEnum):
     SEVERAL = "several outputs"
     IDS = "ids in"
     TRUTH = "truth out"
+    METHODS = "methods"
 
 
 class Way(StrEnum):
@@ -37,6 +38,8 @@ class Way(StrEnum):
     PREQUANTIZED = "prequantized"
     ONNX = "ONNX"
     PT2 = ".pt2"
+    FLOAT32 = "float32"
+    ISLANDS = "--float32"
 
 
 class Product(StrEnum):
@@ -54,12 +57,14 @@ class Product(StrEnum):
     PICO = "pico"
     PLATFORMIO = "platformio"
     ZEPHYR = "zephyr"
+    WEB = "web"
 
 
 class Door(StrEnum):
     """Who is asked for a figure or a verdict."""
 
     HOST = "run host"
+    WASM = "run wasm"
     BOARD = "board"
     PROBE = "probe"
     PROFILE = "profile"
@@ -70,9 +75,18 @@ class Door(StrEnum):
     ESTIMATE = "estimate"
     PAGE = "report page"
     EXAMPLE = "README example"
+    SAVED = "saved state"
 
 
-PACKAGES = (Product.ARDUINO, Product.CMAKE, Product.CMSIS_PACK, Product.PICO, Product.PLATFORMIO, Product.ZEPHYR)
+PACKAGES = (
+    Product.ARDUINO,
+    Product.CMAKE,
+    Product.CMSIS_PACK,
+    Product.PICO,
+    Product.PLATFORMIO,
+    Product.WEB,
+    Product.ZEPHYR,
+)
 AXES: tuple[type[StrEnum], ...] = (Form, Way, Product, Door)
 Pair = tuple[StrEnum, StrEnum]
 
@@ -127,13 +141,16 @@ def drawn(count: int, seed: int, doors: int = 4) -> list[Combination]:
     return found
 
 
-def least_seen(combinations: Sequence[Combination]) -> tuple[int, Pair]:
-    """The pair of values that came least often, and how often."""
-    seen = Counter(pair for one in combinations for pair in one.pairs)
-    pairs = [
+def every_pair() -> list[Pair]:
+    return [
         (first, second)
         for one, other in itertools.combinations(AXES, 2)
         for first, second in itertools.product(one, other)
     ]
-    rarest = min(pairs, key=lambda pair: seen[pair])
+
+
+def least_seen(combinations: Sequence[Combination]) -> tuple[int, Pair]:
+    """The pair of values that came least often, and how often."""
+    seen = Counter(pair for one in combinations for pair in one.pairs)
+    rarest = min(every_pair(), key=lambda pair: seen[pair])
     return seen[rarest], rarest

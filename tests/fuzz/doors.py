@@ -28,6 +28,7 @@ from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
 from cortado.exploring.estimation import estimate
+from cortado.methods import CompiledMethods
 from cortado.options import Activations, Artifacts, Options, PackageKind, PteKind, Weights
 from cortado.plan.lowered import chosen_ends
 from cortado.profile import profile
@@ -40,17 +41,20 @@ from fuzz.forms import Array, Model, model_of
 from helpers import images
 from helpers.examples import decisions, driver, picture, printed, unit
 from helpers.gdb_servers import emulated
+from helpers.node import in_node
 from helpers.onnx_models import exported
+from helpers.saved import run_with_cuts
 from helpers.selftests import run_there
 from helpers.single import decibels
 
 TARGET = "cortex-m4"
 PROBE = "gdb:localhost:{}?flash=0x00000000:4M&ram=0x20000000:4M"
-LEAST = {Way.INT16: 25.0, Way.MIXED: 12.0, Way.INT4: 3.0}  # decibels beside the module
+LEAST = {Way.INT16: 25.0, Way.MIXED: 12.0, Way.INT4: 3.0, Way.FLOAT32: 100.0}  # decibels beside the module
 FRESH = range(100, 106)
 CYCLES, FEW_CYCLES = 0.15, 1_500
 """By which an estimate may be off: a part (int4 layers of three channels are 12 percent high, all others within 10), or
 so many cycles, of a network of a few small layers."""
+CUTS = 4  # steps with a power cut before each
 
 
 class Wrong(Exception):
@@ -71,6 +75,7 @@ class Made:
     eager: nn.Module
     compiled: Compiled
     artifact: Artifact
+    methods: CompiledMethods | None = None
 
     @property
     def samples(self) -> list[list[Array]]:
@@ -99,13 +104,15 @@ class Made:
 
 
 def _options(build: Build, model: Model) -> Options:
-    chosen: dict[str, Any] = {**model.options, "selftest": True, "artifacts": Artifacts.C}
+    chosen: dict[str, Any] = {**model.options, "selftest": not model.methods, "artifacts": Artifacts.C}
     if model.sequence is not None:
         chosen["sequence"] = model.sequence
     ways: dict[Way, dict[str, Any]] = {
         Way.INT16: {"activations": Activations.INT16},
         Way.MIXED: {"int16": ("first",)},
         Way.INT4: {"weights": Weights.INT4},
+        Way.FLOAT32: {"activations": Activations.FLOAT32},
+        Way.ISLANDS: {"float32": ("first",)},
     }
     products: dict[Product, dict[str, Any]] = {
         Product.IMAGE: {"image": True},
@@ -161,9 +168,30 @@ def made(build: Build) -> Iterator[Made]:
             raise
         except Exception as error:
             raise LeftOut(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+        if model.methods:
+            yield _made_of_methods(build, model, eager, module, batches, options, folder)
+            return
         data = () if build.way is Way.PREQUANTIZED else batches
         found = prepare(module, batches[0], data, "net", options=options).compile(TARGET, options)
         yield Made(build, model, eager, found, found.save(folder / "net"))
+
+
+def _made_of_methods(
+    build: Build,
+    model: Model,
+    eager: nn.Module,
+    module: Any,
+    batches: Sequence[tuple[Tensor, ...]],
+    options: Options,
+    folder: Path,
+) -> Made:
+    """The methods as one bundle; doors are asked about `forward`, in the folder that it has by itself."""
+    calls = [(name, *batch) for batch in batches for name in model.methods]
+    methods = dict.fromkeys(model.methods, batches[0])
+    found = cortado.compile_methods(module, methods, TARGET, calls, "net", options)
+    found.save(folder / "net")
+    artifact = Artifact.open(folder / "net" / "methods" / "forward")
+    return Made(build, model, eager, found.methods["forward"], artifact, found)
 
 
 # ---- what is made of it ----------------------------------------------------------------------------------------------
@@ -190,10 +218,39 @@ def check_product(one: Made) -> None:
             expect(ran_pte.bit_exact or report.float_operators, "the .pte gives other bits")
     if one.build.product is Product.TOGETHER:
         with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
-            facts = save_together([one.compiled], Path(temporary) / "all")
+            facts = save_together([one.methods or one.compiled], Path(temporary) / "all")  # type: ignore[list-item]
             assert report.memory is not None
             expect(facts.models[0].arena_bytes == report.memory.arena_bytes, "together it has another arena")
+    if one.build.product is Product.WEB:
+        _check_page(one)
+    if one.methods is not None:
+        _check_methods(one)
     _check_bytes(one)
+
+
+def _check_page(one: Made) -> None:
+    """The module of the page gives the reference's codes."""
+    if one.artifact.report.stream is not None or one.artifact.report.camera is not None:
+        return  # which take one row, or a picture of bytes
+    samples = one.samples[:3]
+    found = in_node(
+        one.artifact, [[value.ravel().tolist() for value in sample] for sample in samples], "model.run(one)"
+    )
+    expected = one.artifact.reference(samples, sequence=3 if one.sequence else None).expected
+    wanted = [[np.asarray(value).ravel().tolist() for value in sample] for sample in expected]
+    expect(found == wanted, "the page's module gives other codes")
+
+
+def _check_methods(one: Made, on: str | None = "host") -> None:
+    """Methods in turns, with one state: the reference's bits, and counts as the module has them."""
+    assert one.methods is not None
+    calls = [(name, torch.from_numpy(one.model.given(seed)[0])) for seed in FRESH for name in ("learn", "forward")]
+    found, own = one.methods.run(calls, on), copy.deepcopy(one.eager)
+    expect(found.bit_exact, f"methods give other bits on {on or 'the board'}")
+    with torch.no_grad():
+        wanted = [getattr(own, name)(value).numpy() for name, value in calls]
+    for outputs, values in list(zip(found.outputs, wanted, strict=True))[::2]:
+        expect(np.abs(outputs[0] - values).max() <= 1, f"counts {outputs[0]}, the module's {values}")
 
 
 def _same(found: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> bool:
@@ -202,16 +259,17 @@ def _same(found: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -
 
 def _check_bytes(one: Made) -> None:
     """Sizes in the report are those of the header, and hold what they must."""
-    report, header = one.artifact.report, (one.artifact.folder / "net.h").read_text()
+    report = one.artifact.report
+    header, macro = (one.artifact.folder / f"{report.prefix}.h").read_text(), report.prefix.upper()
     assert report.memory is not None
-    arena = int(re.findall(r"#define NET_ARENA_BYTES (\d+)", header)[-1])
+    arena = int(re.findall(rf"#define {macro}_ARENA_BYTES (\d+)", header)[-1])
     expect(
         arena == max(report.memory.arena_bytes, 1), f"an arena of {arena}, the report says {report.memory.arena_bytes}"
     )
     for kind, tensors in (("INPUT", report.inputs), ("OUTPUT", report.outputs)):
         for number, tensor in enumerate(tensors):
             size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype.value).itemsize
-            expect(f"#define NET_{kind}{number}_BYTES {size}\n" in header, f"{kind}{number} has not {size} bytes")
+            expect(f"#define {macro}_{kind}{number}_BYTES {size}\n" in header, f"{kind}{number} has not {size} bytes")
 
 
 def _check_values(one: Made) -> None:
@@ -264,10 +322,32 @@ def _check_stream(one: Made) -> None:
         expect(found.decisions.tolist() == plain, f"decided {found.decisions.tolist()}, by hand {plain}")
 
 
+def _wasm(one: Made) -> None:
+    expect(one.artifact.run(one.samples, "wasm", sequence=one.sequence).bit_exact, "other bits in WebAssembly")
+
+
+def _saved(one: Made) -> None:
+    """Steps with a power cut before each; what keeps nothing has nothing to save."""
+    planned, graph = one.compiled.planned, one.compiled.graph
+    assert planned is not None
+    assert graph is not None
+    if not one.artifact.report.state:
+        texts = [path.read_text() for path in one.artifact.folder.glob("*.[ch]")]
+        expect(not any("_save(" in text for text in texts), "without state there is something to save")
+        return
+    found = one.artifact.reference(one.samples[:CUTS], sequence=CUTS)
+    with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
+        given = [[np.asarray(value) for value in feed] for feed in found.feeds]
+        ran = run_with_cuts(Path(temporary), planned, given, None)
+    expect(_same(ran, found.expected), "after a power cut it goes on differently")
+
+
 def _board(one: Made) -> None:
     run = one.artifact.run(one.samples, check_stores=True, sequence=one.sequence)
     expect(run.bit_exact, "other bits on the board")
     expect((run.result.instructions or 0) > 0, "no instructions were counted")
+    if one.methods is not None:
+        _check_methods(one, None)
 
 
 def _probe(one: Made) -> None:
@@ -314,6 +394,13 @@ def _evaluate(one: Made) -> None:
 
 
 def _selftest(one: Made) -> None:
+    if one.methods is not None:
+        options = replace(one.compiled.options, selftest=True)
+        example = torch.from_numpy(one.model.given(0)[0])
+        cortado.compile_methods(
+            copy.deepcopy(one.eager), {"forward": (example,)}, TARGET, [("forward", example)], "net", options
+        )
+        raise Wrong("methods with a self-test compile, and have none")
     folder = one.artifact.folder
     names = [*folder.glob("*.[chS]"), *(folder / "kernels").rglob("*.[chS]")]
     files = {str(path.relative_to(folder)): path.read_text() for path in names}
@@ -359,13 +446,16 @@ def _estimate(one: Made) -> None:
 def _page(one: Made) -> None:
     """Every range on the page is what the codes can hold, and holds what the network has."""
     page = (one.artifact.folder / PAGE).read_text()
+    layers = [layer for layer in one.artifact.report.layers if layer.scale is not None]
+    if not layers:  # all of it is float32
+        expect('id="quantization"' not in page, "the page has a table of no scales")
+        return
     body = page.split('id="quantization"')[1].split("<tbody>")[1].split("</tbody>")[0]
     rows = [
         [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)]
         for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
     ]
     graph = one.artifact.graph
-    layers = [layer for layer in one.artifact.report.layers if layer.scale is not None]
     expect(len(rows) == len(layers), f"{len(rows)} rows for {len(layers)} layers")
     for layer, row in zip(layers, rows, strict=True):
         kind = str(graph.values[layer.name].dtype).removeprefix("torch.")
@@ -378,14 +468,15 @@ def _page(one: Made) -> None:
 
 def _example(one: Made) -> None:
     text, expected = driver(one.artifact, one.model.given)
-    readme = (one.artifact.folder / "README.md").read_text()
+    readme, name = (one.artifact.folder / "README.md").read_text(), one.artifact.report.prefix
     with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
-        found = printed(one.artifact.folder, {"net": unit("net", readme, text)}, ["net"], Path(temporary) / "build")
-    expect(found == {"net": expected}, f"the example prints {found}, by hand {expected}")
+        found = printed(one.artifact.folder, {name: unit(name, readme, text)}, [name], Path(temporary) / "build")
+    expect(found == {name: expected}, f"the example prints {found}, by hand {expected}")
 
 
 DOORS: dict[Door, Callable[[Made], None]] = {
     Door.HOST: _host,
+    Door.WASM: _wasm,
     Door.BOARD: _board,
     Door.PROBE: _probe,
     Door.PROFILE: _profile,
@@ -396,6 +487,7 @@ DOORS: dict[Door, Callable[[Made], None]] = {
     Door.ESTIMATE: _estimate,
     Door.PAGE: _page,
     Door.EXAMPLE: _example,
+    Door.SAVED: _saved,
 }
 
 
@@ -413,7 +505,12 @@ class Found:
 
     @property
     def right(self) -> bool:
-        return not (self.refused or self.left_out or self.wrong)
+        return self.outcome == "right"
+
+    @property
+    def outcome(self) -> str:
+        said = {"wrong": self.wrong, "refused": self.refused, "left_out": self.left_out}
+        return next((name for name, what in said.items() if what), "right")
 
 
 def _outcome(combination: Combination, what: Callable[[], None]) -> Found:

@@ -79,6 +79,24 @@ class Sound(nn.Module):
         return self.out(torch.relu(self.first(bands[:, None])).mean((2, 3)))
 
 
+class Taught(nn.Module):
+    """Scores of rows, and how often each feature was there in the rows that it was taught."""
+
+    seen: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(6, width), nn.Linear(width, 4)
+        self.register_buffer("seen", torch.zeros(1, width, dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.relu(self.first(x)))
+
+    def learn(self, x: Tensor) -> Tensor:
+        self.seen = self.seen + (x.sum(1, keepdim=True) > 0).int() + (x[:, :1] > 0.5).int()
+        return self.seen
+
+
 class Words(nn.Module):
     """Ids as scores."""
 
@@ -100,6 +118,7 @@ class Model:
     sequence: int | None = None  # steps of a model with state
     hop_rows: int = 0  # of a stream, by hand
     push: int = 1  # samples of a row
+    methods: tuple[str, ...] = ()  # that are compiled beside each other; all take what forward takes
 
     @property
     def time(self) -> int:
@@ -128,6 +147,8 @@ def model_of(form: Form, seed: int) -> Model:
     picture = reals(1, 3, rows, 8)
     if form is Form.STATE:
         return Model(Remembering(width).eval(), reals(1, 6), sequence=6)
+    if form is Form.METHODS:
+        return Model(Taught(width).eval(), reals(1, 6), methods=("forward", "learn"))
     if form is Form.SAMPLE_STREAM:
         return _of_sound(rng)
     if form is Form.IDS:

@@ -29,14 +29,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.lines: list[dict[str, Any]] = list(_read(path)) if path.exists() else []
+        self.lines: list[dict[str, Any]] = list(read_lines(path))
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
-        with self.path.open("a") as file:
-            for line in lines:
-                self.lines.append(line)
-                file.write(json.dumps(line) + "\n")
+        new = list(lines)
+        self.lines += new
+        write_lines(self.path, new)
 
     @property
     def seeds(self) -> set[tuple[str, int]]:
@@ -44,9 +42,16 @@ class Journal:
         return {(line["family"], line["seed"]) for line in self.lines}
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    """A line that was being written when the machine went down is left out."""
-    for line in path.read_text().splitlines():
+def write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    """Adds them to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a file, if there is one; one that was being written when the machine went down is left out."""
+    for line in path.read_text().splitlines() if path.exists() else ():
         try:
             yield json.loads(line)
         except ValueError:

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fuzz.combined import Coverage
 from helpers import covered, durations, long_run
 
-PAGE, SUMMARY = "docs/testing.md", "tests/fuzz/summary.json"
+PAGE, SUMMARY, COMBINED = "docs/testing.md", "tests/fuzz/summary.json", "tests/fuzz/combined.json"
 
 HEAD = """# The campaign
 
@@ -50,14 +51,15 @@ Beside the general networks a campaign draws five families that have generators 
   bits; every fifth runs on a board too.
 
 Last come **combinations**: features that meet. A form (plain, state, stream of rows, stream of samples with any
-window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out), an element or a way in (int8,
-int16, mixed, int4, prequantized, ONNX, `.pt2`), a product (C, image, classic `.pte`, delegate, together, `--memory`,
-six packages) and a door (run on this machine, board, probe, profile, validate, evaluate, self-test, saturation,
-estimate, report page, README example): 2,000 of them, in which every pair comes 12 times or more; `make test` has 60.
-What a door says is held to a plain model in the test: outputs to the module run eagerly (8 dB, int16 25, int4 3) and
-to the reference (none), the number of outputs, decisions and saturated values to counts by hand, ranges to the limits
-of NumPy's types, bytes to the files, cycles to the emulated core (15 percent), the example to what it prints on a
-board.
+window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out, several methods), an element or a
+way in (int8, int16, mixed, int4, float32, some modules in float32, prequantized, ONNX, `.pt2`), a product (C, image,
+classic `.pte`, delegate, together, `--memory`, seven packages, that for browsers among them) and a door (run on this
+machine, in WebAssembly, on a board; probe, profile, validate, evaluate, self-test, saturation, estimate, report page,
+README example, state that is saved and loaded). All pairs are drawn equally often; `make test` has 60 combinations.
+What a door says is held to a plain model in the test: outputs to the module run eagerly (8 dB, int16 25, int4 3,
+float32 100) and to the reference (none), the number of outputs, decisions and saturated values to counts by hand,
+ranges to the limits of NumPy's types, bytes to the files, cycles to the emulated core (15 percent), the example to
+what it prints on a board. The journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
 
     PYTHONPATH=tests .venv/bin/python -m fuzz --networks 0 --combinations 200 --seed 3
 """
@@ -66,8 +68,8 @@ board.
 Summary = Mapping[str, Any]
 
 
-def page(campaigns: Sequence[Summary]) -> str:
-    parts = [*_counts(campaigns), "", *long_run.table(), *covered.table(), *durations.table()]
+def page(campaigns: Sequence[Summary], combined: Sequence[Summary]) -> str:
+    parts = [*_counts(campaigns), "", *_combined(combined), *long_run.table(), *covered.table(), *durations.table()]
     return HEAD + "\n" + "\n".join(parts) + "\n"
 
 
@@ -98,6 +100,30 @@ def _counts(campaigns: Sequence[Summary]) -> list[str]:
         "|---|---|",
         *(f"| {why} | {count:,} |" for why, count in refused.most_common()),
     ]
+
+
+def _combined(campaigns: Sequence[Summary]) -> list[str]:
+    """Combinations by seed, by value, and the pairs that were never right."""
+    if not campaigns:
+        return []
+    lines = ["## Combinations", "", "| seed | drawn | right | refused in a sentence | torch can't write | wrong |"]
+    lines += ["|---|---|---|---|---|---|", *(_outcomes(f"{found['seed']:,}", found) for found in campaigns)]
+    found = Coverage.of(campaigns)
+    lines += [
+        "",
+        f"{found}. Never right, as they are refused, nothing that torch can write, or not drawn yet: "
+        f"{', '.join(found.never)}.",
+    ]
+    lines += ["", "| value | right | refused | torch can't write | wrong |", "|---|---|---|---|---|"]
+    values = dict.fromkeys(value for one in campaigns for value in one["values"])
+    for value in values:
+        counts = [one["values"].get(value, (0, 0, 0, 0)) for one in campaigns]
+        lines.append(f"| {value} | " + " | ".join(f"{sum(count):,}" for count in zip(*counts, strict=True)) + " |")
+    return [*lines, ""]
+
+
+def _outcomes(name: str, found: Summary) -> str:
+    return f"| {name} | {found['combinations']:,} | " + " | ".join(f"{n:,}" for n in found["outcomes"].values()) + " |"
 
 
 def _others(found: Summary) -> Mapping[str, Summary]:

@@ -92,8 +92,9 @@ def _rows(artifact: Artifact, given: Given) -> tuple[str, list[int]]:
     found = artifact.reference([given(20)])
     lines, results = artifact.report.input_rows, _results(artifact, endless=False)
     assert lines is not None
+    kind, values = _c_type(found.feeds[0][0]), lines.row_bytes // found.feeds[0][0].itemsize
     reader = f"""static unsigned next;
-static void read_row(int8_t *row) {{ memcpy(row, inputs + {lines.row_bytes} * next++, {lines.row_bytes}); }}
+static void read_row({kind} *row) {{ memcpy(row, inputs + {values} * next++, {lines.row_bytes}); }}
 """
     body = f'printf("%d ", {results.call("read_row")}); {results.prints}'
     made = results.numbers(found.expected[0])
@@ -137,10 +138,12 @@ for (int k = 0; k < {count}; k++) {{
 def _coded(artifact: Artifact, time: Array) -> Array:
     """Rows [rows, channels, width] as codes, channels last."""
     given = artifact.report.inputs[0]
-    assert given.scale is not None
+    if given.scale is None:  # float32 as it is
+        return np.ascontiguousarray(time.transpose(0, 2, 1))
     assert given.zero_point is not None
     steps = np.rint(time.transpose(0, 2, 1) * (np.float32(1) / np.float32(given.scale))) + given.zero_point
-    return np.clip(steps, -128, 127).astype(np.int8)
+    limits = np.iinfo(given.dtype.value)
+    return np.clip(steps, limits.min, limits.max).astype(given.dtype.value)
 
 
 def picture(artifact: Artifact, seed: int = 5) -> Array:

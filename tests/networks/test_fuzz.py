@@ -25,7 +25,7 @@ from fuzz.interrupts import run_disturbed
 from fuzz.journal import ROOT, Journal, totals
 from fuzz.oracles import TARGETS, Choices, Kind
 from fuzz.outcome import Outcome, reason
-from fuzz.page import PAGE, SUMMARY, page
+from fuzz.page import COMBINED, PAGE, SUMMARY, page
 from fuzz.recipe import Recipe, Shape
 from helpers.cores import each_core
 from helpers.golden import Golden
@@ -251,4 +251,4 @@ def test_interrupts_change_no_bit_of_the_zoo(name: str, target: str, tmp_path: P
 
 def test_the_page_of_counts_is_written_from_the_campaign(golden: Golden) -> None:
     """docs/testing.md says what the campaigns' summaries say; `make fuzz-page` writes both."""
-    golden(ROOT / PAGE, page(json.loads((ROOT / SUMMARY).read_text())))
+    golden(ROOT / PAGE, page(*(json.loads((ROOT / name).read_text()) for name in (SUMMARY, COMBINED))))

@@ -10,64 +10,28 @@ from torch import nn
 
 import cortado
 from cortado.api import Compiled
-from cortado.base.target import BUNDLE_FLAGS, Core, Machine, from_target_string
+from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
-from cortado.emit.c.state import SAVED_HEAD_BYTES, saved_bytes
+from cortado.emit.c.state import saved_bytes
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import LoweredGraph, after, run_reference
 from cortado.plan.planned import Planned, state_layout
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
-from cortado.run.board import build_firmware, build_host, find_board
-from cortado.run.bundle_info import untyped
-from cortado.run.harness import harness_source
 from cortado.run.runner import (
     HOST,
     RUNTIME_CHECKS,
     WARNINGS,
-    board_flags,
     bundle_includes,
-    bundle_sources,
-    run_bundle,
     write_files,
 )
 from helpers.images import Imaged
 from helpers.sanitizers import SANITIZERS
+from helpers.saved import run_with_cuts, same
 
 pytestmark = [pytest.mark.host, pytest.mark.xdist_group("saved state")]
 STEPS = 12
-
-# Between two steps power is cut: all but the saved bytes and the inputs of the next step is lost.
-POWER_CUT = """
-#include <string.h>
-
-static int run_after_a_cut(void *a)
-{{
-    static uint8_t bytes[{upper}_SAVED_BYTES + 1], inputs[{input_bytes}];
-    size_t at = 0;
-    for (int i = 0; i < {count}; i++) {{
-        memcpy(inputs + at, {name}_input(a, i), input_bytes[i]);
-        at += input_bytes[i];
-    }}
-    if ({name}_save(a, bytes + 1) != {name}_state_bytes()) {{
-        return 10;
-    }}
-    memset(a, 0xA5, {upper}_ARENA_BYTES);
-    if ({name}_run(a) != 2 || {name}_save(a, inputs) != 0) {{ /* no state yet */
-        return 11;
-    }}
-    memset(a, 0xA5, {upper}_ARENA_BYTES);
-    if ({name}_load(a, bytes + 1, sizeof bytes - 1) != CORTADO_LOAD_FINE) {{
-        return 12;
-    }}
-    for (int i = {count} - 1; i >= 0; i--) {{
-        at -= input_bytes[i];
-        memcpy({name}_input(a, i), inputs + at, input_bytes[i]);
-    }}
-    return {name}_run(a);
-}}
-"""
 
 
 # Every saved state that is to be refused; the exit code is the number of the first one that was not, or that changed
@@ -204,38 +168,6 @@ def _steps(
     return samples, expected
 
 
-def _run(
-    folder: Path, planned: Planned, samples: list[list[np.ndarray]], on: str | None, *flags: str
-) -> list[list[np.ndarray]]:
-    info = Imaged(planned).info
-    name = info.name
-    write_files(folder, emit_c(planned).files)
-    size = sum(tensor.bytes for tensor in info.inputs)
-    cut = POWER_CUT.format(
-        name=name, upper=name.upper(), count=len(info.inputs), input_bytes=max(size, SAVED_HEAD_BYTES)
-    )
-    text = harness_source(info)
-    assert untyped("int ", f"{name}_run") in text
-    text = text.replace(untyped("int ", f"{name}_run"), "run_after_a_cut")
-    (folder / "harness_model.c").write_text(
-        text.replace("\nconst cortado_harness_model_t", f"{cut}\nconst cortado_harness_model_t")
-    )
-
-    def build(board: Machine | None) -> Path:
-        sources = bundle_sources(folder, "c" if board is None else "cS")
-        if board is None:
-            return build_host(sources, bundle_includes(folder), [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS, *flags], name)
-        wanted = [*board_flags(info.target, board), *WARNINGS, *BUNDLE_FLAGS, *flags]
-        return build_firmware(find_board(board), sources, bundle_includes(folder), wanted, name)
-
-    return run_bundle(folder, info, samples, on, built=build).samples
-
-
-def _same(found: list[list[np.ndarray]], expected: list[list[np.ndarray]]) -> bool:
-    pairs = [(a, b) for x, y in zip(found, expected, strict=True) for a, b in zip(x, y, strict=True)]
-    return all(np.array_equal(a.reshape(b.shape), b) for a, b in pairs)
-
-
 @pytest.mark.parametrize("flags", [(), (RUNTIME_CHECKS,)], ids=["release", "checks"])
 def test_steps_with_a_power_cut_before_each_give_what_they_give_without(flags: tuple[str, ...], tmp_path: Path) -> None:
     graph = _habits("cortex-m4").graph
@@ -243,7 +175,7 @@ def test_steps_with_a_power_cut_before_each_give_what_they_give_without(flags: t
     planned = _portable(graph, "habits")
     samples, expected = _steps(planned, graph)
     assert not np.array_equal(expected[0][1], expected[-1][1])  # state matters
-    assert _same(_run(tmp_path, planned, samples, HOST, *flags), expected)
+    assert same(run_with_cuts(tmp_path, planned, samples, HOST, *flags), expected)
 
 
 @pytest.mark.qemu
@@ -254,7 +186,7 @@ def test_boards_go_on_with_the_saved_state_bit_for_bit(target: str, tmp_path: Pa
     assert compiled.planned is not None
     assert compiled.graph is not None
     samples, expected = _steps(compiled.planned, compiled.graph)
-    assert _same(_run(tmp_path, compiled.planned, samples, None), expected)
+    assert same(run_with_cuts(tmp_path, compiled.planned, samples, None), expected)
 
 
 def _exit_code(folder: Path, text: str) -> int:

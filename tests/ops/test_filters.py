@@ -204,6 +204,22 @@ def test_what_is_no_filter_or_forgets_quickly_stays_as_it_was(function: Callable
     assert [graph.values[one.name].dtype for one in graph.state] == [torch.int16]
 
 
+def _tracked(self: Any, x: Tensor) -> Tensor:
+    """A Kalman filter of constant gain: what it predicts is read by the filter of its errors and by what follows."""
+    predicted = self.h @ self.step
+    predicted = predicted + (x - predicted[:, :2]) @ self.gain
+    self.h.copy_(predicted)
+    return predicted
+
+
+def test_state_that_is_also_read_behind_a_filter_stays() -> None:
+    step = torch.eye(4) + 0.1 * torch.eye(4).roll(2, 0).tril()
+    gain = torch.tensor([[0.4, 0.0, 0.3, 0.0], [0.0, 0.4, 0.0, 0.3]])
+    model = Signal(_tracked, h=torch.zeros(1, 4), step=step, gain=gain)
+    graph = lowered(model, sound(40, (2,), seed=1))
+    assert [tuple(graph.values[one.name].shape) for one in graph.state] == [(1, 4)]
+
+
 # ---- other signals -------------------------------------------------------------------------------------------
 
 

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from cortado.base.errors import CortadoError
-from cortado.base.target import Machine
+from cortado.base.target import Machine, from_target_string
 from cortado.run.board import find_board
+from cortado.run.bundle_info import IO, BundleInfo
 from cortado.run.harness import run_harness
 from cortado.run.qemu import BoardFaultError, _Run, read_records, run_elf
+from cortado.run.runner import split_outputs
 from helpers.boards import INPUTS, ONE_EACH, firmware
 
 
@@ -113,3 +116,11 @@ def test_a_program_that_never_stops_talking_is_stopped(tmp_path: Path, core: str
 def test_an_unknown_board_is_refused() -> None:
     with pytest.raises(CortadoError, match=r"no board 'mps9'; the boards are mps2-an385, .*microbit"):
         find_board("mps9")
+
+
+def test_arrays_of_outputs_are_ones_that_torch_takes() -> None:
+    """Of an output behind another of an odd size too."""
+    outputs = (IO("first", (1, 1), "int8"), IO("second", (1, 1), "int32"))
+    info = BundleInfo("net", from_target_string("cortex-m4"), (), outputs)
+    ((first, second),) = split_outputs(b"\x05" + (77).to_bytes(4, "little"), info, 1)
+    assert (torch.as_tensor(first).tolist(), torch.as_tensor(second).tolist()) == ([[5]], [[77]])

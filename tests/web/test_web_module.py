@@ -22,6 +22,7 @@ from cortado.run import toolchain
 from cortado.web.facts import Shown
 from cortado.web.package import web_files
 from helpers.deciding import LABELS, Newest, Remembering, walk
+from helpers.node import in_node
 
 pytestmark = [pytest.mark.host, pytest.mark.xdist_group("wasm")]
 PICTURE = (1, 3, 12, 12)
@@ -52,30 +53,6 @@ def packed(folder: Path, model: nn.Module, *shapes: tuple[int, ...], **options: 
     return cortado.compile(
         model.eval(), batches[0], "cortex-m4", batches, name="probe", options=chosen, labels=labels
     ).save(folder / "probe")
-
-
-RUN = """
-import { readFileSync } from "node:fs";
-const { load } = await import(process.argv[1]);
-const model = await load();
-const given = JSON.parse(readFileSync(0));
-const results = given.map((one) => %s);
-console.log(JSON.stringify(results.map((outputs) => outputs && outputs.map(({ codes }) => [...codes].map(Number)))));
-"""
-
-
-def in_node(artifact: Artifact, given: Any, each: str) -> Any:
-    """What the module makes of each of the given values."""
-    script = artifact.folder / "web" / "probe.js"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", RUN % each, str(script)],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], dict[str, Any]]] = {

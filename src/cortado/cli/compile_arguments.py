@@ -44,9 +44,9 @@ def _model_arguments(parser: Arguments) -> None:
         "--together",
         type=Path,
         metavar="DIR",
-        help="write the C of all models as one program: the kernels once, and one arena, the largest, for those of "
-        "which nothing lasts between two calls (docs/firmware.md). NAME=MODEL names a model; --calibration may name "
-        "data for each, with commas between them",
+        help="write the C of all models as one program: the kernels once, and an arena for each model, or one for "
+        "those that keep nothing between two calls (--shared-arena; docs/firmware.md). NAME=MODEL names a model; "
+        "--calibration may name data for each, with commas between them",
     )
     parser.add_argument(
         "--shared-arena",

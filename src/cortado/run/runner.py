@@ -332,7 +332,8 @@ def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayT
     for all_results in np.frombuffer(data, dtype=np.uint8).reshape(count, info.results, one):
         sample, position = [], 0
         for tensor in info.outputs:  # with each result of a stream come all outputs
-            piece = np.ascontiguousarray(all_results[:, position : position + tensor.bytes]).view(tensor.dtype)
+            taken = all_results[:, position : position + tensor.bytes].tobytes()
+            piece = np.frombuffer(bytearray(taken), tensor.dtype)  # aligned, and the caller's own
             sample.append(piece.reshape((info.results, *tensor.shape) if info.results > 1 else tensor.shape))
             position += tensor.bytes
         samples.append(sample)

@@ -47,10 +47,10 @@ class Eager:
     Buffers that forward changes last from call to call, as they do in the module, until `reset`.
     """
 
-    def __init__(self, model: torch.nn.Module, *, lasting: bool = True, transposes: bool = True) -> None:
+    def __init__(self, model: torch.nn.Module, *, lasting: bool = True, leaves_open: bool = True) -> None:
         with evaluation(model):
             self._model = _copied(model)
-        self._transposes = transposes  # whether it may; else there is no need to look at each call, which takes time
+        self._leaves_open = leaves_open  # if not, there is no need to look at each call, which takes time
         self._lasting = lasting  # whether any do
         self._initial = self._buffers()
         self.drift = 0.0  # by what part of the largest output rounding in float32 may add up: its feedback keeps it
@@ -70,7 +70,7 @@ class Eager:
             module._buffers.update(buffers)
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        with torch.no_grad(), RightKernels() if self._transposes else nullcontext():
+        with torch.no_grad(), RightKernels() if self._leaves_open else nullcontext():
             result = self._model(*(value.clone() for value in inputs))
         return [value.detach() for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
 
@@ -166,9 +166,12 @@ def _copied(model: torch.nn.Module) -> torch.nn.Module:
 
 
 class RightKernels(TorchDispatchMode):
-    """oneDNN's transposed convolution may be wrong where no tap reaches an output: torch's own computes those."""
+    """oneDNN's transposed convolution may be wrong where no tap reaches an output: torch's own computes those. What
+    topk finds comes in order where the model leaves the order open."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.topk.default:
+            return func(*args[:4], **{**(kwargs or {}), "sorted": True})
         skips = func is torch.ops.aten.convolution.default and _skips_outputs(*args)
         with _without_onednn() if skips else nullcontext():
             return func(*args, **(kwargs or {}))

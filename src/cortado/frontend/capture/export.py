@@ -69,7 +69,7 @@ def _captured(model: torch.nn.Module, inputs: tuple[Tensor, ...]) -> Captured:
     _drop_unused(module)
     _check_state(module)
     state = lift_state(module, inputs)
-    eager = Eager(model, lasting=bool(state), transposes=transposes(module))
+    eager = Eager(model, lasting=bool(state), leaves_open=leaves_open(module))
     return Captured(module, eager, state, nones)
 
 
@@ -204,7 +204,10 @@ def _is_none(result: Any) -> bool:
     return isinstance(result, ConstantArgument) and result.value is None
 
 
-def transposes(module: GraphModule) -> bool:
-    """Whether there may be transposed convolutions in a model."""
+_OPEN = ("aten.convolution.default", "aten.topk.default", "cortado.best_positions.default")
+
+
+def leaves_open(module: GraphModule) -> bool:
+    """Whether there may be calls in a model that torch computes in several ways: transposed convolutions, topk."""
     calls = {str(node.target) for node in module.graph.nodes if node.op == "call_function"}
-    return any("conv_transpose" in call or call == "aten.convolution.default" for call in calls)
+    return any("conv_transpose" in call or call in _OPEN for call in calls)

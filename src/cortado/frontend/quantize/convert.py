@@ -19,7 +19,7 @@ from cortado.base.element import FLOAT32
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.frontend.capture.eager import Eager, RightKernels
-from cortado.frontend.capture.export import Captured, capture, infinite_constant, transposes
+from cortado.frontend.capture.export import Captured, capture, infinite_constant, leaves_open
 from cortado.frontend.capture.incoming import as_module, evaluating
 from cortado.frontend.capture.inputs import Inputs, note_ranges
 from cortado.frontend.quantize.accuracy_targets import Goal, Labelled
@@ -416,7 +416,7 @@ def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
 
 def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
     """Uses the backend kernels of the eager run."""
-    return RightKernels() if transposes(module) else contextlib.nullcontext()
+    return RightKernels() if leaves_open(module) else contextlib.nullcontext()
 
 
 def _check_observer(prepared: GraphModule, node: Node) -> None:

@@ -173,7 +173,7 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
     inside, moving = set(needed), set[Node](states) if calls else {signal}
     returned = user_outputs(graph)
     returned += [end for one, end in ends.items() if one not in states]  # read by others, all of them
-    pending = {one: _readers(one, needed, returned) for one in states}
+    pending = {one: _readers(one, needed, returned) for one in (*states, *needed)}
     cuts: list[Node] = []
     for node in graph.nodes:
         reads = [one for one in node.all_input_nodes if not is_constant(one)]
@@ -183,7 +183,7 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
                 continue
             inside.add(node)
             moving.add(node)
-            pending[node] = _readers(node, needed, returned)
+            pending.setdefault(node, _readers(node, needed, returned))
             for one in reads if node not in needed else ():
                 if one in pending:
                     pending[one] -= 1

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cortado's kernel library: integer neural-network kernels for Arm Cortex-M.
+ * Cortado's kernel library: neural-network kernels for Arm Cortex-M.
  *
- * C99, no allocation, no stdio, no globals. Tensors are NHWC. Activations are int8 (names with s8) or int16 (s16),
- * integers and positions int32 (s32), truth values bytes; weights are int8, or int4 in kernels with "narrow" in their
- * names. Every layer is described by a constant descriptor that lives in flash. A spatial kernel computes ONE output
+ * C99, no allocation, no stdio, no globals. Tensors are NHWC. Activations are int8 (names with s8), int16 (s16) or
+ * float32 (f32), integers and positions int32 (s32), truth values bytes; weights are int8, int4 in kernels with
+ * "narrow" or "runs" in their names, or float32. Every layer is described by a constant descriptor that lives in flash. A spatial kernel computes ONE output
  * row from an array of pointers to the input rows it needs; a row outside the image is NULL. A pixelwise kernel
  * computes any contiguous span of pixels.
  *

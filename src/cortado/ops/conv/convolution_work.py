@@ -123,11 +123,11 @@ _NARROW_VECTORS = "taps window/16 group_c/4 group_c/4*window/16"
 _NARROW_MVE = nested({"calls": "", "pairs": _NARROW_VECTORS, "singles": _NARROW_VECTORS})
 _NARROW_KERNELS = {
     "conv1x1_{}_s8__scalar": _NARROW_SMALL,
-    "conv2d_{}_s8__scalar": _NARROW_SMALL,
+    "conv2d_{}_s8__scalar": (*_NARROW_SMALL, *nested({"run_rows": "window_row", "tap_runs": "depth depth%4"})),
     "conv1x1_{}_s8__dsp": _NARROW_DSP,
-    "conv2d_{}_s8__dsp": _NARROW_DSP,
+    "conv2d_{}_s8__dsp": (*_NARROW_DSP, *_LAID_OUT, *_SWIFT),
     "conv1x1_{}_s8__mve": _NARROW_MVE,
-    "conv2d_{}_s8__mve": _NARROW_MVE,
+    "conv2d_{}_s8__mve": (*_NARROW_MVE, *nested({"copied_rows": "window_row/16", "copied_taps": "depth/16"})),
 }
 
 # float32: eight channels of two pixels at a time, sixteen or eight of an odd last one.
@@ -136,7 +136,14 @@ _FLOAT_PIXELS = {
     "pairs": "group_c/8 group_c/8*window group_c",
     "singles": "group_c/8 group_c/8*window group_c/16 group_c/16*window group_c",
 }
-_FLOAT_WINDOWS = {**_FLOAT_PIXELS, "calls": "kernel_h", "windows": "kernel_h taps window", "outside": "window_row"}
+_FLOAT_WINDOWS = {
+    **_FLOAT_PIXELS,
+    "calls": "kernel_h",
+    "windows": "kernel_h taps window",
+    "copied_rows": "window_row/4 window_row%4",
+    "copied_taps": "depth/4 depth%4",
+    "outside": "window_row",
+}
 
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
@@ -354,7 +361,8 @@ def _pieces(window: Window, left: int) -> list[int]:
 
 def _vector_windows(window: Window, calls: Calls) -> dict[str, float]:
     """With vectors: pairs of windows that are inside of the image and copied together; other windows; of these, such
-    as are read where they lie, rows of others that are one run of bytes, and rows that are not."""
+    as are read where they lie, rows of others that are one run of bytes, and rows that are not. Where no windows are
+    joint, rows that are copied as one run, and taps that are copied alone."""
     height, inner = window.kernel_h, window.in_w - window.kernel_w
     runs = [window.plain and 0 <= left <= inner for left in window.lefts]
     pairs = sum(a and b for a, b in zip(runs[::2], runs[1::2], strict=False)) if height > 1 else 0
@@ -363,6 +371,8 @@ def _vector_windows(window: Window, calls: Calls) -> dict[str, float]:
     run_rows = rows * sum(runs) - joint * 2 * height
     windows = calls.calls * len(runs) - 2 * joint
     return {
+        "copied_rows": rows * sum(runs),
+        "copied_taps": (calls.calls * len(runs) * height - rows * sum(runs)) * window.kernel_w,
         "joint": joint,
         "windows": windows,
         "window_runs": run_rows - (run_rows if height == 1 else 0),

@@ -49,18 +49,18 @@ def output_shape(call: Call) -> tuple[int, ...]:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 _LIBRARY = Functions()
-_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable, bool ordered) -> Tensor")
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable) -> Tensor")
 
 
-def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool) -> Tensor:
-    """By the function that the model calls: of equal numbers a stable sort takes the first, others any. Without
-    `ordered` torch gives the best in any order; in C they always come in order."""
+def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+    """By the function that the model calls: of equal numbers a stable sort takes the first, others any. They come in
+    order, though a model may leave that open (sorted=False): `capture.eager.RightKernels` does the same."""
     if all:
         return torch.sort(self, dim=-1, descending=largest, stable=stable).indices
-    return torch.topk(self, k, dim=-1, largest=largest, sorted=ordered).indices
+    return torch.topk(self, k, dim=-1, largest=largest).indices
 
 
-def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool) -> Tensor:
+def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
     return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
 
 
@@ -69,7 +69,7 @@ _LIBRARY.impl("best_positions", _no_best, "Meta")
 BEST = torch.ops.cortado.best_positions.default
 
 
-def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool) -> Tensor:
+def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
     """The same where of equal numbers the first is the better, as in C: by how many numbers come before each."""
     mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
     places = torch.arange(self.shape[-1])
@@ -103,8 +103,7 @@ def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
     """Both results of a sort: positions, and the values that are there."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
-    stable, ordered = bool(bound.get("stable")), bool(bound.get("sorted", True))
-    best = add_call(bound.node, BEST, source, k, largest, all, stable, ordered)
+    best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))
     replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
     replace_result(bound.node, 1, along.back(best))
 
@@ -124,9 +123,7 @@ def argsort_to_best(bound: Bound) -> Node | None:
         return None
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
-    return along.back(
-        add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable")), True)
-    )
+    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable"))))
 
 
 def refuse(bound: Bound) -> Reject:
