@@ -104,9 +104,7 @@ class Model:
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
         """The artifacts for one target. With `intermediates`, the graph after each pass is written to that folder."""
-        target = _config(target, options)
-        _check_installed(options)
-        check_one_core(target, options.image or options.pte is PteKind.DELEGATE)
+        target = _checked(target, options)
         clock = self._clock(target, options)
         with clock.phase("lower"), late_code():
             form = self.int8_form if _may_have_form(options) else None
@@ -404,10 +402,7 @@ def prepare_method(
     chosen = check_name(name or type(model).__name__.lower())
     delay = None
     if options.stream is not None and options.stream_padding is StreamPadding.DROP:
-        unpadded = without_padding(module, inputs, options.stream)
-        module, delay = unpadded.model, unpadded.delay
-        batches = list(longer_windows(check_batches(batches, inputs), options.stream, unpadded.rows))
-        inputs = next(longer_windows([inputs], options.stream, unpadded.rows))
+        module, inputs, batches, delay = _unpadded(module, inputs, batches, options.stream)
     if options.watch is not None:
         module = watched(module, check_batches(batches, inputs), options.watch)
         options = replace(options, int16=(*options.int16, rf"{SURPRISE}.*"))
@@ -446,6 +441,13 @@ def prepare_method(
         int8_form=int8_form,
         whole_form=whole_form,
     )
+
+
+def _unpadded(module: Any, inputs: Inputs, batches: Any, stream: int) -> tuple[Any, Inputs, list[Inputs], int]:
+    """The model without padding over time, its example and data with the rows that stand for it, and the delay."""
+    unpadded = without_padding(module, inputs, stream)
+    longer = list(longer_windows(check_batches(batches, inputs), stream, unpadded.rows))
+    return unpadded.model, next(longer_windows([inputs], stream, unpadded.rows)), longer, unpadded.delay
 
 
 def _needless(batches: Any, inputs: Inputs) -> list[Inputs]:
@@ -605,6 +607,14 @@ def _check_installed(options: Options) -> None:
         warnings.warn(f"{newer}: it should work, and what differs is a fault to report", CortadoWarning, stacklevel=3)
     if PackageKind.WEB in options.package:
         require((Tool.CLANG, Tool.WASM_LD))
+
+
+def _checked(target: str | CortexMTargetConfig, options: Options) -> CortexMTargetConfig:
+    """The target; refuses what is not installed and what one kind of core can't give."""
+    config = _config(target, options)
+    _check_installed(options)
+    check_one_core(config, options.image or options.pte is PteKind.DELEGATE)
+    return config
 
 
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:

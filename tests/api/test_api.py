@@ -129,7 +129,7 @@ def test_everything_public_is_short_at_a_prompt_and_a_table_in_a_notebook(compil
         assert len(repr(inner)) < 120
     assert repr(Options()) == "Options()"
     given = cortado.Options(optimize="ram", chip="nrf52840", package="zephyr,cmake")
-    assert repr(given) == "Options(optimize='ram', selftest=True, package='zephyr,cmake', chip='nrf52840')"
+    assert repr(given) == "Options(chip='nrf52840', optimize='ram', selftest=True, package='zephyr,cmake')"
 
 
 @pytest.mark.parametrize(

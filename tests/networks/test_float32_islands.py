@@ -97,7 +97,7 @@ class Best(nn.Module):
 @pytest.mark.host
 def test_a_number_in_float32_is_read_by_what_only_moves_and_compares() -> None:
     given = torch.randn(6, 1, 6, generator=torch.Generator().manual_seed(3))
-    options = Options(float32=("layer",), artifacts=Artifacts.C)  # type: ignore[arg-type]
+    options = Options(float32=("layer",), artifacts=Artifacts.C)
     made = prepare(Best(), (given[0],), [(one,) for one in given], options=options).compile("cortex-m4", options)
     assert made.run(given, on="host").bit_exact
 

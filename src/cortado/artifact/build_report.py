@@ -347,7 +347,6 @@ def build_report(
         target=target.target_string,
         operators=_operators(graph),
         float_operators=tuple(_float_operator(item) for item in float_operators),
-        islands=() if c is None else _islands(c.planned, graph, quantized),
         portable_operators=() if pte is None else tuple(pte.portable_operators),
         options=_options(options),
         memory=None if c is None else _memory(c),
@@ -377,13 +376,14 @@ def build_report(
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )
-    return report if c is None else _with_bundle(report, c, options, delay)
+    return report if c is None else _with_bundle(report, c, _islands(c.planned, graph, quantized), options, delay)
 
 
-def _with_bundle(report: Report, c: InC, options: Options, delay: int) -> Report:
+def _with_bundle(report: Report, c: InC, islands: tuple[IslandReport, ...], options: Options, delay: int) -> Report:
     """How the C bundle takes its input and what it gives beside outputs, and the model as data."""
     return replace(
         report,
+        islands=islands,
         input_rows=_input_rows(c.planned.program),
         camera=camera_report(c.planned),
         stream=_stream(c.planned, options, delay),
@@ -493,7 +493,7 @@ def _float_operator(item: FloatOperator) -> FloatOperatorReport:
 
 
 def _islands(planned: Planned, graph: LoweredGraph, quantized: Quantized) -> tuple[IslandReport, ...]:
-    """What is float32 as no integer operator takes it, and what that costs."""
+    """The islands: calls in float32 as no integer operator takes them, and what they cost."""
     if not quantized.islands:
         return ()
     origins = {node.name: ORIGIN.of(node) for node in quantized.converted.graph.nodes}

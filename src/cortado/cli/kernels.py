@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class KernelRow:
+class ListedKernel:
     """A kernel as it is printed."""
 
     kernel: str
@@ -63,7 +63,7 @@ def kernels_command(arguments: argparse.Namespace) -> None:
         if arguments.executorch is not None:
             files = delegate_files(files, target.target_string, loader_bytes(files, target))
         write_files(folder, files)
-    rows = [KernelRow(one.thunk.name, f"{one.thunk.id:08x}", list(one.sources)) for one in chosen]
+    rows = [ListedKernel(one.thunk.name, f"{one.thunk.id:08x}", list(one.sources)) for one in chosen]
     print_rows(
         arguments.json,
         sorted(rows, key=lambda row: (row.kernel, row.number)),

@@ -9,17 +9,15 @@ rows that the table of costs must have are read from here.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from cortado.base.element import INT8, INT16, Element
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Number, Operand, Row
 from cortado.ir.kernel import Called, Field, Kernel, Rows
+from cortado.ir.op import Call, Kernels
 from cortado.ir.work import Work
-
-if TYPE_CHECKING:
-    from cortado.ir.op import Call
 
 EVERY_CORE = (Core.PORTABLE, Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
 
@@ -32,18 +30,6 @@ _MOST_ROWS = 5  # operands and results of one call
 _BYTE = INT8  # stands for values of any element, which kernels are given as bytes
 
 
-class Kernels(Protocol):
-    """The kernels of an operator."""
-
-    def __call__(self, call: "Call", core: Core) -> Kernel:
-        """The kernel of a call on one kind of core."""
-        ...
-
-    def every(self) -> Iterator[tuple[Core, Kernel]]:
-        """All functions that calls may be made with, and the cores that have them; nothing of a call."""
-        ...
-
-
 @dataclass(frozen=True)
 class KernelRow:
     """A C function, and which calls it takes."""
@@ -52,28 +38,28 @@ class KernelRow:
     reads: Element | tuple[Element | None, ...] | None  # elements of the operands, the last of all behind; None: any
     makes: Element | None = None  # of the first result that is read; None: that of the first operand
     cores: tuple[Core, ...] = EVERY_CORE
-    fits: "Callable[[Call], bool] | None" = None
+    fits: Callable[[Call], bool] | None = None
     arguments: tuple[Argument, ...] = SPAN
     struct: str | None = None
-    fields: "Callable[[Call], Mapping[str, Field]] | None" = None
-    numbers: "Callable[[Call], tuple[int, ...]] | None" = None  # for each Number among the arguments
-    scratch: "Callable[[Call], int] | None" = None
+    fields: Callable[[Call], Mapping[str, Field]] | None = None
+    numbers: Callable[[Call], tuple[int, ...]] | None = None  # for each Number among the arguments
+    scratch: Callable[[Call], int] | None = None
     scratch_check: str | None = None  # the function that gives it again; None: the kernel's name and `_scratch`
-    work: "Work | Callable[[Call], Work] | None" = None
-    called: "Callable[[Call], tuple[Called, ...]] | None" = None
+    work: Work | Callable[[Call], Work] | None = None
+    called: Callable[[Call], tuple[Called, ...]] | None = None
 
     @property
     def elements(self) -> tuple[Element | None, ...]:
         return self.reads if isinstance(self.reads, tuple) else (self.reads,)
 
-    def takes(self, call: "Call", core: Core) -> bool:
+    def takes(self, call: Call, core: Core) -> bool:
         if core not in self.cores or (self.makes is not None and self.makes.name != call.element.name):
             return False
         pairs = zip(self.elements, call.operand_elements, strict=False)
         alike = all(mine is None or mine.name == given.name for mine, given in pairs)
         return alike and (self.fits is None or self.fits(call))
 
-    def made(self, call: "Call") -> Kernel:
+    def made(self, call: Call) -> Kernel:
         """The kernel of a call."""
         scratch = 0 if self.scratch is None else self.scratch(call)
         numbers = () if self.numbers is None else self.numbers(call)
@@ -105,17 +91,17 @@ class KernelTable:
     rows: tuple[KernelRow, ...]
     streams: tuple[KernelRow, ...] = ()
 
-    def __call__(self, call: "Call", core: Core) -> Kernel:
+    def __call__(self, call: Call, core: Core) -> Kernel:
         return self.first(call, core).made(call)
 
-    def first(self, call: "Call", core: Core) -> KernelRow:
+    def first(self, call: Call, core: Core) -> KernelRow:
         found = next((row for row in self.rows if row.takes(call, core)), None)
         if found is None:
             given = ", ".join(one.name for one in call.operand_elements)
             raise CortadoError(f"{call.operator.name} has no kernel for {given} that gives {call.element.name}")
         return found
 
-    def running(self, call: "Call", core: Core) -> Kernel | None:
+    def running(self, call: Call, core: Core) -> Kernel | None:
         """The kernel of a call on endless rows."""
         return next((row.made(call) for row in self.streams if row.takes(call, core)), None)
 
@@ -139,10 +125,10 @@ class KernelTable:
 class Several:
     """Several tables; which of them makes a call, and what it gets of it, a function says."""
 
-    choose: "Callable[[Call, Core], Kernel]"
+    choose: Callable[[Call, Core], Kernel]
     tables: tuple[Kernels, ...]
 
-    def __call__(self, call: "Call", core: Core) -> Kernel:
+    def __call__(self, call: Call, core: Core) -> Kernel:
         return self.choose(call, core)
 
     def every(self) -> Iterator[tuple[Core, Kernel]]:
@@ -154,9 +140,9 @@ class Several:
 class All:
     """A test that all of several make; those of the same tests are the same one."""
 
-    tests: "tuple[Callable[[Call], bool], ...]"
+    tests: tuple[Callable[[Call], bool], ...]
 
-    def __call__(self, call: "Call") -> bool:
+    def __call__(self, call: Call) -> bool:
         return all(test(call) for test in self.tests)
 
 
@@ -176,10 +162,10 @@ def of_size(row: KernelRow, symbol: str) -> KernelRow:
     return replace(row, symbol=symbol, fits=None, arguments=given, numbers=lambda call: (call.element.bytes,))
 
 
-def runs_by_row(row: KernelRow, rules: "Callable[[Call], Rows | None]") -> tuple[KernelRow, KernelRow]:
+def runs_by_row(row: KernelRow, rules: Callable[[Call], Rows | None]) -> tuple[KernelRow, KernelRow]:
     """A row whose last argument says how often: pixel by pixel in any span, or as often as its number says."""
 
-    def pixelwise(call: "Call") -> bool:
+    def pixelwise(call: Call) -> bool:
         rule = rules(call)
         return rule is not None and rule.pixelwise
 

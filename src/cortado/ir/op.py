@@ -6,7 +6,7 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cache
@@ -26,8 +26,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import dtype, qparams
 from cortado.ir.graph import Bound, shape
-from cortado.ir.kernel import Rows, Running
-from cortado.ir.kernel_table import Kernels
+from cortado.ir.kernel import Kernel, Rows, Running
 from cortado.ir.roles import Quantization
 from cortado.options import LinearWeights
 
@@ -204,6 +203,18 @@ class Place(Enum):
 
     PTE = "pte"
     C = "C"
+
+
+class Kernels(Protocol):
+    """The kernels of an operator."""
+
+    def __call__(self, call: Call, core: Core) -> Kernel:
+        """The kernel of a call on one kind of core."""
+        ...
+
+    def every(self) -> Iterator[tuple[Core, Kernel]]:
+        """All functions that calls may be made with, and the cores that have them; nothing of a call."""
+        ...
 
 
 class PteWriter(Protocol):

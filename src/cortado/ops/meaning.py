@@ -177,3 +177,17 @@ def calls(*kinds: CallKind) -> dict[OpOverload, Meaning]:
     """The calls of some kinds that give one new tensor."""
     single = set(overloads(*(target.overloadpacket for target, found in _MEANINGS.items() if found.kind in kinds)))
     return {target: found for target, found in _MEANINGS.items() if found.kind in kinds and target in single}
+
+
+_OPEN = ("aten.convolution.default", "aten.topk.default", "cortado.best_positions.default")
+
+
+def is_open(target: Any) -> bool:
+    """Whether torch has several ways to compute a call, of which some are wrong or another order: transposed
+    convolutions, topk that need not be sorted."""
+    return "conv_transpose" in str(target) or str(target) in _OPEN
+
+
+def leaves_order_open(target: Any) -> bool:
+    """Whether what a call finds may come in any order."""
+    return bool(target == torch.ops.aten.topk.default)

@@ -72,19 +72,19 @@ class WideWeights:
 
 
 @dataclass(frozen=True)
-class Sample:
+class LayerInputs:
     """A graph's values for one calibration input: with int8 weights, and with int4 weights in the layers so far."""
 
     wide: Values
     narrow: dict[str, Any]
 
     @staticmethod
-    def of(values: Values) -> "Sample":
-        return Sample(values, dict(values))
+    def of(values: Values) -> "LayerInputs":
+        return LayerInputs(values, dict(values))
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedCodes:
     """A graph and its values on calibration inputs."""
 
     graph: LoweredGraph
@@ -96,7 +96,7 @@ class Observed:
     def layers(self, taken: Collection[str] | None = None) -> list[NarrowLayer]:
         """All that can have int4 weights, the others are noted in `wide`; each is fitted to what the layers before it
         make with int4 weights, or of them those that are `taken`."""
-        found, samples = [], [Sample.of(values) for values in self.values]
+        found, samples = [], [LayerInputs.of(values) for values in self.values]
         changed: set[str] = set()
         for call in self.graph.calls:
             why = _refused(self.graph, call)
@@ -113,7 +113,7 @@ class Observed:
     def with_noise(self, layers: Sequence[NarrowLayer]) -> list[NarrowLayer]:
         return [replace(layer, noise=self._noise(layer)) for layer in layers]
 
-    def _narrowed(self, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
+    def _narrowed(self, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
         """None where it would save nothing, or its sums would not fit."""
         found = _NARROWED[call.operator](self, call, samples)
         return found if found is not None and found.saved > 0 else None
@@ -130,7 +130,7 @@ class Observed:
         return total / len(self.values[:NOISE_SAMPLES])
 
 
-def _run_on(call: LoweredCall, layer: NarrowLayer | None, samples: Sequence[Sample]) -> set[str]:
+def _run_on(call: LoweredCall, layer: NarrowLayer | None, samples: Sequence[LayerInputs]) -> set[str]:
     """Runs a call, or the layer that it becomes, on what the layers before it made; the names of what it gives."""
     made: dict[str, Any] = {}
     for sample in samples:
@@ -143,7 +143,7 @@ def _run_on(call: LoweredCall, layer: NarrowLayer | None, samples: Sequence[Samp
 # ---- what each kind of layer becomes ---------------------------------------------------------------------------------
 
 
-def _convolution(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
+def _convolution(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
     constants, arguments, run = observed.graph.constants, call.arguments, observed.run
     weight, bias = (None if one is None else constants[one.name] for one in (arguments["weight"], arguments["bias"]))
     assert weight is not None
@@ -180,7 +180,7 @@ def _moved(weight: Tensor, near: Tensor, before: Columns, now: Columns) -> Tenso
     return near.to(torch.float64) @ now.mean - weight.to(torch.float64) @ before.mean
 
 
-def _recurrent(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
+def _recurrent(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
     """Both paths of its gates, of the input and of the state before, which is what the layer gives."""
     values, source = observed.graph.values, call.arguments["input"].name
     zero = values[source].qparams
@@ -203,7 +203,7 @@ def _recurrent(observed: Observed, call: LoweredCall, samples: Sequence[Sample])
 
 
 def _path(
-    observed: Observed, call: LoweredCall, path: str, point: int, inputs: Sequence[Sequence[Tensor]]
+    observed: ObservedCodes, call: LoweredCall, path: str, point: int, inputs: Sequence[Sequence[Tensor]]
 ) -> dict[str, Tensor] | None:
     """Weights, biases (which hold the zero point), multipliers and shifts; None where sums would not fit. `inputs`:
     with int8 weights in the layers before, and with int4 weights."""
@@ -230,7 +230,7 @@ def _path(
     return {f"{name}_{path}": data for name, data in changed.items()}
 
 
-def _table(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> NarrowLayer | None:
+def _table(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
     weight = observed.graph.constants[call.arguments["weight"].name]
     known = observed.graph.values[call.name].qparams
     assert known is not None  # codes of 8 bits
@@ -242,7 +242,7 @@ def _table(observed: Observed, call: LoweredCall, samples: Sequence[Sample]) -> 
 
 
 _RECURRENT = {one.name: one for one in (gru.GRU, lstm.LSTM, rnn.RNN)}
-_NARROWED: dict[str, Callable[[Observed, LoweredCall, Sequence[Sample]], NarrowLayer | None]] = {
+_NARROWED: dict[str, Callable[[ObservedCodes, LoweredCall, Sequence[LayerInputs]], NarrowLayer | None]] = {
     CONV2D.name: _convolution,
     **dict.fromkeys(_RECURRENT, _recurrent),
     EMBEDDING.name: _table,
@@ -300,11 +300,11 @@ def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, 
 # ---- on calibration data ---------------------------------------------------------------------------------------------
 
 
-def observe(graph: LoweredGraph, runs: Sequence[FloatRun], *, run: int, correct: bool) -> Observed:
+def observe(graph: LoweredGraph, runs: Sequence[FloatRun], *, run: int, correct: bool) -> ObservedCodes:
     """The graph's values on some of these calibration inputs; of a model with state they are steps."""
     size = sum(int(torch.Size(value.shape).numel()) for value in graph.values.values())
     some = drawn_runs([one.begins for one in runs], min(SAMPLES, 1 + WORK // max(size, 1)))
-    return Observed(graph, list(references(graph, [runs[place] for place in some])), correct, run)
+    return ObservedCodes(graph, list(references(graph, [runs[place] for place in some])), correct, run)
 
 
 def _run_again(graph: LoweredGraph, known: Values, changed: str) -> Values:

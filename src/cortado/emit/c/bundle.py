@@ -16,7 +16,7 @@ from cortado.emit.c.example import Interface
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
 from cortado.emit.c.layers import Layers
-from cortado.emit.c.library import LICENSE, Kernels, cmake_text, kernel_files, license_text, own_sources
+from cortado.emit.c.library import LICENSE, KernelSet, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text, stack_row
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration, selftest_stack_fact
 from cortado.emit.c.source import ModelSource, float_sources
@@ -65,14 +65,14 @@ def emit_c(
     places: Sequence[WeightPlacement] = (),
     *,
     selftest: bool = False,
-    kernels: Kernels | None = None,
+    kernels: KernelSet | None = None,
     version: str | None = None,
 ) -> Bundle:
     """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `places`:
     sections for the constants of some layers. `kernels`: those that it shares with others; None for its own.
     `version`: the model's; None for one that changes with the model."""
     name = c_identifier(planned.program.name)
-    kernels = kernels or Kernels((name,))
+    kernels = kernels or KernelSet((name,))
     layers = Layers(name, frozenset(planned.program.cores), _sections(planned.program, places))
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
     state = state_in_c(planned, layers.arrays)
@@ -127,7 +127,7 @@ def emit_methods(planned: Sequence[Planned], stacks: Sequence[int | None], versi
     for one in planned:
         layers = Layers(name, frozenset(main.cores), arrays=arrays)
         tables = build_tables(one, layers)
-        state, kernels = state_in_c(one, arrays), Kernels(names, together=bool(one.program.method_of))
+        state, kernels = state_in_c(one, arrays), KernelSet(names, together=bool(one.program.method_of))
         prefix = c_identifier(one.program.name)
         further = () if one.program.method_of else names[1:]
         own[f"{prefix}.h"] = header_text(one, kernels, version, methods=further)

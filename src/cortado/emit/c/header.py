@@ -10,7 +10,7 @@ from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, a
 from cortado.emit.c.data import float_text
 from cortado.emit.c.decision import decision_facts, decision_functions, surprise_function
 from cortado.emit.c.identity import INFO_TYPES, identity_facts, info_declaration
-from cortado.emit.c.library import Kernels, one_set_of_kernels, version_number
+from cortado.emit.c.library import KernelSet, one_set_of_kernels, version_number
 from cortado.emit.c.ranges import ranges_declaration
 from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
@@ -83,7 +83,7 @@ def _owner_header(program: Program) -> str:
 
 def header_text(
     planned: Planned,
-    kernels: Kernels,
+    kernels: KernelSet,
     version: str | None,
     weights: str = "",
     more: str = "",

@@ -33,7 +33,7 @@ _MARK = "cortado_two_sets_of_kernels__compile_the_models_with_together"
 
 
 @dataclass(frozen=True)
-class Kernels:
+class KernelSet:
     """A set of kernels, by the models that call them; several of them may share an arena too."""
 
     models: tuple[str, ...]  # their names in C
@@ -68,7 +68,7 @@ def version_number(version: str) -> int:
     return 10000 * major + 100 * minor + patch
 
 
-def one_set_of_kernels(kernels: Kernels) -> str:
+def one_set_of_kernels(kernels: KernelSet) -> str:
     """For MODEL.h: an error where a file includes it beside that of another set."""
     number = version_number(__version__)
     return f"""/* A program has one set of kernels, of one version. */
@@ -84,7 +84,7 @@ def one_set_of_kernels(kernels: Kernels) -> str:
 """
 
 
-def kernels_check(kernels: Kernels) -> str:
+def kernels_check(kernels: KernelSet) -> str:
     """For MODEL.c: the same for compilers and linkers that see other files."""
     version = f"""#if CORTADO_KERNELS_VERSION_NUMBER != {version_number(__version__)} || \\
     CORTADO_KERNELS_HASH != 0x{library_hash()}u

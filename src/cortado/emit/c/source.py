@@ -25,7 +25,7 @@ from cortado.emit.c.decision import DecisionInC
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.identity import info_text, same_build
 from cortado.emit.c.layers import Layers
-from cortado.emit.c.library import SHARED_ARENA, Kernels, kernels_check, more_headers
+from cortado.emit.c.library import SHARED_ARENA, KernelSet, kernels_check, more_headers
 from cortado.emit.c.ranges import counted_inputs, ranges_text
 from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
@@ -52,7 +52,7 @@ class ModelSource(OfPlan):
     tables: Tables
     state: StateInC
     decision: DecisionInC
-    kernels: Kernels
+    kernels: KernelSet
     selftest: bool
 
     def text(self) -> str:

@@ -8,7 +8,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.bundle import Bundle, emit_c, with_selftest_stack, with_stack
-from cortado.emit.c.library import LICENSE, SHARED_ARENA, Kernels, cmake_text, lasting, mark, own_sources
+from cortado.emit.c.library import LICENSE, SHARED_ARENA, KernelSet, cmake_text, lasting, mark, own_sources
 from cortado.emit.c.selftest import selftest_files
 from cortado.plan.planned import Planned
 from cortado.plan.segments import ALIGNMENT
@@ -46,7 +46,7 @@ class JoinedProgram:
 def emit_together(members: Sequence[ProgramMember], *, one_arena: bool) -> JoinedProgram:
     """The models' files side by side."""
     _check_names(members)
-    kernels = Kernels(tuple(member.name for member in members), one_arena=one_arena, together=True)
+    kernels = KernelSet(tuple(member.name for member in members), one_arena=one_arena, together=True)
     files: dict[str, str] = {}
     bundles = []
     for member in members:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.incoming import evaluation
+from cortado.ops.meaning import leaves_order_open
 
 Tensor = torch.Tensor
 
@@ -170,7 +171,7 @@ class RightKernels(TorchDispatchMode):
     topk finds comes in order where the model leaves the order open."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.topk.default:
+        if leaves_order_open(func):
             return func(*args[:4], **{**(kwargs or {}), "sorted": True})
         skips = func is torch.ops.aten.convolution.default and _skips_outputs(*args)
         with _without_onednn() if skips else nullcontext():

@@ -27,6 +27,7 @@ from cortado.frontend.capture.numbers import drop_nones, keep_positions
 from cortado.frontend.capture.validation import as_it_is, check_graph, check_model, check_values, rename_state
 from cortado.frontend.rewrite.state import StateBuffer, lift_state
 from cortado.ir.patched import alone, late_code
+from cortado.ops.meaning import is_open
 
 Tensor = torch.Tensor
 
@@ -204,10 +205,6 @@ def _is_none(result: Any) -> bool:
     return isinstance(result, ConstantArgument) and result.value is None
 
 
-_OPEN = ("aten.convolution.default", "aten.topk.default", "cortado.best_positions.default")
-
-
 def leaves_open(module: GraphModule) -> bool:
     """Whether there may be calls in a model that torch computes in several ways: transposed convolutions, topk."""
-    calls = {str(node.target) for node in module.graph.nodes if node.op == "call_function"}
-    return any("conv_transpose" in call or call in _OPEN for call in calls)
+    return any(is_open(node.target) for node in module.graph.nodes if node.op == "call_function")

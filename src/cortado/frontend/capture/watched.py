@@ -1,9 +1,9 @@
 """How unlike calibration an input is: the distance of a layer's features from the nearest mean of a class (--watch).
 
-surprise = min over classes c of |(f - mean_c) / spread| / limit
+surprise = min over classes c of |(f - mean_c) / deviation| / limit
 
-Classes are those that the network itself says; all share one spread for each feature. The limit is the distance that
-one calibration sample in a hundred goes beyond when means and spread are those of others, so 1 is where surprise
+Classes are those that the network itself says; all share one deviation for each feature. The limit is the distance that
+one calibration sample in a hundred goes beyond when means and deviations are those of others, so 1 is where surprise
 begins. It is an output of the model behind its own, of ordinary calls: nothing behind this file knows more of it.
 """
 
@@ -80,7 +80,7 @@ def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[A
 
 @torch.no_grad()
 def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], layer: str) -> nn.Module:
-    """The module with the surprise of a layer's features as its last output; means, spread and limit are those of
+    """The module with the surprise of a layer's features as its last output; means, deviations and limit are those of
     calibration data."""
     if isinstance(module, ExportedProgram):
         raise CortadoError(
@@ -114,8 +114,8 @@ def _class_of(outputs: Any) -> int:
 
 
 def _statistics(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Means of the classes, and for each feature one over the spread that all of them share. A class of few samples is
-    none: where the network errs, their mean would lie among what is strange."""
+    """Means of the classes, and for each feature one over the deviation that all of them share. A class of few samples
+    is none: where the network errs, their mean would lie among what is strange."""
     _, places, counts = labels.unique(return_inverse=True, return_counts=True)
     common = counts >= COMMON * counts.double().mean()
     rows, places = rows[common[places]], (common.cumsum(0) - 1)[places[common[places]]]

@@ -148,9 +148,7 @@ def quantize(
         if not any(_same(example_inputs, batch) for batch in batches):
             _check_example(captured, stream, example_inputs, writes)
         pristine = copied(module) if measured is not None else None
-        prepared = _prepare(module, how)
-        if how.has_islands:
-            check_taken(prepared.graph)
+        prepared = _checked_islands(_prepare(module, how), how)
         know_ranges(prepared, batches)
         float_model, parts = Means(prepared, layers), OutputParts.of(prepared)
 
@@ -442,6 +440,12 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
 def _prepare(module: GraphModule, how: Options = DEFAULTS, wide: Collection[str] = ()) -> GraphModule:
     prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how, wide)))
     hide_masked(prepared)
+    return prepared
+
+
+def _checked_islands(prepared: GraphModule, how: Options) -> GraphModule:
+    if how.has_islands:
+        check_taken(prepared.graph)
     return prepared
 
 

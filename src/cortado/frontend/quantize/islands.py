@@ -31,7 +31,7 @@ class Island:
 
 
 def with_islands(captured: Captured, attempt: Callable[[Captured], _Found]) -> tuple[_Found, tuple[Island, ...]]:
-    """What `attempt` makes of a captured model, of which those calls are wanted in float32 that it refuses otherwise.
+    """Makes of a captured model what `attempt` does, with those calls in float32 that it refuses otherwise.
     Raises the first refusal where float32 does not help."""
     names = {node.name: node for node in captured.module.graph.nodes}
     for node in names.values():

@@ -258,7 +258,7 @@ def limits_of(
     wanted: Sequence[Sequence[Tensor]],
     run: Callable[[Scales], list[list[Tensor]]],
 ) -> list[Limit]:
-    """What each rounding that is left costs alone, the worst first: that of the weights, and those of int8 tensors."""
+    """The price of each rounding that is left, alone, the worst first: that of the weights, those of int8 tensors."""
     signal = _power(wanted, [[torch.zeros_like(one) for one in sample] for sample in wanted])
     weights = run({})
     found = [Limit("weights of 8 bits", _least_decibels(signal, _power(wanted, weights)))]

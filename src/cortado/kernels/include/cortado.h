@@ -4,9 +4,9 @@
  *
  * C99, no allocation, no stdio, no globals. Tensors are NHWC. Activations are int8 (names with s8), int16 (s16) or
  * float32 (f32), integers and positions int32 (s32), truth values bytes; weights are int8, int4 in kernels with
- * "narrow" or "runs" in their names, or float32. Every layer is described by a constant descriptor that lives in flash. A spatial kernel computes ONE output
- * row from an array of pointers to the input rows it needs; a row outside the image is NULL. A pixelwise kernel
- * computes any contiguous span of pixels.
+ * "narrow" or "runs" in their names, or float32. Every layer is described by a constant descriptor that lives in
+ * flash. A spatial kernel computes ONE output row from an array of pointers to the input rows it needs; a row outside
+ * the image is NULL. A pixelwise kernel computes any contiguous span of pixels.
  *
  * A name such as cortado_conv2d_s8 is the portable kernel, which always exists and takes every legal layer. Variants
  * with a suffix give the same bits faster:

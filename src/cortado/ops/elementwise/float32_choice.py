@@ -17,8 +17,8 @@ from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
-from cortado.ir.kernel_table import Kernels, only
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel_table import only
+from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
 from cortado.ops.elementwise.activation import TRUTH
 from cortado.ops.elementwise.compare import COMPARED_IDS, lower_ids, match_ids

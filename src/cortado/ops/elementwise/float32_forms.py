@@ -94,7 +94,7 @@ def distances(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None =
 
 
 def angle(self: Tensor) -> Tensor:
-    """Of a real number: 0 or pi."""
+    """The angle of a real number: 0 or pi."""
     return torch.where(self < 0, torch.full((1,), math.pi), torch.where(self != self, self, torch.zeros((1,))))
 
 
@@ -260,7 +260,7 @@ def _of_float32(like: Bound, compared: Callable[[Bound], Node]) -> Node | None:
 
 
 def is_nan(bound: Bound) -> Node | None:
-    """What is not equal to itself."""
+    """NaN alone is not equal to itself."""
     return _of_float32(bound, lambda like: add_call(like.node, aten.ne.Tensor, like["self"], like["self"]))
 
 

@@ -67,7 +67,7 @@ def loops(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list
 
 
 @dataclass(frozen=True)
-class Walk:
+class StridedWalk:
     """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
 
     sizes: Sequence[int]
@@ -75,7 +75,7 @@ class Walk:
     offset: int = 0
 
 
-def strided_rows(walk: Callable[[Call], Walk]) -> tuple[KernelRow, KernelRow]:
+def strided_rows(walk: Callable[[Call], StridedWalk]) -> tuple[KernelRow, KernelRow]:
     """The kernels of calls that read their operand in strides."""
 
     def fields(call: Call) -> dict[str, Field]:

@@ -10,7 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
-from cortado.ops.move.movement import MAX_LOOPS, Walk, loops, relayout_lists, shared, strided_rows, strides_of
+from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, relayout_lists, shared, strided_rows, strides_of
 
 aten = torch.ops.aten
 
@@ -84,7 +84,7 @@ def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[in
     return loops(turns, steps)
 
 
-KERNELS = KernelTable(strided_rows(lambda call: Walk(*walk(call.shape("self"), call["repeats"]))))
+KERNELS = KernelTable(strided_rows(lambda call: StridedWalk(*walk(call.shape("self"), call["repeats"]))))
 
 
 def samples() -> Any:

@@ -16,7 +16,7 @@ from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter, Rewrite
 from cortado.ir.roles import Quantization
-from cortado.ops.move.movement import MAX_LOOPS, Walk, loops, shared, strided_rows, strides_of
+from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, shared, strided_rows, strides_of
 
 # ---- reshape ---------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def pte_limit(call: Call) -> str | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-KERNELS = KernelTable(strided_rows(lambda call: Walk(*walk(call.shape("input"), call["perm"]))))
+KERNELS = KernelTable(strided_rows(lambda call: StridedWalk(*walk(call.shape("input"), call["perm"]))))
 
 
 def samples() -> Any:

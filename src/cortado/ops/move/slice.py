@@ -21,7 +21,7 @@ from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.work import Work
 from cortado.ops.float_graph import parts_of
 from cortado.ops.loops import runs_of
-from cortado.ops.move.movement import Walk, relayout_dim, shared, strided_rows
+from cortado.ops.move.movement import StridedWalk, relayout_dim, shared, strided_rows
 
 # ---- slice -----------------------------------------------------------------------------------------------
 
@@ -88,11 +88,11 @@ def rows(call: Call) -> Rows | None:
     return None
 
 
-def _walk(call: Call) -> Walk:
+def _walk(call: Call) -> StridedWalk:
     sizes, dim = call.shape("self"), call["dim"]
     outer, inner = math.prod(sizes[:dim]), math.prod(sizes[dim + 1 :])
     counts = [outer, call.out_shape[dim], inner]
-    return Walk(counts, [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner)
+    return StridedWalk(counts, [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner)
 
 
 def _fields(call: Call) -> dict[str, int]:

@@ -4,8 +4,8 @@ Codes have no zero point. A path's sum is divided by 2^sum_shift first where it 
 state in codes and a state that is given are each rescaled with one rounding, and a path is clamped to 31 bits.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +16,6 @@ from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
-
-if TYPE_CHECKING:
-    from cortado.ops.recurrent.layer import LayerKind
 
 PATH_BITS = 30  # of either path
 HEADROOM = 4  # times what was seen, of the range of a tensor of int16 codes
@@ -69,10 +66,10 @@ def unread(lowering: Lowering) -> QParams:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def fields(kind: "LayerKind", call: Call) -> dict[str, Any]:
-    """One layer over all its steps, in portable C."""
+def fields(more_of: Callable[[Call], Mapping[str, int]], wide_state: bool, call: Call) -> dict[str, Any]:
+    """One layer over all its steps, in portable C; `more_of` gives the fields that its kind alone has."""
     batch, steps, inputs = call.shape("input")
-    more = kind.more(call)
+    more = more_of(call)
     found: dict[str, Any] = {
         "in_c": inputs,
         "units": call.out_shape[2],
@@ -81,7 +78,7 @@ def fields(kind: "LayerKind", call: Call) -> dict[str, Any]:
         "reverse": int(call["reverse"]),
         "last_only": int(call["last"]),
         **{key: call[key] for key in ("out_multiplier", "out_shift", "start_multiplier", "start_shift")},
-        "h16": int(kind.name == "gru"),
+        "h16": int(wide_state),
         **{key: more.get(key, 0) for key in _MORE},
     }
     for end in ("x", "h"):

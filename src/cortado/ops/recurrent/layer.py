@@ -394,13 +394,13 @@ def _together(core: Core, run: int | None) -> int:
     return NARROW_ROWS if run is not None else packing.group_channels(core)
 
 
-Arguments = tuple[Argument, ...]
+CellArguments = tuple[Argument, ...]
 
 
 @dataclass(frozen=True)
 class LayerKind:
-    """What sets the kernels of LSTM, GRU and RNN layers apart: the fields that one kind alone has, the states that it
-    may be given, and by which results are read where it writes."""
+    """Differences between the kernels of LSTM, GRU and RNN layers: the fields that one kind alone has, the states that
+    it may be given, and by which results are read where it writes."""
 
     name: str
     gates: int
@@ -410,7 +410,7 @@ class LayerKind:
     # Where it writes, by the results that nobody reads; None: a second one, behind the operands.
     written: Sequence[tuple[tuple[str, ...], tuple[Argument | None, ...]]] = (((), (Operand.OUT,)),)
 
-    def forms(self) -> Iterator[tuple[Callable[[Call], bool], Arguments]]:
+    def forms(self) -> Iterator[tuple[Callable[[Call], bool], CellArguments]]:
         """Which calls have which arguments behind the input: the states, and what is written."""
         for given in (False, True):
             before = tuple(Row(1 + index) if given else Absent() for index in range(self.states))
@@ -419,7 +419,7 @@ class LayerKind:
                 yield partial(_is_form, given, frozenset(unread)), (*before, *moved, Operand.SCRATCH)
 
     def scratch(self, call: Call) -> int:
-        """Where its states are not given, or only the last, the others take turns in two rows."""
+        """Two rows in which states take turns where they are not given, or only the last one is kept."""
         aside = call["last"] or not call.gives(call.operator.results[0])
         return call.out_shape[2] * (self.state_bytes + (2 if aside else 1 if call["start"] else 0))
 
@@ -493,7 +493,7 @@ _GATES: tuple[tuple[int | None, str, tuple[Core, ...], str], ...] = (
 def kernels(kind: LayerKind) -> KernelTable:
     """The kernels of one kind of layer over all its steps."""
 
-    def rows(form: Callable[[Call], bool], behind: Arguments) -> Iterator[KernelRow]:
+    def rows(form: Callable[[Call], bool], behind: CellArguments) -> Iterator[KernelRow]:
         for run, isa, cores, gates in _GATES:
             yield KernelRow(
                 f"{kind.name}_s8{isa}",
@@ -513,7 +513,7 @@ def kernels(kind: LayerKind) -> KernelTable:
             fits=form,
             arguments=(Operand.LAYER, Row(0), *behind),
             struct="cortado_recurrent_s16_t",
-            fields=partial(wide.fields, kind),
+            fields=partial(wide.fields, kind.more, kind.name == "gru"),
             scratch=lambda call: 6 * call.out_shape[2],
             scratch_check="recurrent_s16_scratch",
             work=partial(wide.work, kind.gates),

@@ -176,10 +176,10 @@ def _equal(self: Any, other: Any) -> Tensor:
     return (first.real == second.real) & (first.imag == second.imag)
 
 
-def _where(condition: Tensor, self: Any, other: Any) -> Pair:
+def _where(mask: Tensor, self: Any, other: Any) -> Pair:
     first, second = _whole(Pair.of(self)), _whole(Pair.of(other))
     parts = ((first.real, second.real), (first.imag, second.imag))
-    return Pair(*(torch.where(condition, one, two) for one, two in parts))
+    return Pair(*(torch.where(mask, one, two) for one, two in parts))
 
 
 def _converted(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -293,7 +293,7 @@ def fft_of_real(self: Tensor, dim: Sequence[int], normalization: int, onesided: 
 
 
 def fft_to_real(self: Pair, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
-    """Of half a spectrum, whose other half is the conjugate of this one."""
+    """Takes half a spectrum, whose other half is the conjugate of this one."""
     *others, last = dim
     found = self
     for one in others:
