@@ -156,8 +156,9 @@ def test_an_exported_program_keeps_its_state() -> None:
 
 
 def hold(self: Any, x: Tensor) -> Tensor:
+    before = x * self.last.float()
     self.last.copy_(x > 0)
-    return x * self.last.float()
+    return before
 
 
 def grow(self: Any, x: Tensor) -> Tensor:
@@ -271,7 +272,18 @@ def above(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     return self.n >= 2, (self.n.square().sum(1) / 4).floor() > 3
 
 
-@pytest.mark.parametrize("function", [around, towards, above])
+def copied(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    self.n.copy_((self.n + (x > 0).float() - (x < 0).int()).clamp(-3, 3))
+    return self.n > 1, self.n.sum(1) == -2
+
+
+def filled(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers of another type, the same for all."""
+    self.n.copy_((x > 0).int().sum(1, keepdim=True) - torch.sign(self.n).int())
+    return self.n > 4, self.n.sum(1) == 32
+
+
+@pytest.mark.parametrize("function", [around, towards, above, copied, filled])
 def test_float_state_that_holds_integers_alone_is_kept_as_integers(function: Callable[..., Any]) -> None:
     model = Buffered(function, n=torch.zeros(1, 8))
     steps = torch.randint(-4, 5, (60, 8), generator=torch.Generator().manual_seed(2)) / 4

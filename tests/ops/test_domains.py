@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
@@ -83,6 +84,17 @@ COUNTS: dict[str, tuple[Model, tuple[tuple[Draw, tuple[int, ...]], ...]]] = {
     "counts as float": (
         lambda self, m: (m.sum(1).float() == 3, m.float().sum(1) == 3, m.float().mean(1) >= 0.5),
         ((truth, (6, 10)),),
+    ),
+    "means of integers": (
+        lambda self, m, i: (
+            m.float().mean(1) > i.float().mean(1) / 4,
+            m.float().mean(1) == m[:, :5].float().mean(1),
+            F.avg_pool2d(m.float()[None, None], 3, 2, 1) >= 1 / 3,
+            F.avg_pool2d(m.float()[None, None], 5) == 0.48,
+            F.avg_pool1d(i.float(), 2) <= i[:, :2].float(),
+            i / 3 > i.roll(1, 1) / 2,
+        ),
+        ((truth, (6, 10)), (ids, (6, 4))),
     ),
     "functions of an integer": (
         lambda self, i: (i.float() / 10 >= 0.5, (i / 4).floor() >= 2, i >= 2.5, i == 2.5, where(i / 10 < 0.7, i, 0)),

@@ -125,7 +125,7 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     ("argmax topk", Meaning(CallKind.EXTREME, largest=True)),
     ("argmin sort argsort", Meaning(CallKind.EXTREME)),
     ("mean", Meaning(CallKind.MEAN)),
-    ("avg_pool2d", Meaning(CallKind.WINDOW_MEAN)),
+    ("avg_pool1d avg_pool2d avg_pool3d", Meaning(CallKind.WINDOW_MEAN)),
     ("sum", Meaning(CallKind.TOTAL)),
     ("quantize_per_tensor", Meaning(CallKind.QUANTIZE)),
     ("quantize_per_channel", Meaning(CallKind.QUANTIZE_CHANNELS)),
@@ -165,6 +165,12 @@ def sum_factors(node: Node) -> tuple[float, float]:
     """Factors of `self` and `other` in a sum."""
     alpha, found = float(bind(node).get("alpha", 1)), _MEANINGS[node.target]
     return (-alpha, 1.0) if found.signs == (-1, 1) else (1.0, found.signs[1] * alpha)
+
+
+def dimensions_of_windows(node: Node) -> int:
+    """The number of dimensions that the windows of a mean have."""
+    target: Any = node.target
+    return int(next(one.N for one in target._schema.arguments if one.name == "kernel_size"))
 
 
 def means(node: Any, *kinds: CallKind) -> bool:

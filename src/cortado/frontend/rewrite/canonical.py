@@ -31,8 +31,9 @@ def is_plain(target: Any) -> bool:
 
 
 def fold(graph: Graph) -> None:
-    """Removes calls that do nothing, and computes what gives the same every time."""
+    """Removes calls that do nothing or only copy, and computes what gives the same every time."""
     for node in [node for node in graph.nodes if node.op == "call_function"]:
+        make_out_of_place(node)
         plainer = _plainer(node)
         if plainer is not None:
             _replace(node, plainer)
@@ -81,16 +82,16 @@ def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
     plainer = _plainer(node)
     if plainer is not None:
         return plainer
-    if means(node, CallKind.OVERWRITE, CallKind.BROADCAST):
-        return _copied
     return _converted if means(node, CallKind.CONVERT) else None
 
 
 def _plainer(node: Node) -> Callable[[Bound], Node | None] | None:
-    """For what does nothing, and for what gives the same every time."""
+    """For what does nothing, for what gives the same every time, and for what only gives what was written."""
     if _is_no_op(node):
         return _first_operand
-    return _folded if _is_constant(node) else None
+    if _is_constant(node):
+        return _folded
+    return _copied if means(node, CallKind.OVERWRITE, CallKind.BROADCAST) else None
 
 
 def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
@@ -148,11 +149,11 @@ def _shaped(node: Node) -> torch.Tensor:
     return torch.zeros(shape(node), dtype=dtype(node))
 
 
-def _copied(bound: Bound) -> Node | None:
-    """The value that was written over a whole tensor."""
+def _copied(bound: Bound) -> Node:
+    """The value that was written over a whole tensor, in its type."""
     written: Node = bound["src"] if "src" in bound.values else bound["value"]
     if dtype(written) != dtype(bound.node):
-        return None
+        written = add_call(bound.node, aten.to.dtype, written, dtype(bound.node))
     sizes = list(shape(bound.node))
     return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
 

@@ -19,20 +19,21 @@ from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.rewrite.domains import DOMAINS, domain_of
+from cortado.frontend.rewrite.domains import DOMAINS, domain_of, interval
 from cortado.ir.analysis import Analysis, rewrite_each
-from cortado.ir.domain import DOMAIN, Domain, DomainKind, Interval
+from cortado.ir.domain import DOMAIN, WORDS, Domain, DomainKind, Interval
 from cortado.ir.facts import IN_FLOAT, STATE, VALUE, FactKey, dtype
-from cortado.ir.graph import add_call, bind, computed_call, describe, output_node, shape
+from cortado.ir.graph import Bound, add_call, bind, computed_call, describe, output_node, shape
 from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.words import integer_in, is_number, known_number
-from cortado.ops.meaning import ABOVE, BELOW, EQUAL, CallKind, meaning_of, means
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, CallKind, dimensions_of_windows, meaning_of, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 MOST_TRIED = 2**17  # integers that a function is computed for, all of them
+MOST_SUMMED = 64  # values of a window whose mean is compared
 MOST_LISTED = 2**12  # integers that a table has an integer for
 UNKNOWN_DIVISOR = 2**12  # the largest divisor for which a quotient's comparison with any number is exact
 
@@ -57,14 +58,15 @@ def count_in_integers(module: GraphModule) -> None:
     returned: Any = output_node(module.graph).args[0]
     pairs = dict(zip(holders, returned[-len(holders) :], strict=True)) if holders else {}
     found = {one: new for one, new in pairs.items() if _counts(one)}
+    given = [one for one in module.graph.nodes if one.op == "placeholder" and DOMAIN.known(one)]
     while found:
-        _suppose(module.graph, dict.fromkeys(found))
+        _suppose(module.graph, given, dict.fromkeys(found))
         kept = {one: new for one, new in found.items() if domain_of(new).kind is not DomainKind.REAL}
         if len(kept) == len(found):
             break
         found = kept
     bounds = {one: _with_initial(one, domain_of(new).interval) for one, new in found.items()}
-    _suppose(module.graph, bounds)
+    _suppose(module.graph, given, bounds)
     floats = [one for one in found if dtype(one).is_floating_point]
     for one in floats:
         _read_integers(one)
@@ -80,12 +82,11 @@ def _counts(holder: Node) -> bool:
     return bool(initial.isfinite().all()) and torch.equal(initial, initial.round())
 
 
-def _suppose(graph: Graph, bounds: Mapping[Node, Interval | None]) -> None:
-    """Infers all domains anew, where these nodes hold integers."""
-    given = [node for node in graph.nodes if node.op == "placeholder" and node not in bounds and DOMAIN.known(node)]
+def _suppose(graph: Graph, given: Sequence[Node], bounds: Mapping[Node, Interval | None]) -> None:
+    """Infers all domains anew from those that were given, where these nodes hold integers."""
     DOMAINS.forget(node for node in graph.nodes if node not in given)
-    for node, interval in bounds.items():
-        DOMAIN.note(node, Domain(DomainKind.INTEGER, interval))
+    for node, known in bounds.items():
+        DOMAIN.note(node, Domain(DomainKind.INTEGER, known))
     DOMAINS.infer(graph)
 
 
@@ -158,14 +159,46 @@ def _compared(node: Node) -> Node | None:
 
 def _take_means_apart(node: Node, side: Node) -> None:
     """The mean of integers that is compared with a number: a sum of integers, divided."""
-    if not means(side, CallKind.MEAN) or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
-        return
+    parts = _mean_parts(side)
+    if parts is not None:
+        node.replace_input_with(side, add_call(side, aten.div.Tensor, *parts))
+
+
+def _mean_parts(side: Node) -> tuple[Node, int] | None:
+    """The sum of integers whose mean a call gives, and how many they are."""
+    if not means(side, CallKind.MEAN, CallKind.WINDOW_MEAN):
+        return None
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
+    if domain_of(source).kind is DomainKind.REAL:
+        return None
+    if means(side, CallKind.WINDOW_MEAN):
+        return _window_parts(bound)
     given = list(dims) if dims is not None else list(range(len(shape(source))))
     total = add_call(side, aten.sum.dim_IntList, source, given, bool(bound.get("keepdim", False)))
-    count = VALUE.must(source).numel() // max(VALUE.must(total).numel(), 1)
-    node.replace_input_with(side, add_call(side, aten.div.Tensor, total, count))
+    return total, VALUE.must(source).numel() // max(VALUE.must(total).numel(), 1)
+
+
+def _window_parts(bound: Bound) -> tuple[Node, int] | None:
+    """The same of small windows that all have as many values: those of padding are zeros."""
+    like, found = bound.node, bound["self"]
+    rank = dimensions_of_windows(like)
+    kernel, stride, padding = (_each(bound.get(name), rank) for name in ("kernel_size", "stride", "padding"))
+    count = bound.get("divisor_override") or math.prod(kernel)
+    uneven = bound.get("ceil_mode") or (any(padding) and not bound.get("count_include_pad", True))
+    if uneven or count < 0 or math.prod(kernel) > MOST_SUMMED:
+        return None
+    if any(padding):
+        found = add_call(like, aten.constant_pad_nd.default, found, [end for end in padding[::-1] for _ in range(2)])
+    for at, (length, step) in enumerate(zip(kernel, stride or kernel, strict=True)):
+        found = add_call(like, aten.unfold.default, found, len(shape(like)) - rank + at, length, step)
+    return add_call(like, aten.sum.dim_IntList, found, list(range(-rank, 0))), count
+
+
+def _each(given: Any, rank: int) -> list[int]:
+    """An argument for each dimension, which may be one number for all."""
+    sizes = [given] if isinstance(given, int) else list(given or ())
+    return sizes * rank if len(sizes) == 1 else sizes
 
 
 # ---- equal real numbers ------------------------------------------------------------------------------------------
@@ -246,14 +279,14 @@ def _integer(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Quotient:
-    """numerator / denominator, of integers; an integer is one over 1."""
+    """numerator / denominator, of integers; an integer is one over 1. A number that divides is above 0."""
 
     numerator: Node
-    denominator: Node | None
+    denominator: Node | int | None
 
     @property
     def divisors(self) -> Interval | None:
-        return Interval(1, 1) if self.denominator is None else domain_of(self.denominator).interval
+        return interval(1 if self.denominator is None else self.denominator)
 
     def may_be(self, *, negative: bool) -> bool:
         """Whether the denominator may be negative, or else zero."""
@@ -262,20 +295,26 @@ class _Quotient:
 
 
 def _quotient(side: Any) -> _Quotient | None:
-    """Reads a value as a quotient of two integers that are computed, or as one integer."""
+    """Reads a value as a quotient of two integers, or as one integer; a mean is a sum over a number."""
     if not isinstance(side, Node) or is_number(side):
         return None
     while dtype(side).is_floating_point and _passes(side):
         side = side.all_input_nodes[0]
     if domain_of(side).kind is not DomainKind.REAL:
         return _Quotient(side, None)
+    mean = _mean_parts(side)
+    if mean is not None:
+        return _Quotient(*mean)
     if not means(side, CallKind.QUOTIENT):
         return None
     bound = bind(side)
-    parts = [bound["self"], bound["other"]]
-    if any(is_number(part) or domain_of(part).kind is DomainKind.REAL for part in parts):
+    above, below = bound["self"], bound["other"]
+    if is_number(above) or domain_of(above).kind is DomainKind.REAL:
         return None
-    return _Quotient(*parts)
+    if is_number(below):
+        number = integer_in(known_number(below))
+        return _Quotient(above, number) if number is not None and number > 0 else None
+    return None if domain_of(below).kind is DomainKind.REAL else _Quotient(above, below)
 
 
 def _compared_quotients(node: Node) -> Node | None:
@@ -291,13 +330,21 @@ def _quotients_by(node: Node, accepts: int) -> Node | None:
     bound = bind(node)
     left = _quotient(bound["self"])
     if is_number(bound["other"]):
-        if left is None or left.denominator is None:
+        if left is None or not isinstance(left.denominator, Node):
             return None
         return _beside_number(_Products(node), left, float(known_number(bound["other"])), accepts)
     right = _quotient(bound["other"])
     if left is None or right is None or left.denominator is right.denominator is None:
         return None
+    if not (_fits(left, right.denominator) and _fits(right, left.denominator)):
+        return None
     return _Products(node).compared(left, right, accepts)
+
+
+def _fits(quotient: _Quotient, factor: Node | int | None) -> bool:
+    """Whether 32 bits hold the numerator times a number, as far as that is known."""
+    known = domain_of(quotient.numerator).interval
+    return not isinstance(factor, int) or known is None or known.times(Interval(factor, factor)).within(WORDS)
 
 
 def _beside_number(products: "_Products", quotient: _Quotient, number: float, accepts: int) -> Node | None:
@@ -347,9 +394,9 @@ class _Products:
     def call(self, target: Any, *arguments: Any) -> Node:
         return add_call(self.like, target, *arguments)
 
-    def _times(self, value: Node | None, factor: Any) -> Any:
+    def _times(self, value: Node | int | None, factor: Any) -> Any:
         """A product of integers; None is 1."""
-        whole = None if value is None else _Integers(self.like).of(value)
+        whole = _Integers(self.like).of(value) if isinstance(value, Node) else None
         if whole is None:
             return _Integers(self.like).of(factor) if isinstance(factor, Node) else factor
         if factor is None or factor == 1:
@@ -390,9 +437,9 @@ class _Products:
                 found = self.call(aten.logical_and.default, found, self.call(aten.logical_or.default, *parts))
         return found
 
-    def _is(self, target: Any, value: Node | None) -> Node:
-        """An integer compared with 0."""
-        assert value is not None
+    def _is(self, target: Any, value: Node | int | None) -> Node:
+        """An integer that is computed compared with 0."""
+        assert isinstance(value, Node)
         return self.call(target, _Integers(self.like).of(value), 0)
 
     def _plain(self, left: Node, right: Any, accepts: int) -> Node:
