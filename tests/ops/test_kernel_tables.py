@@ -9,8 +9,8 @@ from cortado.base.system import KERNELS
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.image.files import every_thunk
 from cortado.ir.c_sources import sources_of
-from cortado.ir.kernel_table import EVERY_CORE, Kernels, KernelTable, Several
-from cortado.ir.op import Operator, registry
+from cortado.ir.kernel_table import EVERY_CORE, KernelTable, Several
+from cortado.ir.op import Kernels, Operator, registry
 from cortado.ops.conv.kernels import TABLES, ConvForm, ConvKernel
 from cortado.plan.jobs import function_of
 from cortado.plan.kernel_costs import known_costs

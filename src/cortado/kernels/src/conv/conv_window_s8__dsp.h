@@ -84,8 +84,8 @@ static CORTADO_ONCE void gather(const cortado_conv_source_t *S, int32_t left, vo
     }
 }
 
-/* As many windows as the inner loop reads, of `size` products each. Products come by fours: taps of other sizes are gathered as bytes first,
- * behind the pixels. */
+/* As many windows as the inner loop reads, of `size` products each. Products come by fours: taps of other sizes
+ * are gathered as bytes first, behind the pixels. */
 static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t left, int32_t pixels, int32_t reads,
                                         int32_t size, int32_t *x)
 {
