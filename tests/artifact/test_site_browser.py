@@ -40,8 +40,8 @@ def test_a_page_looks_as_it_should(browser: Browser, site: Path, page: str) -> N
 
 def test_the_tutorials_files_are_code_with_their_names(browser: Browser, site: Path) -> None:
     browser.open(site / "docs" / "tutorial.html")
-    assert [title.text for title in browser.all(".highlight .filename")] == ["gestures.py", "main.c"]
-    assert len(browser.run(COLOURS)) == 2
+    assert [title.text for title in browser.all(".highlight .filename")] == ["gestures.py", "main.c", "taught.py"]
+    assert len(browser.run(COLOURS)) == 3
     assert "def __init__(self):" in browser.text(".language-python")
     assert "__init__" not in [bold.text for bold in browser.all("strong, b")]
 

@@ -30,8 +30,8 @@ def core_targets() -> Iterator[OpOverload]:
         one.name.removeprefix("aten::") for one in torch._C._jit_get_all_schemas() if one.name.startswith("aten::")
     }
     for name in sorted(names):
-        packet = getattr(aten, name, None)
-        for overload in packet.overloads() if hasattr(packet, "overloads") else ():
+        packet: Any = getattr(aten, name, None)
+        for overload in () if packet is None else packet.overloads():
             target = getattr(packet, overload)
             if torch.Tag.core in target.tags:
                 yield target
