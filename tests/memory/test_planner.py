@@ -231,8 +231,7 @@ def test_a_crowd_counts_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
         looked += sum(map(len, model.near))
         return place(model, *arguments)
 
-    for module in ("search", "placing"):
-        monkeypatch.setattr(f"cortado.memory.{module}.place_in_order", counted)
+    monkeypatch.setattr("cortado.memory.search.place_in_order", counted)
     crowd = [Buffer(f"b{k}", 100 + 37 * k % 64, (k % 3, 0), (300 + k % 5, 0), 1 << k % 5) for k in range(200)]
     plan = planner.plan(Problem(tuple(crowd)), seconds=0.2)
     validate(Problem(tuple(crowd)), plan)
