@@ -403,9 +403,7 @@ def prepare_method(
     delay = None
     if options.stream is not None and options.stream_padding is StreamPadding.DROP:
         module, inputs, batches, delay = _unpadded(module, inputs, batches, options.stream)
-    if options.watch is not None:
-        module = watched(module, check_batches(batches, inputs), options.watch)
-        options = replace(options, int16=(*options.int16, rf"{SURPRISE}.*"))
+    module, options = _with_surprise(module, batches, inputs, options)
     with clock.phase("export"):
         captured = capture(module, inputs)
         names = checked_labels(labels, captured.module)
@@ -448,6 +446,14 @@ def _unpadded(module: Any, inputs: Inputs, batches: Any, stream: int) -> tuple[A
     unpadded = without_padding(module, inputs, stream)
     longer = list(longer_windows(check_batches(batches, inputs), stream, unpadded.rows))
     return unpadded.model, next(longer_windows([inputs], stream, unpadded.rows)), longer, unpadded.delay
+
+
+def _with_surprise(module: Any, batches: Any, inputs: Inputs, options: Options) -> tuple[Any, Options]:
+    """With --watch: the module with one output more, which is int16."""
+    if options.watch is None:
+        return module, options
+    more = replace(options, int16=(*options.int16, rf"{SURPRISE}.*"))
+    return watched(module, check_batches(batches, inputs), options.watch), more
 
 
 def _needless(batches: Any, inputs: Inputs) -> list[Inputs]:

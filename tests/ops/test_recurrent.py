@@ -382,7 +382,7 @@ def test_lstm_is_its_formula(bits: int) -> None:
 
 def test_weights_are_stored_once() -> None:
     """And nothing beside them but three words a row and path."""
-    given = {**layer_arguments(3, 0), "start": [], "cell_bits": 0}
+    given = {**layer_arguments(3, 0), "start": [], "cell_bits": 0, "run": None}
     assert GRU.kernel is not None
     kernel = GRU.kernel(cases.call_of(GRU, given), Core.LONG)
     sizes = {name: field.data.nbytes for name, field in kernel.fields.items() if isinstance(field, Array)}
