@@ -100,7 +100,7 @@ def test_without_executorch_there_is_c_and_the_summary_says_what_is_missing(
             ("--artifacts", "c", "--bundleio"),
             "--bundleio is for the .pte, and --artifacts c (artifacts='c'",
         ),
-        (("--artifacts", "c", "--etrecord", "--allow-float"), "--etrecord and --allow-float are for the .pte"),
+        (("--artifacts", "c", "--etrecord", "--bundleio"), "--bundleio and --etrecord are for the .pte"),
         (("--artifacts", "pte", "--ram-budget", "4K"), "--ram-budget is for the C bundle, and --artifacts pte"),
         (("--artifacts", "pte", "--input-rows"), "--input-rows is for the C bundle"),
     ],

@@ -21,6 +21,7 @@ from cortado.ir.facts import VALUE
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatCall, float_call, kernels, run_float
+from cortado.ops.move import topk as _topk  # noqa: F401 - defines cortado::best_positions
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 

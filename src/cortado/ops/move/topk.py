@@ -69,7 +69,7 @@ _LIBRARY.impl("best_positions", _no_best, "Meta")
 BEST = torch.ops.cortado.best_positions.default
 
 
-def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool = True) -> Tensor:
     """The same where of equal numbers the first is the better, as in C: by how many numbers come before each."""
     mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
     places = torch.arange(self.shape[-1])
