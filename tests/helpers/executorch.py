@@ -160,11 +160,11 @@ def call_bytes(
     order = (0, 2, 3, 1) if twin else None
     result = operator.reference(**arguments)
     scratch: dict[str, int] = {}
-    if operator.scratch_names:
+    if operator.scratch:
         call = replace(cases.shaped(operator, arguments), out_shape=tuple(result.shape))
         sizes = [operator.pte_scratch(call, backend) for backend in from_target_string(target).backends]
         worst = [max(column) + more for column in zip(*sizes, strict=True)]
-        scratch = dict(zip(operator.scratch_names, worst, strict=True))
+        scratch = dict(zip(operator.scratch, worst, strict=True))
     parts = []
     for name in operator.argument_names:
         if name in scratch:

@@ -9,10 +9,11 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from functools import cache
+from functools import cache, cached_property
+from inspect import signature
 from string import ascii_lowercase
-from types import ModuleType
-from typing import Any, Protocol
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
@@ -226,11 +227,10 @@ class PteWriter(Protocol):
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator: its schema, exact semantics and kernels. `arguments` is written as in an ATen schema."""
+    """One operator: its schema, exact semantics and kernels. Its parameters and their types are `reference`'s."""
 
     name: str
     summary: str
-    arguments: str
     reference: Callable[..., Any]  # a tensor, or a tuple of all results
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Kernels | None
@@ -254,6 +254,10 @@ class Operator:
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
+    scratch: tuple[
+        str, ...
+    ] = ()  # buffers that ExecuTorch's kernel is given behind the parameters, sized by pte_scratch
+    parameters: str = ""  # as in an ATen schema, where `reference` does not name them all
     # The same call in operators that a .pte may hold: pte(arguments, add, target).
     pte: Callable[[Mapping[str, Any], "PteWriter", CortexMTargetConfig], Node] | None = None
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
@@ -288,13 +292,17 @@ class Operator:
     def base(self) -> str:
         return self.name.split("::")[1]
 
+    @cached_property
+    def arguments(self) -> str:
+        """Arguments as in an ATen schema: those of torch's own operator, or the parameters and scratch."""
+        if self.namespace == "aten":
+            known = getattr(getattr(torch.ops.aten, self.base), self.overload_name)
+            return str(known._schema).partition("(")[2].rpartition(") ->")[0]
+        return ", ".join([self.parameters or schema_of(self.reference), *(f"Tensor {name}" for name in self.scratch)])
+
     @property
     def argument_names(self) -> tuple[str, ...]:
         return tuple(part.strip().split(" ")[1].split("=")[0] for part in self.arguments.split(","))
-
-    @property
-    def scratch_names(self) -> tuple[str, ...]:
-        return tuple(name for name in self.argument_names if name.endswith("scratch"))
 
     @property
     def qualified(self) -> str:
@@ -318,6 +326,28 @@ class Operator:
     def sizes(self, call: Call) -> list[tuple[int, ...]]:
         """The shapes of all results."""
         return [self.shape(call), *(result.shape(call) for result in self.also)]
+
+
+_SCHEMA_TYPES: Mapping[Any, str] = {
+    Tensor: "Tensor",
+    list[Tensor]: "Tensor[]",
+    list[int]: "int[]",
+    torch.dtype: "ScalarType",
+    **{kind: kind.__name__ for kind in (int, float, bool, str)},
+}
+
+
+def schema_of(function: Callable[..., Any]) -> str:
+    """The parameters of a function as those of an ATen schema; defaults are left out: calls name all arguments."""
+    return ", ".join(f"{_schema_type(one.annotation)} {one.name}" for one in signature(function).parameters.values())
+
+
+def _schema_type(annotation: Any) -> str:
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    found = [_SCHEMA_TYPES.get(one) for one in kinds if one is not NoneType]
+    if len(found) != 1 or found[0] is None:
+        raise CortadoError(f"{annotation} is no type of an operator's argument")
+    return f"{found[0]}?" if NoneType in kinds else found[0]
 
 
 def _tuple(kinds: Sequence[str]) -> str:

@@ -206,16 +206,11 @@ def samples() -> Any:
 # ---- the records ---------------------------------------------------------------------------------------------
 
 LERP = Operator(
-    # cortex_m::... for an operator of ExecuTorch's contract (then `arguments` is its schema, word for word), aten::...
-    # for a kernel of ExecuTorch's that only moves int8 data, cortado::... for anything else.
+    # cortex_m::... for an operator of ExecuTorch's contract (the parameters of `reference` are then its schema's),
+    # aten::... for a kernel of ExecuTorch's that only moves int8 data, cortado::... for anything else.
     name="cortado::lerp",
     summary="a point between two tensors",  # one line of `cortado ops`
-    # As in an ATen schema. Arguments whose names end in "scratch" are added by emit_pte with the sizes of pte_scratch.
-    arguments=(
-        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor end, int end_zero_point, "
-        "int end_multiplier, int end_shift, int output_zero_point, int output_multiplier, int output_shift, "
-        "int activation_min, int activation_max"
-    ),
+    # Its parameters and their types are the operator's: the schema in torch and the arguments of every call.
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -68,7 +68,7 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
     for node in calls_of(program):
         operator = operator_of(node.target)
         if operator is not None:
-            expected = set(operator.argument_names) - set(operator.scratch_names)
+            expected = set(operator.argument_names) - set(operator.scratch)
             if set(node.kwargs) != expected:
                 yield f"{describe(node)}: found {sorted(node.kwargs)}, expected {sorted(expected)}"
 

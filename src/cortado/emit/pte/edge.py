@@ -205,7 +205,7 @@ class _EdgeBuilder:
         worst = [max(column) for column in zip(*sizes, strict=True)]
         self.uneven_scratch |= len(set(sizes)) > 1
         self.scratch = max(self.scratch, sum(worst))
-        scratch = {name: self._alloc(size, like) for name, size in zip(operator.scratch_names, worst, strict=True)}
+        scratch = {name: self._alloc(size, like) for name, size in zip(operator.scratch, worst, strict=True)}
         return self._call(operator, {**arguments, **scratch}, like, call.out_shape)
 
     def _call(self, operator: Operator, arguments: Mapping[str, Any], like: Node, sizes: tuple[int, ...]) -> Node:

@@ -331,10 +331,7 @@ def samples() -> Any:
 BATCH_MATMUL = Operator(
     name="cortex_m::quantized_batch_matmul",
     summary="product of two matrices, both computed, or the right one constant for each batch entry",
-    arguments=(
-        "Tensor lhs, int lhs_zero_point, Tensor rhs_transposed, int rhs_zero_point, int output_zero_point, "
-        "int output_multiplier, int output_shift, Tensor scratch"
-    ),
+    scratch=("scratch",),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

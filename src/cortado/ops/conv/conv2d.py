@@ -162,11 +162,7 @@ def samples() -> Any:
 CONV2D = Operator(
     name="cortex_m::quantized_conv2d_nhwc",
     summary="2-D convolution, grouped or not, with bias and clamp",
-    arguments=(
-        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int input_offset, "
-        "int output_offset, Tensor requantize_multipliers, Tensor requantize_shifts, int activation_min, "
-        "int activation_max, Tensor scratch"
-    ),
+    scratch=("scratch",),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
@@ -239,7 +235,7 @@ def narrow_samples() -> Any:
 NARROW_CONV2D = Operator(
     name="cortado::narrow_conv2d",
     summary="2-D convolution or linear layer with 4-bit weights (--weights int4)",
-    arguments=CONV2D.arguments.removesuffix(", Tensor scratch") + ", int run",
+    parameters=CONV2D.arguments.removesuffix(", Tensor scratch") + ", int run",
     reference=narrow_reference,
     shape=output_shape,
     kernel=KERNELS,

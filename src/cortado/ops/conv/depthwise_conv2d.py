@@ -167,11 +167,7 @@ def samples() -> Any:
 DEPTHWISE = Operator(
     name="cortex_m::quantized_depthwise_conv2d_nhwc",
     summary="depthwise 2-D convolution, any depth multiplier, with bias and clamp",
-    arguments=(
-        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
-        "int depth_multiplier, int input_offset, int output_offset, Tensor requantize_multipliers, "
-        "Tensor requantize_shifts, int activation_min, int activation_max, Tensor scratch"
-    ),
+    scratch=("scratch",),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -155,10 +155,6 @@ def samples() -> Any:
 FLOAT_CONV2D = Operator(
     name="cortado::float_conv2d",
     summary="2-D convolution or linear layer in float32, grouped or not, with bias and clamp",
-    arguments=(
-        "Tensor input, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation, float activation_min, "
-        "float activation_max"
-    ),
     reference=reference,
     shape=conv2d.output_shape,
     kernel=KERNELS,
@@ -278,7 +274,6 @@ def product_samples() -> Any:
 FLOAT_MATMUL = Operator(
     name="cortado::float_matmul",
     summary="products of computed matrices in float32",
-    arguments="Tensor self, Tensor mat2",
     reference=product_reference,
     shape=product_shape,
     kernel=PRODUCT_KERNELS,

@@ -189,11 +189,6 @@ def samples() -> Any:
 QUANTIZED_LINEAR = Operator(
     name="cortex_m::quantized_linear",
     summary="linear layer with one scale for all weights (--linear per-tensor)",
-    arguments=(
-        "Tensor input, Tensor weights, Tensor? bias, Tensor? kernel_sum, int input_offset, int filter_offset, "
-        "int output_offset, int[] requantize_multipliers, int[] requantize_shifts, int activation_max, "
-        "int activation_min"
-    ),
     reference=reference,
     shape=lambda call: (*call.shape("input")[:-1], call.shape("weights")[0]),
     kernel=KERNELS,

@@ -572,10 +572,9 @@ def samples() -> Any:
 TRANSPOSE_CONV2D = Operator(
     name="cortex_m::quantized_transpose_conv2d_nhwc",
     summary="2-D transposed convolution with bias and clamp",
-    arguments=(
-        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, "
-        "int[] dilation, int input_offset, int output_offset, Tensor requantize_multipliers, "
-        "Tensor requantize_shifts, int activation_min, int activation_max, Tensor scratch, Tensor output_scratch"
+    scratch=(
+        "scratch",
+        "output_scratch",
     ),
     reference=reference,
     shape=output_shape,
@@ -595,7 +594,7 @@ TRANSPOSE_CONV2D = Operator(
 TRANSPOSE_CONV2D_C = replace(
     TRANSPOSE_CONV2D,
     name="cortado::transpose_conv2d_nhwc",
-    arguments=TRANSPOSE_CONV2D.arguments.removesuffix(", Tensor scratch, Tensor output_scratch"),
+    scratch=(),
     summary="2-D transposed convolution of a shape that CMSIS-NN gets wrong",
     places=frozenset({Place.C}),
     pte_scratch=lambda call, backend: (),

@@ -278,7 +278,6 @@ def samples() -> Any:
 ACTIVATION = Operator(
     name="cortex_m::quantized_activation",
     summary="any function of one tensor, element by element, as a table of 256 entries",
-    arguments="Tensor input, Tensor lut",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

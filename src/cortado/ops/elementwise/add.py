@@ -289,11 +289,6 @@ def samples() -> Any:
 ADD: Operator = Operator(
     name="cortex_m::quantized_add",
     summary="sum or difference of two tensors, scaled, with clamp",
-    arguments=(
-        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor other, int other_zero_point, "
-        "int other_multiplier, int other_shift, int output_zero_point, int output_multiplier, int output_shift, "
-        "int activation_min, int activation_max"
-    ),
     reference=reference,
     shape=binary.output_shape,
     kernel=KERNELS,

@@ -262,10 +262,6 @@ def _integers(draw: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
 COMPARE = Operator(
     name="cortado::compare",
     summary="comparisons of two tensors, or of integers with one number: truth values as 0 and 1",
-    arguments=(
-        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor other, int other_zero_point, "
-        "int other_multiplier, int other_shift, int accepts"
-    ),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

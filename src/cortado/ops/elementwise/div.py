@@ -138,10 +138,6 @@ def samples() -> Any:
 DIV = Operator(
     name="cortex_m::quantized_div",
     summary="quotient of two tensors, in float32; a zero denominator gives quotient 0",
-    arguments=(
-        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, "
-        "float output_scale"
-    ),
     reference=reference,
     shape=binary.output_shape,
     kernel=KERNELS,

@@ -323,7 +323,6 @@ def _drawn(draw: Any, sizes: _Shape, kind: str) -> _Shape:
 FLOAT_CALCULATE = Operator(
     name="cortado::float_calculate",
     summary="sums, products, quotients, minimum, maximum, atan2, powers and comparisons of two float32 tensors",
-    arguments="Tensor[] self, Tensor[] other, float number, int how, float activation_min, float activation_max",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -104,7 +104,6 @@ def samples() -> Any:
 FLOAT_FUNCTION = Operator(
     name="cortado::float_function",
     summary="functions of one float32 number: clamp, " + ", ".join(FUNCTIONS),
-    arguments="Tensor input, str function, float low, float high",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

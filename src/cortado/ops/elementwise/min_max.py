@@ -71,7 +71,6 @@ def samples() -> Any:
 MINIMUM = Operator(
     name="cortex_m::minimum",
     summary="the smaller of two tensors, element by element",
-    arguments="Tensor self, Tensor other",
     reference=reference,
     shape=binary.output_shape,
     kernel=kernels("minimum"),
@@ -121,7 +120,6 @@ def maximum_reference(*, self: Tensor, other: Tensor) -> Tensor:
 MAXIMUM = Operator(
     name="cortex_m::maximum",
     summary="the larger of two tensors, element by element",
-    arguments="Tensor self, Tensor other",
     reference=maximum_reference,
     shape=binary.output_shape,
     kernel=kernels("maximum"),

@@ -182,10 +182,6 @@ def samples() -> Any:
 MUL: Operator = Operator(
     name="cortex_m::quantized_mul",
     summary="product of two tensors",
-    arguments=(
-        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, "
-        "int output_multiplier, int output_shift"
-    ),
     reference=reference,
     shape=binary.output_shape,
     kernel=KERNELS,

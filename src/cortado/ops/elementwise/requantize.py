@@ -184,10 +184,6 @@ def samples() -> Any:
 REQUANTIZE = Operator(
     name="cortado::requantize",
     summary="codes in another scale, or of another element",
-    arguments=(
-        "Tensor input, int input_zero_point, int output_zero_point, int output_multiplier, int output_shift, "
-        "int activation_min, int activation_max, ScalarType dtype"
-    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

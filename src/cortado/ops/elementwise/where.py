@@ -183,7 +183,6 @@ def samples() -> Any:
 WHERE = Operator(
     name="cortado::where",
     summary="one of two tensors, or a number, element by element, by computed truth values",
-    arguments="Tensor mask, Tensor[] self, Tensor[] other, int number",
     reference=reference,
     shape=lambda call: call.shape("mask"),
     kernel=KERNELS,

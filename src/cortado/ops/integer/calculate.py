@@ -168,7 +168,6 @@ def samples() -> Any:
 CALCULATE_INT = Operator(
     name="cortado::calculate_int",
     summary="sums, products, quotients, remainders, minimum, maximum, bits and shifts of integers: counters, positions",
-    arguments="Tensor self, Tensor other, int how",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

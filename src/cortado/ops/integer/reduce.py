@@ -212,7 +212,6 @@ def samples() -> Any:
 REDUCE_INT = Operator(
     name="cortado::reduce_int",
     summary="sums, counts, running sums, the smallest and the largest of integers along a dimension",
-    arguments="Tensor input, int how, bool running",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -72,7 +72,6 @@ def lower_integer(lowering: Lowering) -> Node:
 TRUTH_VIEW = Operator(
     name="cortado::truth",
     summary="truth values as an output of the model: no kernel, no copy",
-    arguments="Tensor input",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=None,

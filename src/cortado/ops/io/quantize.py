@@ -102,7 +102,6 @@ def samples() -> Any:
 QUANTIZE = Operator(
     name="cortex_m::quantize_per_tensor",
     summary="float32 to int8 or int16",
-    arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
@@ -154,7 +153,6 @@ def dequantize_per_tensor_samples() -> Any:
 DEQUANTIZE = Operator(
     name="cortex_m::dequantize_per_tensor",
     summary="int8 or int16 to float32",
-    arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
     reference=dequantize_per_tensor_reference,
     shape=lambda call: call.shape("input"),
     kernel=DEQUANTIZE_KERNELS,

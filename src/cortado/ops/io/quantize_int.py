@@ -107,7 +107,6 @@ def samples() -> Any:
 QUANTIZE_INT = Operator(
     name="cortado::quantize_int",
     summary="integers of 16 or 32 bits as real numbers",
-    arguments="Tensor input, int low, int high, int multiplier, int shift, int zero_point, ScalarType dtype",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

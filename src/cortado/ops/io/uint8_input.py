@@ -97,7 +97,6 @@ def samples() -> Any:
 FLIP = Operator(
     name="cortado::from_uint8",
     summary="an input of uint8 as codes: every byte with its highest bit flipped",
-    arguments="Tensor input",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
@@ -109,11 +108,15 @@ FLIP = Operator(
     samples=samples,
 )
 
+
+def raw_reference(*, input: Tensor) -> Tensor:
+    return input.contiguous().view(torch.int8)
+
+
 RAW = Operator(
     name="cortado::raw_bytes",
     summary="an input of 8 bits as the bytes that it is: no kernel, no copy",
-    arguments="Tensor input",
-    reference=lambda *, input: input.contiguous().view(torch.int8),
+    reference=raw_reference,
     shape=lambda call: call.shape("input"),
     kernel=None,
     element=INT8,

@@ -89,7 +89,6 @@ def samples() -> Any:
 WIDEN = Operator(
     name="cortado::widen",
     summary="integers of 8 or 16 bits as 32",
-    arguments="Tensor input, int bytes, int sign",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

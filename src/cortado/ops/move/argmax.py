@@ -82,7 +82,6 @@ def samples() -> Any:
 ARGMAX = Operator(
     name="cortado::argmax",
     summary="the position of the largest value, or of the smallest, along a dimension; this value",
-    arguments="Tensor input, bool largest",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -37,11 +37,18 @@ def reference(*, tensors: list[Tensor], dim: int) -> Tensor:
     return torch.cat(tensors, dim)
 
 
-def rescaled_reference(*, tensors: list[Tensor], dim: int, **tables: Tensor | None) -> Tensor:
-    found = [tables[name] for name in TABLES]
+def rescaled_reference(
+    *,
+    tensors: list[Tensor],
+    lut0: Tensor | None,
+    lut1: Tensor | None,
+    lut2: Tensor | None,
+    lut3: Tensor | None,
+    dim: int,
+) -> Tensor:
     parts = [
         part if table is None else ACTIVATION.reference(input=part, lut=table)
-        for part, table in zip(tensors, found, strict=False)
+        for part, table in zip(tensors, (lut0, lut1, lut2, lut3), strict=False)
     ]
     return torch.cat(parts, dim)
 
@@ -298,7 +305,6 @@ def rescaled_samples() -> Any:
 CAT = Operator(
     name="aten::cat",
     summary="cat, stack: tensors one after the other",
-    arguments="Tensor[] tensors, int dim=0",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
@@ -312,7 +318,6 @@ CAT = Operator(
 CAT_RESCALED = Operator(
     name="cortado::cat_rescaled",
     summary="cat, stack: tensors one after the other, some of them in another scale",
-    arguments="Tensor[] tensors, Tensor? lut0, Tensor? lut1, Tensor? lut2, Tensor? lut3, int dim",
     reference=rescaled_reference,
     shape=output_shape,
     kernel=RESCALED_KERNELS,

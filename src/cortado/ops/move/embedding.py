@@ -295,7 +295,6 @@ def samples() -> Any:
 EMBEDDING = Operator(
     name="cortado::embedding",
     summary="rows of a constant table, one for each id",
-    arguments="Tensor weight, Tensor indices, int zero_point, int? run",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

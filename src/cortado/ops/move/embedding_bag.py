@@ -273,10 +273,6 @@ def samples() -> Any:
 EMBEDDING_BAG = Operator(
     name="cortado::embedding_bag",
     summary="the sum or mean of rows of a constant table, for bags of ids of one size",
-    arguments=(
-        "Tensor weight, Tensor indices, int padding_idx, int weight_zero_point, int output_zero_point, "
-        "Tensor multipliers, Tensor shifts"
-    ),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -176,7 +176,6 @@ def samples() -> Any:
 INDEX_SELECT = Operator(
     name="aten::index_select",
     summary="flip, roll, reflected borders, x[:, [2, 0, 1]]: constant positions along one dimension",
-    arguments="Tensor self, int dim, Tensor index",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

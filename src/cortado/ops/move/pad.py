@@ -247,7 +247,6 @@ def samples() -> Any:
 PAD = Operator(
     name="cortex_m::pad",
     summary="pad with a constant: a border around any dimensions",
-    arguments="Tensor input, int[] pre_pad, int[] post_pad, int pad_value",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -146,7 +146,6 @@ def samples() -> Any:
 PICK = Operator(
     name="cortado::pick",
     summary="the values at computed positions along a dimension: topk, sort, gather",
-    arguments="Tensor input, Tensor positions",
     reference=reference,
     shape=lambda call: call.shape("positions"),
     kernel=KERNELS,

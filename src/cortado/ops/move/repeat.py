@@ -106,7 +106,6 @@ def samples() -> Any:
 REPEAT = Operator(
     name="aten::repeat",
     summary="repeat, tile, expand, repeat_interleave: copies side by side",
-    arguments="Tensor self, SymInt[] repeats",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -44,7 +44,6 @@ def to_reshape(bound: Bound) -> Node:
 VIEW = Operator(
     name="aten::view_copy",
     summary="reshape, flatten, squeeze, unsqueeze: the same bytes under another shape",
-    arguments="Tensor self, SymInt[] size",
     reference=reference,
     shape=lambda call: tuple(call["size"]),
     kernel=None,
@@ -173,7 +172,6 @@ def output_shape(call: Call, source: str, order: str) -> tuple[int, ...]:
 TRANSPOSE = Operator(
     name="cortex_m::transpose",
     summary="permute, transpose: dimensions in another order",
-    arguments="Tensor input, int[] perm",
     reference=transpose_reference,
     shape=lambda call: output_shape(call, "input", "perm"),
     kernel=KERNELS,
@@ -188,7 +186,6 @@ TRANSPOSE = Operator(
 PERMUTE_COPY = Operator(
     name="aten::permute_copy",
     summary="a transpose of more than four groups of dimensions, in the .pte",
-    arguments="Tensor self, int[] dims",
     reference=lambda *, self, dims: self.permute(dims).contiguous(),
     shape=lambda call: output_shape(call, "self", "dims"),
     kernel=None,

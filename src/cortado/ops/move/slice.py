@@ -176,7 +176,6 @@ SLICE = Operator(
     name="aten::slice_copy",
     overload_name="Tensor",
     summary="slice, narrow, select, split, chunk: a part of one dimension",
-    arguments="Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -178,7 +178,6 @@ def samples() -> Any:
 TOPK = Operator(
     name="cortado::topk",
     summary="the positions of the largest values, or of the smallest, along a dimension, in their order; these values",
-    arguments="Tensor input, int k, bool largest",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -184,7 +184,6 @@ def samples() -> Any:
 UPSAMPLE_BILINEAR = Operator(
     name="cortado::upsample_bilinear_nhwc",
     summary="bilinear resizing to any size",
-    arguments="Tensor input, Tensor rows, Tensor columns",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

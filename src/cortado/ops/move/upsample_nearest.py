@@ -190,7 +190,6 @@ def samples() -> Any:
 UPSAMPLE = Operator(
     name="cortado::upsample_nearest_nhwc",
     summary="nearest-neighbour upsampling by whole factors",
-    arguments="Tensor input, int[] factors",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

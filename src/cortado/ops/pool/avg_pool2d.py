@@ -284,10 +284,7 @@ def samples() -> Any:
 AVG_POOL2D = Operator(
     name="cortex_m::quantized_avg_pool2d_nhwc",
     summary="average over a window, padding not counted",
-    arguments=(
-        "Tensor input, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, int zero_point, "
-        "int multiplier, int shift, Tensor scratch"
-    ),
+    scratch=("scratch",),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
@@ -423,9 +420,6 @@ def mean_samples() -> Any:
 GLOBAL_MEAN = Operator(
     name="cortado::global_mean_nhwc",
     summary="mean or sum over an image or its upper rows, in a scale of its own",
-    arguments=(
-        "Tensor input, int pixels, int input_offset, int output_offset, int requantize_multiplier, int requantize_shift"
-    ),
     reference=mean_reference,
     shape=lambda call: (1, 1, 1, call.shape("input")[3]),
     kernel=MEAN_KERNELS,

@@ -165,10 +165,6 @@ def samples() -> Any:
 COSINE_SIMILARITY = Operator(
     name="cortado::cosine_similarity",
     summary="cosine of the angle between rows of two tensors",
-    arguments=(
-        "Tensor input, int input_zero_point, int input_least, Tensor other, int other_zero_point, int other_least, "
-        "int output_zero_point, int output_multiplier, int output_shift"
-    ),
     reference=reference,
     shape=measures.output_shape,
     kernel=KERNELS,

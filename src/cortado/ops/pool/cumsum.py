@@ -135,10 +135,6 @@ def samples() -> Any:
 CUMSUM = Operator(
     name="cortado::cumsum",
     summary="running sums along the last dimension",
-    arguments=(
-        "Tensor input, int input_zero_point, int left_shift, int output_zero_point, int output_multiplier, "
-        "int output_shift"
-    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

@@ -181,10 +181,6 @@ def samples() -> Any:
 FLOAT_POOL2D = Operator(
     name="cortado::float_pool2d",
     summary="average and maximum pooling in float32",
-    arguments=(
-        "Tensor input, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode, int how, "
-        "int divisor, float activation_min, float activation_max"
-    ),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
@@ -359,7 +355,6 @@ def position_samples() -> Any:
 FLOAT_REDUCE = Operator(
     name="cortado::float_reduce",
     summary="sums, products, means, minima and maxima of float32 along dimensions, running or not",
-    arguments="Tensor input, int how, bool running",
     reference=reduce_reference,
     shape=reduced_shape,
     kernel=REDUCE_KERNELS,
@@ -371,7 +366,6 @@ FLOAT_REDUCE = Operator(
 FLOAT_POSITION = Operator(
     name="cortado::float_position",
     summary="positions of the largest or smallest of float32 numbers along a dimension",
-    arguments="Tensor input, int how",
     reference=position_reference,
     shape=reduced_shape,
     kernel=POSITION_KERNELS,

@@ -182,9 +182,9 @@ def in_wide(bound: Bound) -> Node | None:
 
 def reference(
     *,
-    inputs: Sequence[Tensor],
-    zero_points: Sequence[int],
-    multipliers: Sequence[int],
+    inputs: list[Tensor],
+    zero_points: list[int],
+    multipliers: list[int],
     rows: bool,
     apart: bool,
     offset: int,
@@ -330,10 +330,6 @@ def samples() -> Any:
 MAGNITUDE = Operator(
     name="cortado::magnitude",
     summary="Euclidean norm: of rows, of two tensors element by element, of differences of rows",
-    arguments=(
-        "Tensor[] inputs, int[] zero_points, int[] multipliers, bool rows, bool apart, int offset, int start, "
-        "int start_shift, int output_zero_point, int output_multiplier, int output_shift"
-    ),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

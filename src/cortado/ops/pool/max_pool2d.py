@@ -183,10 +183,6 @@ def _samples(ceil_mode: bool, dilations: tuple[int, ...]) -> Any:
 MAX_POOL2D = Operator(
     name="cortex_m::quantized_max_pool2d_nhwc",
     summary="maximum over a window, padding not counted",
-    arguments=(
-        "Tensor input, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode, "
-        "int input_zero_point, int output_zero_point, int activation_min, int activation_max"
-    ),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

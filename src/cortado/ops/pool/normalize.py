@@ -435,11 +435,6 @@ def samples() -> Any:
 NORMALIZE = Operator(
     name="cortado::normalize",
     summary="layer, group, instance and RMS normalization",
-    arguments=(
-        "Tensor input, int dim, int first, int groups, bool centered, int input_zero_point, int epsilon, "
-        "int variance_shift, int exponent, Tensor scale, Tensor offset, int fraction_bits, int activation_min, "
-        "int activation_max"
-    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

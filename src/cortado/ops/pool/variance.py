@@ -159,7 +159,6 @@ def samples() -> Any:
 VARIANCE = Operator(
     name="cortado::variance",
     summary="variance or standard deviation of every row",
-    arguments="Tensor input, bool root, int output_zero_point, int output_multiplier, int output_shift",
     reference=reference,
     shape=measures.output_shape,
     kernel=KERNELS,

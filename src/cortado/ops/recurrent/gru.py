@@ -95,7 +95,7 @@ def draw_case(draw: Any) -> dict[str, Any]:
 GRU = Operator(
     name="cortado::gru",
     summary="a GRU layer over all its steps, in one direction",
-    arguments=f"{recurrent.ARGUMENTS}, int cell_bits",
+    parameters=f"{recurrent.ARGUMENTS}, int cell_bits",
     reference=reference,
     shape=recurrent.output_shape,
     kernel=KERNELS,

@@ -167,7 +167,7 @@ def draw_case(draw: Any) -> dict[str, Any]:
 LSTM = Operator(
     name="cortado::lstm",
     summary="an LSTM layer over all its steps, in one direction",
-    arguments=(
+    parameters=(
         f"{recurrent.ARGUMENTS}, int cell_zero_point, int cell_multiplier, int cell_shift, int cell_bits, "
         "bool last_cells, int given_multiplier, int given_shift, int given_zero_point"
     ),

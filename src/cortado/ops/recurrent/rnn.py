@@ -74,7 +74,7 @@ def draw_case(draw: Any) -> dict[str, Any]:
 RNN = Operator(
     name="cortado::rnn",
     summary="an RNN layer (tanh or relu) over all its steps, in one direction",
-    arguments=f"{recurrent.ARGUMENTS}, bool relu",
+    parameters=f"{recurrent.ARGUMENTS}, bool relu",
     reference=reference,
     shape=recurrent.output_shape,
     kernel=KERNELS,

@@ -62,12 +62,21 @@ def _through(samples: list[int], sections: list[list[int]], words: list[list[int
     return found
 
 
-def reference(*, input: Tensor, state: list[Tensor], coefficients: Tensor, **arguments: Any) -> tuple[Tensor, Tensor]:
+def reference(
+    *,
+    input: Tensor,
+    state: list[Tensor],
+    coefficients: Tensor,
+    multiplier: int,
+    shift: int,
+    activation_min: int,
+    activation_max: int,
+) -> tuple[Tensor, Tensor]:
     channels, sections = input.shape[0], coefficients.tolist()
     words = state[0].tolist() if state else [[[0] * WORDS for _ in sections] for _ in range(channels)]
     sums = [_through(*one) for one in zip(input.tolist(), [sections] * channels, words, strict=True)]
-    codes = requant(torch.tensor(sums, dtype=torch.int64), arguments["multiplier"], arguments["shift"])
-    codes = codes.clamp(arguments["activation_min"], arguments["activation_max"]).to(torch.int16)
+    codes = requant(torch.tensor(sums, dtype=torch.int64), multiplier, shift)
+    codes = codes.clamp(activation_min, activation_max).to(torch.int16)
     return codes.contiguous(), torch.tensor(words, dtype=torch.int32)
 
 
@@ -163,10 +172,6 @@ def samples() -> Any:
 FILTER = Operator(
     name="cortado::filter",
     summary="16-bit samples through a cascade of second-order filter sections, with states of 32 bits",
-    arguments=(
-        "Tensor input, Tensor[] state, Tensor coefficients, int multiplier, int shift, int activation_min, "
-        "int activation_max"
-    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

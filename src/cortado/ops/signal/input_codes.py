@@ -102,7 +102,6 @@ def samples() -> Any:
 SAMPLES = Operator(
     name="cortado::samples",
     summary="samples of 8 or 16 bits as 16-bit codes, less an offset",
-    arguments="Tensor input, int offset, int bytes, int sign",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
@@ -114,11 +113,15 @@ SAMPLES = Operator(
     samples=samples,
 )
 
+
+def raw_reference(*, input: Tensor) -> Tensor:
+    return input.contiguous()
+
+
 RAW_SAMPLES = Operator(
     name="cortado::raw_samples",
     summary="an input of int16 as the codes that it is: no kernel, no copy",
-    arguments="Tensor input",
-    reference=lambda *, input: input.contiguous(),
+    reference=raw_reference,
     shape=lambda call: call.shape("input"),
     kernel=None,
     element=INT16,

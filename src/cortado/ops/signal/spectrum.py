@@ -333,7 +333,7 @@ def samples() -> Any:
 SPECTRUM = Operator(
     name="cortado::spectrum",
     summary="frames of a signal, windowed, as the power or magnitude of their spectra in bands, and its logarithm",
-    arguments=(
+    parameters=(
         "Tensor input, Tensor window, Tensor weights, Tensor starts, Tensor counts, int points, int hop, int skip, "
         "int frames, int power, int curve, int floor, bool clamped, int headroom, int offset, int multiplier, "
         "int shift, int output_zero_point, int activation_min, int activation_max, ScalarType dtype"

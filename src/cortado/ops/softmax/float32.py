@@ -76,7 +76,6 @@ def samples() -> Any:
 FLOAT_SOFTMAX = Operator(
     name="cortado::float_softmax",
     summary="softmax and log_softmax in float32 over the last dimension",
-    arguments="Tensor input, bool log",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

@@ -232,10 +232,6 @@ def samples() -> Any:
 LOG_SOFTMAX = Operator(
     name="cortado::log_softmax",
     summary="logarithm of softmax over the last dimension, over all or over what a mask keeps",
-    arguments=(
-        "Tensor input, Tensor[] kept, int input_multiplier, int input_shift, int diff_min, int slope, "
-        "int log_multiplier, int log_shift, int fraction_bits, int output_zero_point"
-    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

@@ -433,10 +433,6 @@ def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
 MASKED_SOFTMAX = Operator(
     name="cortado::masked_softmax",
     summary="softmax over what a mask keeps: a constant one, as in causal attention, or a computed one",
-    arguments=(
-        "Tensor input, Tensor[] kept, Tensor? mask, int nothing, bool zeros, int[] rounded, int input_multiplier, "
-        "int input_shift, int diff_min"
-    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

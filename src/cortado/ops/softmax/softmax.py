@@ -365,7 +365,7 @@ def long_samples() -> Any:
 SOFTMAX = Operator(
     name="cortex_m::softmax",
     summary="softmax over the last dimension",
-    arguments=(
+    parameters=(
         "Tensor input, int dim, int input_zero_point, int output_zero_point, int input_multiplier, int input_shift, "
         "int diff_min"
     ),
@@ -378,13 +378,16 @@ SOFTMAX = Operator(
     samples=samples,
 )
 
+
+def long_reference(*, input: Tensor, input_multiplier: int, input_shift: int, diff_min: int) -> Tensor:
+    factor = {"input_multiplier": input_multiplier, "input_shift": input_shift, "diff_min": diff_min}
+    return reference(input=input, dim=-1, input_zero_point=0, output_zero_point=UNIT_INTERVAL.zero_point, **factor)
+
+
 LONG_SOFTMAX = Operator(
     name="cortado::long_softmax",
     summary=f"softmax over more than {LARGEST_PTE_ROW} values",
-    arguments="Tensor input, int input_multiplier, int input_shift, int diff_min",
-    reference=lambda **arguments: reference(
-        dim=-1, input_zero_point=0, output_zero_point=UNIT_INTERVAL.zero_point, **arguments
-    ),
+    reference=long_reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=INT8,
