@@ -85,9 +85,7 @@ ELEMENTS: Mapping[str, int] = {
 SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "cortado::spectrum": 40}
 
 # Layers with 4-bit weights: kernels for spans of pixels, for one, and for windows, with factors and without; recurrent.
-NARROW: Mapping[str, int] = {
-    "cortado::narrow_conv2d": 48,
-}
+NARROW: Mapping[str, int] = {"cortex_m::quantized_conv2d_nhwc": 96}
 
 # Operators of 16-bit codes, beside those above.
 WIDE: Mapping[str, int] = {

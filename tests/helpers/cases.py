@@ -88,7 +88,7 @@ def _call(
             kwargs[name] = graph.get_attr(f"c{number}_{name}")
         else:
             kwargs[name] = value
-    node = graph.call_function(overload(operator), (), kwargs)
+    node = graph.call_function(overload(operator, arguments), (), kwargs)
     sizes, kinds = operator.sizes(shaped(operator, arguments)), result_elements(operator, arguments)
     with mode:
         made = tuple(torch.empty(size, dtype=kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))

@@ -1,6 +1,7 @@
 """One odd channel costs a layer next to nothing: it stays with its fast kernel, and the bits stay the same."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 import cortado
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
+from cortado.options import Activations
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.constant_channels import ConstantChannels
 from cortado.plan.lowered import lowered_graph, reference_outputs
@@ -82,11 +84,15 @@ def test_an_odd_channel_costs_at_most_a_twentieth(name: str, core: str) -> None:
     assert all(ratio <= 1.05 for ratio in spent.values()), spent
 
 
+@pytest.mark.parametrize("activations", [Activations.INT8, Activations.INT16])
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_bits_are_those_of_the_layer_as_it_was(name: str, change: Callable[[Layer], None]) -> None:
+def test_the_bits_are_those_of_the_layer_as_it_was(
+    name: str, change: Callable[[Layer], None], activations: Activations
+) -> None:
     model, example = made(name, change)
-    quantized = quantize(capture(model, example), example, [example], EVERY_VALUE)
+    options = replace(EVERY_VALUE, activations=activations)
+    quantized = quantize(capture(model, example), example, [example], options)
     without = tuple(one for one in PIPELINE if one is not ConstantChannels)
     programs = [CortexMPassManager(quantized.program(), passes).transform() for passes in (PIPELINE, without)]
     graphs = [lowered_graph(program) for program in programs]

@@ -47,6 +47,7 @@ class KernelRow:
     scratch_check: str | None = None  # the function that gives it again; None: the kernel's name and `_scratch`
     work: Work | Callable[[Call], Work] | None = None
     called: Callable[[Call], tuple[Called, ...]] | None = None
+    weights: Element | None = None  # of constant weights, where kernels for several elements of them are in the table
 
     @property
     def elements(self) -> tuple[Element | None, ...]:
@@ -115,6 +116,11 @@ class KernelTable:
                     taken.add((kind, row.fits))
                     yield core, row.bare()
 
+    def meeting(self, weights: Element) -> frozenset[str]:
+        """The elements of activations that meet such weights, by name."""
+        known = [row.makes or row.elements[0] for row in self.rows if row.weights == weights]
+        return frozenset(one.name for one in known if one is not None)
+
     @property
     def elements(self) -> frozenset[Element | None]:
         """The elements of the first operand; None: any."""
@@ -134,6 +140,10 @@ class Several:
     def every(self) -> Iterator[tuple[Core, Kernel]]:
         """All functions that calls may be made with, and the cores that have them."""
         return (found for table in self.tables for found in table.every())
+
+    def meeting(self, weights: Element) -> frozenset[str]:
+        """The elements of activations that meet such weights, by name."""
+        return frozenset[str]().union(*(table.meeting(weights) for table in self.tables))
 
 
 @dataclass(frozen=True)

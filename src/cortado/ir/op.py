@@ -7,7 +7,7 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cache, cached_property
 from inspect import signature
@@ -217,6 +217,10 @@ class Kernels(Protocol):
         """All functions that calls may be made with, and the cores that have them; nothing of a call."""
         ...
 
+    def meeting(self, weights: Element) -> frozenset[str]:
+        """The elements of activations that meet such weights, by name."""
+        return frozenset()
+
 
 class PteWriter(Protocol):
     """Adds to a .pte what stands there for a call: calls of other operators, and constants."""
@@ -258,6 +262,7 @@ class Operator:
         str, ...
     ] = ()  # buffers that ExecuTorch's kernel is given behind the parameters, sized by pte_scratch
     parameters: str = ""  # as in an ATen schema, where `reference` does not name them all
+    c_parameters: tuple[str, ...] = ()  # of `reference`, those of an overload that only the C bundle has (`in_c`)
     # The same call in operators that a .pte may hold: pte(arguments, add, target).
     pte: Callable[[Mapping[str, Any], "PteWriter", CortexMTargetConfig], Node] | None = None
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
@@ -298,7 +303,13 @@ class Operator:
         if self.namespace == "aten":
             known = getattr(getattr(torch.ops.aten, self.base), self.overload_name)
             return str(known._schema).partition("(")[2].rpartition(") ->")[0]
-        return ", ".join([self.parameters or schema_of(self.reference), *(f"Tensor {name}" for name in self.scratch)])
+        own = self.parameters or schema_of(self.reference, self.c_parameters)
+        return ", ".join([own, *(f"Tensor {name}" for name in self.scratch)])
+
+    @property
+    def in_c(self) -> "Operator":
+        """The overload with all parameters of the reference; ExecuTorch's kernel has not all of them."""
+        return replace(self, overload_name="c", scratch=(), c_parameters=())
 
     @property
     def argument_names(self) -> tuple[str, ...]:
@@ -337,9 +348,10 @@ _SCHEMA_TYPES: Mapping[Any, str] = {
 }
 
 
-def schema_of(function: Callable[..., Any]) -> str:
+def schema_of(function: Callable[..., Any], without: tuple[str, ...] = ()) -> str:
     """The parameters of a function as those of an ATen schema; defaults are left out: calls name all arguments."""
-    return ", ".join(f"{_schema_type(one.annotation)} {one.name}" for one in signature(function).parameters.values())
+    known = [one for one in signature(function).parameters.values() if one.name not in without]
+    return ", ".join(f"{_schema_type(one.annotation)} {one.name}" for one in known)
 
 
 def _schema_type(annotation: Any) -> str:

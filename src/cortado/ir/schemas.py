@@ -5,7 +5,7 @@ are taken, if they mean the same; where it comes later ours make room for them.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -24,10 +24,14 @@ _REGISTERED: dict[str, Any] = {}
 _FRAGMENTS: list[torch.library.Library] = []
 
 
-def overload(operator: Operator) -> Any:
-    """The torch operator of a record, registered on first use as a fragment; an equal existing schema is reused."""
-    if operator.name in _REGISTERED:
-        return _REGISTERED[operator.name]
+def overload(operator: Operator, arguments: Collection[str] = ()) -> Any:
+    """The torch operator of a record that has these arguments, registered on first use as a fragment; an equal
+    existing schema is reused."""
+    if not set(operator.c_parameters).isdisjoint(arguments):
+        operator = operator.in_c
+    key = f"{operator.namespace}::{operator.qualified}"
+    if key in _REGISTERED:
+        return _REGISTERED[key]
     library = torch.library.Library(operator.namespace, "FRAGMENT")
     _FRAGMENTS.append(library)
     for name, schema in ((operator.qualified, operator.schema), (operator.qualified_out, operator.out_schema)):
@@ -42,8 +46,8 @@ def overload(operator: Operator) -> Any:
                 "import Cortado in a process of its own, or use executorch 1.5.1"
             )
     packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
-    _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
-    return _REGISTERED[operator.name]
+    _REGISTERED[key] = getattr(packet, operator.overload_name)
+    return _REGISTERED[key]
 
 
 def _meaning(schema: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, Element, element_of
+from cortado.base.element import Element, element_of
 from cortado.base.numerics import ChannelQParams
 from cortado.ir.facts import QPARAMS, dtype
 from cortado.ir.graph import add_constant, constant_value, remove_unused_constants
@@ -43,10 +43,8 @@ class ConstantChannels(ContextPass):
 
 
 def _is_weighted(node: Node) -> bool:
-    """Whether it is a layer with a factor for each channel, of int8 codes."""
-    if node.op != "call_function" or operator_of(node.target) not in WEIGHTED:
-        return False
-    return element_of(dtype(node)) == element_of(dtype(node.kwargs["input"])) == INT8  # type: ignore[arg-type]
+    """Whether it is a layer with a factor for each channel."""
+    return node.op == "call_function" and operator_of(node.target) in WEIGHTED
 
 
 def _write_constants(program: ExportedProgram, layer: Node) -> bool:
@@ -55,6 +53,8 @@ def _write_constants(program: ExportedProgram, layer: Node) -> bool:
     bias = torch.zeros_like(codes.code) if given["bias"] is None else given["bias"].to(torch.int64)
     weight = given["weight"]
     mask = fixed if _channel_axis(layer) == 3 else fixed[:, None, None, None]
+    if division(layer, weight, given["bias"]) > 0:
+        return False  # sums of 64 bits are the portable kernel's, and a change of one channel divides the others' anew
     wanted = {
         "weight": weight.masked_fill(mask, 0),
         "bias": torch.where(fixed, QUARTERS * (codes.code - given["output_offset"]), bias).to(torch.int32),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import Node
@@ -67,8 +68,8 @@ def _positional(program: ExportedProgram) -> Iterator[str]:
 def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
     for node in calls_of(program):
         operator = operator_of(node.target)
-        if operator is not None:
-            expected = set(operator.argument_names) - set(operator.scratch)
+        if operator is not None and isinstance(node.target, OpOverload):
+            expected = {one.name for one in node.target._schema.arguments} - set(operator.scratch)
             if set(node.kwargs) != expected:
                 yield f"{describe(node)}: found {sorted(node.kwargs)}, expected {sorted(expected)}"
 

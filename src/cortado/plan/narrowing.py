@@ -18,15 +18,15 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from cortado.base.element import INT8, INT32
+from cortado.base.element import INT4, INT32, Element
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
 from cortado.frontend.quantize.judgement import FloatRun, drawn_runs
 from cortado.ir.graph import add_constant, remove_unused_constants
-from cortado.ir.op import Operator
+from cortado.ir.op import Operator, registry
 from cortado.ir.passes import Level, run_pass
 from cortado.ir.schemas import overload
-from cortado.ops.conv.conv2d import CONV2D, NARROW_CONV2D
+from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import sum_bounds
 from cortado.ops.move import embedding
 from cortado.ops.move.embedding import EMBEDDING
@@ -169,10 +169,11 @@ def _convolution(observed: ObservedCodes, call: LoweredCall, samples: Sequence[L
     if bias is not None or bool(start.any()):
         changed["bias"] = start.to(torch.int32)
     shifts = changed.get("requantize_shifts", constants[arguments["requantize_shifts"].name])
-    if not _sums_fit(changed["weight"], changed.get("bias"), offset, shifts):
+    element = observed.graph.element(source)
+    if not _sums_fit(changed["weight"], changed.get("bias"), offset, shifts, element):
         return None
     saved = weight.numel() - packed_bytes(tuple(weight.shape), run)
-    return NarrowLayer(call.name, call.module, NARROW_CONV2D, changed, {"run": run}, saved)
+    return NarrowLayer(call.name, call.module, CONV2D, changed, {"run": run}, saved)
 
 
 def _moved(weight: Tensor, near: Tensor, before: Columns, now: Columns) -> Tensor:
@@ -225,7 +226,8 @@ def _path(
         changed |= {name.removesuffix(f"_{path}"): data for name, data in rescaled.items()}
     changed["weight"] = changed["weight"].to(torch.int8)
     changed["bias"] = (torch.round(start) - point * changed["weight"].sum(1, dtype=torch.int64)).to(torch.int32)
-    if not _sums_fit(changed["weight"], changed["bias"], 0, changed.get("shift", shift), LARGEST_SUM - 1):
+    element, shifts = observed.graph.element(call.arguments["input"].name), changed.get("shift", shift)
+    if not _sums_fit(changed["weight"], changed["bias"], 0, shifts, element, LARGEST_SUM - 1):
         return None
     return {f"{name}_{path}": data for name, data in changed.items()}
 
@@ -259,8 +261,9 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
         return NO_WEIGHTS
     if call.operator not in _NARROWED:
         return f"{call.operator} takes int8 weights"
-    if graph.element(call.name).bits != INT8.bits:
-        return f"its tensors are {graph.element(call.name).name}, which meets int8 weights"
+    kernels, element = registry().operators[call.operator].kernel, graph.element(call.name)
+    if kernels is None or element.name not in kernels.meeting(INT4):
+        return f"its tensors are {element.name}, which meets int8 weights"
     sizes = graph.constants[weights[0]].shape
     if len(sizes) == 4 and sizes[3] != graph.values[call.arguments["input"].name].shape[3]:
         return "a grouped or depthwise convolution has few weights"
@@ -291,8 +294,10 @@ def _rescaled(
     return {name: torch.tensor(data, dtype=torch.int32) for name, data in zip(names, found, strict=True)}
 
 
-def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, most: int = INT32.high) -> bool:
-    low, high = sum_bounds(weight, bias, offset, INT8)
+def _sums_fit(
+    weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, element: Element, most: int = INT32.high
+) -> bool:
+    low, high = sum_bounds(weight, bias, offset, element)
     room = most >> shifts.clamp(min=0).to(torch.int64)
     return bool((torch.maximum(high, -low) <= room).all())
 
@@ -359,7 +364,7 @@ class Int4Weights(CortexMPass):
                 name: add_constant(self._program, _constant_name(layer, name), data)
                 for name, data in layer.constants.items()
             }
-            node.target = overload(layer.operator)
+            node.target = overload(layer.operator, layer.arguments)
             node.kwargs = {**node.kwargs, **others, **layer.arguments}
         remove_unused_constants(self._program)
         return bool(self._layers)

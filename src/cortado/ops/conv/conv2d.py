@@ -2,6 +2,9 @@
 
 NHWC input, OHWI weights, one multiplier and shift per output channel. Padding adds nothing to the sum.
 A weight that sees fewer input channels than there are makes the convolution grouped.
+
+With a `run` the weights have 4 bits (--weights int4): codes as those of 8 bits, which are factor * q, |q| <= 7, within
+a run of products; with `run` 0 all factors are 1.
 """
 
 from collections.abc import Mapping
@@ -53,6 +56,7 @@ def reference(
     requantize_shifts: Tensor,
     activation_min: int,
     activation_max: int,
+    run: int | None = None,
 ) -> Tensor:
     """float64 holds every product and sum of a convolution of this size exactly."""
     x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
@@ -159,47 +163,6 @@ def samples() -> Any:
     return draw_case()
 
 
-CONV2D = Operator(
-    name="cortex_m::quantized_conv2d_nhwc",
-    summary="2-D convolution, grouped or not, with bias and clamp",
-    scratch=("scratch",),
-    reference=reference,
-    shape=output_shape,
-    kernel=KERNELS,
-    rows=rows,
-    macs=macs,
-    element=ElementOf(("input",)),
-    pte=in_pte,
-    pte_limit=pte_limit,
-    pte_scratch=pte_scratch,
-    channel_constants=("weight", "bias", "requantize_multipliers", "requantize_shifts"),
-    constraints="constant weights and bias; sums that fit 32 bits",
-    samples=samples,
-)
-
-CONV2D_PATTERN = Pattern(
-    aten=(aten.conv2d.default,),
-    match=match,
-    lower=lower,
-    fuses_clamp=True,
-    images=True,
-    rounds_once=True,
-)
-
-
-# ---- narrow conv2d ---------------------------------------------------------------------------------------
-
-
-def narrow_reference(*, run: int, **arguments: Any) -> Tensor:
-    """The weights say it all."""
-    return reference(**arguments)
-
-
-def narrow_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """The same weights in a byte each."""
-    return in_pte({name: value for name, value in arguments.items() if name != "run"}, add, target)
-
-
 # Kernel, whether it is a linear layer, run: cores have other kernels for each.
 _FORMS = [
     (kernel, pixel, run)
@@ -208,7 +171,7 @@ _FORMS = [
 ]
 
 
-def narrow_samples() -> Any:
+def int4_samples() -> Any:
     """Draws calls as conv2d's, with one group, runs or none, and layers deep enough for several runs."""
     from hypothesis import strategies as st
 
@@ -232,17 +195,30 @@ def narrow_samples() -> Any:
     return draw_case()
 
 
-NARROW_CONV2D = Operator(
-    name="cortado::narrow_conv2d",
-    summary="2-D convolution or linear layer with 4-bit weights (--weights int4)",
-    parameters=CONV2D.arguments.removesuffix(", Tensor scratch") + ", int run",
-    reference=narrow_reference,
+CONV2D = Operator(
+    name="cortex_m::quantized_conv2d_nhwc",
+    summary="2-D convolution, grouped or not, with bias and clamp",
+    scratch=("scratch",),
+    c_parameters=("run",),
+    reference=reference,
     shape=output_shape,
     kernel=KERNELS,
-    element=INT8,
     rows=rows,
     macs=macs,
-    pte=narrow_in_pte,
-    constraints="constant weights of 4 bits, with a factor for each 32 of them or none; the .pte has them as int8",
-    samples=narrow_samples,
+    element=ElementOf(("input",)),
+    pte=in_pte,
+    pte_limit=pte_limit,
+    pte_scratch=pte_scratch,
+    channel_constants=("weight", "bias", "requantize_multipliers", "requantize_shifts"),
+    constraints="constant weights and bias; sums that fit 32 bits; in the .pte, weights of 4 bits have a byte each",
+    samples=lambda: samples() | int4_samples(),
+)
+
+CONV2D_PATTERN = Pattern(
+    aten=(aten.conv2d.default,),
+    match=match,
+    lower=lower,
+    fuses_clamp=True,
+    images=True,
+    rounds_once=True,
 )

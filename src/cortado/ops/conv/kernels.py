@@ -178,7 +178,7 @@ def _float_layer(call: Call, form: ConvForm) -> ConvLayer:
 def _layer(call: Call, form: ConvForm) -> ConvLayer:
     if call.element.floating:
         return _float_layer(call, form)
-    if "run" in call.arguments:
+    if call.arguments.get("run") is not None:
         return _int4_layer(call, form)
     return _int8_layer(call, form) if call.element.affine else _int16_layer(call, form)
 
@@ -580,6 +580,10 @@ class ConvKernels:
         for row in TABLES[self.form]:
             for core in row.cores:
                 yield core, bare(self.form, row).typed([row.elements[0]], row.elements[0])
+
+    def meeting(self, weights: Element) -> frozenset[str]:
+        """The elements of activations that meet such weights, by name."""
+        return frozenset(row.elements[0].name for row in TABLES[self.form] if row.elements[1] == weights)
 
 
 # Of dense layers, pixel by pixel where they are of single pixels.

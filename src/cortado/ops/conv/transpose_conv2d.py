@@ -37,7 +37,7 @@ from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, Several
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import reach
@@ -497,7 +497,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 
 @dataclass(frozen=True)
-class PhaseKernels:
+class PhaseKernels(Kernels):
     """Convolutions of phases, of one column after the other or of all: by the kernels of windows, and of depthwise
     layers with their own descriptor."""
 

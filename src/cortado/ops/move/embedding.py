@@ -237,8 +237,9 @@ KERNELS = KernelTable(
     (
         KernelRow(
             "embedding_narrow_s8",
-            (INT32, INT4),
+            INT32,
             INT8,
+            weights=INT4,
             fits=lambda call: call["run"] is not None,
             arguments=(Operand.LAYER, Row(0), Operand.OUT),
             struct="cortado_embedding_narrow_t",

@@ -498,6 +498,7 @@ def kernels(kind: LayerKind) -> KernelTable:
             yield KernelRow(
                 f"{kind.name}_s8{isa}",
                 INT8,
+                weights=INT8 if run is None else INT4,
                 cores=cores,
                 fits=All((form, _HAS_RUNS[run])),
                 arguments=(Operand.LAYER, Row(0), *behind, *((Callee(f"cortado_{gates}"),) if gates else ())),

@@ -380,8 +380,15 @@ SOFTMAX = Operator(
 
 
 def long_reference(*, input: Tensor, input_multiplier: int, input_shift: int, diff_min: int) -> Tensor:
-    factor = {"input_multiplier": input_multiplier, "input_shift": input_shift, "diff_min": diff_min}
-    return reference(input=input, dim=-1, input_zero_point=0, output_zero_point=UNIT_INTERVAL.zero_point, **factor)
+    return reference(
+        input=input,
+        dim=-1,
+        input_zero_point=0,
+        output_zero_point=UNIT_INTERVAL.zero_point,
+        input_multiplier=input_multiplier,
+        input_shift=input_shift,
+        diff_min=diff_min,
+    )
 
 
 LONG_SOFTMAX = Operator(
