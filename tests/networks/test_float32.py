@@ -246,3 +246,79 @@ def test_what_speaks_of_codes_is_refused(given: dict[str, Any], words: str) -> N
 def test_state_alone_has_no_float32() -> None:
     with pytest.raises(CortadoError, match="--state float32: expected int8 or int16"):
         Options(state="float32")  # type: ignore[arg-type]
+
+
+# ---- rows and streams ------------------------------------------------------------------------------------------------
+
+
+class Heard(nn.Module):
+    """Sensors over time: windows of them, the largest, and a mean beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Conv1d(3, 5, 5), nn.Conv1d(5, 4, 3, dilation=2), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        heard = torch.tanh(self.second(torch.relu(self.first(x))))
+        return self.head(heard.amax(2)), heard.mean(2)
+
+
+class Bands(nn.Module):
+    """A linear layer over all rows, flattened, and sums over time alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bands, self.head = nn.Conv2d(1, 3, 3), nn.Linear(3 * 10 * 5, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        seen = torch.sigmoid(self.bands(x))
+        return self.head(seen.permute(0, 2, 3, 1).flatten(1)), seen.sum(2)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("network", "sizes"), [(Heard, (3, 20)), (Bands, (1, 12, 7))])
+def test_a_stream_gives_what_every_window_alone_does(network: type[nn.Module], sizes: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    net, options = network().eval(), Options(activations="float32", artifacts="c", stream=2)  # type: ignore[arg-type]
+    compiled = prepare(net, (torch.zeros(1, *sizes),), options=options).compile("cortex-m4", options)
+    length, row = sizes[1], torch.Size((sizes[0], *sizes[2:]))
+    rows = torch.randn(length + 15, *row, generator=torch.Generator().manual_seed(4))
+    found = compiled.stream(rows.numpy())
+    for one, other in zip(found.every, compiled.stream(rows.numpy(), on="host").every, strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert (found.ends.start, found.ends.step) == (length - 1, 1)
+    for number, end in enumerate(found.ends):
+        window = rows[end - length + 1 : end + 1].movedim(0, 1)[None]
+        exact = reference_outputs(compiled.graph, (window,))  # type: ignore[arg-type]
+        with torch.no_grad():
+            for every, wanted, near in zip(found.every, exact, net(window), strict=True):
+                assert every[number].tobytes() == wanted.numpy().tobytes()
+                assert decibels(near, torch.from_numpy(every[number]).reshape(near.shape)) > LEAST
+
+
+@pytest.mark.qemu
+def test_rows_of_float32_are_pushed() -> None:
+    """Pixels with their channels last, as the first layer reads them; what becomes codes can't come so."""
+    torch.manual_seed(5)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 2, 3, stride=2)).eval()
+    given = torch.randn(1, 3, 12, 9)
+    options = Options(activations="float32", artifacts="c", input_rows=True, selftest=True)  # type: ignore[arg-type]
+    compiled = prepare(net, (given,), options=options).compile("cortex-m4", options)
+    assert compiled.report.inputs[0].layout == (0, 2, 3, 1)
+    assert compiled.run(given).bit_exact
+    codes = Options(io="float", artifacts="c", input_rows=True)  # type: ignore[arg-type]
+    with pytest.raises(CortadoError, match="become codes all at once; expected --io int8"):
+        prepare(net, (given,), torch.randn(40, 3, 12, 9), options=codes).compile("cortex-m4", codes)
+
+
+@pytest.mark.host
+def test_values_go_back_to_where_a_pool_found_them() -> None:
+    class Back(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            values, places = F.max_pool2d(x, 2, return_indices=True)
+            return F.max_unpool2d(values, places, 2)
+
+    given = torch.randn(1, 2, 6, 8, generator=torch.Generator().manual_seed(6))
+    found = prepare(Back(), (given,), options=FLOAT).compile("cortex-m4", FLOAT).run(given, on="host")
+    assert found.bit_exact
+    assert torch.equal(torch.as_tensor(found.outputs[0]), Back()(given))

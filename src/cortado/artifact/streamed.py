@@ -131,14 +131,16 @@ def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:
     """Rows as the bundle reads them: channels last where the model has images, integers as they are."""
     given = artifact.report.inputs[0]
     element, count = element_of(given.dtype.value), len(rows)
-    if given.scale is None or given.zero_point is None:
+    if not element.real:
         return np.clip(rows, *element.codes).astype(element.numpy_dtype).reshape(count, -1)
-    inverse = np.float32(1) / np.float32(given.scale)  # as the reference quantizes
     held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, as they lie in memory
     sizes = [given.model_shape[dim] for dim in sorted(held)]
     row = rows.astype(np.float32).reshape(count, *sizes, -1)  # the last of a signal's samples, else 1
     lying = row.transpose(0, *(1 + sorted(held).index(dim) for dim in held), len(held) + 1)
-    codes = np.clip(np.rint(lying * inverse) + given.zero_point, *element.codes)
+    if given.scale is None:
+        return np.ascontiguousarray(lying).reshape(count, -1)
+    inverse = np.float32(1) / np.float32(given.scale)  # as the reference quantizes
+    codes = np.clip(np.rint(lying * inverse) + (given.zero_point or 0), *element.codes)
     return codes.astype(element.numpy_dtype).reshape(count, -1)
 
 

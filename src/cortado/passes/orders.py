@@ -53,6 +53,13 @@ def operands(node: Node) -> list[Node]:
     return found
 
 
+def behind_views(node: Node) -> Node:
+    """The value whose bytes a view, or a view of that, has."""
+    while node.op == "call_function" and (operator := operator_of(node.target)) is not None and operator.view:
+        node = operands(node)[0]
+    return node
+
+
 # ---- how a node's order hangs together with its operands' ----------------------------------------------------
 
 

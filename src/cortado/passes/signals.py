@@ -26,6 +26,7 @@ from cortado.ir.op import Call, operator_of, result_elements
 from cortado.ir.passes import Level
 from cortado.ops.io.quantize import QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
+from cortado.ops.pool.float32 import FLOAT_REDUCE
 from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.lower import add_operator_call
@@ -86,6 +87,8 @@ def _entrance(program: ExportedProgram) -> Node | None:
     node = inputs[0]
     for operator in (QUANTIZE, TRANSPOSE):
         user = sole_user(node)
+        if operator is QUANTIZE and user is not None and is_a(user, TRANSPOSE):
+            continue  # float32 has no codes
         if user is None or not (is_a(user, operator) or is_a(user, VIEW)):
             return None
         node = user
@@ -122,6 +125,8 @@ def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
         read = [source for source in node.all_input_nodes if source in columns]
         if not read or node.op != "call_function" or node in leaving or len(sizes_of(node)) not in _DIMS:
             continue
+        if is_a(node, FLOAT_REDUCE):
+            continue  # it gives no column, and reads the shape that there was
         if is_a(node, VIEW):
             if math.prod(shape(node)[:-2]) != 1 or _column(shape(node)) != columns[read[0]]:
                 continue  # as an image it has the same bytes

@@ -1,4 +1,5 @@
-"""time-windows: a linear layer over all rows of a tensor, flattened, is a convolution with one window.
+"""time-windows: a linear layer over all rows of a tensor, flattened, is a convolution with one window; a mean of
+float32 over all rows is a pool with one.
 
 last-steps: a recurrent layer of which only what comes last is read gives only that.
 """
@@ -22,20 +23,22 @@ from cortado.ir.graph import (
 from cortado.ir.op import operator_of
 from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
+from cortado.ops.conv.float32 import FLOAT_CONV2D
 from cortado.ops.move.reshape import VIEW
 from cortado.ops.move.slice import SLICE
+from cortado.ops.pool.float32 import FLOAT_POOL2D, FLOAT_REDUCE, one_window
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
 from cortado.ops.recurrent.rnn import RNN
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.lower import add_operator_call, add_part, add_view
-from cortado.passes.orders import is_a, operands
+from cortado.passes.orders import behind_views, is_a, operands
 
 
 class TimeWindows(ContextPass):
-    """Lets a convolution that reads one pixel, all values of an image with several rows, read that image, in a
-    stream."""
+    """Lets a convolution that reads one pixel, all values of an image with several rows, and a mean, sum or maximum in
+    float32 over all its rows, read that image, in a stream."""
 
     name: ClassVar[str] = "time-windows"
     level_before: ClassVar[Level] = Level.LOWERED
@@ -55,19 +58,42 @@ class TimeWindows(ContextPass):
             window = add_constant(self.program, f"{node.name}_window", data.reshape(len(data), *shape(source)[1:]))
             QPARAMS.take(window, weight)
             node.kwargs = {**node.kwargs, "input": source, "weight": window}
+        pools = [node for node in module.graph.nodes if self._pooled(node)]
         module.graph.eliminate_dead_code()
         remove_unused_constants(self.program)
-        return bool(windows)
+        return bool(windows or pools)
+
+    def _pooled(self, node: Node) -> bool:
+        """Whether a reduction over all rows, and all columns or none, is a pool with one window now."""
+        if not is_a(node, FLOAT_REDUCE) or node.kwargs["running"]:
+            return False
+        source, mode = behind_views(operands(node)[0]), fake_mode_of(node.graph)
+        sizes, (outer, length, inner) = shape(source), shape(operands(node)[0])
+        assert mode is not None
+        if len(sizes) != 4 or outer != 1 or sizes[0] != 1 or sizes[1] == 1:
+            return False
+        rows, width, channels = sizes[1:]
+        columns = {(rows * width, channels): width, (rows, width * channels): 1}.get((length, inner))
+        if columns is None:
+            return False
+        window = one_window([sizes[1], columns], int(node.kwargs["how"]))
+        if window is None:
+            return False
+        with node.graph.inserting_before(node):
+            pool = add_operator_call(node, mode, FLOAT_POOL2D, {"input": source, **window})
+            node.replace_all_uses_with(add_view(node, mode, pool, shape(node)))
+        return True
 
     def _rows_behind(self, node: Node) -> Node | None:
         """The image with several rows whose values, all in one row, are the only pixel that a convolution reads."""
-        if not is_a(node, CONV2D) or constant_value(self.program, node.kwargs["weight"]) is None:
+        if not (is_a(node, CONV2D) or is_a(node, FLOAT_CONV2D)):
             return None
-        pixel = source = operands(node)[0]
+        if constant_value(self.program, node.kwargs["weight"]) is None:
+            return None
+        pixel = operands(node)[0]
         if shape(pixel)[:3] != (1, 1, 1):
             return None
-        while source.op == "call_function" and (operator := operator_of(source.target)) is not None and operator.view:
-            source = operands(source)[0]
+        source = behind_views(pixel)
         sizes = shape(source)
         is_image = len(sizes) == 4 and sizes[0] == 1 < sizes[1]
         return source if is_image and math.prod(sizes) == math.prod(shape(pixel)) else None

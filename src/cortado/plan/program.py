@@ -278,9 +278,11 @@ def build_program(
     *,
     running: bool = False,
     codes: CodedBorders = NO_CODES,
+    by_rows: bool = False,
 ) -> Program:
-    """One stage per kernel; `running`: with kernels for an endless stream of rows, where an operator has them."""
-    return _Builder(name, graph, target, border, cores or target.cores, running, codes).build()
+    """One stage per kernel; `running`: with kernels for an endless stream of rows, where an operator has them;
+    `by_rows`: its input comes so, and lies as its readers want it, whatever its element."""
+    return _Builder(name, graph, target, border, cores or target.cores, running, codes, by_rows).build()
 
 
 class _Builder:
@@ -293,9 +295,10 @@ class _Builder:
         cores: tuple[Core, ...],
         running: bool,
         codes: CodedBorders,
+        by_rows: bool,
     ) -> None:
         self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
-        self.running = running
+        self.running, self.by_rows = running, by_rows
         self.codes = codes
         self.coded = {graph.inputs[i] for i in codes.inputs}
         self.coded |= {name for name in graph.outputs if _only_codes(name, graph.outputs, codes)}
@@ -343,12 +346,13 @@ class _Builder:
 
     def _input(self, name: str) -> Tensor:
         """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it.
-        An input of integers has no quantize."""
+        An input of integers has no quantize, nor have rows of float32."""
         chain: list[LoweredCall] = []
         last = name
         while last not in self.graph.leaving and (self.border is Border.INT8 or (name in self.coded and not chain)):
             users = self.graph.users.get(last, [])
-            wanted = TRANSPOSE if chain or not self.graph.values[name].element.floating else QUANTIZE
+            coded = not self.graph.values[name].element.floating or (self.by_rows and _moved(users))
+            wanted = TRANSPOSE if chain or coded else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
                 break
             chain.append(users[0])
@@ -512,6 +516,10 @@ def _walk(rows: Rows | None, *, running: bool) -> Walk:
     if rows.elementwise:
         return Walk.ELEMENTS
     return Walk.PIXELS if rows.pixelwise else Walk.ROWS
+
+
+def _moved(users: Sequence[LoweredCall]) -> bool:
+    return len(users) == 1 and users[0].operator == TRANSPOSE.name
 
 
 def _dequantizes(call: LoweredCall) -> bool:

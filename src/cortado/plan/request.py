@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from cortado.base.camera import Camera
 from cortado.base.decision import Decision
-from cortado.base.element import FLOAT32, INT8
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.op import registry
 from cortado.options import Border, Options
 from cortado.plan.cameras import with_camera
 from cortado.plan.decision import ClassScores, DecisionRule, check_names, rule_of
@@ -75,9 +75,9 @@ def program_of(
     """The program of a graph, fed as is wanted; that of a stream was lowered as one. `lines`: of the user's
     file, by call, for messages."""
     if feeding.stream is not None:
-        program = build_program(name, graph, target, border, cores, running=True)
+        program = build_program(name, graph, target, border, cores, running=True, by_rows=True)
         return streamed(with_pushed_input(program, feeding.option), feeding.stream, lines)
-    program = build_program(name, graph, target, border, cores)
+    program = build_program(name, graph, target, border, cores, by_rows=feeding.rows)
     fed = with_pushed_input(program, feeding.option) if feeding.rows else program
     return fed if feeding.camera is None else with_camera(fed, feeding.camera)
 
@@ -88,8 +88,13 @@ def with_pushed_input(program: Program, option: str = "--input-rows") -> Program
         tensor = _only(program)
         rows, row_bytes = _rows(program, tensor)
         samples = samples_of(tensor, rows)
-        if tensor.element != INT8 and not samples:
-            raise _wrong_element(tensor)
+        if tensor.element.floating and _is_quantized(program, tensor):
+            raise CortadoError(
+                f"input '{tensor.name}' holds {tensor.dtype} values, which become codes all at once; expected --io "
+                "int8: the bundle's quantize_row converts a row"
+            )
+        if not tensor.element.computed:
+            raise CortadoError(f"input '{tensor.name}' holds {tensor.dtype} values, and no kernel reads rows of them")
     except CortadoError as error:
         raise CortadoError(f"{error}. Compile without {option}") from error
     step = Step(
@@ -119,15 +124,15 @@ def _only(program: Program) -> Tensor:
         names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
         raise CortadoError(f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one")
     tensor = program.inputs[0]
-    if tensor.element == FLOAT32:
-        raise _wrong_element(tensor, "; expected --io int8: the bundle's quantize_row converts a row")
     if any(output.buffer == tensor.buffer for output in program.outputs):
         raise CortadoError(f"input '{tensor.name}' is an output as well, which is whole in memory")
     return tensor
 
 
-def _wrong_element(tensor: Tensor, hint: str = "") -> CortadoError:
-    return CortadoError(f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes{hint}")
+def _is_quantized(program: Program, tensor: Tensor) -> bool:
+    """Whether a step makes codes of an input (--io float)."""
+    readers = [step for step in program.steps if any(port.source == tensor.buffer for port in step.inputs)]
+    return any(registry().operators[step.operator].quantizes for step in readers)
 
 
 def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:

@@ -225,6 +225,8 @@ def quantize_row_text(planned: Planned) -> str:
     step, kind = pushed_step(program), row_type(program)
     if qparams is not None:
         body = f"cortado_quantize_f32_s{step.element.bits}(values, row, {step.n}, {qparams_text(qparams)});"
+    if step.element.floating:
+        body = f"memcpy(row, values, {name.upper()}_ROW_BYTES);"
     if qparams is not None and kind == "int8_t":
         q = qparams_text(qparams)
         bytes_body = f"cortado_quantize_u8_s8(values, row, {name.upper()}_ROW_BYTES, channels, gain, offset, {q});"
@@ -275,7 +277,7 @@ def rows_functions(program: Program) -> str:
     arena = f"{name}_arena_t *arena"
     texts = list(_texts(name) if program.stream is None else _stream_texts(name, program.stream))
     if pushed_step(program).samples:
-        texts[1] = texts[1].replace("_ROW_BYTES values", "_PUSH_SAMPLES samples")
+        texts[1] = texts[1].replace("_ROW_BYTES bytes", "_PUSH_SAMPLES samples")
         texts[2] = _of_samples(name) + texts[2].removeprefix("Takes the row that was written there, and makes")
     reset, row, push = (comment(text) for text in texts)
     return f"""{reset}
@@ -304,7 +306,7 @@ def _texts(name: str) -> tuple[str, str, str]:
     return (
         "Before the first row of each input: forgets rows and outputs. It does nothing if the arena is NULL or not "
         f"{aligned}.",
-        f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL if "
+        f"Where the next row is written to: {upper}_ROW_BYTES bytes, in the order of the input said above. NULL if "
         f"all {upper}_ROWS rows came since {name}_reset, without {name}_reset, or without an arena. Ask again for "
         "each row: it is not the same place.",
         "Takes the row that was written there, and makes of it what can be made. Returns 0; after the last row 1: the "
@@ -319,7 +321,7 @@ def _stream_texts(name: str, windows: StreamWindows) -> tuple[str, str, str]:
     return (
         "Once, before the first row, and whenever what came before is to be forgotten. It does nothing if the arena "
         f"is NULL or not {aligned}.",
-        f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL "
+        f"Where the next row is written to: {upper}_ROW_BYTES bytes, in the order of the input said above. NULL "
         f"without an arena, or without {name}_reset. Ask again for each row: it is not the same place.",
         "Takes the row that was written there, and makes of it what can be made. Returns 1 if there is a new output: "
         f"{windows.in_header(upper)}. 0 if there is none; or -1, having done nothing, if the arena is NULL or not "

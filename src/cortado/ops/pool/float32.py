@@ -20,12 +20,13 @@ from cortado.ir.facts import is_float32
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, only
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, operator_of
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import pair
-from cortado.ops.floats import MEAN, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
+from cortado.ops.floats import MEAN, NO_BOUNDS, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
 from cortado.ops.integer.calculate import How
+from cortado.ops.move.reshape import TRANSPOSE
 from cortado.ops.pool.avg_pool2d import pool_fields, pool_window, pooled_size
 from cortado.ops.pool.reductions import dims_of
 
@@ -200,6 +201,24 @@ FLOAT_POOL2D_PATTERN = Pattern(
 )
 
 
+def one_window(kernel: Sequence[int], how: int) -> dict[str, Any] | None:
+    """The arguments beside the image of a pool that gives what a reduction does, bit for bit; None where none does."""
+    if how not in (MEAN, How.SUM, How.LARGER):
+        return None
+    low, high = NO_BOUNDS
+    return {
+        "kernel_size": list(kernel),
+        "stride": [1, 1],
+        "padding": [0, 0],
+        "dilation": [1, 1],
+        "ceil_mode": False,
+        "how": int(How.LARGER) if how == How.LARGER else MEAN,
+        "divisor": int(how == How.SUM),
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
 # ---- dimensions ----------------------------------------------------------------------------------------------
 
 
@@ -293,6 +312,8 @@ def _folded(lowering: Lowering, dims: frozenset[int]) -> tuple[Node, tuple[int, 
     source = lowering.node("self")
     sizes = shape(source)
     order = TO_NHWC if len(sizes) == 4 and dims <= {2, 3} else tuple(range(len(sizes)))
+    if len(sizes) == 3 and dims == {2} and _is_signal(source):
+        order = (0, 2, 1)
     places = [place for place, dim in enumerate(order) if dim in dims]
     if places[-1] - places[0] + 1 != len(places):
         order = (*(dim for dim in order if dim not in dims), *(dim for dim in order if dim in dims))
@@ -300,6 +321,19 @@ def _folded(lowering: Lowering, dims: frozenset[int]) -> tuple[Node, tuple[int, 
     parts = (order[: places[0]], order[places[0] : places[-1] + 1], order[places[-1] + 1 :])
     flat = tuple(math.prod(sizes[dim] for dim in part) for part in parts)
     return lowering.view(lowering.transpose(source, order), flat), (*parts[0], *parts[2])
+
+
+def _is_signal(node: Node) -> bool:
+    """Whether a layer made [batch, channels, time] with its channels last, and what was called since kept the order."""
+    sizes = shape(node)
+    while node.op == "call_function" and len(node.all_input_nodes) == 1:
+        source = node.all_input_nodes[0]
+        if operator_of(node.target) is TRANSPOSE:
+            return shape(source)[-2:] == (sizes[2], sizes[1])
+        if math.prod(shape(source)) != math.prod(sizes):
+            return False
+        node = source
+    return False
 
 
 def lower_reduce(lowering: Lowering) -> Node:
