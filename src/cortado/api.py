@@ -39,6 +39,7 @@ from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_floa
 from cortado.frontend.quantize.islands import islands_hint, with_islands
 from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.parts import OutputPart
+from cortado.frontend.quantize.precision_search import OutOfReach
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
 from cortado.frontend.quantize.sharing import SharedRanges
@@ -427,7 +428,10 @@ def prepare_method(
                 intermediates=place,
                 ranges=ranges,
             )
-            quantized, whole_form = _with_islands(captured, asked, _for_pte_alone(options, captured), run)
+            try:
+                quantized, whole_form = _with_islands(captured, asked, _for_pte_alone(options, captured), run)
+            except OutOfReach as error:
+                quantized = _in_float32(module, inputs, given, options, error)
             int8_form = cache(partial(_in_int8, module, inputs, given, options))
     return Model(
         name=chosen,
@@ -467,6 +471,26 @@ def _for_pte_alone(options: Options, captured: Captured) -> Options:
         return options
     write_in_pieces(captured.module)
     return replace(options, state=Activations.INT8)
+
+
+def _in_float32(
+    module: torch.nn.Module | ExportedProgram,
+    inputs: Inputs,
+    batches: Sequence[Inputs],
+    options: Options,
+    error: OutOfReach,
+) -> Quantized:
+    """A model whose bar int16 does not reach (--precision auto), in float32 where that does; else that refusal."""
+    bars = {name: None for name in ("min_sqnr", "min_accuracy", "max_drop", "labelled")}
+    whole: dict[str, Any] = {**bars, "precision": Precision.GIVEN, "activations": Activations.FLOAT32}
+    try:
+        found = as_float(capture(module, inputs), inputs, batches, replace(options, **whole))
+    except CortadoError:
+        raise error from None
+    mixed = error.in_float32(found)
+    if mixed is None:
+        raise error
+    return replace(found, mixed=mixed)
 
 
 @alone()

@@ -365,8 +365,8 @@ class Options:
         Precision.GIVEN,
         Group.PRECISION,
         "auto: tensors are int16 in the order of decibels gained for bytes and cycles, measured on the calibration "
-        "data, until one of the next three holds (docs/precision.md); given (the default): as --activations, --state "
-        "and --int16 say",
+        "data, until one of the next three holds; where all of them don't reach it, the network is float32 "
+        "(docs/precision.md); given (the default): as --activations, --state and --int16 say",
         calibrates=True,
     )
     min_sqnr: float | None = option(

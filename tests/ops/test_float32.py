@@ -170,6 +170,34 @@ def test_recurrent_layers(kind: Any) -> None:
     check(Group(lambda layer, x: layer(x)[0], layer=layer), (1, 4, 3))
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_a_projected_layer_and_running_extremes() -> None:
+    torch.manual_seed(4)
+    layer = nn.LSTM(3, 5, num_layers=2, proj_size=2, bidirectional=True, batch_first=True)
+    check(
+        Group(
+            lambda layer, x: layer(x)[0],
+            lambda layer, x: torch.cummax(x, 1)[0] + torch.cummin(x, 1)[1],
+            lambda layer, x: torch.logcumsumexp(20 * x, 1),
+            lambda layer, x: F.rrelu(x),
+            layer=layer,
+        ),
+        (1, 4, 3),
+    )
+
+
+def test_weights_of_a_convolution_may_be_computed() -> None:
+    check(
+        Group(
+            lambda image, weight, bias: F.conv2d(image, weight, bias[0, 0, 0], 2, 1, (1, 2), groups=2),
+            lambda image, weight, bias: F.conv2d(image[:, :2], weight),
+        ),
+        (1, 4, 7, 8),
+        (6, 2, 3, 3),
+        (1, 1, 1, 6),
+    )
+
+
 def test_rows_of_a_table_keep_their_bits() -> None:
     table = nn.Embedding(5, 3)
     ids = torch.tensor([[4, 0, 2]])

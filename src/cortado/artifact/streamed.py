@@ -131,7 +131,7 @@ def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:
     """Rows as the bundle reads them: channels last where the model has images, integers as they are."""
     given = artifact.report.inputs[0]
     element, count = element_of(given.dtype.value), len(rows)
-    if not element.real:
+    if given.scale is None and not element.floating:
         return np.clip(rows, *element.codes).astype(element.numpy_dtype).reshape(count, -1)
     held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, as they lie in memory
     sizes = [given.model_shape[dim] for dim in sorted(held)]

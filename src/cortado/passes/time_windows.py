@@ -67,6 +67,7 @@ class TimeWindows(ContextPass):
         """Whether a reduction over all rows, and all columns or none, is a pool with one window now."""
         if not is_a(node, FLOAT_REDUCE) or node.kwargs["running"]:
             return False
+        how: Any = node.kwargs["how"]
         source, mode = behind_views(operands(node)[0]), fake_mode_of(node.graph)
         sizes, (outer, length, inner) = shape(source), shape(operands(node)[0])
         assert mode is not None
@@ -76,7 +77,7 @@ class TimeWindows(ContextPass):
         columns = {(rows * width, channels): width, (rows, width * channels): 1}.get((length, inner))
         if columns is None:
             return False
-        window = one_window([sizes[1], columns], int(node.kwargs["how"]))
+        window = one_window([sizes[1], columns], how)
         if window is None:
             return False
         with node.graph.inserting_before(node):

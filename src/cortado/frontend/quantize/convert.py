@@ -4,7 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,7 +50,9 @@ from cortado.frontend.quantize.precision_search import (
     Mixed,
     MixedSearch,
     Noise,
+    OutOfReach,
     Price,
+    TensorPrecision,
     Tensors,
     limits_of,
     measure_noise,
@@ -67,8 +69,8 @@ from cortado.frontend.rewrite.canonical import fold
 from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_float
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.rewrite.writes import written
-from cortado.ir.facts import STATE, USUAL
-from cortado.ir.graph import copied, describe, lift, output_node
+from cortado.ir.facts import STATE, USUAL, is_float32
+from cortado.ir.graph import copied, describe, lift, module_path, output_node
 from cortado.ir.matching import settle as settle_matches
 from cortado.ir.patched import counted_on, late_code
 from cortado.ops.elementwise.pointwise import attribute, is_pointwise
@@ -514,10 +516,32 @@ class MixedWork:
             return kept(quantized, self._all) if goal.bar.decibels else goal.accuracy(quantized.converted)
 
         attempts = Attempts(price, measure, confirm, self._limits)
-        mixed = self.search(tensors, self._noise(narrow, tensors), attempts, goal.bar).choose()
+        try:
+            mixed = self.search(tensors, self._noise(narrow, tensors), attempts, goal.bar).choose()
+        except OutOfReach as error:
+            error.in_float32 = partial(self._in_float32, error, goal, pricing)
+            raise
         if not goal.bar.decibels or len(self._all) < ENOUGH:
             return mixed
         return replace(mixed, new=goal.bar.shown(self._on_new_data(mixed.calls, goal, pricing)))
+
+    def _in_float32(self, error: OutOfReach, goal: Goal, pricing: Priced, quantized: Quantized) -> Mixed | None:
+        """The choice of the third rung: all of the network in float32; None where that does not reach the bar."""
+        price = pricing.price(quantized)
+        if price is None:
+            return None
+        if goal.bar.decibels:
+            outputs = pricing.outputs(quantized, self._all)
+            reached = -math.inf if outputs is None else goal.kept(self._all, outputs)
+        else:
+            reached = goal.accuracy(quantized.converted)
+        if reached < goal.bar.least:
+            return None
+        why = "float32: no choice of int16 tensors reaches the bar"
+        nodes = [node for node in quantized.converted.graph.nodes if node.op == "call_function" and is_float32(node)]
+        rows = tuple(TensorPrecision(node.name, module_path(node) or "", FLOAT32, why) for node in nodes)
+        shown = goal.bar.shown(reached)
+        return Mixed(frozenset(), rows, goal.bar.option, shown, error.before, (error.ram, price.ram))
 
     @cached_property
     def _all(self) -> list[FloatRun]:

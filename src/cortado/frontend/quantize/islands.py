@@ -74,7 +74,7 @@ def _refused(error: Refused, names: dict[str, Node]) -> dict[str, Island]:
 def islands_hint(nodes: Sequence[Node], options: Options) -> str:
     """A hint at float32 in the C bundle, where it has operators for all of this."""
     known = bool(nodes) and all(isinstance(node.target, OpOverload) and has_float32(node.target) for node in nodes)
-    if not known or options.allow_float or options.artifacts is Artifacts.PTE:
+    if not known or options.allow_float or not options.has_codes or options.artifacts is Artifacts.PTE:
         return ""
     return (
         "\n--allow-float (allow_float=True in Options) computes this in float32 in the C bundle, and by ExecuTorch's "

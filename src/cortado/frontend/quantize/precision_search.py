@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -91,7 +92,13 @@ class Limit:
 
 
 class OutOfReach(CortadoError):
-    """A bar that no choice of this search reaches."""
+    """A bar that no choice of this search reaches; what int8 reaches and takes, and how the network in float32, which
+    is not searched but prepared anew, is held to the bar."""
+
+    def __init__(self, message: str, before: str, ram: int) -> None:
+        super().__init__(message)
+        self.before, self.ram = before, ram
+        self.in_float32: Callable[[Any], Mixed | None] = lambda quantized: None
 
 
 @dataclass(frozen=True)
@@ -316,7 +323,9 @@ class MixedSearch:
             if found == every:
                 break
             self._bar = replace(self._bar, least=self._measure(found) + missing)
-        raise OutOfReach(self._out_of_reach(every))
+        before = self._price(frozenset())
+        shown = self._bar.shown(self._confirm(frozenset()))
+        raise OutOfReach(self._out_of_reach(every), shown, 0 if before is None else before.ram)
 
     def _found(self, every: Chosen) -> Chosen:
         """Returns the choice that holds on a drawn part of the samples; all that can be int16 where none does."""

@@ -103,7 +103,11 @@ def _table(floating: bool) -> Mapping[OpOverload, _Function]:
         for target, one in known.decompositions.items()
         if one.takes is None and target not in taken
     }
-    real = {target: _of_reals(one.function) for target, one in known.float_decompositions.items()} if floating else {}
+    real = {
+        target: _of_reals(one.function)
+        for target, one in known.float_decompositions.items()
+        if floating and one.takes is None
+    }
     return {**theirs, **ours, **real}
 
 

@@ -1,12 +1,16 @@
-"""Gradients of convolutions and pools in float32, in calls that it has operators for."""
+"""Gradients of convolutions and pools in float32, and convolutions with computed weights, in calls that it takes."""
 
+import math
 from collections.abc import Sequence
 
 import torch
+from torch.fx import Node
 from torch.nn import functional as F
 
 from cortado.base.numerics import Tensor
-from cortado.ops.float_graph import decomposed, pair
+from cortado.ir.graph import Bound
+from cortado.ir.op import Decomposition
+from cortado.ops.float_graph import decomposed, is_constant, pair
 
 aten = torch.ops.aten
 
@@ -125,6 +129,36 @@ def largest_backward(
     chosen = (places == torch.arange(high * wide).reshape(1, -1, 1)).to(torch.float32)
     return (chosen * grad_output.reshape(places.shape)).sum(2).reshape(*lead, high, wide)
 
+
+# ---- computed weights ------------------------------------------------------------------------------------------
+
+
+def computed_conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Tensor:
+    """A product of matrices: the weights, and the windows of the image as columns."""
+    (n, *_), (out_c, each, *kernel) = input.shape, weight.shape
+    gap, before, step = pair(dilation), pair(padding), pair(stride)
+    columns = aten.im2col.default(input, kernel, gap, before, step)
+    taps = columns.reshape(n, groups, each * math.prod(kernel), columns.shape[-1])
+    made = torch.matmul(weight.reshape(1, groups, out_c // groups, -1).expand(n, -1, -1, -1), taps)
+    axes = zip(input.shape[2:], kernel, gap, before, step, strict=True)
+    high, wide = ((size + 2 * pad - apart * (taps - 1) - 1) // by + 1 for size, taps, apart, pad, by in axes)
+    found = made.reshape(n, out_c, high, wide)
+    return found if bias is None else found + bias.reshape(1, -1, 1, 1)
+
+
+def _computed(bound: Bound) -> bool:
+    return not all(is_constant(bound[name]) for name in ("weight", "bias") if isinstance(bound.get(name), Node))
+
+
+COMPUTED_CONV2D = Decomposition(aten=(aten.conv2d.default,), function=computed_conv2d, takes=_computed, floating=True)
 
 FORMS = decomposed(
     {

@@ -103,7 +103,13 @@ def pair_distances(self: Tensor, p: float = 2.0) -> Tensor:
     return _length((self.index_select(0, rows) - self.index_select(0, columns)).abs(), p)
 
 
+def rrelu(self: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *_: Any) -> Tensor:
+    """In evaluation mode one slope, the middle of its range."""
+    return NotImplemented if training else torch.nn.functional.leaky_relu(self, (lower + upper) / 2)
+
+
 _FUNCTIONS: dict[Any, Any] = {
+    aten.rrelu.default: rrelu,
     aten.angle.default: angle,
     aten.square.default: lambda self: self * self,
     aten.sinh.default: sinh,
@@ -249,7 +255,44 @@ _NORMS: dict[Any, Any] = {
     aten.instance_norm.default: instance_norm,
 }
 
-FORMS = decomposed(_FUNCTIONS | _NORMS)
+# ---- one after the other -------------------------------------------------------------------------------------------
+
+
+def _extremes(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    """cummax and cummin: the values and where they stand, of equal ones the last."""
+
+    def found(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        if self.dim() == 0:
+            return NotImplemented
+        parts = self.unbind(dim)
+        best, place = parts[0], torch.zeros(parts[0].shape)
+        values, places = [best], [place]
+        for at, one in enumerate(parts[1:], start=1):
+            taken = is_beyond(one, best)
+            best, place = torch.where(taken, one, best), torch.where(taken, torch.full_like(place, at), place)
+            values.append(best)
+            places.append(place)
+        return torch.stack(values, dim), torch.stack(places, dim).to(torch.int64)
+
+    return found
+
+
+def running_logsumexp(self: Tensor, dim: int) -> Tensor:
+    """Step by step, so that what is small beside a later one keeps its digits."""
+    if self.dim() == 0:
+        return NotImplemented
+    found = list(self.unbind(dim))
+    for at in range(1, len(found)):
+        found[at] = torch.logaddexp(found[at - 1], found[at])
+    return torch.stack(found, dim)
+
+
+_RUNNING: dict[Any, Callable[..., Any]] = {
+    aten.cummax.default: _extremes(torch.ge),
+    aten.cummin.default: _extremes(torch.le),
+    aten.logcumsumexp.default: running_logsumexp,
+}
+FORMS = decomposed(_FUNCTIONS | _NORMS | _RUNNING)
 
 
 # ---- truth values --------------------------------------------------------------------------------------------

@@ -26,10 +26,12 @@ def _gates(x: Tensor, hidden: Tensor, weights: _Weights) -> tuple[Tensor, Tensor
 
 def lstm_step(x: Tensor, states: _States, weights: _Weights) -> _States:
     hidden, cell = states
+    weights, projection = (weights[:-1], weights[-1]) if len(weights) % 2 else (weights, None)
     sums, kept = _gates(x, hidden, weights)
     let_in, forget, new, out = (sums + kept).chunk(4, -1)
     cell = torch.sigmoid(forget) * cell + torch.sigmoid(let_in) * torch.tanh(new)
-    return torch.sigmoid(out) * torch.tanh(cell), cell
+    hidden = torch.sigmoid(out) * torch.tanh(cell)
+    return hidden if projection is None else F.linear(hidden, projection), cell
 
 
 def gru_step(x: Tensor, states: _States, weights: _Weights) -> _States:
@@ -65,13 +67,14 @@ def _layers(
     input: Tensor,
     states: Sequence[Tensor],
     params: _Weights,
-    has_biases: bool,
     num_layers: int,
     bidirectional: bool,
     batch_first: bool,
 ) -> _States:
-    """All layers, one after the other, in one direction or both; of each the last states."""
-    inputs, each = list((input.transpose(0, 1) if batch_first else input).unbind(0)), 4 if has_biases else 2
+    """All layers, one after the other, in one direction or both; of each the last states. Behind a layer's weights and
+    biases lies its projection, where it has one."""
+    inputs = list((input.transpose(0, 1) if batch_first else input).unbind(0))
+    each = len(params) // (num_layers * (1 + bidirectional))
     last: list[_States] = []
     for layer in range(num_layers):
         given: list[list[Tensor]] = []
@@ -97,7 +100,7 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> _States:
-    return _layers(lstm_step, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
+    return _layers(lstm_step, input, hx, params, num_layers, bidirectional, batch_first)
 
 
 def _of_one_state(step: _Step) -> Callable[..., _States]:
@@ -112,7 +115,7 @@ def _of_one_state(step: _Step) -> Callable[..., _States]:
         bidirectional: bool,
         batch_first: bool,
     ) -> _States:
-        return _layers(step, input, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+        return _layers(step, input, [hx], params, num_layers, bidirectional, batch_first)
 
     return layers
 

@@ -35,15 +35,58 @@ static float calculated(float a, float b, int32_t how)
     }
 }
 
+/* A span over which each operand is one number, or goes from element to element. */
+typedef struct {
+    const float *a, *b;
+    int32_t a_step, b_step;
+} operands_t;
+
+#define EACH(expression)                                                       \
+    do {                                                                       \
+        for (const float *const end = out + n; out < end; out++) {             \
+            const float x = *a, y = *b;                                        \
+            *out = cortado_bounded(expression, low, high);                     \
+            a += S.a_step;                                                     \
+            b += S.b_step;                                                     \
+        }                                                                      \
+    } while (0)
+
+/* One loop for each operation that networks are full of; all others choose for each number. */
+static void calculate(const cortado_calculate_f32_t *L, const operands_t S, float *out, int32_t n)
+{
+    const float low = L->act_min, high = L->act_max;
+    const float *a = S.a, *b = S.b;
+    switch (L->how) {
+    case CORTADO_SUM:
+        EACH(x + y);
+        break;
+    case CORTADO_DIFFERENCE:
+        EACH(x - y);
+        break;
+    case CORTADO_PRODUCT:
+        EACH(x * y);
+        break;
+    default:
+        EACH(calculated(x, y, L->how));
+        break;
+    }
+}
+
 void cortado_calculate_f32(const cortado_calculate_f32_t *L, const float *a, const float *b, float *out, int32_t n)
 {
     int32_t at_a = 0, at_b = 0;
     a = a == NULL ? &L->number : a;
     b = b == NULL ? &L->number : b;
-    for (int32_t i = 0; i < n; i++) {
-        out[i] = cortado_bounded(calculated(a[at_a], b[at_b], L->how), L->act_min, L->act_max);
-        at_a = at_a + 1 == L->a_period ? 0 : at_a + 1;
-        at_b = at_b + 1 == L->b_period ? 0 : at_b + 1;
+    const int32_t a_step = L->a_period != 1, b_step = L->b_period != 1;
+    while (n > 0) {
+        const int32_t left_a = a_step != 0 ? L->a_period - at_a : n, left_b = b_step != 0 ? L->b_period - at_b : n;
+        const int32_t span = cortado_min(n, cortado_min(left_a, left_b));
+        const operands_t S = {a + at_a, b + at_b, a_step, b_step};
+        calculate(L, S, out, span);
+        at_a = span == left_a ? 0 : at_a + span * a_step;
+        at_b = span == left_b ? 0 : at_b + span * b_step;
+        out += span;
+        n -= span;
     }
 }
 
