@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x2e0b8ef7u
+#if TINY_BUILD != 0x00000000u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

@@ -39,13 +39,13 @@ extern "C" {
  * compile that wrote this file. */
 #define TINY_ID "b067a3e2c31f25cc"
 #define TINY_MODEL_VERSION "0.45159.41954"
-#define TINY_BUILD 0x2e0b8ef7u
+#define TINY_BUILD 0x00000000u
 /* The name carries the build: a header, a source and data of different compiles don't link. Define
  * CORTADO_PLAIN_NAMES for all sources where a program binds functions by their names. */
 #if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* all sources have them, or none */
-#define tiny_run tiny_run_2e0b8ef7_with_runtime_checks
+#define tiny_run tiny_run_00000000_with_runtime_checks
 #elif !defined(CORTADO_PLAIN_NAMES)
-#define tiny_run tiny_run_2e0b8ef7
+#define tiny_run tiny_run_00000000
 #endif
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS

@@ -20,7 +20,7 @@
 /* The data of another compile does not link. */
 #ifndef CORTADO_PLAIN_NAMES
 #define tiny__features_0_zero \
-    tiny__features_0_zero_2e0b8ef7
+    tiny__features_0_zero_00000000
 #endif
 
 extern const int8_t tiny__features_0_zero[1];
