@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.ir import sampling
 from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, registry, result_elements
 from cortado.ir.schemas import overload
@@ -259,11 +260,10 @@ def _telling(name: str) -> list[dict[str, Any]]:
 @cache
 def _batches(name: str) -> list[list[dict[str, Any]]]:
     operator = registry().operators[name]
-    assert operator.samples is not None
     found: list[list[dict[str, Any]]] = []
 
     @settings(max_examples=BATCHES)
-    @given(batch=st.lists(operator.samples(), min_size=BATCH, max_size=BATCH))
+    @given(batch=st.lists(sampling.cases(operator), min_size=BATCH, max_size=BATCH))
     def take(batch: list[dict[str, Any]]) -> None:
         found.append(batch)
 

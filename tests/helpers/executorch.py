@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from cortado.base.element import INT8
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
+from cortado.ir import sampling
 from cortado.ir.op import Operator, Place, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.run.executorch_host import DelegateKernels, delegate_library, run_pte
@@ -51,9 +52,8 @@ def in_int8(operator: Operator, arguments: Mapping[str, Any]) -> bool:
 
 def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
     """So many of an operator's samples, always the same. (hypothesis begins with the simplest: that one is not it.)"""
-    assert operator.samples is not None
     batches: list[list[dict[str, Any]]] = []
-    samples = operator.samples().filter(lambda arguments: in_int8(operator, arguments))
+    samples = sampling.cases(operator).filter(lambda arguments: in_int8(operator, arguments))
     size = min(count, 12)  # of a longer list hypothesis may draw none but the simplest
 
     @settings(max_examples=2 + -(-count // size))

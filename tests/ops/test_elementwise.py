@@ -20,6 +20,7 @@ from cortado.base.target import ANY, CortexM, CortexMTargetConfig
 from cortado.emit.pte.program import emit_pte
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
+from cortado.ir import sampling
 from cortado.ir.graph import shape
 from cortado.ir.op import Operator
 from cortado.ops.elementwise.add import ADD
@@ -261,11 +262,10 @@ SMALL_CORE = ("-DCORTADO_SMALL_CORE=1",)
 @pytest.mark.host
 @pytest.mark.parametrize("operator", [ADD, MUL, SOFTMAX, LOG_SOFTMAX], ids=lambda op: op.base)
 def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_path: Path) -> None:
-    assert operator.samples is not None
     drawn: list[dict[str, Any]] = []
 
     @settings(max_examples=40)
-    @given(arguments=operator.samples())
+    @given(arguments=sampling.cases(operator))
     def draw(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)
 

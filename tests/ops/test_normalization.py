@@ -15,6 +15,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
+from cortado.ir import sampling
 from cortado.ir.kernel import Array
 from cortado.ops.pool.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
@@ -208,11 +209,10 @@ def test_a_weight_that_changes_with_the_input_is_refused() -> None:
 
 
 def drawn(count: int) -> list[dict[str, Any]]:
-    assert NORMALIZE.samples is not None
     found: list[dict[str, Any]] = []
 
     @settings(max_examples=count)
-    @given(arguments=NORMALIZE.samples())
+    @given(arguments=sampling.cases(NORMALIZE))
     def draw(arguments: dict[str, Any]) -> None:
         found.append(arguments)
 

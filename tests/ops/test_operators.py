@@ -37,10 +37,9 @@ def _parameters(operators: list[Operator]) -> pytest.MarkDecorator:
 @pytest.mark.cases(18)
 @_parameters(OPERATORS)
 def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
-    assert operator.samples is not None
 
     @settings(max_examples=40)
-    @given(arguments=operator.samples())
+    @given(arguments=sampling.cases(operator))
     def check(arguments: dict[str, Any]) -> None:
         results = cases.results_of(operator, arguments)
         sizes, kinds = operator.sizes(cases.shaped(operator, arguments)), result_elements(operator, arguments)
@@ -64,10 +63,9 @@ def test_an_operator_of_ours_is_in_a_pte_in_the_words_of_others_only(operator: O
 
 @_parameters([op for op in OPERATORS if op.same_values])
 def test_what_keeps_values_keeps_each_once(operator: Operator) -> None:
-    assert operator.samples is not None
 
     @settings(max_examples=40)
-    @given(arguments=operator.samples())
+    @given(arguments=sampling.cases(operator))
     def check(arguments: dict[str, Any]) -> None:
         result = operator.reference(**arguments)
         assert torch.equal(result.flatten().sort().values, arguments[operator.tensors[0]].flatten().sort().values)
@@ -78,11 +76,10 @@ def test_what_keeps_values_keeps_each_once(operator: Operator) -> None:
 @_parameters([op for op in OPERATORS if op.channel_constants])
 def test_output_channels_follow_their_constants(operator: Operator) -> None:
     """Where every output channel reads all input channels, which is where the passes make use of it."""
-    assert operator.samples is not None
     weights, *others = operator.channel_constants
 
     @settings(max_examples=40)
-    @given(arguments=operator.samples(), seed=st.integers(0, 2**16))
+    @given(arguments=sampling.cases(operator), seed=st.integers(0, 2**16))
     def check(arguments: dict[str, Any], seed: int) -> None:
         assume(arguments[weights].shape[-1] == arguments[operator.tensors[0]].shape[-1])
         order = torch.randperm(len(arguments[weights]), generator=torch.Generator().manual_seed(seed))
@@ -155,11 +152,10 @@ def test_records_that_are_in_each_others_way_are_refused() -> None:
 
 def _host_kernels(operator: Operator, examples: int, isa: Isa) -> None:
     """The kernels of one ISA's choice that are plain C, on this machine."""
-    assert operator.samples is not None
     target = CortexMTargetConfig(CortexM.M0PLUS) if isa is Isa.SCALAR else CortexMTargetConfig(CortexM.M4)
 
     @settings(max_examples=examples)
-    @given(batch=st.lists(operator.samples(), min_size=BATCH, max_size=BATCH))
+    @given(batch=st.lists(sampling.cases(operator), min_size=BATCH, max_size=BATCH))
     def check(batch: list[dict[str, Any]]) -> None:
         work = [(operator, arguments) for arguments in batch]
         with tempfile.TemporaryDirectory() as folder:
@@ -188,10 +184,9 @@ def test_schema_is_the_one_torch_knows(operator: Operator) -> None:
 @_parameters([op for op in OPERATORS if op.namespace == "cortex_m"])
 def test_fake_tensors_give_the_references_shape(operator: Operator) -> None:
     """What torch's own shape propagation sees is the record's shape function."""
-    assert operator.samples is not None
 
     @settings(max_examples=5)
-    @given(arguments=operator.samples())
+    @given(arguments=sampling.cases(operator))
     def check(arguments: dict[str, Any]) -> None:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             target = overload(operator, arguments)

@@ -15,6 +15,7 @@ from torch import nn
 from cortado import api
 from cortado.base.system import KERNEL_FILES
 from cortado.base.target import Core, from_target_string
+from cortado.ir import sampling
 from cortado.ir.kernel import Array
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.layer import sigmoid, sigmoid_table, tanh
@@ -191,7 +192,7 @@ def test_an_lstm_runs_once_whatever_is_read_of_it(
 @pytest.mark.qemu
 def test_vector_instructions_equal_the_reference() -> None:
     """Layers such as no calibration gives: shifts to the left, saturated gates, every kind of start and cell."""
-    each = (operator.samples() for operator in (RNN, GRU, LSTM) if operator.samples is not None)
+    each = (sampling.cases(operator) for operator in (RNN, GRU, LSTM))
     target = from_target_string("cortex-m55")
 
     @settings(max_examples=2)

@@ -17,6 +17,7 @@ import cortado
 import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
+from cortado.ir import sampling
 from cortado.ir.op import Operator, registry
 from cortado.ops.elementwise import add
 from cortado.options import Activations, Artifacts, Options
@@ -67,11 +68,10 @@ def test_what_takes_int8_codes_only_is_refused_by_name(template: Operator) -> No
 
 @pytest.mark.host
 def test_a_copy_of_the_template_has_a_working_kernel(template: Operator, tmp_path: Path) -> None:
-    assert template.samples is not None
     drawn: list[dict[str, Any]] = []
 
     @settings(max_examples=20)
-    @given(arguments=template.samples())
+    @given(arguments=sampling.cases(template))
     def draw(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from cortado.base.errors import CortadoError
 from cortado.ir import sampling
@@ -161,7 +160,7 @@ def test_little_stack_means_scratch_or_temp_allocator(monkeypatch: pytest.Monkey
     """With 32 bytes of stack: a padding pixel from the scratch tensor, from a temp allocator, or a clear refusal."""
     monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # what the wheel's libraries keep until the end
     depthwise = by_name("cortex_m::quantized_depthwise_conv2d_nhwc")
-    monkeypatch.setattr(sampling, "CHANNELS", st.just(33))  # a padding pixel of more than 32 bytes
+    monkeypatch.setattr(sampling, "CHANNELS", (33,))  # a padding pixel of more than 32 bytes
     plain = {"depth_multiplier": 1, "dilation": [1, 1]}  # CMSIS-NN has a vector kernel for these, with scratch
     layers = [a for a in draw_legal(depthwise, 60, SCALAR) if all(a[name] == value for name, value in plain.items())]
     work = [(depthwise, next(a for a in layers if any(a["padding"])))]

@@ -29,6 +29,7 @@ from cortado.ir.facts import dtype, qparams
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, Rows, Running
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.options import LinearWeights
 
 Tensor = torch.Tensor
@@ -270,7 +271,7 @@ class Operator:
     places: frozenset[Place] = frozenset(Place)
     in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
     constraints: str = ""
-    samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
+    samples: Callable[[Draw], dict[str, Any]] | None = None  # legal arguments, drawn
 
     @property
     def c_only(self) -> str | None:

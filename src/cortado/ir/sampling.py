@@ -1,23 +1,103 @@
-"""Building blocks for operators' samples: legal shapes and parameters for every generic test to draw from.
+"""Draws of operators' arguments: legal shapes and parameters for every generic test.
 
-hypothesis is imported here only, and ops/ import this module late, so that the compiler itself doesn't need it.
+An operator's `samples` takes a `Draw`; `cases` makes a hypothesis strategy of it, the only thing that needs hypothesis:
+the compiler itself doesn't.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from hypothesis import strategies as st
 
 from cortado.base.element import INT8, INT16, INT32, UINT8, Element
 
-Tensor = torch.Tensor
+if TYPE_CHECKING:
+    from cortado.ir.op import Operator
 
-SEEDS = st.integers(0, 2**32 - 1)
+Tensor = torch.Tensor
+Choice = TypeVar("Choice")
+
 # Sizes at and around the tiles of the kernels: 1, 2, 3, 4 +- 1, 8 +- 1, 16 +- 1, 32 + 1.
-CHANNELS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33])
+CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33)
 WEIGHTS = (-INT8.high, INT8.high)
-ZERO_POINTS = st.one_of(st.sampled_from([INT8.low, -1, 0, 1, INT8.high]), st.integers(*INT8.codes))
+_ODD = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, -3e-39, 3.4e38, -3.4e38, math.inf, -math.inf, math.nan])
+
+
+class Draw:
+    """What one case is made of, drawn by hypothesis, which makes it as simple as it can."""
+
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        from hypothesis import strategies
+
+        self._draw, self._known = draw, strategies
+
+    def pick(self, choices: Sequence[Choice]) -> Choice:
+        found: Choice = self._draw(self._known.sampled_from(choices))
+        return found
+
+    def whole(self, low: int, high: int) -> int:
+        return int(self._draw(self._known.integers(low, high)))
+
+    def real(self, low: float, high: float) -> float:
+        return float(self._draw(self._known.floats(low, high)))
+
+    def flag(self) -> bool:
+        return bool(self._draw(self._known.booleans()))
+
+    def permutation(self, given: list[int]) -> list[int]:
+        return list(self._draw(self._known.permutations(given)))
+
+    def seed(self) -> int:
+        return self.whole(0, 2**32 - 1)
+
+    def channels(self) -> int:
+        return self.pick(CHANNELS)
+
+    def sizes(self, most: int, fewest: int, longest: int) -> tuple[int, ...]:
+        """Dimensions of 1 to `most`, from `fewest` to `longest` of them."""
+        return tuple(self._draw(self._known.lists(self._known.integers(1, most), min_size=fewest, max_size=longest)))
+
+    def rows(self, most: int = 4) -> tuple[int, ...]:
+        """Any shape whose last dimension is at or around the tiles of the kernels."""
+        return (*self.sizes(most, 0, 3), self.channels())
+
+    def zero_point(self, element: Element = INT8) -> int:
+        if not element.affine:
+            return 0
+        return self.pick([self.pick([element.low, -1, 0, 1, element.high]), self.whole(*element.codes)])
+
+    def bounds(self, element: Element = INT8) -> tuple[int, int]:
+        """No clamp, a relu-like one, or any."""
+        low = self.pick([element.low, element.low, -5, 0])
+        high = self.pick([element.high, element.high, 3, 100])
+        return (low, high) if low <= high else element.codes
+
+    def codes(self, shape: tuple[int, ...], element: Element | None = None) -> Tensor:
+        """Values of any element that is moved; most often int8."""
+        kind = element or self.pick([INT8, INT8, INT8, INT16, INT32, UINT8])
+        return codes(self.seed(), shape, kind.low, kind.high, kind.torch_dtype)
+
+    def numbers(self, shape: tuple[int, ...]) -> Tensor:
+        """float32, every third draw of another magnitude, every fourth with denormals, infinities and NaN among
+        them."""
+        seed = self.seed()
+        rng = generator(seed)
+        size = int(torch.randint(-20, 20, (), generator=rng)) if seed % 3 == 0 else 0
+        found = torch.randn(shape, generator=rng) * 2.0**size
+        if seed % 4 == 0:
+            odd = _ODD[torch.randint(0, len(_ODD), shape, generator=rng)]
+            found = torch.where(torch.rand(shape, generator=rng) < 0.3, odd, found)
+        return found
+
+
+def cases(operator: "Operator") -> Any:
+    """A hypothesis strategy of legal arguments of an operator."""
+    from hypothesis import strategies
+
+    drawn = operator.samples
+    assert drawn is not None, operator.name
+    return strategies.composite(lambda draw: drawn(Draw(draw)))()
 
 
 def generator(seed: int) -> torch.Generator:
@@ -34,38 +114,9 @@ def codes(
     return torch.randint(low, high + 1, shape, generator=generator(seed), dtype=torch.int64).to(dtype)
 
 
-def values(draw: Any, shape: tuple[int, ...], *, element: Element | None = None) -> Tensor:
-    """Draws values of any element that is moved; most often int8."""
-    kind = element or draw(st.sampled_from([INT8, INT8, INT8, INT16, INT32, UINT8]))
-    return codes(draw(SEEDS), shape, kind.low, kind.high, kind.torch_dtype)
-
-
-_ODD = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, -3e-39, 3.4e38, -3.4e38, math.inf, -math.inf, math.nan])
-
-
-def numbers(draw: Any, shape: tuple[int, ...]) -> Tensor:
-    """float32, every third draw of another magnitude, every fourth with denormals, infinities and NaN among them."""
-    seed = draw(SEEDS)
-    rng = generator(seed)
-    size = int(torch.randint(-20, 20, (), generator=rng)) if seed % 3 == 0 else 0
-    found = torch.randn(shape, generator=rng) * 2.0**size
-    if seed % 4 == 0:
-        odd = _ODD[torch.randint(0, len(_ODD), shape, generator=rng)]
-        found = torch.where(torch.rand(shape, generator=rng) < 0.3, odd, found)
-    return found
-
-
 def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:
     """Multipliers and shifts of `count` random factors, normalised as Fixed.of makes them; some channels are 0."""
     rng = generator(seed)
     multipliers = torch.randint(2**30, 2**31, (count,), generator=rng, dtype=torch.int64)
     shifts = torch.randint(low, high + 1, (count,), generator=rng, dtype=torch.int64)
     return multipliers.to(torch.int32), shifts.to(torch.int32)
-
-
-@st.composite
-def activation_bounds(draw: Any, element: Element = INT8) -> tuple[int, int]:
-    """No clamp, a relu-like one, or any."""
-    low = draw(st.sampled_from([element.low, element.low, -5, 0]))
-    high = draw(st.sampled_from([element.high, element.high, 3, 100]))
-    return (low, high) if low <= high else element.codes

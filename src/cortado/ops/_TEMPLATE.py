@@ -13,11 +13,13 @@ from torch.fx import Node
 from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.ir import sampling
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.pointwise import uniform_value
 
@@ -167,40 +169,29 @@ KERNELS = KernelTable((KernelRow("add_s8", INT8, arguments=PAIR, struct="cortado
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples() -> Any:
-    """Legal arguments for every generic test to draw from: all the shapes and parameters that `lower` could choose.
-
-    hypothesis is imported here, not above: the compiler itself doesn't need it.
-    """
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed = draw(sampling.SEEDS)
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        weight = draw(st.floats(0.01, 0.99))
-        factors = [Fixed.of(part / (2 * max(weight, 1.0 - weight))) for part in (1.0 - weight, weight)]
-        out = Fixed.of(2.0 ** draw(st.floats(-22, -16)))
-        low, high = draw(sampling.activation_bounds())
-        return {
-            "self": sampling.codes(seed, sizes),
-            "self_zero_point": draw(sampling.ZERO_POINTS),
-            "self_multiplier": factors[0].multiplier,
-            "self_shift": factors[0].shift,
-            "end": sampling.codes(seed + 1, sizes),
-            "end_zero_point": draw(sampling.ZERO_POINTS),
-            "end_multiplier": factors[1].multiplier,
-            "end_shift": factors[1].shift,
-            "output_zero_point": draw(sampling.ZERO_POINTS),
-            "output_multiplier": out.multiplier,
-            "output_shift": out.shift,
-            "activation_min": low,
-            "activation_max": high,
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    """Legal arguments for every generic test to draw from: all the shapes and parameters that `lower` could choose."""
+    seed = draw.seed()
+    sizes = draw.rows()
+    weight = draw.real(0.01, 0.99)
+    factors = [Fixed.of(part / (2 * max(weight, 1.0 - weight))) for part in (1.0 - weight, weight)]
+    out = Fixed.of(2.0 ** draw.real(-22, -16))
+    low, high = draw.bounds()
+    return {
+        "self": sampling.codes(seed, sizes),
+        "self_zero_point": draw.zero_point(),
+        "self_multiplier": factors[0].multiplier,
+        "self_shift": factors[0].shift,
+        "end": sampling.codes(seed + 1, sizes),
+        "end_zero_point": draw.zero_point(),
+        "end_multiplier": factors[1].multiplier,
+        "end_shift": factors[1].shift,
+        "output_zero_point": draw.zero_point(),
+        "output_multiplier": out.multiplier,
+        "output_shift": out.shift,
+        "activation_min": low,
+        "activation_max": high,
+    }
 
 
 # ---- the records ---------------------------------------------------------------------------------------------

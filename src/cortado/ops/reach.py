@@ -9,7 +9,6 @@ nearest, ties up; the rescaling makes up for it.
 import math
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -17,6 +16,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, Element
 from cortado.base.numerics import QParams, Tensor, requant
 from cortado.ir.graph import computed_call
+from cortado.ir.sampling import Draw
 from cortado.ops.elementwise.pointwise import is_table
 from cortado.ops.float_graph import constant_data
 from cortado.ops.meaning import CallKind, means
@@ -122,9 +122,8 @@ def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
     return value.clamp(*bounds).to(INT16.torch_dtype).contiguous()
 
 
-def draw_once(draw: Any, low: int, high: int) -> dict[str, int]:
+def draw_once(draw: Draw, low: int, high: int) -> dict[str, int]:
     """A factor of a sample, and now and then one at an end."""
-    from hypothesis import strategies as st
 
-    shifts = st.one_of(st.integers(low, high), st.sampled_from([LEAST_SHIFT, MOST_SHIFT]))
-    return {"output_multiplier": draw(st.integers(2**30, 2**31 - 1)), "output_shift": draw(shifts)}
+    shift = draw.pick([draw.whole(low, high), draw.pick([LEAST_SHIFT, MOST_SHIFT])])
+    return {"output_multiplier": draw.whole(2**30, 2**31 - 1), "output_shift": shift}

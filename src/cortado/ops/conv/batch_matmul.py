@@ -18,11 +18,13 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
+from cortado.ir import sampling
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops, nested
 from cortado.ops.conv import packing
 from cortado.ops.conv.convolution import check_sums
@@ -303,29 +305,21 @@ KERNELS = KernelTable(
 )  # fmt: skip
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        batches, rows, cols = (draw(st.integers(1, most)) for most in (3, 9, 9))
-        depth, seed = draw(sampling.CHANNELS), draw(sampling.SEEDS)
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        multipliers, shifts = sampling.fixed_points(seed, 1, high=1 if kind.affine else 0)
-        zero_points, codes = sampling.ZERO_POINTS if kind.affine else st.just(0), (*kind.codes, kind.torch_dtype)
-        return {
-            "lhs": sampling.codes(seed + 1, (batches, rows, depth), *codes),
-            "lhs_zero_point": -draw(zero_points),
-            "rhs_transposed": sampling.codes(seed + 2, (batches, cols, depth), *codes),
-            "rhs_zero_point": -draw(zero_points),
-            "output_zero_point": draw(zero_points),
-            "output_multiplier": int(multipliers[0]),
-            "output_shift": int(shifts[0]),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    batches, rows, cols = (draw.whole(1, most) for most in (3, 9, 9))
+    depth, seed = draw.channels(), draw.seed()
+    kind = draw.pick([INT8, INT8, INT16])
+    multipliers, shifts = sampling.fixed_points(seed, 1, high=1 if kind.affine else 0)
+    codes = (*kind.codes, kind.torch_dtype)
+    return {
+        "lhs": sampling.codes(seed + 1, (batches, rows, depth), *codes),
+        "lhs_zero_point": -draw.zero_point(kind),
+        "rhs_transposed": sampling.codes(seed + 2, (batches, cols, depth), *codes),
+        "rhs_zero_point": -draw.zero_point(kind),
+        "output_zero_point": draw.zero_point(kind),
+        "output_multiplier": int(multipliers[0]),
+        "output_shift": int(shifts[0]),
+    }
 
 
 BATCH_MATMUL = Operator(

@@ -23,6 +23,7 @@ from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops import reach
 from cortado.ops.conv import convolution, depthwise_conv2d, kernels
 from cortado.ops.conv.convolution import (
@@ -147,20 +148,12 @@ KERNELS = Several(kernel, (*kernels.DENSE, depthwise_conv2d.KERNELS))
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Any window that fits; in_c, out_c and widths at and around the kernels' tiles; groups; no bias."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        groups, usual = draw(st.sampled_from([1, 1, 1, 2, 3])), draw(st.booleans())
-        in_c, out_c = (draw(sampling.CHANNELS) for _ in range(2))
-        kernel = draw(st.sampled_from([(1, 1), (3, 3), (1, 1), (3, 3), (1, 1), (2, 5), (10, 4), (1, 3)]))
-        return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c), usual)
-
-    return draw_case()
+    groups, usual = draw.pick([1, 1, 1, 2, 3]), draw.flag()
+    in_c, out_c = (draw.channels() for _ in range(2))
+    kernel = draw.pick([(1, 1), (3, 3), (1, 1), (3, 3), (1, 1), (2, 5), (10, 4), (1, 3)])
+    return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c), usual)
 
 
 # Kernel, whether it is a linear layer, run: cores have other kernels for each.
@@ -171,28 +164,20 @@ _FORMS = [
 ]
 
 
-def int4_samples() -> Any:
+def int4_samples(draw: Draw) -> dict[str, Any]:
     """Draws calls as conv2d's, with one group, runs or none, and layers deep enough for several runs."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed = draw(sampling.SEEDS)
-        kernel, pixel, run = Random(seed).choice(_FORMS)
-        deep = st.sampled_from([32, 63, 64, 65, 96, 640, 1200]) if kernel == (1, 1) else sampling.CHANNELS
-        in_c, out_c = draw(st.one_of(sampling.CHANNELS, deep)), draw(sampling.CHANNELS)
-        sizes = (out_c, *kernel, in_c)
-        usual = draw(st.sampled_from([True, True, True, False]))
-        case = weighted_case(draw, kernel, (in_c, out_c), sizes, usual, kinds=(INT8,))
-        if pixel:
-            case["input"] = case["input"][:1, :1, :1].contiguous()
-        if draw(st.sampled_from([True, True, True, False])):  # for which cores have kernels of their own
-            case["requantize_shifts"] = case["requantize_shifts"].clamp(max=-1)
-        return {**case, "weight": drawn(seed, sizes, run), "run": run}
-
-    return draw_case()
+    seed = draw.seed()
+    kernel, pixel, run = Random(seed).choice(_FORMS)
+    deep = draw.pick([32, 63, 64, 65, 96, 640, 1200]) if kernel == (1, 1) else draw.channels()
+    in_c, out_c = draw.pick([draw.channels(), deep]), draw.channels()
+    sizes = (out_c, *kernel, in_c)
+    usual = draw.pick([True, True, True, False])
+    case = weighted_case(draw, kernel, (in_c, out_c), sizes, usual, kinds=(INT8,))
+    if pixel:
+        case["input"] = case["input"][:1, :1, :1].contiguous()
+    if draw.pick([True, True, True, False]):  # for which cores have kernels of their own
+        case["requantize_shifts"] = case["requantize_shifts"].clamp(max=-1)
+    return {**case, "weight": drawn(seed, sizes, run), "run": run}
 
 
 CONV2D = Operator(
@@ -211,7 +196,7 @@ CONV2D = Operator(
     pte_scratch=pte_scratch,
     channel_constants=("weight", "bias", "requantize_multipliers", "requantize_shifts"),
     constraints="constant weights and bias; sums that fit 32 bits; in the .pte, weights of 4 bits have a byte each",
-    samples=lambda: samples() | int4_samples(),
+    samples=lambda draw: draw.pick([samples, int4_samples])(draw),
 )
 
 CONV2D_PATTERN = Pattern(

@@ -23,11 +23,13 @@ from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core, CortexMTargetConfig, Isa
+from cortado.ir import sampling
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering, Operator, PteWriter, shaped_call
 from cortado.ir.roles import Activation, Bias, Role, Weight
+from cortado.ir.sampling import Draw
 from cortado.ops import reach
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import Window, sliding_fields
@@ -234,7 +236,7 @@ def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, An
 
 
 def weighted_case(
-    draw: Any,
+    draw: Draw,
     kernel: tuple[int, int],
     channels: tuple[int, int],
     weight_shape: tuple[int, ...],
@@ -243,28 +245,24 @@ def weighted_case(
 ) -> dict[str, Any]:
     """Arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`, as networks
     have them, for which cores have kernels of their own."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
-    seed = draw(sampling.SEEDS)
+    seed = draw.seed()
     window = draw_window(draw, kernel, usual)
-    sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
-    sizes = [1, 1] if usual and kernel == (1, 1) and draw(st.sampled_from([True, True, False])) else sizes  # linear
-    batch = draw(st.sampled_from([1, 1, 1, 2]))
-    kind = draw(st.sampled_from(kinds))
+    sizes = [draw.whole(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9) for k, p, d in window.pop("fits")]
+    sizes = [1, 1] if usual and kernel == (1, 1) and draw.pick([True, True, False]) else sizes  # linear
+    batch = draw.pick([1, 1, 1, 2])
+    kind = draw.pick(kinds)
     largest = -1 if usual else 1 if kind.affine else 0
     multipliers, shifts = sampling.fixed_points(seed, channels[1], high=largest)
-    low, high = kind.codes if usual else draw(sampling.activation_bounds(kind))
-    zero_points = sampling.ZERO_POINTS if kind.affine else st.just(0)
+    low, high = kind.codes if usual else draw.bounds(kind)
     bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
     return {
         "input": sampling.codes(seed + 2, (batch, *sizes, channels[0]), kind.low, kind.high, kind.torch_dtype),
         "weight": sampling.codes(seed + 3, weight_shape, *sampling.WEIGHTS),
-        "bias": bias if draw(st.booleans()) else None,
+        "bias": bias if draw.flag() else None,
         **window,
-        "input_offset": -draw(zero_points),
-        "output_offset": draw(zero_points),
+        "input_offset": -draw.zero_point(kind),
+        "output_offset": draw.zero_point(kind),
         "requantize_multipliers": multipliers,
         "requantize_shifts": shifts,
         "activation_min": low,
@@ -272,14 +270,13 @@ def weighted_case(
     }
 
 
-def draw_window(draw: Any, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
+def draw_window(draw: Draw, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
     """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
-    from hypothesis import strategies as st
 
-    plain = usual or (kernel == (1, 1) and draw(st.booleans()))
-    stride = [1, 1] if plain else [draw(st.sampled_from([1, 1, 2, 3])) for _ in kernel]
-    padding = [k // 2 for k in kernel] if plain else [draw(st.integers(0, k - 1)) for k in kernel]
-    dilation = [1, 1] if plain else [draw(st.sampled_from([1, 1, 1, 2])) for _ in kernel]
+    plain = usual or (kernel == (1, 1) and draw.flag())
+    stride = [1, 1] if plain else [draw.pick([1, 1, 2, 3]) for _ in kernel]
+    padding = [k // 2 for k in kernel] if plain else [draw.whole(0, k - 1) for k in kernel]
+    dilation = [1, 1] if plain else [draw.pick([1, 1, 1, 2]) for _ in kernel]
     fits = list(zip(kernel, padding, dilation, strict=True))
     return {"stride": stride, "padding": padding, "dilation": dilation, "fits": fits}
 

@@ -19,6 +19,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops import reach
 from cortado.ops.conv import convolution, kernels
 from cortado.ops.conv.convolution import (
@@ -148,20 +149,12 @@ def rows(call: Call) -> Rows:
 KERNELS = kernels.ConvKernels(ConvForm.DEPTHWISE)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        in_c, usual = draw(sampling.CHANNELS), draw(st.booleans())
-        multiplier = 1 if usual else draw(st.sampled_from([1, 1, 1, 2, 3]))
-        kernel = (3, 3) if usual else draw(st.sampled_from([(3, 3), (1, 1), (5, 5), (2, 3), (1, 4)]))
-        case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier), usual)
-        return {**case, "depth_multiplier": multiplier}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    in_c, usual = draw.channels(), draw.flag()
+    multiplier = 1 if usual else draw.pick([1, 1, 1, 2, 3])
+    kernel = (3, 3) if usual else draw.pick([(3, 3), (1, 1), (5, 5), (2, 3), (1, 4)])
+    case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier), usual)
+    return {**case, "depth_multiplier": multiplier}
 
 
 DEPTHWISE = Operator(

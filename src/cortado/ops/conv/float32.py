@@ -21,6 +21,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel_table import Several, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import check_constants, macs, window
@@ -126,30 +127,24 @@ KERNELS = Several(
 )
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Any window that fits, groups, bounds, numbers of any size."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
     from cortado.ops.conv.convolution import draw_window
 
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
-        in_c, out_c = (draw(sampling.CHANNELS) for _ in range(2))
-        kernel = draw(st.sampled_from([(1, 1), (1, 1), (3, 3), (3, 3), (2, 5), (1, 3)]))
-        window = draw_window(draw, kernel)
-        sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 7)) for k, p, d in window.pop("fits")]
-        batch = draw(st.sampled_from([1, 1, 1, 2]))
-        return {
-            "input": sampling.numbers(draw, (batch, *sizes, in_c * groups)),
-            "weight": sampling.numbers(draw, (out_c * groups, *kernel, in_c)),
-            "bias": sampling.numbers(draw, (out_c * groups,)),
-            **window,
-            **draw_bounds(draw),
-        }
-
-    return draw_case()
+    groups = draw.pick([1, 1, 1, 2, 3])
+    in_c, out_c = (draw.channels() for _ in range(2))
+    kernel = draw.pick([(1, 1), (1, 1), (3, 3), (3, 3), (2, 5), (1, 3)])
+    window = draw_window(draw, kernel)
+    sizes = [draw.whole(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 7) for k, p, d in window.pop("fits")]
+    batch = draw.pick([1, 1, 1, 2])
+    return {
+        "input": draw.numbers((batch, *sizes, in_c * groups)),
+        "weight": draw.numbers((out_c * groups, *kernel, in_c)),
+        "bias": draw.numbers((out_c * groups,)),
+        **window,
+        **draw_bounds(draw),
+    }
 
 
 FLOAT_CONV2D = Operator(
@@ -255,20 +250,12 @@ PRODUCT_KERNELS = only(
 )
 
 
-def product_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        batches, rows, depth, columns = draw(st.integers(1, 3)), *(draw(sampling.CHANNELS) for _ in range(3))
-        return {
-            "self": sampling.numbers(draw, (batches, rows, depth)),
-            "mat2": sampling.numbers(draw, (batches, depth, columns)),
-        }
-
-    return draw_case()
+def product_samples(draw: Draw) -> dict[str, Any]:
+    batches, rows, depth, columns = draw.whole(1, 3), *(draw.channels() for _ in range(3))
+    return {
+        "self": draw.numbers((batches, rows, depth)),
+        "mat2": draw.numbers((batches, depth, columns)),
+    }
 
 
 FLOAT_MATMUL = Operator(

@@ -18,6 +18,7 @@ from cortado.base.element import INT4
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir import sampling
 from cortado.ops.conv.packing import Int8, Int32, as_bytes, factor_words, joined, pad_to
 
 RUN = 32  # products of a channel that have one factor
@@ -256,7 +257,6 @@ def padded_runs(flat: Tensor) -> Tensor:
 
 def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
     """Weights of 4 bits, for samples of operators: [channels, ...]."""
-    from cortado.ir import sampling
 
     codes = sampling.codes(seed, sizes, -LARGEST, LARGEST)
     if run == 0:

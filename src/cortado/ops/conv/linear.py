@@ -16,11 +16,13 @@ from cortado.base.element import INT4, INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor
 from cortado.base.target import Isa
+from cortado.ir import sampling
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import (
     check_constants,
@@ -153,37 +155,29 @@ def as_conv2d(call: Call) -> Call:
 KERNELS = Several(lambda call, core: conv2d.kernel(as_conv2d(call), core), kernels.DENSE[:1])
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """With bias, with kernel_sum, with both, with neither."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed, in_c, out_c = draw(sampling.SEEDS), draw(sampling.CHANNELS), draw(sampling.CHANNELS)
-        multipliers, shifts = sampling.fixed_points(seed, 1)
-        low, high = draw(sampling.activation_bounds())
-        weights = sampling.codes(seed + 1, (out_c, in_c), *sampling.WEIGHTS)
-        offset = -draw(sampling.ZERO_POINTS)
-        with_bias, with_sum = draw(st.booleans()), draw(st.booleans())
-        bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
-        sums = weights.sum(1, dtype=torch.int32) * offset + (bias if with_bias else 0)
-        return {
-            "input": sampling.codes(seed + 3, (draw(st.integers(1, 9)), in_c)),
-            "weights": weights,
-            "bias": bias if with_bias else None,
-            "kernel_sum": sums if with_sum else None,
-            "input_offset": offset,
-            "filter_offset": 0,
-            "output_offset": draw(sampling.ZERO_POINTS),
-            "requantize_multipliers": multipliers.tolist(),
-            "requantize_shifts": shifts.tolist(),
-            "activation_max": high,
-            "activation_min": low,
-        }
-
-    return draw_case()
+    seed, in_c, out_c = draw.seed(), draw.channels(), draw.channels()
+    multipliers, shifts = sampling.fixed_points(seed, 1)
+    low, high = draw.bounds()
+    weights = sampling.codes(seed + 1, (out_c, in_c), *sampling.WEIGHTS)
+    offset = -draw.zero_point()
+    with_bias, with_sum = draw.flag(), draw.flag()
+    bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
+    sums = weights.sum(1, dtype=torch.int32) * offset + (bias if with_bias else 0)
+    return {
+        "input": sampling.codes(seed + 3, (draw.whole(1, 9), in_c)),
+        "weights": weights,
+        "bias": bias if with_bias else None,
+        "kernel_sum": sums if with_sum else None,
+        "input_offset": offset,
+        "filter_offset": 0,
+        "output_offset": draw.zero_point(),
+        "requantize_multipliers": multipliers.tolist(),
+        "requantize_shifts": shifts.tolist(),
+        "activation_max": high,
+        "activation_min": low,
+    }
 
 
 QUANTIZED_LINEAR = Operator(

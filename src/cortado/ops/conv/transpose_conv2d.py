@@ -33,12 +33,14 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir import sampling
 from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, Several
 from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import reach
 from cortado.ops.conv import conv2d, depthwise_conv2d, kernels
@@ -524,49 +526,39 @@ KERNELS = Several(kernel, (WHOLE, PhaseKernels()))
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Any kernel, stride, padding, output padding and dilation; some taps zero, some layers in groups."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kernel = [draw(st.integers(1, 5)) for _ in range(2)]
-        stride = [draw(st.integers(1, 4)) for _ in range(2)]
-        dilation = [draw(st.sampled_from([1, 1, 1, 2, 3])) for _ in range(2)]
-        extra = [draw(st.integers(0, 3)) for _ in range(2)]
-        sizes = [draw(st.integers(1, 7)) for _ in range(2)]
-        full = [
-            out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)
-        ]
-        padding = [draw(st.integers(0, min(k, (size - 1) // 2))) for k, size in zip(kernel, full, strict=True)]
-        groups, kind = draw(st.sampled_from([1, 1, 2, 3])), draw(st.sampled_from([INT8, INT8, INT16]))
-        in_c, out_c = (groups * draw(st.integers(1, 6)) for _ in range(2))
-        seed = draw(sampling.SEEDS)
-        weight = sampling.codes(seed, (out_c, *kernel, in_c), *sampling.WEIGHTS)
-        weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
-        multipliers, shifts = sampling.fixed_points(seed + 1, out_c, *((-14, 1) if kind is INT8 else (-20, -1)))
-        low, high = draw(sampling.activation_bounds(kind))
-        bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
-        images, zero_points = draw(st.sampled_from([1, 1, 2])), sampling.ZERO_POINTS if kind.affine else st.just(0)
-        return {
-            "input": sampling.codes(seed + 3, (images, *sizes, in_c), kind.low, kind.high, kind.torch_dtype),
-            "weight": weight.contiguous(),
-            "bias": bias if draw(st.booleans()) else None,
-            "stride": stride,
-            "padding": padding,
-            "output_padding": extra,
-            "dilation": dilation,
-            "input_offset": -draw(zero_points),
-            "output_offset": draw(zero_points),
-            "requantize_multipliers": multipliers,
-            "requantize_shifts": shifts,
-            "activation_min": low,
-            "activation_max": high,
-        }
-
-    return draw_case()
+    kernel = [draw.whole(1, 5) for _ in range(2)]
+    stride = [draw.whole(1, 4) for _ in range(2)]
+    dilation = [draw.pick([1, 1, 1, 2, 3]) for _ in range(2)]
+    extra = [draw.whole(0, 3) for _ in range(2)]
+    sizes = [draw.whole(1, 7) for _ in range(2)]
+    full = [out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)]
+    padding = [draw.whole(0, min(k, (size - 1) // 2)) for k, size in zip(kernel, full, strict=True)]
+    groups, kind = draw.pick([1, 1, 2, 3]), draw.pick([INT8, INT8, INT16])
+    in_c, out_c = (groups * draw.whole(1, 6) for _ in range(2))
+    seed = draw.seed()
+    weight = sampling.codes(seed, (out_c, *kernel, in_c), *sampling.WEIGHTS)
+    weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
+    multipliers, shifts = sampling.fixed_points(seed + 1, out_c, *((-14, 1) if kind is INT8 else (-20, -1)))
+    low, high = draw.bounds(kind)
+    bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
+    images = draw.pick([1, 1, 2])
+    return {
+        "input": sampling.codes(seed + 3, (images, *sizes, in_c), kind.low, kind.high, kind.torch_dtype),
+        "weight": weight.contiguous(),
+        "bias": bias if draw.flag() else None,
+        "stride": stride,
+        "padding": padding,
+        "output_padding": extra,
+        "dilation": dilation,
+        "input_offset": -draw.zero_point(kind),
+        "output_offset": draw.zero_point(kind),
+        "requantize_multipliers": multipliers,
+        "requantize_shifts": shifts,
+        "activation_min": low,
+        "activation_max": high,
+    }
 
 
 TRANSPOSE_CONV2D = Operator(

@@ -16,6 +16,7 @@ from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
+from cortado.ir import sampling
 from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.facts import TABLE, dtype, holds_integers, qparams
 from cortado.ir.graph import Bound, add_call, shape
@@ -23,6 +24,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Rows
 from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, Rewrite
 from cortado.ir.roles import Activation, Quantization, Usually
+from cortado.ir.sampling import Draw
 from cortado.ops.elementwise import binary, function_tables
 from cortado.ops.elementwise.pointwise import (
     COMBINATIONS,
@@ -261,18 +263,10 @@ def is_identity(call: Call) -> bool:
     return torch.equal(call["lut"], all_codes().to(torch.int8))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed = draw(sampling.SEEDS)
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        return {"input": sampling.codes(seed, sizes), "lut": sampling.codes(seed + 1, (256,))}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    seed = draw.seed()
+    sizes = draw.sizes(9, 1, 4)
+    return {"input": sampling.codes(seed, sizes), "lut": sampling.codes(seed + 1, (256,))}
 
 
 ACTIVATION = Operator(

@@ -24,6 +24,7 @@ from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops.conv import packing
 from cortado.ops.elementwise import binary
@@ -252,38 +253,30 @@ KERNELS = KernelTable(
 )  # fmt: skip
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Any two scales, either sign, any output scale that fits; equal shapes and a channel operand."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        scales = [2.0 ** draw(st.floats(-8, 0)) for _ in range(2)]
-        twice_largest = 2 * max(scales)
-        left, right = (Fixed.of(scale / twice_largest) for scale in scales)
-        # 2^-16: sums of all kinds; 2^1: nearly cancelling operands, where almost every result saturates.
-        out = Fixed.of(2.0 ** draw(st.one_of(st.floats(-22, -16), st.floats(-16, 1.99))))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        low, high = draw(sampling.activation_bounds(kind))
-        sign, zero_points = draw(st.sampled_from([1, -1])), sampling.ZERO_POINTS if kind.affine else st.just(0)
-        return {
-            **binary.draw_operands(draw, by_channel=True, element=kind),
-            "self_zero_point": draw(zero_points),
-            "self_multiplier": left.multiplier,
-            "self_shift": left.shift,
-            "other_zero_point": draw(zero_points),
-            "other_multiplier": sign * right.multiplier,
-            "other_shift": right.shift,
-            "output_zero_point": draw(zero_points),
-            "output_multiplier": out.multiplier,
-            "output_shift": out.shift,
-            "activation_min": low,
-            "activation_max": high,
-        }
-
-    return draw_case()
+    scales = [2.0 ** draw.real(-8, 0) for _ in range(2)]
+    twice_largest = 2 * max(scales)
+    left, right = (Fixed.of(scale / twice_largest) for scale in scales)
+    # 2^-16: sums of all kinds; 2^1: nearly cancelling operands, where almost every result saturates.
+    out = Fixed.of(2.0 ** draw.pick([draw.real(-22, -16), draw.real(-16, 1.99)]))
+    kind = draw.pick([INT8, INT8, INT16])
+    low, high = draw.bounds(kind)
+    sign = draw.pick([1, -1])
+    return {
+        **binary.draw_operands(draw, by_channel=True, element=kind),
+        "self_zero_point": draw.zero_point(kind),
+        "self_multiplier": left.multiplier,
+        "self_shift": left.shift,
+        "other_zero_point": draw.zero_point(kind),
+        "other_multiplier": sign * right.multiplier,
+        "other_shift": right.shift,
+        "output_zero_point": draw.zero_point(kind),
+        "output_multiplier": out.multiplier,
+        "output_shift": out.shift,
+        "activation_min": low,
+        "activation_max": high,
+    }
 
 
 ADD: Operator = Operator(

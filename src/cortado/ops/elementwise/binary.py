@@ -17,12 +17,14 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
+from cortado.ir import sampling
 from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import Call, Lowering, Operator, PteWriter
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.pointwise import is_pointwise, uniform_value
 from cortado.ops.float_graph import add_permute, add_view
@@ -298,19 +300,16 @@ def wide_work(call: Call) -> Work:
     return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})
 
 
-def draw_operands(draw: Any, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
+def draw_operands(draw: Draw, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
     """Two tensors of codes: equal shapes of any rank, or one with a value per channel."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
-    seed = draw(sampling.SEEDS)
-    kind = draw(st.sampled_from(["equal", "equal", "rows", "image"])) if by_channel else "equal"
-    channels, pixels = draw(sampling.CHANNELS), draw(st.integers(1, 9))
+    seed = draw.seed()
+    kind = draw.pick(["equal", "equal", "rows", "image"]) if by_channel else "equal"
+    channels, pixels = draw.channels(), draw.whole(1, 9)
     sizes, other = {
-        "equal": ((*draw(st.lists(st.integers(1, 4), max_size=3)), channels),) * 2,
+        "equal": ((*draw.sizes(4, 0, 3), channels),) * 2,
         "rows": ((pixels, channels), (1, channels)),
-        "image": ((1, draw(st.integers(1, 3)), pixels, channels), (1, 1, 1, channels)),
+        "image": ((1, draw.whole(1, 3), pixels, channels), (1, 1, 1, channels)),
     }[kind]
     both = (*element.codes, element.torch_dtype)
     return {"self": sampling.codes(seed, sizes, *both), "other": sampling.codes(seed + 1, other, *both)}

@@ -15,6 +15,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
+from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.functions import Functions
@@ -23,6 +24,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.elementwise.activation import TRUTH
 from cortado.ops.elementwise.binary import viewed
@@ -214,47 +216,35 @@ def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
     return zero_point, multiplier, shift
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed = draw(sampling.SEEDS)
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        if draw(st.integers(0, 2)) == 0:
-            return _integers(draw, sizes)
-        scale = draw(st.sampled_from([1.0, 1.0, 0.37, 2.5, 1e-3]))
-        first, second = factors(QParams(1.0, 0, INT8), QParams(scale, 0, INT8))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        zero_points, codes = sampling.ZERO_POINTS if kind.affine else st.just(0), (*kind.codes, kind.torch_dtype)
-        return {
-            "self": sampling.codes(seed, sizes, *codes),
-            "self_zero_point": draw(zero_points),
-            "self_multiplier": first.multiplier,
-            "self_shift": first.shift,
-            "other": sampling.codes(seed + 1, sizes, *codes),
-            "other_zero_point": draw(zero_points),
-            "other_multiplier": second.multiplier,
-            "other_shift": second.shift,
-            "accepts": draw(st.sampled_from(ACCEPTED)),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    seed = draw.seed()
+    sizes = draw.rows()
+    if draw.whole(0, 2) == 0:
+        return _integers(draw, sizes)
+    scale = draw.pick([1.0, 1.0, 0.37, 2.5, 1e-3])
+    first, second = factors(QParams(1.0, 0, INT8), QParams(scale, 0, INT8))
+    kind = draw.pick([INT8, INT8, INT16])
+    codes = (*kind.codes, kind.torch_dtype)
+    return {
+        "self": sampling.codes(seed, sizes, *codes),
+        "self_zero_point": draw.zero_point(kind),
+        "self_multiplier": first.multiplier,
+        "self_shift": first.shift,
+        "other": sampling.codes(seed + 1, sizes, *codes),
+        "other_zero_point": draw.zero_point(kind),
+        "other_multiplier": second.multiplier,
+        "other_shift": second.shift,
+        "accepts": draw.pick(ACCEPTED),
+    }
 
 
-def _integers(draw: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    single, unit = draw(st.sampled_from([None, "self", "other"])), Fixed.of(0.5)
-    case: dict[str, Any] = {"accepts": draw(st.sampled_from(ACCEPTED))}
+def _integers(draw: Draw, sizes: tuple[int, ...]) -> dict[str, Any]:
+    single, unit = draw.pick([None, "self", "other"]), Fixed.of(0.5)
+    case: dict[str, Any] = {"accepts": draw.pick(ACCEPTED)}
     for name in ("self", "other"):
         shape = (1,) * len(sizes) if single == name else sizes
-        low, high = draw(st.sampled_from([(-4, 4), INT32.codes]))
-        case[name] = sampling.codes(draw(sampling.SEEDS), shape, low, high, torch.int32)
+        low, high = draw.pick([(-4, 4), INT32.codes])
+        case[name] = sampling.codes(draw.seed(), shape, low, high, torch.int32)
         case |= {f"{name}_zero_point": 0, f"{name}_multiplier": unit.multiplier, f"{name}_shift": unit.shift}
     return case
 

@@ -17,6 +17,7 @@ from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.activation import clamped
 from cortado.ops.elementwise.pointwise import attribute, uniform_value
@@ -113,26 +114,17 @@ def pte_limit(call: Call) -> str | None:
     return None if mine == other else f"takes equal shapes, found {list(mine)} and {list(other)}"
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Zero denominators, ties and saturation included."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        factor = draw(st.one_of(st.sampled_from([0.5, 1.0, 2.0, 64.0]), st.floats(2.0**-10, 2.0**22)))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        zero_points = sampling.ZERO_POINTS if kind.affine else st.just(0)
-        return {
-            **binary.draw_operands(draw, by_channel=False, element=kind),
-            "self_zero_point": draw(zero_points),
-            "other_zero_point": draw(zero_points),
-            "output_zero_point": draw(zero_points),
-            "output_scale": float(np.float32(factor)),
-        }
-
-    return draw_case()
+    factor = draw.pick([draw.pick([0.5, 1.0, 2.0, 64.0]), draw.real(2.0**-10, 2.0**22)])
+    kind = draw.pick([INT8, INT8, INT16])
+    return {
+        **binary.draw_operands(draw, by_channel=False, element=kind),
+        "self_zero_point": draw.zero_point(kind),
+        "other_zero_point": draw.zero_point(kind),
+        "output_zero_point": draw.zero_point(kind),
+        "output_scale": float(np.float32(factor)),
+    }
 
 
 DIV = Operator(

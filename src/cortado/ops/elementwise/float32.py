@@ -24,6 +24,7 @@ from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
 from cortado.ops.elementwise.compare import ACCEPTED, COMPARED
@@ -284,39 +285,29 @@ def relayout(arguments: Any, perm: Sequence[int]) -> Any:
     return arguments if len(alike) == 1 else None
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        kinds = [draw(st.sampled_from(["equal", "equal", "one", "last", "any"])) for _ in range(2)]
-        shapes = [_drawn(draw, sizes, kind) for kind in kinds]
-        given = draw(st.sampled_from([("self", "other"), ("self", "other"), ("self",), ("other",)]))
-        drawn = {name: [sampling.numbers(draw, one)] for name, one in zip(("self", "other"), shapes, strict=True)}
-        how = int(draw(st.sampled_from(sorted(_MADE))))
-        if how in _ALONE:
-            drawn["other"] = [sampling.numbers(draw, sizes)]
-            drawn["self"] = [sampling.numbers(draw, sizes)]
-        if how >= COMPARISON and draw(st.booleans()):
-            drawn["other"] = [drawn["self"][0].flip(-1)]  # equal numbers among them
-        return {
-            **{name: drawn[name] if name in given else [] for name in drawn},
-            "number": float(np.float32(draw(st.sampled_from([0.0, 1.5, -0.1, 3e9])))),
-            "how": how,
-            **draw_bounds(draw),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.rows()
+    kinds = [draw.pick(["equal", "equal", "one", "last", "any"]) for _ in range(2)]
+    shapes = [_drawn(draw, sizes, kind) for kind in kinds]
+    given = draw.pick([("self", "other"), ("self", "other"), ("self",), ("other",)])
+    drawn = {name: [draw.numbers(one)] for name, one in zip(("self", "other"), shapes, strict=True)}
+    how = int(draw.pick(sorted(_MADE)))
+    if how in _ALONE:
+        drawn["other"] = [draw.numbers(sizes)]
+        drawn["self"] = [draw.numbers(sizes)]
+    if how >= COMPARISON and draw.flag():
+        drawn["other"] = [drawn["self"][0].flip(-1)]  # equal numbers among them
+    return {
+        **{name: drawn[name] if name in given else [] for name in drawn},
+        "number": float(np.float32(draw.pick([0.0, 1.5, -0.1, 3e9]))),
+        "how": how,
+        **draw_bounds(draw),
+    }
 
 
-def _drawn(draw: Any, sizes: _Shape, kind: str) -> _Shape:
-    from hypothesis import strategies as st
-
+def _drawn(draw: Draw, sizes: _Shape, kind: str) -> _Shape:
     if kind == "any":
-        return tuple(size if draw(st.booleans()) else 1 for size in sizes)
+        return tuple(size if draw.flag() else 1 for size in sizes)
     return {"equal": sizes, "one": (1,), "last": sizes[-1:]}[kind]
 
 

@@ -13,6 +13,7 @@ from cortado.base import float32
 from cortado.base.element import BOOL, FLOAT32, INT32, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound, shape
@@ -20,6 +21,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.elementwise.activation import TRUTH
 from cortado.ops.elementwise.compare import COMPARED_IDS, lower_ids, match_ids
 from cortado.ops.elementwise.where import CHOSEN
@@ -71,23 +73,15 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        kind, single = draw(st.sampled_from([FLOAT32, INT32])), draw(st.sampled_from([None, "self", "other"]))
-        case: dict[str, Any] = {"mask": sampling.codes(draw(sampling.SEEDS), sizes, 0, 1).to(torch.float32)}
-        for name in ("self", "other"):
-            own = (1,) * len(sizes) if name == single else sizes
-            whole = sampling.values(draw, own, element=INT32)
-            case[name] = whole if kind is INT32 else sampling.numbers(draw, own)
-        return case
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.rows()
+    kind, single = draw.pick([FLOAT32, INT32]), draw.pick([None, "self", "other"])
+    case: dict[str, Any] = {"mask": sampling.codes(draw.seed(), sizes, 0, 1).to(torch.float32)}
+    for name in ("self", "other"):
+        own = (1,) * len(sizes) if name == single else sizes
+        whole = draw.codes(own, INT32)
+        case[name] = whole if kind is INT32 else draw.numbers(own)
+    return case
 
 
 FLOAT_WHERE = Operator(
@@ -146,28 +140,12 @@ def lower_compared_ids(lowering: Lowering) -> Node:
     return lowering.call(DEQUANTIZE, input=codes, **dequantize_arguments(TRUTH))
 
 
-def _from_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        return {"input": sampling.values(draw, (draw(st.integers(1, 3)), draw(sampling.CHANNELS)), element=INT32)}
-
-    return draw_case()
+def _from_samples(draw: Draw) -> dict[str, Any]:
+    return {"input": draw.codes((draw.whole(1, 3), draw.channels()), INT32)}
 
 
-def _to_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        return {"input": sampling.numbers(draw, (draw(st.integers(1, 3)), draw(sampling.CHANNELS)))}
-
-    return draw_case()
+def _to_samples(draw: Draw) -> dict[str, Any]:
+    return {"input": draw.numbers((draw.whole(1, 3), draw.channels()))}
 
 
 _ONE_BY_ONE = Rows((ONE_ROW,), pixelwise=True, elementwise=True)

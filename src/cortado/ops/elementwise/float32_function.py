@@ -19,6 +19,7 @@ from cortado.ir.c_call import Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.sampling import Draw
 from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
 from cortado.ops.floats import NO_BOUNDS, FloatArray, as_it_is, bounded, quiet, stored
 from cortado.ops.loops import ELEMENTS
@@ -85,20 +86,12 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        function = draw(st.sampled_from([BOUNDS, *FUNCTIONS]))
-        low, high = draw(st.sampled_from([(0.0, math.inf), (-1.0, 1.5), (-math.inf, 0.25)]))
-        low, high = (low, high) if function == BOUNDS else NO_BOUNDS
-        return {"input": sampling.numbers(draw, sizes), "function": function, "low": low, "high": high}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.rows()
+    function = draw.pick([BOUNDS, *FUNCTIONS])
+    low, high = draw.pick([(0.0, math.inf), (-1.0, 1.5), (-math.inf, 0.25)])
+    low, high = (low, high) if function == BOUNDS else NO_BOUNDS
+    return {"input": draw.numbers(sizes), "function": function, "low": low, "high": high}
 
 
 FLOAT_FUNCTION = Operator(

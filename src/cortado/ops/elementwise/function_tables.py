@@ -17,10 +17,12 @@ from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.loops import ELEMENTS
 
@@ -227,59 +229,35 @@ STEPS_KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed, sizes = draw(sampling.SEEDS), tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        table = sampling.codes(seed, (ENTRIES,), *INT16.codes, torch.int16)
-        return {"input": sampling.values(draw, sizes, element=INT16), "table": table}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    seed, sizes = draw.seed(), draw.sizes(9, 1, 4)
+    table = sampling.codes(seed, (ENTRIES,), *INT16.codes, torch.int16)
+    return {"input": draw.codes(sizes, INT16), "table": table}
 
 
-def patched_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed, sizes = draw(sampling.SEEDS), tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        count = draw(st.sampled_from([1, 2, 7, 32, MOST_EXACT]))
-        parts = torch.zeros(ENTRIES - 1, dtype=torch.uint8)
-        codes = sampling.values(draw, sizes, element=INT16)
-        chosen = torch.randperm(ENTRIES - 1, generator=torch.Generator().manual_seed(seed))[:count]
-        chosen[0] = (int(codes.view(-1)[0]) - INT16.low) // STEP
-        for place, part in enumerate(sorted(set(chosen.tolist()))):
-            parts[part] = place + 1
-        table = sampling.codes(4 * seed + 1, (ENTRIES,), *INT16.codes, torch.int16)
-        exact = sampling.codes(4 * seed + 2, (int(parts.max()) * STEP,), *INT16.codes, torch.int16)
-        return {"input": codes, "table": table, "parts": parts, "exact": exact}
-
-    return draw_case()
+def patched_samples(draw: Draw) -> dict[str, Any]:
+    seed, sizes = draw.seed(), draw.sizes(9, 1, 4)
+    count = draw.pick([1, 2, 7, 32, MOST_EXACT])
+    parts = torch.zeros(ENTRIES - 1, dtype=torch.uint8)
+    codes = draw.codes(sizes, INT16)
+    chosen = torch.randperm(ENTRIES - 1, generator=torch.Generator().manual_seed(seed))[:count]
+    chosen[0] = (int(codes.view(-1)[0]) - INT16.low) // STEP
+    for place, part in enumerate(sorted(set(chosen.tolist()))):
+        parts[part] = place + 1
+    table = sampling.codes(4 * seed + 1, (ENTRIES,), *INT16.codes, torch.int16)
+    exact = sampling.codes(4 * seed + 2, (int(parts.max()) * STEP,), *INT16.codes, torch.int16)
+    return {"input": codes, "table": table, "parts": parts, "exact": exact}
 
 
-def steps_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind, runs = draw(st.sampled_from([INT8, INT16])), draw(st.sampled_from([1, 2, 3, 4, 7, 8, 100]))
-        sizes, seed = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))), draw(sampling.SEEDS)
-        ends = sampling.codes(4 * seed + 1, (runs,), *INT16.codes, torch.int16).sort().values
-        ends[-1] = INT16.high
-        codes = sampling.values(draw, sizes, element=INT16)
-        codes.view(-1)[0] = ends[0]
-        values = sampling.codes(seed, (runs,), kind.low, kind.high, torch.int16)
-        return {"input": codes, "ends": ends, "values": values, "dtype": kind.torch_dtype}
-
-    return draw_case()
+def steps_samples(draw: Draw) -> dict[str, Any]:
+    kind, runs = draw.pick([INT8, INT16]), draw.pick([1, 2, 3, 4, 7, 8, 100])
+    sizes, seed = draw.sizes(9, 1, 4), draw.seed()
+    ends = sampling.codes(4 * seed + 1, (runs,), *INT16.codes, torch.int16).sort().values
+    ends[-1] = INT16.high
+    codes = draw.codes(sizes, INT16)
+    codes.view(-1)[0] = ends[0]
+    values = sampling.codes(seed, (runs,), kind.low, kind.high, torch.int16)
+    return {"input": codes, "ends": ends, "values": values, "dtype": kind.torch_dtype}
 
 
 FUNCTION = Operator(

@@ -18,6 +18,7 @@ from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Joined, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.elementwise import binary
 from cortado.ops.float_graph import is_constant
 from cortado.ops.loops import ELEMENTS, FOURS, VECTORS
@@ -58,14 +59,8 @@ def kernels(name: str) -> KernelTable:
     )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        return binary.draw_operands(draw, by_channel=False, element=draw(st.sampled_from([INT8, INT8, INT16])))
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    return binary.draw_operands(draw, by_channel=False, element=draw.pick([INT8, INT8, INT16]))
 
 
 MINIMUM = Operator(

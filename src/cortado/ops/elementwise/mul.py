@@ -16,6 +16,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.conv import packing
 from cortado.ops.elementwise import binary
@@ -156,27 +157,19 @@ KERNELS = KernelTable(
 )  # fmt: skip
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Any factor from products that vanish to products that saturate; equal shapes and a channel operand."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind = draw(st.sampled_from([INT8, INT16]))
-        factors = st.one_of(st.floats(-12, 0), st.floats(-31, 13.99)) if kind.affine else st.floats(-31, -0.01)
-        factor, zero_points = Fixed.of(2.0 ** draw(factors)), sampling.ZERO_POINTS if kind.affine else st.just(0)
-        return {
-            **binary.draw_operands(draw, by_channel=True, element=kind),
-            "self_zero_point": draw(zero_points),
-            "other_zero_point": draw(zero_points),
-            "output_zero_point": draw(zero_points),
-            "output_multiplier": factor.multiplier,
-            "output_shift": factor.shift,
-        }
-
-    return draw_case()
+    kind = draw.pick([INT8, INT16])
+    power = draw.pick([draw.real(-12, 0), draw.real(-31, 13.99)]) if kind.affine else draw.real(-31, -0.01)
+    factor = Fixed.of(2.0**power)
+    return {
+        **binary.draw_operands(draw, by_channel=True, element=kind),
+        "self_zero_point": draw.zero_point(kind),
+        "other_zero_point": draw.zero_point(kind),
+        "output_zero_point": draw.zero_point(kind),
+        "output_multiplier": factor.multiplier,
+        "output_shift": factor.shift,
+    }
 
 
 MUL: Operator = Operator(

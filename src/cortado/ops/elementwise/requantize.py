@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, Element, element_of
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS
 
@@ -149,36 +150,26 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """All pairs of elements; factors from codes that vanish to codes that saturate."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
-    def zero_point(draw: Any, kind: Element) -> int:
-        return int(draw(sampling.ZERO_POINTS)) if kind.affine else 0
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        as_usual = draw(st.booleans())  # nothing is multiplied
-        pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]
-        given, out = draw(st.sampled_from(pairs))
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        step = (WIDER if given is INT8 else 1) if as_usual else 2.0 ** draw(st.floats(-12, 18))
-        factor = factor_of(QParams(step, 0, given), QParams(1.0, 0, out))
-        low, high = out.codes if as_usual else draw(sampling.activation_bounds(out))
-        return {
-            "input": sampling.values(draw, sizes, element=given),
-            "input_zero_point": zero_point(draw, given),
-            "output_zero_point": zero_point(draw, out),
-            "output_multiplier": factor.multiplier,
-            "output_shift": factor.shift,
-            "activation_min": low,
-            "activation_max": high,
-            "dtype": out.torch_dtype,
-        }
-
-    return draw_case()
+    as_usual = draw.flag()  # nothing is multiplied
+    pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]
+    given, out = draw.pick(pairs)
+    sizes = draw.sizes(9, 1, 4)
+    step = (WIDER if given is INT8 else 1) if as_usual else 2.0 ** draw.real(-12, 18)
+    factor = factor_of(QParams(step, 0, given), QParams(1.0, 0, out))
+    low, high = out.codes if as_usual else draw.bounds(out)
+    return {
+        "input": draw.codes(sizes, given),
+        "input_zero_point": draw.zero_point(given),
+        "output_zero_point": draw.zero_point(out),
+        "output_multiplier": factor.multiplier,
+        "output_shift": factor.shift,
+        "activation_min": low,
+        "activation_max": high,
+        "dtype": out.torch_dtype,
+    }
 
 
 REQUANTIZE = Operator(

@@ -14,6 +14,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Argument, Bytes, Number, Operand, Row
 from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
@@ -22,6 +23,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Joined, Mask, Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.integer.calculate import refused_shapes, words
 from cortado.ops.integer.truth import truth_codes
@@ -157,27 +159,16 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        given = draw(st.sampled_from([("self", "other"), ("self", "other"), ("self",), ("other",)]))
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        kind, single = draw(st.sampled_from([INT8, INT8, INT16, INT32])), draw(st.sampled_from([None, "self", "other"]))
-        sides = {
-            name: [sampling.values(draw, (1,) * len(sizes) if name == single else sizes, element=kind)]
-            for name in given
-        }
-        return {
-            "mask": sampling.codes(draw(sampling.SEEDS), sizes, 0, 1),
-            **{name: sides.get(name, []) for name in ("self", "other")},
-            "number": draw(st.integers(*kind.codes)),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    given = draw.pick([("self", "other"), ("self", "other"), ("self",), ("other",)])
+    sizes = draw.rows()
+    kind, single = draw.pick([INT8, INT8, INT16, INT32]), draw.pick([None, "self", "other"])
+    sides = {name: [draw.codes((1,) * len(sizes) if name == single else sizes, kind)] for name in given}
+    return {
+        "mask": sampling.codes(draw.seed(), sizes, 0, 1),
+        **{name: sides.get(name, []) for name in ("self", "other")},
+        "number": draw.whole(*kind.codes),
+    }
 
 
 WHERE = Operator(

@@ -14,12 +14,14 @@ from torch.fx import Node
 from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 
@@ -145,24 +147,16 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed, how = draw(sampling.SEEDS), draw(st.sampled_from([how for how in How if how is not How.BOUNDED_SUM]))
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        single = draw(st.sampled_from([None, "self", "other"]))
-        most = draw(st.sampled_from([4, INT32.high]))
-        given = {
-            name: sampling.codes(seed + number, (1,) if single == name else sizes, -most - 1, most, torch.int32)
-            for number, name in enumerate(("self", "other"))
-        }
-        return {**given, "how": int(how)}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    seed, how = draw.seed(), draw.pick([how for how in How if how is not How.BOUNDED_SUM])
+    sizes = draw.sizes(9, 1, 4)
+    single = draw.pick([None, "self", "other"])
+    most = draw.pick([4, INT32.high])
+    given = {
+        name: sampling.codes(seed + number, (1,) if single == name else sizes, -most - 1, most, torch.int32)
+        for number, name in enumerate(("self", "other"))
+    }
+    return {**given, "how": int(how)}
 
 
 CALCULATE_INT = Operator(

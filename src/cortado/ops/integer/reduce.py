@@ -13,6 +13,7 @@ from torch.fx import Node
 from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.domain import WORDS, DomainRule, Interval, Making
 from cortado.ir.facts import IN_FLOAT, dtype
@@ -21,6 +22,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, add_view
 from cortado.ops.integer.calculate import How, words
@@ -191,22 +193,14 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return (outer, length if call["running"] else 1, inner)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=3, max_size=3)))
-        most = draw(st.sampled_from([1, 100, INT32.high]))
-        return {
-            "input": sampling.codes(draw(sampling.SEEDS), sizes, -most - 1, most, torch.int32),
-            "how": int(draw(st.sampled_from([How.SUM, How.SMALLER, How.LARGER, How.BOUNDED_SUM]))),
-            "running": draw(st.booleans()),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.sizes(9, 3, 3)
+    most = draw.pick([1, 100, INT32.high])
+    return {
+        "input": sampling.codes(draw.seed(), sizes, -most - 1, most, torch.int32),
+        "how": int(draw.pick([How.SUM, How.SMALLER, How.LARGER, How.BOUNDED_SUM])),
+        "running": draw.flag(),
+    }
 
 
 REDUCE_INT = Operator(

@@ -14,13 +14,14 @@ from torch.fx import Node
 from cortado.base.element import FLOAT32, INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
-from cortado.ir import facts
+from cortado.ir import facts, sampling
 from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.loops import ELEMENTS
 
 # ---- quantize per tensor ---------------------------------------------------------------------------------
@@ -79,24 +80,16 @@ _BORDER = KernelRow(
 KERNELS = KernelTable((_BORDER, replace(_BORDER, symbol="quantize_f32_s16", makes=INT16)))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed = draw(sampling.SEEDS)
-        scale = float(np.float32(draw(st.sampled_from([1.0, 0.5, 0.0078125, 0.1, 3.7e-4, 12.3]))))
-        values = torch.randn(draw(st.integers(1, 70)), generator=sampling.generator(seed)) * scale * 60
-        if seed % 3 == 0:  # ties, and values far outside
-            values = torch.round(values / scale) * scale + 0.5 * scale
-            values[0] = draw(st.sampled_from([1e30, -1e30, 0.0]))
-        if draw(st.integers(0, 2)) == 0:
-            return {"input": values * 500, **arguments(QParams(scale, 0, INT16))}
-        return {"input": values, **arguments(QParams(scale, draw(sampling.ZERO_POINTS), INT8))}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    seed = draw.seed()
+    scale = float(np.float32(draw.pick([1.0, 0.5, 0.0078125, 0.1, 3.7e-4, 12.3])))
+    values = torch.randn(draw.whole(1, 70), generator=sampling.generator(seed)) * scale * 60
+    if seed % 3 == 0:  # ties, and values far outside
+        values = torch.round(values / scale) * scale + 0.5 * scale
+        values[0] = draw.pick([1e30, -1e30, 0.0])
+    if draw.whole(0, 2) == 0:
+        return {"input": values * 500, **arguments(QParams(scale, 0, INT16))}
+    return {"input": values, **arguments(QParams(scale, draw.zero_point(), INT8))}
 
 
 QUANTIZE = Operator(
@@ -134,20 +127,12 @@ DEQUANTIZE_KERNELS = KernelTable(
 )
 
 
-def dequantize_per_tensor_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        scale = float(np.float32(draw(st.sampled_from([1.0, 0.5, 0.0078125, 0.1, 3.7e-4]))))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        codes = sampling.values(draw, (draw(st.integers(1, 70)),), element=kind)
-        zero_point = draw(sampling.ZERO_POINTS) if kind.affine else 0
-        return {"input": codes, **arguments(QParams(scale, zero_point, kind))}
-
-    return draw_case()
+def dequantize_per_tensor_samples(draw: Draw) -> dict[str, Any]:
+    scale = float(np.float32(draw.pick([1.0, 0.5, 0.0078125, 0.1, 3.7e-4])))
+    kind = draw.pick([INT8, INT8, INT16])
+    codes = draw.codes((draw.whole(1, 70),), kind)
+    zero_point = draw.zero_point(kind)
+    return {"input": codes, **arguments(QParams(scale, zero_point, kind))}
 
 
 DEQUANTIZE = Operator(

@@ -13,12 +13,14 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops import reach
 from cortado.ops.elementwise.activation import refuse
@@ -84,24 +86,16 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind, sizes = (
-            draw(st.sampled_from([INT8, INT16])),
-            tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))),
-        )
-        scale = 2.0 ** draw(st.floats(-12, 24) if kind.affine else st.floats(-15, 20))
-        most = min(int(300 * scale) + 1, INT32.high) if kind.affine else draw(st.sampled_from([99, INT32.high]))
-        given = sampling.codes(draw(sampling.SEEDS), sizes, -most, most, torch.int32)
-        zero_point = draw(sampling.ZERO_POINTS) if kind.affine else 0
-        return {"input": given, **arguments(QParams(scale, zero_point, kind))}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kind, sizes = (
+        draw.pick([INT8, INT16]),
+        draw.sizes(9, 1, 4),
+    )
+    scale = 2.0 ** (draw.real(-12, 24) if kind.affine else draw.real(-15, 20))
+    most = min(int(300 * scale) + 1, INT32.high) if kind.affine else draw.pick([99, INT32.high])
+    given = sampling.codes(draw.seed(), sizes, -most, most, torch.int32)
+    zero_point = draw.zero_point(kind)
+    return {"input": given, **arguments(QParams(scale, zero_point, kind))}
 
 
 QUANTIZE_INT = Operator(

@@ -13,10 +13,12 @@ import torch
 
 from cortado.base.element import INT8
 from cortado.base.numerics import QParams, Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Operator, Place
+from cortado.ir.sampling import Draw
 from cortado.ops.loops import FOURS
 
 SMALLEST = 2.0**-60  # scale there is
@@ -81,17 +83,9 @@ def _covering(low: float, high: float) -> QParams:
 KERNELS = only("flip_u8", None, arguments=(Row(0), Operand.OUT, Operand.N), work=FOURS)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        return {"input": sampling.codes(draw(sampling.SEEDS), sizes)}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.sizes(9, 1, 4)
+    return {"input": sampling.codes(draw.seed(), sizes)}
 
 
 FLIP = Operator(

@@ -11,6 +11,7 @@ from torch.fx import Node
 from cortado.base.element import INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
@@ -18,6 +19,7 @@ from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
@@ -70,20 +72,12 @@ KERNELS = only(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind = draw(st.sampled_from(list(_WIDTHS)))
-        size, sign = _WIDTHS[kind]
-        low, high = (0, 1) if kind == torch.bool else (torch.iinfo(kind).min, torch.iinfo(kind).max)
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        return {"input": sampling.codes(draw(sampling.SEEDS), sizes, low, high, kind), "bytes": size, "sign": sign}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kind = draw.pick(list(_WIDTHS))
+    size, sign = _WIDTHS[kind]
+    low, high = (0, 1) if kind == torch.bool else (torch.iinfo(kind).min, torch.iinfo(kind).max)
+    sizes = draw.sizes(9, 1, 4)
+    return {"input": sampling.codes(draw.seed(), sizes, low, high, kind), "bytes": size, "sign": sign}
 
 
 WIDEN = Operator(

@@ -18,6 +18,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
 from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.move.pick import POSITIONS, VALUES, by_results
 
@@ -65,18 +66,10 @@ KERNELS = by_results(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), draw(sampling.CHANNELS))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        return {"input": sampling.values(draw, sizes, element=kind), "largest": draw(st.booleans())}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.rows(5)
+    kind = draw.pick([INT8, INT8, INT16])
+    return {"input": draw.codes(sizes, kind), "largest": draw.flag()}
 
 
 ARGMAX = Operator(

@@ -15,6 +15,7 @@ from cortado.base.element import INT8, INT16, INT32, INT64
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import CortexMTargetConfig
+from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Callee, Operand
 from cortado.ir.facts import TABLE, dtype, element, holds_integers
 from cortado.ir.graph import Bound, add_call, shape, sole_user
@@ -22,6 +23,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, runs_by_row
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
 from cortado.ir.roles import Activation, Joined, Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.elementwise.activation import ACTIVATION, LOOKUPS
 from cortado.ops.io.widen import as_words
@@ -267,39 +269,23 @@ def rescaled_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: Cortex
     return add(CAT, tensors=parts, dim=arguments["dim"])
 
 
-def samples(*, any_element: bool = True) -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4, 5]))
-        sizes = [draw(st.integers(1, 6)) for _ in range(rank)]
-        dim = draw(st.integers(0, rank - 1))
-        kind = draw(st.sampled_from([INT8, INT8, INT16, INT32])) if any_element else INT8
-        parts = []
-        for _ in range(draw(st.integers(2, MAX_INPUTS))):
-            sizes[dim] = draw(st.integers(1, 9))
-            parts.append(sampling.values(draw, tuple(sizes), element=kind))
-        return {"tensors": parts, "dim": dim}
-
-    return draw_case()
+def samples(draw: Draw, *, any_element: bool = True) -> dict[str, Any]:
+    rank = draw.pick([1, 2, 3, 4, 4, 4, 5])
+    sizes = [draw.whole(1, 6) for _ in range(rank)]
+    dim = draw.whole(0, rank - 1)
+    kind = draw.pick([INT8, INT8, INT16, INT32]) if any_element else INT8
+    parts = []
+    for _ in range(draw.whole(2, MAX_INPUTS)):
+        sizes[dim] = draw.whole(1, 9)
+        parts.append(draw.codes(tuple(sizes), kind))
+    return {"tensors": parts, "dim": dim}
 
 
-def rescaled_samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        arguments = draw(samples(any_element=False))
-        drawn = [draw(st.booleans()) and i < len(arguments["tensors"]) for i in range(MAX_INPUTS)]
-        tables = [sampling.codes(draw(sampling.SEEDS), (256,)) if wanted else None for wanted in drawn]
-        return {"tensors": arguments["tensors"], **dict(zip(TABLES, tables, strict=True)), "dim": arguments["dim"]}
-
-    return draw_case()
+def rescaled_samples(draw: Draw) -> dict[str, Any]:
+    arguments = samples(draw, any_element=False)
+    drawn = [draw.flag() and i < len(arguments["tensors"]) for i in range(MAX_INPUTS)]
+    tables = [sampling.codes(draw.seed(), (256,)) if wanted else None for wanted in drawn]
+    return {"tensors": arguments["tensors"], **dict(zip(TABLES, tables, strict=True)), "dim": arguments["dim"]}
 
 
 CAT = Operator(

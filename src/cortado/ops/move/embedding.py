@@ -19,6 +19,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.element import FLOAT32, INT4, INT8, INT16, INT32
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
@@ -26,6 +27,7 @@ from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pack_pairs, rounded
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
@@ -259,38 +261,27 @@ KERNELS = KernelTable(
 )
 
 
-def draw_ids(draw: Any, sizes: tuple[int, ...], count: int) -> Tensor:
+def draw_ids(draw: Draw, sizes: tuple[int, ...], count: int) -> Tensor:
     """Ids for a table of `count` rows; some of them outside of it."""
-    from cortado.ir import sampling
 
-    ids = sampling.codes(draw(sampling.SEEDS), sizes, -2, count + 1, torch.int32)
-    if draw(sampling.SEEDS) % 3 == 0:
+    ids = sampling.codes(draw.seed(), sizes, -2, count + 1, torch.int32)
+    if draw.seed() % 3 == 0:
         ids.reshape(-1)[0] = torch.iinfo(torch.int32).min
         ids.reshape(-1)[-1] = torch.iinfo(torch.int32).max
     return ids
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-        kind = draw(st.sampled_from([INT8, INT8, INT16, FLOAT32]))
-        width = draw(st.one_of(sampling.CHANNELS, st.sampled_from([64, 70])))
-        floating = kind.floating
-        table = (
-            sampling.numbers(draw, (count, width)) if floating else sampling.values(draw, (count, width), element=kind)
-        )
-        run, zero = draw(st.sampled_from([None, None, 0, RUN])) if kind is INT8 else None, 0
-        if run is not None:
-            zero = draw(sampling.ZERO_POINTS)
-            table = narrowed(table, zero, run)
-        return {"weight": table, "indices": draw_ids(draw, sizes, count), "zero_point": zero, "run": run}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    count, sizes = draw.whole(1, 40), draw.sizes(6, 1, 3)
+    kind = draw.pick([INT8, INT8, INT16, FLOAT32])
+    width = draw.pick([draw.channels(), draw.pick([64, 70])])
+    floating = kind.floating
+    table = draw.numbers((count, width)) if floating else draw.codes((count, width), kind)
+    run, zero = draw.pick([None, None, 0, RUN]) if kind is INT8 else None, 0
+    if run is not None:
+        zero = draw.zero_point()
+        table = narrowed(table, zero, run)
+    return {"weight": table, "indices": draw_ids(draw, sizes, count), "zero_point": zero, "run": run}
 
 
 EMBEDDING = Operator(

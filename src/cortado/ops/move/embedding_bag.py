@@ -14,6 +14,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.ir import sampling
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
@@ -21,6 +22,7 @@ from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.conv.convolution import check_sums
@@ -242,32 +244,24 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        count, bags, ids = draw(st.integers(1, 30)), draw(st.integers(1, 4)), draw(st.integers(1, 12))
-        padding = draw(st.sampled_from([NO_PADDING, 0, count - 1]))
-        several = draw(st.booleans()) and padding != NO_PADDING
-        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), ids + 1 if several else 1, -8, 1)
-        given = draw_ids(draw, (bags, ids), count)
-        if padding == NO_PADDING:  # the kernel's word for none is an id that nobody has
-            given = given.clamp(min=-(2**31) + 1)
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        return {
-            "weight": sampling.values(draw, (count, draw(sampling.CHANNELS)), element=kind),
-            "indices": given,
-            "padding_idx": padding,
-            "weight_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
-            "output_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
-            "multipliers": multipliers,
-            "shifts": shifts,
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    count, bags, ids = draw.whole(1, 30), draw.whole(1, 4), draw.whole(1, 12)
+    padding = draw.pick([NO_PADDING, 0, count - 1])
+    several = draw.flag() and padding != NO_PADDING
+    multipliers, shifts = sampling.fixed_points(draw.seed(), ids + 1 if several else 1, -8, 1)
+    given = draw_ids(draw, (bags, ids), count)
+    if padding == NO_PADDING:  # the kernel's word for none is an id that nobody has
+        given = given.clamp(min=-(2**31) + 1)
+    kind = draw.pick([INT8, INT8, INT16])
+    return {
+        "weight": draw.codes((count, draw.channels()), kind),
+        "indices": given,
+        "padding_idx": padding,
+        "weight_zero_point": draw.zero_point(kind),
+        "output_zero_point": draw.zero_point(kind),
+        "multipliers": multipliers,
+        "shifts": shifts,
+    }
 
 
 EMBEDDING_BAG = Operator(

@@ -17,6 +17,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, runs_by_row
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.loops import COPIED, RunSteps, copies
 from cortado.ops.move.movement import relayout_dim, shared
@@ -153,24 +154,16 @@ def _work(inner: int, count: int) -> Work:
     return Work(("calls", "outer", *COPIED), quantities)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
-        shape = tuple(draw(st.integers(1, 7)) for _ in range(rank))
-        dim = draw(st.integers(0, rank - 1))
-        index = draw(st.lists(st.integers(0, shape[dim] - 1), min_size=1, max_size=9))
-        return {
-            "self": sampling.values(draw, shape),
-            "dim": dim,
-            "index": torch.tensor(index, dtype=torch.int64),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    rank = draw.pick([1, 2, 3, 4, 4, 4])
+    shape = tuple(draw.whole(1, 7) for _ in range(rank))
+    dim = draw.whole(0, rank - 1)
+    index = [draw.whole(0, shape[dim] - 1) for _ in range(draw.whole(1, 9))]
+    return {
+        "self": draw.codes(shape),
+        "dim": dim,
+        "index": torch.tensor(index, dtype=torch.int64),
+    }
 
 
 INDEX_SELECT = Operator(

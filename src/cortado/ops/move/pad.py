@@ -18,6 +18,7 @@ from cortado.ir.kernel import Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, of_size
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.move.index_select import pick
 from cortado.ops.move.movement import relayout_lists, shared, six
@@ -220,28 +221,19 @@ def _work(rank: int, run: int, item: int) -> Work:
     return Work(terms, quantities)
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
-        shape = tuple(draw(st.integers(1, 6)) for _ in range(rank))
-        widths = st.sampled_from([0, 0, 1, 2, 5])
-        before, after = ([draw(widths) for _ in range(rank)] for _ in range(2))
-        if rank == 4 and draw(st.booleans()):
-            before[0] = after[0] = 0
-        given = sampling.values(draw, shape)
-        return {
-            "input": given,
-            "pre_pad": before,
-            "post_pad": after,
-            "pad_value": draw(st.integers(*element_of(given.dtype).codes)),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    rank = draw.pick([1, 2, 3, 4, 4, 4])
+    shape = tuple(draw.whole(1, 6) for _ in range(rank))
+    before, after = ([draw.pick([0, 0, 1, 2, 5]) for _ in range(rank)] for _ in range(2))
+    if rank == 4 and draw.flag():
+        before[0] = after[0] = 0
+    given = draw.codes(shape)
+    return {
+        "input": given,
+        "pre_pad": before,
+        "post_pad": after,
+        "pad_value": draw.whole(*element_of(given.dtype).codes),
+    }
 
 
 PAD = Operator(

@@ -13,6 +13,7 @@ from torch.fx import Node
 from cortado.base.element import INT32, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Argument, Bytes, Number, Operand, Row, Written
 from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
@@ -20,6 +21,7 @@ from cortado.ir.graph import Bound, taken_from
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, operator_of
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 
@@ -126,21 +128,13 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        channels, outer = draw(sampling.CHANNELS), tuple(draw(st.lists(st.integers(1, 4), max_size=3)))
-        seed, count = draw(sampling.SEEDS), draw(st.integers(1, 9))
-        return {
-            "input": sampling.values(draw, (*outer, channels)),
-            "positions": sampling.codes(seed + 1, (*outer, count), -1, channels, torch.int32),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    channels, outer = draw.channels(), draw.sizes(4, 0, 3)
+    seed, count = draw.seed(), draw.whole(1, 9)
+    return {
+        "input": draw.codes((*outer, channels)),
+        "positions": sampling.codes(seed + 1, (*outer, count), -1, channels, torch.int32),
+    }
 
 
 PICK = Operator(

@@ -10,6 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
+from cortado.ir.sampling import Draw
 from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, relayout_lists, shared, strided_rows, strides_of
 
 aten = torch.ops.aten
@@ -87,20 +88,12 @@ def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[in
 KERNELS = KernelTable(strided_rows(lambda call: StridedWalk(*walk(call.shape("self"), call["repeats"]))))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.integers(1, 5))
-        shape = tuple(draw(st.integers(1, 5)) for _ in range(rank))
-        repeats = [draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)]
-        repeats = repeats if len(walk(shape, repeats)[0]) <= MAX_LOOPS else [1] * (rank - 1) + [2]
-        return {"self": sampling.values(draw, shape), "repeats": repeats}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    rank = draw.whole(1, 5)
+    shape = tuple(draw.whole(1, 5) for _ in range(rank))
+    repeats = [draw.pick([1, 1, 2, 3]) for _ in range(rank)]
+    repeats = repeats if len(walk(shape, repeats)[0]) <= MAX_LOOPS else [1] * (rank - 1) + [2]
+    return {"self": draw.codes(shape), "repeats": repeats}
 
 
 REPEAT = Operator(

@@ -16,6 +16,7 @@ from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter, Rewrite
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, shared, strided_rows, strides_of
 
 # ---- reshape ---------------------------------------------------------------------------------------------
@@ -148,21 +149,13 @@ def pte_limit(call: Call) -> str | None:
 KERNELS = KernelTable(strided_rows(lambda call: StridedWalk(*walk(call.shape("input"), call["perm"]))))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.integers(1, 6))
-        shape = tuple(draw(st.integers(1, 9 if rank < 5 else 4)) for _ in range(rank))
-        return {
-            "input": sampling.values(draw, shape),
-            "perm": draw(st.permutations(list(range(rank)))),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    rank = draw.whole(1, 6)
+    shape = tuple(draw.whole(1, 9 if rank < 5 else 4) for _ in range(rank))
+    return {
+        "input": draw.codes(shape),
+        "perm": draw.permutation(list(range(rank))),
+    }
 
 
 def output_shape(call: Call, source: str, order: str) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work
 from cortado.ops.float_graph import parts_of
 from cortado.ops.loops import runs_of
@@ -150,26 +151,18 @@ def running(call: Call, core: Core) -> Running | None:
     return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), _ROWS.made(call))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
-        shape = tuple(draw(st.integers(1, 9)) for _ in range(rank))
-        dim = draw(st.integers(0, rank - 1))
-        start = draw(st.sampled_from([0, draw(st.integers(0, shape[dim] - 1))]))
-        return {
-            "self": sampling.values(draw, shape),
-            "dim": dim,
-            "start": start,
-            "end": draw(st.integers(start + 1, shape[dim])),
-            "step": draw(st.sampled_from([1, 1, 2, 3])),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    rank = draw.pick([1, 2, 3, 4, 4, 4])
+    shape = tuple(draw.whole(1, 9) for _ in range(rank))
+    dim = draw.whole(0, rank - 1)
+    start = draw.pick([0, draw.whole(0, shape[dim] - 1)])
+    return {
+        "self": draw.codes(shape),
+        "dim": dim,
+        "start": start,
+        "end": draw.whole(start + 1, shape[dim]),
+        "step": draw.pick([1, 1, 2, 3]),
+    }
 
 
 SLICE = Operator(

@@ -21,6 +21,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Result, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, replace_result
 from cortado.ops.move.pick import PICKED, POSITIONS, VALUES, by_results
@@ -156,23 +157,15 @@ KERNELS = by_results(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        channels = draw(sampling.CHANNELS)
-        sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), channels)
-        kind = draw(st.sampled_from([INT8, INT8, INT16, FLOAT32]))
-        return {
-            "input": sampling.numbers(draw, sizes) if kind.floating else sampling.values(draw, sizes, element=kind),
-            "k": draw(st.integers(1, channels)),
-            "largest": draw(st.booleans()),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    channels = draw.channels()
+    sizes = (*draw.sizes(5, 0, 3), channels)
+    kind = draw.pick([INT8, INT8, INT16, FLOAT32])
+    return {
+        "input": draw.numbers(sizes) if kind.floating else draw.codes(sizes, kind),
+        "k": draw.whole(1, channels),
+        "largest": draw.flag(),
+    }
 
 
 TOPK = Operator(

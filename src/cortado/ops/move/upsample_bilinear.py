@@ -26,6 +26,7 @@ from cortado.ir.kernel import Array, Field, RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_constant, add_permute
 
@@ -159,26 +160,18 @@ def _work(call: Call) -> Work:
     return loops("calls rows pixels outputs", rows=images * height, pixels=images * height * width)
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Positions as factors and sizes give them, and any others that increase."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = [draw(st.integers(1, 6)) for _ in range(2)]
-        image = (draw(st.integers(1, 2)), *sizes, draw(sampling.CHANNELS))
-        places = []
-        for size in sizes:
-            factor, align = draw(st.sampled_from([1, 2, 2, 4, 3, 0.5, 1.7])), draw(st.booleans())
-            ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
-            line = aten.upsample_linear1d.default(ramp, [max(1, int(size * factor))], align, None)
-            places.append(torch.round(line.reshape(-1) * ONE).to(torch.int32))
-        codes = sampling.values(draw, image, element=draw(st.sampled_from([INT8, INT8, INT16])))
-        return {"input": codes, "rows": places[0], "columns": places[1]}
-
-    return draw_case()
+    sizes = [draw.whole(1, 6) for _ in range(2)]
+    image = (draw.whole(1, 2), *sizes, draw.channels())
+    places = []
+    for size in sizes:
+        factor, align = draw.pick([1, 2, 2, 4, 3, 0.5, 1.7]), draw.flag()
+        ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
+        line = aten.upsample_linear1d.default(ramp, [max(1, int(size * factor))], align, None)
+        places.append(torch.round(line.reshape(-1) * ONE).to(torch.int32))
+    codes = draw.codes(image, draw.pick([INT8, INT8, INT16]))
+    return {"input": codes, "rows": places[0], "columns": places[1]}
 
 
 UPSAMPLE_BILINEAR = Operator(

@@ -26,6 +26,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
 from cortado.ir.kernel_table import EVERY_CORE, WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work
 from cortado.ops.conv import conv2d, packing
 from cortado.ops.float_graph import pair
@@ -256,29 +257,21 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kernel, whole = [draw(st.integers(1, 5)) for _ in range(2)], draw(st.sampled_from([False, False, True]))
-        sizes = kernel if whole else [draw(st.integers(k, k + 8)) for k in kernel]
-        shape = (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        return {
-            "input": sampling.values(draw, shape, element=kind),
-            "kernel_size": kernel,
-            "stride": [draw(st.integers(1, 3)) for _ in kernel],
-            "padding": [0 if whole else draw(st.integers(0, k // 2)) for k in kernel],
-            "ceil_mode": draw(st.booleans()),
-            "zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
-            "multiplier": _UNIT.multiplier,
-            "shift": _UNIT.shift,
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kernel, whole = [draw.whole(1, 5) for _ in range(2)], draw.pick([False, False, True])
+    sizes = kernel if whole else [draw.whole(k, k + 8) for k in kernel]
+    shape = (draw.pick([1, 1, 2]), *sizes, draw.channels())
+    kind = draw.pick([INT8, INT8, INT16])
+    return {
+        "input": draw.codes(shape, kind),
+        "kernel_size": kernel,
+        "stride": [draw.whole(1, 3) for _ in kernel],
+        "padding": [0 if whole else draw.whole(0, k // 2) for k in kernel],
+        "ceil_mode": draw.flag(),
+        "zero_point": draw.zero_point(kind),
+        "multiplier": _UNIT.multiplier,
+        "shift": _UNIT.shift,
+    }
 
 
 AVG_POOL2D = Operator(
@@ -392,29 +385,21 @@ def running_mean(call: Call, core: Core) -> Running | None:
 WIDEST_ROW = 255  # pixels whose sum fits 16 bits
 
 
-def mean_samples() -> Any:
+def mean_samples(draw: Draw) -> dict[str, Any]:
     """Factors from means that vanish to means that saturate."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        height, width, channels = draw(st.integers(1, 9)), draw(st.integers(2, 9)), draw(sampling.CHANNELS)
-        pixels = width * draw(st.integers(1, height))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        largest, zero_points = (9, sampling.ZERO_POINTS) if kind.affine else (3, st.just(0))
-        fixed = Fixed.of(2.0 ** draw(st.floats(-20, largest)) / draw(st.sampled_from([1, pixels])))
-        return {
-            "input": sampling.values(draw, (1, height, width, channels), element=kind),
-            "pixels": pixels,
-            "input_offset": -draw(zero_points),
-            "output_offset": draw(zero_points),
-            "requantize_multiplier": fixed.multiplier,
-            "requantize_shift": fixed.shift,
-        }
-
-    return draw_case()
+    height, width, channels = draw.whole(1, 9), draw.whole(2, 9), draw.channels()
+    pixels = width * draw.whole(1, height)
+    kind = draw.pick([INT8, INT8, INT16])
+    largest = 9 if kind.affine else 3
+    fixed = Fixed.of(2.0 ** draw.real(-20, largest) / draw.pick([1, pixels]))
+    return {
+        "input": draw.codes((1, height, width, channels), kind),
+        "pixels": pixels,
+        "input_offset": -draw.zero_point(kind),
+        "output_offset": draw.zero_point(kind),
+        "requantize_multiplier": fixed.multiplier,
+        "requantize_shift": fixed.shift,
+    }
 
 
 GLOBAL_MEAN = Operator(

@@ -19,6 +19,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view
@@ -141,25 +142,17 @@ KERNELS = by_element(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        least, kind = st.sampled_from([1, 1, 1000, INT32.high]), draw(st.sampled_from([INT8, INT8, INT16]))
-        given = {**measures.draw_pair(draw, kind), "input_least": draw(least), "other_least": draw(least)}
-        if kind is INT16:
-            return {**given, "output_zero_point": 0, **reach.draw_once(draw, -12, -4)}
-        return {
-            **given,
-            "output_zero_point": draw(sampling.ZERO_POINTS),
-            "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": draw(st.integers(-20, -10)),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kind, least = draw.pick([INT8, INT8, INT16]), [1, 1, 1000, INT32.high]
+    given = {**measures.draw_pair(draw, kind), "input_least": draw.pick(least), "other_least": draw.pick(least)}
+    if kind is INT16:
+        return {**given, "output_zero_point": 0, **reach.draw_once(draw, -12, -4)}
+    return {
+        **given,
+        "output_zero_point": draw.zero_point(),
+        "output_multiplier": draw.whole(2**30, 2**31 - 1),
+        "output_shift": draw.whole(-20, -10),
+    }
 
 
 COSINE_SIMILARITY = Operator(

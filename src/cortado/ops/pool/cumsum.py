@@ -13,11 +13,13 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Fixed, Tensor, clamp_int8, requant
+from cortado.ir import sampling
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops import reach
 
@@ -108,28 +110,19 @@ def _fields(call: Call) -> dict[str, int]:
 KERNELS = by_element("cumsum", struct="cortado_cumsum_t", fields=_fields, work=loops("calls spans outputs"))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 1000]))
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
-        if draw(st.sampled_from([False, False, True])):
-            numbers = {"input_zero_point": 0, "left_shift": 0, "output_zero_point": 0, **reach.draw_once(draw, -14, 4)}
-            return {"input": sampling.values(draw, sizes, element=INT16), **numbers}
-        return {
-            "input": sampling.codes(draw(sampling.SEEDS), sizes),
-            "input_zero_point": draw(sampling.ZERO_POINTS),
-            "left_shift": _room(sizes[-1]),
-            "output_zero_point": draw(sampling.ZERO_POINTS),
-            "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": max(draw(st.integers(-12, 8)) - _room(sizes[-1]), LEAST_SHIFT),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = (*draw.sizes(4, 0, 3), draw.pick([draw.channels(), draw.pick([100, 1000])]))
+    if draw.pick([False, False, True]):
+        numbers = {"input_zero_point": 0, "left_shift": 0, "output_zero_point": 0, **reach.draw_once(draw, -14, 4)}
+        return {"input": draw.codes(sizes, INT16), **numbers}
+    return {
+        "input": sampling.codes(draw.seed(), sizes),
+        "input_zero_point": draw.zero_point(),
+        "left_shift": _room(sizes[-1]),
+        "output_zero_point": draw.zero_point(),
+        "output_multiplier": draw.whole(2**30, 2**31 - 1),
+        "output_shift": max(draw.whole(-12, 8) - _room(sizes[-1]), LEAST_SHIFT),
+    }
 
 
 CUMSUM = Operator(

@@ -22,6 +22,7 @@ from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, operator_of
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import pair
 from cortado.ops.floats import MEAN, NO_BOUNDS, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
@@ -151,32 +152,24 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps, stride, above, dilation),))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kernel = [draw(st.integers(1, 4)) for _ in range(2)]
-        dilation = [draw(st.sampled_from([1, 1, 2])) for _ in range(2)]
-        padding = [draw(st.integers(0, size // 2)) for size in kernel]
-        reach = [gap * (size - 1) + 1 for size, gap in zip(kernel, dilation, strict=True)]
-        sizes = [draw(st.integers(max(1, reach[axis] - padding[axis]), reach[axis] + 6)) for axis in range(2)]
-        channels, batch = draw(sampling.CHANNELS), draw(st.sampled_from([1, 1, 2]))
-        return {
-            "input": sampling.numbers(draw, (batch, *sizes, channels)),
-            "kernel_size": kernel,
-            "stride": [draw(st.integers(1, 3)) for _ in range(2)],
-            "padding": padding,
-            "dilation": dilation,
-            "ceil_mode": draw(st.booleans()),
-            "how": draw(st.sampled_from([MEAN, int(How.LARGER)])),
-            "divisor": draw(st.sampled_from([0, 0, 7])),
-            **draw_bounds(draw),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kernel = [draw.whole(1, 4) for _ in range(2)]
+    dilation = [draw.pick([1, 1, 2]) for _ in range(2)]
+    padding = [draw.whole(0, size // 2) for size in kernel]
+    reach = [gap * (size - 1) + 1 for size, gap in zip(kernel, dilation, strict=True)]
+    sizes = [draw.whole(max(1, reach[axis] - padding[axis]), reach[axis] + 6) for axis in range(2)]
+    channels, batch = draw.channels(), draw.pick([1, 1, 2])
+    return {
+        "input": draw.numbers((batch, *sizes, channels)),
+        "kernel_size": kernel,
+        "stride": [draw.whole(1, 3) for _ in range(2)],
+        "padding": padding,
+        "dilation": dilation,
+        "ceil_mode": draw.flag(),
+        "how": draw.pick([MEAN, int(How.LARGER)]),
+        "divisor": draw.pick([0, 0, 7]),
+        **draw_bounds(draw),
+    }
 
 
 FLOAT_POOL2D = Operator(
@@ -356,34 +349,18 @@ def lower_reduce(lowering: Lowering) -> Node:
     return lowering.view(lowering.transpose(apart, natural), shape(bound.node))
 
 
-def _draw_folded(draw: Any) -> Tensor:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    return sampling.numbers(draw, (draw(st.integers(1, 4)), draw(sampling.CHANNELS), draw(st.integers(1, 5))))
+def _draw_folded(draw: Draw) -> Tensor:
+    return draw.numbers((draw.whole(1, 4), draw.channels(), draw.whole(1, 5)))
 
 
-def reduce_samples() -> Any:
-    from hypothesis import strategies as st
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        running = draw(st.booleans())
-        kinds = [How.SUM, How.PRODUCT, *([] if running else [MEAN, How.SMALLER, How.LARGER])]
-        return {"input": _draw_folded(draw), "how": int(draw(st.sampled_from(kinds))), "running": running}
-
-    return draw_case()
+def reduce_samples(draw: Draw) -> dict[str, Any]:
+    running = draw.flag()
+    kinds = [How.SUM, How.PRODUCT, *([] if running else [MEAN, How.SMALLER, How.LARGER])]
+    return {"input": _draw_folded(draw), "how": int(draw.pick(kinds)), "running": running}
 
 
-def position_samples() -> Any:
-    from hypothesis import strategies as st
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        return {"input": _draw_folded(draw), "how": int(draw(st.sampled_from([How.SMALLER, How.LARGER])))}
-
-    return draw_case()
+def position_samples(draw: Draw) -> dict[str, Any]:
+    return {"input": _draw_folded(draw), "how": int(draw.pick([How.SMALLER, How.LARGER]))}
 
 
 FLOAT_REDUCE = Operator(

@@ -26,6 +26,7 @@ from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.functions import LONGEST, root_argument, squared, summed
@@ -296,35 +297,27 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW,) * len(call["inputs"]), pixelwise=True, elementwise=not call["rows"])
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        most = 2**MULTIPLIER_BITS - 1
-        by_row, apart = draw(st.sampled_from([(True, False), (False, False), (True, True)]))
-        drawn = measures.draw_pair(draw) if by_row else binary.draw_operands(draw, by_channel=False)
-        codes = [drawn["input" if by_row else "self"], *([] if by_row and not apart else [drawn["other"]])]
-        multipliers = [most, draw(st.integers(0, most))]
-        if len(codes) == 2 and draw(st.booleans()):
-            multipliers.reverse()
-        return {
-            "inputs": codes,
-            "zero_points": [draw(sampling.ZERO_POINTS) for _ in codes],
-            "multipliers": multipliers[: len(codes)],
-            "rows": by_row,
-            "apart": apart,
-            "offset": draw(st.sampled_from([0, 1, -70, LARGEST_OFFSET, -LARGEST_OFFSET])) if apart else 0,
-            "start": 0 if apart else draw(st.sampled_from([0, 1, 70_000, 2**31 - 1])),
-            "start_shift": draw(st.sampled_from([0, 0, 1, 29])),
-            "output_zero_point": draw(sampling.ZERO_POINTS),
-            "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": draw(st.integers(-30, -6)),
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    most = 2**MULTIPLIER_BITS - 1
+    by_row, apart = draw.pick([(True, False), (False, False), (True, True)])
+    drawn = measures.draw_pair(draw) if by_row else binary.draw_operands(draw, by_channel=False)
+    codes = [drawn["input" if by_row else "self"], *([] if by_row and not apart else [drawn["other"]])]
+    multipliers = [most, draw.whole(0, most)]
+    if len(codes) == 2 and draw.flag():
+        multipliers.reverse()
+    return {
+        "inputs": codes,
+        "zero_points": [draw.zero_point() for _ in codes],
+        "multipliers": multipliers[: len(codes)],
+        "rows": by_row,
+        "apart": apart,
+        "offset": draw.pick([0, 1, -70, LARGEST_OFFSET, -LARGEST_OFFSET]) if apart else 0,
+        "start": 0 if apart else draw.pick([0, 1, 70_000, 2**31 - 1]),
+        "start_shift": draw.pick([0, 0, 1, 29]),
+        "output_zero_point": draw.zero_point(),
+        "output_multiplier": draw.whole(2**30, 2**31 - 1),
+        "output_shift": draw.whole(-30, -6),
+    }
 
 
 MAGNITUDE = Operator(

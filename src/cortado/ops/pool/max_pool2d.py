@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
 from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import pool
@@ -147,37 +149,27 @@ KERNELS = KernelTable(
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def _samples(ceil_mode: bool, dilations: tuple[int, ...]) -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kernel = [draw(st.integers(1, 5)) for _ in range(2)]
-        dilation = [draw(st.sampled_from(dilations)) for _ in range(2)]
-        padding = [draw(st.integers(0, k // 2)) for k in kernel]
-        reach = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
-        sizes = [draw(st.integers(max(1, r), max(1, r) + 8)) for r in reach]
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        zero_point = draw(sampling.ZERO_POINTS) if kind.affine else 0
-        low, high = draw(sampling.activation_bounds(kind))
-        return {
-            "input": sampling.values(
-                draw, (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS)), element=kind
-            ),
-            "kernel_size": kernel,
-            "stride": [draw(st.integers(1, 3)) for _ in kernel],
-            "padding": padding,
-            "dilation": dilation,
-            "ceil_mode": ceil_mode and draw(st.booleans()),
-            "input_zero_point": zero_point,
-            "output_zero_point": zero_point,
-            "activation_min": low,
-            "activation_max": high,
-        }
-
-    return draw_case()
+def _samples(draw: Draw, *, ceil_mode: bool = True, dilations: tuple[int, ...] = (1,)) -> dict[str, Any]:
+    kernel = [draw.whole(1, 5) for _ in range(2)]
+    dilation = [draw.pick(dilations) for _ in range(2)]
+    padding = [draw.whole(0, k // 2) for k in kernel]
+    reach = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
+    sizes = [draw.whole(max(1, r), max(1, r) + 8) for r in reach]
+    kind = draw.pick([INT8, INT8, INT16])
+    zero_point = draw.zero_point(kind)
+    low, high = draw.bounds(kind)
+    return {
+        "input": draw.codes((draw.pick([1, 1, 2]), *sizes, draw.channels()), kind),
+        "kernel_size": kernel,
+        "stride": [draw.whole(1, 3) for _ in kernel],
+        "padding": padding,
+        "dilation": dilation,
+        "ceil_mode": ceil_mode and draw.flag(),
+        "input_zero_point": zero_point,
+        "output_zero_point": zero_point,
+        "activation_min": low,
+        "activation_max": high,
+    }
 
 
 MAX_POOL2D = Operator(
@@ -190,7 +182,7 @@ MAX_POOL2D = Operator(
     element=ElementOf(("input",)),
     pte_limit=pte_limit,
     by_channel=True,
-    samples=lambda: _samples(False, (1,)),
+    samples=partial(_samples, ceil_mode=False),
 )
 
 CLIPPED_MAX_POOL2D = replace(
@@ -200,7 +192,7 @@ CLIPPED_MAX_POOL2D = replace(
     pte=clipped_in_pte,
     pte_limit=lambda call: None,
     constraints="in the .pte the image is padded with the smallest code first",
-    samples=lambda: _samples(True, (1,)),
+    samples=_samples,
 )
 
 DILATED_MAX_POOL2D = replace(
@@ -209,7 +201,7 @@ DILATED_MAX_POOL2D = replace(
     summary="maximum over a window with gaps",
     places=frozenset({Place.C}),
     constraints="ExecuTorch's max_pool2d kernel takes no dilation",
-    samples=lambda: _samples(True, (1, 2, 3)),
+    samples=partial(_samples, dilations=(1, 2, 3)),
 )
 
 MAX_POOL2D_PATTERN = Pattern(aten=(aten.max_pool2d.default,), match=match, lower=lower, monotone=True, images=True)

@@ -14,10 +14,12 @@ from torch.fx import Node
 from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, Lowering
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ops.float_graph import add_permute, add_view
 
 WIDE = 62
@@ -96,32 +98,25 @@ def match_pair(bound: Bound, most: int) -> Quantization | Reject:
     return check_length(bound, most) or Quantization({"input": kind, "other": kind}, kind)
 
 
-def draw_ends(draw: Any, kind: Element = INT8) -> tuple[int, int]:
+def draw_ends(draw: Draw, kind: Element = INT8) -> tuple[int, int]:
     """Between which codes the values of a sample lie: all, or few."""
-    from hypothesis import strategies as st
 
-    found: tuple[int, int] = draw(st.sampled_from([kind.codes, kind.codes, (-3, 3), (5, 6), (kind.low, kind.low)]))
+    found: tuple[int, int] = draw.pick([kind.codes, kind.codes, (-3, 3), (5, 6), (kind.low, kind.low)])
     return found
 
 
-def draw_codes(draw: Any, sizes: tuple[int, ...], kind: Element) -> Tensor:
-    from cortado.ir import sampling
-
-    return sampling.codes(draw(sampling.SEEDS), sizes, *draw_ends(draw, kind), kind.torch_dtype)
+def draw_codes(draw: Draw, sizes: tuple[int, ...], kind: Element) -> Tensor:
+    return sampling.codes(draw.seed(), sizes, *draw_ends(draw, kind), kind.torch_dtype)
 
 
-def draw_pair(draw: Any, kind: Element = INT8) -> dict[str, Any]:
+def draw_pair(draw: Draw, kind: Element = INT8) -> dict[str, Any]:
     """Two tensors of a sample, sometimes equal, of many values or few, and their zero points."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
-    sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-    ends, seed = draw_ends(draw, kind), draw(sampling.SEEDS)
-    zero_point = st.just(0) if not kind.affine else sampling.ZERO_POINTS
+    sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
+    ends, seed = draw_ends(draw, kind), draw.seed()
     return {
         "input": sampling.codes(seed, sizes, *ends, kind.torch_dtype),
-        "input_zero_point": draw(zero_point),
-        "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends, kind.torch_dtype),
-        "other_zero_point": draw(zero_point),
+        "input_zero_point": draw.zero_point(kind),
+        "other": sampling.codes(seed + draw.pick([0, 1]), sizes, *ends, kind.torch_dtype),
+        "other_zero_point": draw.zero_point(kind),
     }

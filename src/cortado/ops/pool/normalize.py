@@ -20,6 +20,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Number
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
@@ -27,6 +28,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
 from cortado.ops.pool import measures
@@ -389,45 +391,37 @@ def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
     return Work(("calls", *_LOOPS), quantities)
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Trailing dimensions, and groups of channels before or behind the pixels; any spread, any eps."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        seed, kind = draw(sampling.SEEDS), draw(st.sampled_from([INT8, INT8, INT16]))
-        trailing = draw(st.booleans())
-        leading = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3 if trailing else 1))
-        pixels = [] if trailing else draw(st.lists(st.integers(1, 9), max_size=3))
-        members, groups = draw(sampling.CHANNELS), 1 if trailing else draw(st.integers(1, 4))
-        behind = draw(st.booleans())
-        channels = [members * groups]
-        sizes = (*leading, *pixels, *channels) if behind else (*leading, *channels, *pixels)
-        count, centered = members * math.prod(pixels), draw(st.booleans())
-        eps = draw(st.one_of(st.just(0.0), st.floats(-30, 140).map(lambda power: 2.0**power)))
-        rng, length = sampling.generator(seed + 1), draw(st.sampled_from([1, channels[0]]))
-        weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
-        # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
-        step = 2.0 ** draw(st.one_of(st.floats(4, 6), st.floats(0, 9))) * math.sqrt(1 + eps / 2**12)
-        steps = AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 0.0, 40.0, 500.0])))
-        given = constants(count, count**2 * eps, steps, kind)
-        assert given is not None
-        low, high = draw(sampling.activation_bounds(kind))
-        return {
-            "input": sampling.codes(seed, sizes, *measures.draw_ends(draw, kind), kind.torch_dtype),
-            "dim": len(sizes) - 1 if behind else len(leading),
-            "first": len(leading),
-            "groups": groups,
-            "centered": centered,
-            "input_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
-            **given,
-            "activation_min": low,
-            "activation_max": high,
-        }
-
-    return draw_case()
+    seed, kind = draw.seed(), draw.pick([INT8, INT8, INT16])
+    trailing = draw.flag()
+    leading = draw.sizes(6, 1, 3 if trailing else 1)
+    pixels = [] if trailing else draw.sizes(9, 0, 3)
+    members, groups = draw.channels(), 1 if trailing else draw.whole(1, 4)
+    behind = draw.flag()
+    channels = [members * groups]
+    sizes = (*leading, *pixels, *channels) if behind else (*leading, *channels, *pixels)
+    count, centered = members * math.prod(pixels), draw.flag()
+    eps = draw.pick([0.0, 2.0 ** draw.real(-30, 140)])
+    rng, length = sampling.generator(seed + 1), draw.pick([1, channels[0]])
+    weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
+    # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
+    step = 2.0 ** draw.pick([draw.real(4, 6), draw.real(0, 9)]) * math.sqrt(1 + eps / 2**12)
+    steps = AffineSteps(weight * step, bias * draw.pick([0.0, 0.0, 40.0, 500.0]))
+    given = constants(count, count**2 * eps, steps, kind)
+    assert given is not None
+    low, high = draw.bounds(kind)
+    return {
+        "input": sampling.codes(seed, sizes, *measures.draw_ends(draw, kind), kind.torch_dtype),
+        "dim": len(sizes) - 1 if behind else len(leading),
+        "first": len(leading),
+        "groups": groups,
+        "centered": centered,
+        "input_zero_point": draw.zero_point(kind),
+        **given,
+        "activation_min": low,
+        "activation_max": high,
+    }
 
 
 # ---- the records ---------------------------------------------------------------------------------------------

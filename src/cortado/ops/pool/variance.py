@@ -19,6 +19,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view, parts_of, replace_result
@@ -132,28 +133,20 @@ def _work(call: Call) -> Work:
 KERNELS = by_element("variance", struct="cortado_variance_t", fields=_fields, work=_work)
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Rows of any spread, and factors around those that make codes of it."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        codes = measures.draw_codes(draw, sizes, kind)
-        root = draw(st.booleans())
-        usual = -math.log2(sizes[1]) * (1 if root else 2)
-        return {
-            "input": codes,
-            "root": root,
-            "output_zero_point": 0 if kind is INT16 else draw(sampling.ZERO_POINTS),
-            "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "output_shift": max(round(usual) + draw(st.integers(-12, 6)), LEAST_SHIFT),
-        }
-
-    return draw_case()
+    sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
+    kind = draw.pick([INT8, INT8, INT16])
+    codes = measures.draw_codes(draw, sizes, kind)
+    root = draw.flag()
+    usual = -math.log2(sizes[1]) * (1 if root else 2)
+    return {
+        "input": codes,
+        "root": root,
+        "output_zero_point": draw.zero_point(kind),
+        "output_multiplier": draw.whole(2**30, 2**31 - 1),
+        "output_shift": max(round(usual) + draw.whole(-12, 6), LEAST_SHIFT),
+    }
 
 
 VARIANCE = Operator(

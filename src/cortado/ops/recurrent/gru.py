@@ -14,7 +14,9 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor
+from cortado.ir import sampling
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.sampling import Draw
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
 from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
@@ -79,15 +81,11 @@ def lower(lowering: Lowering) -> Node:
 KERNELS = recurrent.kernels(recurrent.LayerKind("gru", GATES, 2, lambda call: {"cell_bits": call["cell_bits"]}))
 
 
-def draw_case(draw: Any) -> dict[str, Any]:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
+def draw_case(draw: Draw) -> dict[str, Any]:
+    multipliers, shifts = sampling.fixed_points(draw.seed(), 1, -8, -5)
     factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
     layer = recurrent.draw_layer(draw, GATES, states=1)
-    bits = draw(st.sampled_from([0, 0, 1, 4, recurrent.MOST_CELL_BITS]))
+    bits = draw.pick([0, 0, 1, 4, recurrent.MOST_CELL_BITS])
     drawn = {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
     return drawn
 

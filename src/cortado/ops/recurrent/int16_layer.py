@@ -12,6 +12,7 @@ import torch
 
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams, Tensor
+from cortado.ir import sampling
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering
 from cortado.ir.work import Calls, Quantities, Work
@@ -115,7 +116,6 @@ _MORE = (
 def as_wide(drawn: dict[str, Any], seed: int) -> dict[str, Any]:
     """The sample of a layer of int16 codes that is like one of int8: any codes, one in a few at the ends; sums that
     saturate gates and sums that don't."""
-    from cortado.ir import sampling
 
     def wide(old: Tensor, index: int) -> Tensor:
         return sampling.codes(seed + index, tuple(old.shape), *INT16.codes, INT16.torch_dtype)

@@ -26,6 +26,7 @@ from cortado.base.element import INT4, INT8, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Argument, Callee, Operand, Row, Written
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
@@ -33,6 +34,7 @@ from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import EVERY_CORE, All, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering
 from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.conv import packing
 from cortado.ops.conv.convolution import sum_bounds
@@ -526,20 +528,17 @@ def kernels(kind: LayerKind) -> KernelTable:
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
+def draw_layer(draw: Draw, gates: int, states: int) -> dict[str, Any]:
     """Draws the arguments that all three take. Sums that saturate gates, and sums that don't."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
-    seed = draw(sampling.SEEDS)
-    batch, steps = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 6))
-    inputs, units = draw(sampling.CHANNELS), draw(sampling.CHANNELS)
-    start = [sampling.codes(seed + 7 + i, (batch, units)) for i in range(states if draw(st.booleans()) else 0)]
+    seed = draw.seed()
+    batch, steps = draw.pick([1, 1, 2]), draw.whole(1, 6)
+    inputs, units = draw.channels(), draw.channels()
+    start = [sampling.codes(seed + 7 + i, (batch, units)) for i in range(states if draw.flag() else 0)]
     arguments: dict[str, Any] = {"input": sampling.codes(seed, (batch, steps, inputs)), "start": start}
     for index, (name, width) in enumerate((("x", inputs), ("h", units))):
         rows = gates * units
-        multiplier, shift = sampling.fixed_points(seed + index, rows, -9, draw(st.sampled_from([-3, -3, 1])))
+        multiplier, shift = sampling.fixed_points(seed + index, rows, -9, draw.pick([-3, -3, 1]))
         arguments |= {
             f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), *sampling.WEIGHTS),
             f"bias_{name}": sampling.codes(seed + 5 + index, (rows,), -(2**15), 2**15, torch.int32),
@@ -548,32 +547,24 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
         }
     factors, shifts = sampling.fixed_points(seed + 11, 1, -8, 4)
     return arguments | {
-        "start_zero_point": draw(sampling.ZERO_POINTS),
+        "start_zero_point": draw.zero_point(),
         "start_multiplier": int(factors[0]),
         "start_shift": int(shifts[0]),
-        "reverse": draw(st.booleans()),
-        "last": draw(st.booleans()),
-        "out_zero_point": draw(sampling.ZERO_POINTS),
+        "reverse": draw.flag(),
+        "last": draw.flag(),
+        "out_zero_point": draw.zero_point(),
     }
 
 
-def samples_of(draw_case: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
+def samples_of(draw_case: Callable[[Draw], dict[str, Any]]) -> Callable[[Draw], dict[str, Any]]:
     """Draws samples of int8 codes, of int16 that are like them, and with weights of 4 bits."""
 
-    def samples() -> Any:
-        from hypothesis import strategies as st
-
-        from cortado.ir import sampling
-
-        @st.composite
-        def of_any_element(draw: Any) -> dict[str, Any]:
-            case, kind = {**draw_case(draw), "run": None}, draw(st.sampled_from([INT8, INT8, INT16, INT4]))
-            if kind is not INT4:
-                return wide.as_wide(case, draw(sampling.SEEDS)) if kind is INT16 else case
-            run = draw(st.sampled_from([0, RUN]))
-            sizes = {name: tuple(case[name].shape) for name in ("weight_x", "weight_h")}
-            return {**case, **{name: drawn(draw(sampling.SEEDS), one, run) for name, one in sizes.items()}, "run": run}
-
-        return of_any_element()
+    def samples(draw: Draw) -> dict[str, Any]:
+        case, kind = {**draw_case(draw), "run": None}, draw.pick([INT8, INT8, INT16, INT4])
+        if kind is not INT4:
+            return wide.as_wide(case, draw.seed()) if kind is INT16 else case
+        run = draw.pick([0, RUN])
+        sizes = {name: tuple(case[name].shape) for name in ("weight_x", "weight_h")}
+        return {**case, **{name: drawn(draw.seed(), one, run) for name, one in sizes.items()}, "run": run}
 
     return samples

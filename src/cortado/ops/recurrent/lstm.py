@@ -17,10 +17,12 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Operand
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.sampling import Draw
 from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
 from cortado.ops.recurrent import layer as recurrent
@@ -142,24 +144,20 @@ _WRITTEN = (((), (Operand.OUT, None)), ((CELLS,), (Operand.OUT, Absent())), ((ST
 KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=2, written=_WRITTEN))
 
 
-def draw_case(draw: Any) -> dict[str, Any]:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 3, -8, -5)
+def draw_case(draw: Draw) -> dict[str, Any]:
+    multipliers, shifts = sampling.fixed_points(draw.seed(), 3, -8, -5)
     drawn = {
         **recurrent.draw_layer(draw, GATES, states=2),
         "out_multiplier": int(multipliers[0]),
         "out_shift": int(shifts[0]) - 15,
-        "cell_zero_point": draw(sampling.ZERO_POINTS),
+        "cell_zero_point": draw.zero_point(),
         "cell_multiplier": int(multipliers[1]),
         "cell_shift": int(shifts[1]) + 14,
-        "cell_bits": draw(st.integers(0, recurrent.MOST_CELL_BITS)),
-        "last_cells": draw(st.booleans()),
+        "cell_bits": draw.whole(0, recurrent.MOST_CELL_BITS),
+        "last_cells": draw.flag(),
         "given_multiplier": int(multipliers[2]),
         "given_shift": int(shifts[2]),
-        "given_zero_point": draw(sampling.ZERO_POINTS),
+        "given_zero_point": draw.zero_point(),
     }
     return drawn
 

@@ -24,6 +24,7 @@ from torch.fx import Node
 from cortado.base.element import INT16, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
+from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import CLAMP, qparams
@@ -33,6 +34,7 @@ from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
 from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.signal.sections import COEFFICIENT_BITS, LARGEST, LIFT, SectionIntegers, in_integers, pole_size
 
@@ -141,32 +143,24 @@ KERNELS = KernelTable(
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Filters that are stable and filters that are not, whose sums saturate."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        channels, count, sections = (draw(st.integers(1, most)) for most in (3, 24, 3))
-        seed = draw(sampling.SEEDS)
-        whole = (INT32.low, INT32.high, torch.int32)
-        coefficients = sampling.codes(seed, (sections, COEFFICIENTS), *whole)
-        words = sampling.codes(seed + 1, (channels, sections, WORDS), -LARGEST - 1, LARGEST, torch.int32)
-        words[..., -1] &= _REST
-        low, high = draw(sampling.activation_bounds(INT16))
-        return {
-            "input": sampling.codes(seed + 2, (channels, count), INT16.low, INT16.high, torch.int16),
-            "state": [words] if draw(st.booleans()) else [],
-            "coefficients": coefficients >> draw(st.integers(0, 4)),
-            "multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "shift": draw(st.integers(-16, 1)),
-            "activation_min": low,
-            "activation_max": high,
-        }
-
-    return draw_case()
+    channels, count, sections = (draw.whole(1, most) for most in (3, 24, 3))
+    seed = draw.seed()
+    whole = (INT32.low, INT32.high, torch.int32)
+    coefficients = sampling.codes(seed, (sections, COEFFICIENTS), *whole)
+    words = sampling.codes(seed + 1, (channels, sections, WORDS), -LARGEST - 1, LARGEST, torch.int32)
+    words[..., -1] &= _REST
+    low, high = draw.bounds(INT16)
+    return {
+        "input": sampling.codes(seed + 2, (channels, count), INT16.low, INT16.high, torch.int16),
+        "state": [words] if draw.flag() else [],
+        "coefficients": coefficients >> draw.whole(0, 4),
+        "multiplier": draw.whole(2**30, 2**31 - 1),
+        "shift": draw.whole(-16, 1),
+        "activation_min": low,
+        "activation_max": high,
+    }
 
 
 FILTER = Operator(

@@ -13,6 +13,7 @@ from torch.fx import Node
 
 from cortado.base.element import INT16
 from cortado.base.numerics import QParams, Tensor
+from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import dtype, holds_integers
@@ -22,6 +23,7 @@ from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed
@@ -83,20 +85,12 @@ KERNELS = only(
 )
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind = draw(st.sampled_from(KINDS))
-        size, sign = _WIDTHS[kind]
-        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        data = sampling.codes(draw(sampling.SEEDS), sizes, torch.iinfo(kind).min, torch.iinfo(kind).max, kind)
-        return {"input": data, "offset": draw(st.integers(-40_000, 40_000)), "bytes": size, "sign": sign}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kind = draw.pick(KINDS)
+    size, sign = _WIDTHS[kind]
+    sizes = draw.sizes(9, 1, 4)
+    data = sampling.codes(draw.seed(), sizes, torch.iinfo(kind).min, torch.iinfo(kind).max, kind)
+    return {"input": data, "offset": draw.whole(-40_000, 40_000), "bytes": size, "sign": sign}
 
 
 SAMPLES = Operator(

@@ -27,6 +27,7 @@ from cortado.ir.c_call import Bytes, Operand
 from cortado.ir.kernel import Array, Field, RowRule, Rows
 from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Operator, Place
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.pool import measures
 from cortado.ops.signal.fft import (
@@ -280,54 +281,46 @@ def _drawn_bands(rng: np.random.Generator, bins: int, bands: int) -> dict[str, T
     return {name: torch.from_numpy(data.astype(np.int32)) for name, data in found.items()}
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Every length, any window and hop, all curves, from silence to full scale."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        points = draw(st.sampled_from([32, 36, 50, 64, 96, 128, 150, 240, 256, 400, 512]))
-        window = draw(st.integers(max(points // 2, 1), points))
-        block, parts = draw(st.integers(1, 40)), draw(st.integers(1, 3))
-        hop, frames, skip = block * parts, draw(st.integers(1, 3)), draw(st.integers(0, 9))
-        rng = np.random.default_rng(draw(sampling.SEEDS))
+    points = draw.pick([32, 36, 50, 64, 96, 128, 150, 240, 256, 400, 512])
+    window = draw.whole(max(points // 2, 1), points)
+    block, parts = draw.whole(1, 40), draw.whole(1, 3)
+    hop, frames, skip = block * parts, draw.whole(1, 3), draw.whole(0, 9)
+    rng = np.random.default_rng(draw.seed())
+    blocks = -(-(skip + window + (frames - 1) * hop) // block)
+    if blocks * 1 > 250:
+        block, hop = 40, 40 * parts
         blocks = -(-(skip + window + (frames - 1) * hop) // block)
-        if blocks * 1 > 250:
-            block, hop = 40, 40 * parts
-            blocks = -(-(skip + window + (frames - 1) * hop) // block)
-        level = 2 ** draw(st.integers(0, 15))
-        signal = rng.integers(-level, level, (draw(st.integers(1, 2)), blocks, 1, block))
-        power, curve = draw(st.sampled_from(list(Power))), draw(st.sampled_from(list(Curve)))
-        kind = draw(st.sampled_from([INT8, INT16]))
-        low, high = draw(sampling.activation_bounds(kind))
-        headroom = draw(st.sampled_from([15, 15, 7, 0]))
-        logarithm = curve is Curve.LOGARITHM
-        usual = 8 - LOG_BITS - LOG_ROOM - 6 if logarithm else (14 - 62 if curve is Curve.LINEAR else 10 - 46)
-        return {
-            "input": torch.from_numpy(signal.astype(np.int16)),
-            "window": torch.from_numpy(rng.integers(-(1 << 24), (1 << 24) + 1, window).astype(np.int32)),
-            **_drawn_bands(rng, points // 2 + 1, draw(st.integers(1, 12))),
-            "points": points,
-            "hop": hop,
-            "skip": skip,
-            "frames": frames,
-            "power": int(power),
-            "curve": int(curve),
-            "floor": draw(st.sampled_from([0, 1, 2**20, 2**40, 2**FLOOR_BITS - 1])),
-            "clamped": draw(st.booleans()),
-            "headroom": headroom,
-            "offset": draw(st.integers(-LARGEST_OFFSET, LARGEST_OFFSET)) if logarithm else 0,
-            "multiplier": draw(st.integers(2**30, 2**31 - 1)),
-            "shift": usual + draw(st.integers(-3, 3)),
-            "output_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
-            "activation_min": low,
-            "activation_max": high,
-            "dtype": kind.torch_dtype,
-        }
-
-    return draw_case()
+    level = 2 ** draw.whole(0, 15)
+    signal = rng.integers(-level, level, (draw.whole(1, 2), blocks, 1, block))
+    power, curve = draw.pick(list(Power)), draw.pick(list(Curve))
+    kind = draw.pick([INT8, INT16])
+    low, high = draw.bounds(kind)
+    headroom = draw.pick([15, 15, 7, 0])
+    logarithm = curve is Curve.LOGARITHM
+    usual = 8 - LOG_BITS - LOG_ROOM - 6 if logarithm else (14 - 62 if curve is Curve.LINEAR else 10 - 46)
+    return {
+        "input": torch.from_numpy(signal.astype(np.int16)),
+        "window": torch.from_numpy(rng.integers(-(1 << 24), (1 << 24) + 1, window).astype(np.int32)),
+        **_drawn_bands(rng, points // 2 + 1, draw.whole(1, 12)),
+        "points": points,
+        "hop": hop,
+        "skip": skip,
+        "frames": frames,
+        "power": int(power),
+        "curve": int(curve),
+        "floor": draw.pick([0, 1, 2**20, 2**40, 2**FLOOR_BITS - 1]),
+        "clamped": draw.flag(),
+        "headroom": headroom,
+        "offset": draw.whole(-LARGEST_OFFSET, LARGEST_OFFSET) if logarithm else 0,
+        "multiplier": draw.whole(2**30, 2**31 - 1),
+        "shift": usual + draw.whole(-3, 3),
+        "output_zero_point": draw.zero_point(kind),
+        "activation_min": low,
+        "activation_max": high,
+        "dtype": kind.torch_dtype,
+    }
 
 
 SPECTRUM = Operator(

@@ -17,6 +17,7 @@ from cortado.ir.graph import shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.floats import as_it_is, quiet, stored
 
@@ -60,17 +61,9 @@ def _row(symbol: str, log: bool) -> KernelRow:
 KERNELS = KernelTable((_row("softmax_f32", False), _row("log_softmax_f32", True)))
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
-        return {"input": sampling.numbers(draw, sizes), "log": draw(st.booleans())}
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    sizes = draw.rows()
+    return {"input": draw.numbers(sizes), "log": draw.flag()}
 
 
 FLOAT_SOFTMAX = Operator(

@@ -28,6 +28,7 @@ from cortado.ir.kernel import ONE_ROW, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.softmax import softmax
 from cortado.ops.softmax.masked_softmax import draw_rows, kept_work, mask_codes, roles
@@ -201,32 +202,24 @@ KERNELS = KernelTable(
 )
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Input scales from one to the next, output scales that the calibration of such inputs could give; of int16 from
     codes that saturate to codes that vanish. Masks of any density, of some rows nothing left."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind, kept = draw(st.sampled_from([INT8, INT8, INT16])), list[Tensor]()
-        if draw(st.booleans()):
-            given, mask = draw_rows(draw, kind)
-            kept = [(~mask).to(torch.int8)]
-        else:
-            given = softmax.draw_input(draw, 1024, 2500, element=kind)
-        if not kind.affine:
-            factors = _wide_factors(2.0 ** draw(st.one_of(st.floats(-16, -4), st.floats(-40, 20))))
-            return {**given, "kept": kept, **factors, "output_zero_point": 0}
-        length = given["input"].shape[-1] if not kept else max(given["input"].shape[-1], 2)
-        in_scale = given["input_multiplier"] * 2.0 ** (given["input_shift"] - 31 - 26)
-        ratio = draw(st.floats(0.25, 40.0))
-        known = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / INT8.steps), length)
-        assert known is not None
-        return {**given, "kept": kept, **known, "output_zero_point": draw(sampling.ZERO_POINTS)}
-
-    return draw_case()
+    kind, kept = draw.pick([INT8, INT8, INT16]), list[Tensor]()
+    if draw.flag():
+        given, mask = draw_rows(draw, kind)
+        kept = [(~mask).to(torch.int8)]
+    else:
+        given = softmax.draw_input(draw, 1024, 2500, element=kind)
+    if not kind.affine:
+        factors = _wide_factors(2.0 ** draw.pick([draw.real(-16, -4), draw.real(-40, 20)]))
+        return {**given, "kept": kept, **factors, "output_zero_point": 0}
+    length = given["input"].shape[-1] if not kept else max(given["input"].shape[-1], 2)
+    in_scale = given["input_multiplier"] * 2.0 ** (given["input_shift"] - 31 - 26)
+    ratio = draw.real(0.25, 40.0)
+    known = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / INT8.steps), length)
+    assert known is not None
+    return {**given, "kept": kept, **known, "output_zero_point": draw.zero_point()}
 
 
 LOG_SOFTMAX = Operator(

@@ -26,6 +26,7 @@ from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
+from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Callee, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
@@ -34,6 +35,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Mask, Quantization, Role
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops.elementwise.activation import all_codes
 from cortado.ops.integer.truth import truth_codes
@@ -383,51 +385,41 @@ def rows(call: Call) -> Rows | None:
     return None if call["kept"] else Rows((ONE_ROW,), pixelwise=True)
 
 
-def draw_rows(draw: Any, element: Element) -> tuple[dict[str, Any], Tensor]:
+def draw_rows(draw: Draw, element: Element) -> tuple[dict[str, Any], Tensor]:
     """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
 
     drawn = softmax.draw_input(draw, 1024, 2500, element=element)
     codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
-    if steps := draw(st.sampled_from([0, 8, 13, 16])):  # as attention has them, whose bits may fill their last bytes
-        codes = sampling.values(draw, (draw(st.integers(1, 3)) * steps, steps), element=element)
+    if steps := draw.pick([0, 8, 13, 16]):  # as attention has them, whose bits may fill their last bytes
+        codes = draw.codes((draw.whole(1, 3) * steps, steps), element)
     periods = [steps] if steps else [rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]
-    period = draw(st.sampled_from(periods))
-    rng = sampling.generator(draw(sampling.SEEDS))
-    mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+    period = draw.pick(periods)
+    rng = sampling.generator(draw.seed())
+    mask = torch.rand(period, codes.shape[1], generator=rng) < draw.pick([0.0, 0.1, 0.5, 0.95, 1.0])
     return {**drawn, "input": codes}, mask
 
 
-def samples() -> Any:
+def samples(draw: Draw) -> dict[str, Any]:
     """Constant and computed masks of any density, of some rows nothing left."""
-    from hypothesis import strategies as st
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        drawn, mask = draw_rows(draw, kind)
-        computed = draw(st.sampled_from([0, 1, 2]))
-        coarse = draw(st.sampled_from([0, 0, 16, 100])) if kind.affine else 0
-        codes = (INT8.low, INT8.high) if kind.affine else (0, INT16.high)
-        return {
-            **drawn,
-            "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
-            "mask": None if computed else mask,
-            "nothing": draw(st.one_of(st.integers(*codes), st.just(whole(kind)))),
-            "zeros": draw(st.booleans()),
-            "rounded": [max(code // coarse * coarse, INT8.low) for code in range(-128, 128)] if coarse else [],
-        }
-
-    return draw_case()
+    kind = draw.pick([INT8, INT8, INT16])
+    drawn, mask = draw_rows(draw, kind)
+    computed = draw.pick([0, 1, 2])
+    coarse = draw.pick([0, 0, 16, 100]) if kind.affine else 0
+    codes = (INT8.low, INT8.high) if kind.affine else (0, INT16.high)
+    return {
+        **drawn,
+        "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
+        "mask": None if computed else mask,
+        "nothing": draw.pick([draw.whole(*codes), whole(kind)]),
+        "zeros": draw.flag(),
+        "rounded": [max(code // coarse * coarse, INT8.low) for code in range(-128, 128)] if coarse else [],
+    }
 
 
-def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
+def _weaker(draw: Draw, mask: Tensor) -> list[Tensor]:
     """A second mask, which keeps some of what the first does not."""
-    from cortado.ir import sampling
 
-    return [(~mask).to(torch.int8) | sampling.codes(draw(sampling.SEEDS), tuple(mask.shape), 0, 1)]
+    return [(~mask).to(torch.int8) | sampling.codes(draw.seed(), tuple(mask.shape), 0, 1)]
 
 
 MASKED_SOFTMAX = Operator(

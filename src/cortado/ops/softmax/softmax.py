@@ -28,6 +28,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import EVERY_CORE, SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT
 
@@ -325,41 +326,28 @@ KERNELS = KernelTable(
 )
 
 
-def draw_input(draw: Any, *long: int, element: Element = INT8) -> dict[str, Any]:
+def draw_input(draw: Draw, *long: int, element: Element = INT8) -> dict[str, Any]:
     """An input of any rank and a scale, as multiplier, shift and diff_min; rows may also be as `long`."""
-    from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
-    lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 511, LARGEST_PTE_ROW, *long]))
-    sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
+    length = draw.pick([draw.channels(), draw.pick([100, 257, 511, LARGEST_PTE_ROW, *long])])
+    sizes = (*draw.sizes(4, 0, 3), length)
     most = 5.5 if element.affine else 13.9 - FRACTION - math.log2(math.log2(math.e))
-    factor = input_factor(2.0 ** draw(st.floats(-12 if element.affine else -32, most)), element)
-    return {"input": sampling.values(draw, sizes, element=element), **factor}
+    factor = input_factor(2.0 ** draw.real(-12 if element.affine else -32, most), element)
+    return {"input": draw.codes(sizes, element), **factor}
 
 
-def samples() -> Any:
-    from hypothesis import strategies as st
-
-    from cortado.ir import sampling
-
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
-        return {
-            **draw_input(draw, element=kind),
-            "dim": -1,
-            "input_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
-            "output_zero_point": unit_of(kind).zero_point,
-        }
-
-    return draw_case()
+def samples(draw: Draw) -> dict[str, Any]:
+    kind = draw.pick([INT8, INT8, INT16])
+    return {
+        **draw_input(draw, element=kind),
+        "dim": -1,
+        "input_zero_point": draw.zero_point(kind),
+        "output_zero_point": unit_of(kind).zero_point,
+    }
 
 
-def long_samples() -> Any:
-    from hypothesis import strategies as st
-
-    return st.composite(lambda draw: draw_input(draw, 1024, 2500))()
+def long_samples(draw: Draw) -> dict[str, Any]:
+    return draw_input(draw, 1024, 2500)
 
 
 SOFTMAX = Operator(
