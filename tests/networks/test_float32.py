@@ -17,6 +17,7 @@ from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from cortado.base.target import from_target_string
 from cortado.options import Options
 from cortado.plan.lowered import lowered_graph, reference_outputs
+from cortado.plan.planned import moved
 from cortado.plan.pricing import lowered
 from helpers.cores import THREE, each_core
 from helpers.single import decibels
@@ -96,6 +97,43 @@ class Filter(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.level = self.level * 0.9 + x * 0.1
         return self.level * 2.0
+
+
+class Summed(nn.Module):
+    """State whose new value the same call makes that reads the old one last; and state of which an old value is asked
+    for once more."""
+
+    total: Tensor
+    scaled: Tensor
+    last: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.tensor([[1.0, 2.0, 3.0]]))
+        self.register_buffer("scaled", torch.tensor([[0.5]]))
+        self.register_buffer("last", torch.tensor([[0.0, 1.0, 0.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.last
+        self.total = self.total + x
+        self.scaled = torch.minimum(self.scaled * 0.5 + self.total.sum(1, keepdim=True), self.scaled)
+        self.last = before - x
+        return (self.total * before).cumsum(1) + self.scaled
+
+
+@pytest.mark.host
+def test_state_is_written_where_it_is_read_element_by_element() -> None:
+    steps = torch.randn(30, 1, 3, generator=torch.Generator().manual_seed(4))
+    compiled = prepare(Summed(), (steps[0],), options=FLOAT).compile("cortex-m4", FLOAT)
+    assert compiled.planned is not None
+    state = {kept.name: kept for kept in compiled.planned.program.state}
+    assert {kept.name for kept in moved(compiled.planned)} == {"last"}, "of the others no copy is needed"
+    assert compiled.planned.in_place[state["total"].source] == state["total"].tensor.buffer
+    found = compiled.run(steps, on="host")
+    eager = Summed()
+    wanted = torch.cat([eager(step) for step in steps])
+    assert found.bit_exact
+    assert decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape)) > LEAST
 
 
 @pytest.mark.host

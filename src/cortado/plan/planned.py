@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from cortado.base.target import Core
+from cortado.ir.kernel import ONE_ROW
 from cortado.memory.problem import Buffer, Overlay, Plan, Problem, SearchEffort
 from cortado.plan.decision import DECISION
 from cortado.plan.jobs import Job, Loop, stage_loop, step_job
 from cortado.plan.kernel_costs import costs_for, job_cycles
-from cortado.plan.program import MARK_BYTES, STATE_MARK, Program, StateTensor
+from cortado.plan.program import MARK_BYTES, STATE_MARK, Program, Stage, StateTensor, Step, Walk
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
 
@@ -98,21 +99,42 @@ def guarded(problem: Problem) -> Problem:
 def written_in_place(program: Program) -> dict[str, str]:
     """New values of state that are made where the old ones lie, by the buffers of both.
 
-    Nobody may read an old value any more: no step of the stage that makes the new one or of a later one, and no other
-    state that gets the old one at the end.
+    Nobody may read an old value any more: no later stage, no other state that gets the old one at the end, and in the
+    stage that makes the new one only the step that makes it, element by element.
     """
     read: dict[str, int] = {}
     made: dict[str, int] = {}
+    over: set[tuple[str, str]] = set()
     for number, stage in enumerate(program.stages):
+        over |= _overwritable(stage)
         for step in stage.steps:
             made |= dict.fromkeys(step.outputs, number)
-            read |= {port.source: number for port in step.inputs if isinstance(port.source, str)}
+            read |= dict.fromkeys(_read(step), number)
     found: dict[str, str] = {}
     for kept in program.state:
         old, new = kept.tensor.buffer, kept.source
         passed_on = any(other.source == old for other in program.state)
-        if new in made and new not in found and not passed_on and read.get(old, -1) < made[new]:
-            found[new] = old
+        if new in made and new not in found and not passed_on:
+            last = read.get(old, -1)
+            if last < made[new] or (last == made[new] and (new, old) in over):
+                found[new] = old
+    return found
+
+
+def _read(step: Step) -> set[str]:
+    return {port.source for port in step.inputs if isinstance(port.source, str)}
+
+
+def _overwritable(stage: Stage) -> set[tuple[str, str]]:
+    """Outputs of a stage's elementwise steps, with the inputs over which they may lie: no other step reads these."""
+    found = set()
+    for step in stage.steps:
+        others = {name for one in stage.steps if one is not step for name in _read(one)}
+        for old in _read(step) - others:
+            mine = [port for port in step.inputs if port.source == old]
+            for new in step.outputs if step.kind is Walk.ELEMENTS else ():
+                if all(port.rule == ONE_ROW and port.row_bytes == step.row_bytes_of(new) for port in mine):
+                    found.add((new, old))
     return found
 
 
