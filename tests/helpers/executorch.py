@@ -27,7 +27,7 @@ from helpers import cases
 from helpers.networks import lowered
 
 ANY, SCALAR, DSP, MVE = "cortex-m", "cortex-m0plus", "cortex-m4", "cortex-m55"
-IN_PTE = [op for op in registry().operators.values() if op.samples is not None and Place.PTE in op.places]
+IN_PTE = [op for op in registry().operators.values() if op.kernel is not None and Place.PTE in op.places]
 # A stack too small for any layer that pads: everything has to come from scratch or from a temp allocator. Compiling
 # takes longer than the runs do.
 SANITIZED = (

@@ -26,10 +26,6 @@ BATCH = 24
 aten = torch.ops.aten
 
 
-def test_every_operator_with_a_kernel_has_samples() -> None:
-    assert [op.name for op in OPERATORS if op.samples is None] == []
-
-
 def _parameters(operators: list[Operator]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("operator", operators, ids=lambda op: op.base)
 

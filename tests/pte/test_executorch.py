@@ -249,7 +249,7 @@ def test_empty_scratch_runs() -> None:
 
 
 def test_c_only_operators_are_refused_with_their_reason() -> None:
-    only = [op for op in registry().operators.values() if Place.PTE not in op.places and op.samples is not None]
+    only = [op for op in registry().operators.values() if Place.PTE not in op.places and op.kernel is not None]
     assert only
     operator = replace(only[0])
     program, _ = cases.lowered_program([(operator, draw(operator, 1)[0])])

@@ -120,7 +120,7 @@ def _write_calls(path: Path, count: int) -> int:
     """Calls of every operator, and of every NHWC operator's twin. The number of calls."""
     calls = []
     for operator in registry().operators.values():
-        if operator.namespace == "cortex_m" and operator.samples is not None:
+        if operator.namespace == "cortex_m" and operator.kernel is not None:
             written = (_as_written(operator, arguments) for arguments in draw(operator, count))
             drawn = [arguments for arguments in written if arguments is not None]
             calls += [call_bytes(operator, arguments) for arguments in drawn]

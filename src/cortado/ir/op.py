@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from inspect import signature
 from string import ascii_lowercase
 from types import ModuleType, NoneType, UnionType
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, get_args, get_origin
 
 import numpy as np
 import torch
@@ -29,8 +29,10 @@ from cortado.ir.facts import dtype, qparams
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, Rows, Running
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
 from cortado.options import LinearWeights
+
+if TYPE_CHECKING:
+    from cortado.ir.sampling import Draw
 
 Tensor = torch.Tensor
 
@@ -271,7 +273,8 @@ class Operator:
     places: frozenset[Place] = frozenset(Place)
     in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
     constraints: str = ""
-    samples: Callable[[Draw], dict[str, Any]] | None = None  # legal arguments, drawn
+    # Draws legal arguments; those that it leaves out are drawn by their types, and all if there is none.
+    samples: Callable[["Draw"], dict[str, Any]] | None = None
 
     @property
     def c_only(self) -> str | None:
@@ -356,7 +359,8 @@ def schema_of(function: Callable[..., Any], without: tuple[str, ...] = ()) -> st
 
 
 def _schema_type(annotation: Any) -> str:
-    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    plain = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    kinds = get_args(plain) if isinstance(plain, UnionType) else (plain,)
     found = [_SCHEMA_TYPES.get(one) for one in kinds if one is not NoneType]
     if len(found) != 1 or found[0] is None:
         raise CortadoError(f"{annotation} is no type of an operator's argument")

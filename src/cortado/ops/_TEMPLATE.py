@@ -18,6 +18,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.parameters import High, Low, Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -33,18 +34,18 @@ aten = torch.ops.aten
 def reference(
     *,
     self: Tensor,
-    self_zero_point: int,
+    self_zero_point: ZeroPoint,
     self_multiplier: int,
     self_shift: int,
     end: Tensor,
-    end_zero_point: int,
+    end_zero_point: ZeroPoint,
     end_multiplier: int,
     end_shift: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
 ) -> Tensor:
     """The truth: integers in, integers out, no rounding left to chance. The C kernel has to give the same bits.
 
@@ -176,21 +177,15 @@ def samples(draw: Draw) -> dict[str, Any]:
     weight = draw.real(0.01, 0.99)
     factors = [Fixed.of(part / (2 * max(weight, 1.0 - weight))) for part in (1.0 - weight, weight)]
     out = Fixed.of(2.0 ** draw.real(-22, -16))
-    low, high = draw.bounds()
     return {
         "self": sampling.codes(seed, sizes),
-        "self_zero_point": draw.zero_point(),
         "self_multiplier": factors[0].multiplier,
         "self_shift": factors[0].shift,
         "end": sampling.codes(seed + 1, sizes),
-        "end_zero_point": draw.zero_point(),
         "end_multiplier": factors[1].multiplier,
         "end_shift": factors[1].shift,
-        "output_zero_point": draw.zero_point(),
         "output_multiplier": out.multiplier,
         "output_shift": out.shift,
-        "activation_min": low,
-        "activation_max": high,
     }
 
 

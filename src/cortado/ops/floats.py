@@ -56,6 +56,5 @@ def as_it_is(bound: Bound) -> Quantization:
 
 def draw_bounds(draw: Draw) -> dict[str, float]:
     """No bounds, those of a relu, or both."""
-
     low, high = draw.pick([NO_BOUNDS, NO_BOUNDS, (0.0, math.inf), (-1.0, 6.0)])
     return {"activation_min": low, "activation_max": high}

@@ -124,6 +124,5 @@ def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
 
 def draw_once(draw: Draw, low: int, high: int) -> dict[str, int]:
     """A factor of a sample, and now and then one at an end."""
-
     shift = draw.pick([draw.whole(low, high), draw.pick([LEAST_SHIFT, MOST_SHIFT])])
     return {"output_multiplier": draw.whole(2**30, 2**31 - 1), "output_shift": shift}

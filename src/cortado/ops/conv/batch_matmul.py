@@ -23,6 +23,7 @@ from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.parameters import InOffset, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops, nested
@@ -38,11 +39,11 @@ aten = torch.ops.aten
 def reference(
     *,
     lhs: Tensor,
-    lhs_zero_point: int,
+    lhs_zero_point: InOffset,
     rhs_transposed: Tensor,
-    rhs_zero_point: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    rhs_zero_point: InOffset,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
 ) -> Tensor:
     a, b = lhs.to(torch.float64) + lhs_zero_point, rhs_transposed.to(torch.float64) + rhs_zero_point
@@ -313,10 +314,7 @@ def samples(draw: Draw) -> dict[str, Any]:
     codes = (*kind.codes, kind.torch_dtype)
     return {
         "lhs": sampling.codes(seed + 1, (batches, rows, depth), *codes),
-        "lhs_zero_point": -draw.zero_point(kind),
         "rhs_transposed": sampling.codes(seed + 2, (batches, cols, depth), *codes),
-        "rhs_zero_point": -draw.zero_point(kind),
-        "output_zero_point": draw.zero_point(kind),
         "output_multiplier": int(multipliers[0]),
         "output_shift": int(shifts[0]),
     }

@@ -22,6 +22,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ops import reach
@@ -51,12 +52,12 @@ def reference(
     stride: list[int],
     padding: list[int],
     dilation: list[int],
-    input_offset: int,
-    output_offset: int,
+    input_offset: InOffset,
+    output_offset: OutZeroPoint,
     requantize_multipliers: Tensor,
     requantize_shifts: Tensor,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
     run: int | None = None,
 ) -> Tensor:
     """float64 holds every product and sum of a convolution of this size exactly."""

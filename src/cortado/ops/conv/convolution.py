@@ -245,7 +245,6 @@ def weighted_case(
 ) -> dict[str, Any]:
     """Arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`, as networks
     have them, for which cores have kernels of their own."""
-
     seed = draw.seed()
     window = draw_window(draw, kernel, usual)
     sizes = [draw.whole(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9) for k, p, d in window.pop("fits")]
@@ -272,7 +271,6 @@ def weighted_case(
 
 def draw_window(draw: Draw, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
     """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
-
     plain = usual or (kernel == (1, 1) and draw.flag())
     stride = [1, 1] if plain else [draw.pick([1, 1, 2, 3]) for _ in kernel]
     padding = [k // 2 for k in kernel] if plain else [draw.whole(0, k - 1) for k in kernel]

@@ -18,6 +18,7 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
+from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ops import reach
@@ -47,12 +48,12 @@ def reference(
     padding: list[int],
     dilation: list[int],
     depth_multiplier: int,
-    input_offset: int,
-    output_offset: int,
+    input_offset: InOffset,
+    output_offset: OutZeroPoint,
     requantize_multipliers: Tensor,
     requantize_shifts: Tensor,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
 ) -> Tensor:
     (sh, sw), (ph, pw), (dh, dw) = stride, padding, dilation
     _, kh, kw, _ = weight.shape

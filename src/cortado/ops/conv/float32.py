@@ -24,7 +24,7 @@ from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.conv import conv2d, kernels
-from cortado.ops.conv.convolution import check_constants, macs, window
+from cortado.ops.conv.convolution import check_constants, draw_window, macs, window
 from cortado.ops.conv.kernels import ConvForm
 from cortado.ops.float_graph import pair
 from cortado.ops.floats import FloatArray, as_it_is, bounded, draw_bounds, quiet
@@ -129,9 +129,6 @@ KERNELS = Several(
 
 def samples(draw: Draw) -> dict[str, Any]:
     """Any window that fits, groups, bounds, numbers of any size."""
-
-    from cortado.ops.conv.convolution import draw_window
-
     groups = draw.pick([1, 1, 1, 2, 3])
     in_c, out_c = (draw.channels() for _ in range(2))
     kernel = draw.pick([(1, 1), (1, 1), (3, 3), (3, 3), (2, 5), (1, 3)])

@@ -257,7 +257,6 @@ def padded_runs(flat: Tensor) -> Tensor:
 
 def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
     """Weights of 4 bits, for samples of operators: [channels, ...]."""
-
     codes = sampling.codes(seed, sizes, -LARGEST, LARGEST)
     if run == 0:
         return codes

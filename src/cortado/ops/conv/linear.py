@@ -21,6 +21,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, Lowering, Operator, Pattern
+from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ops.conv import conv2d, kernels
@@ -74,13 +75,13 @@ def reference(
     weights: Tensor,
     bias: Tensor | None,
     kernel_sum: Tensor | None,
-    input_offset: int,
+    input_offset: InOffset,
     filter_offset: int,
-    output_offset: int,
+    output_offset: OutZeroPoint,
     requantize_multipliers: list[int],
     requantize_shifts: list[int],
-    activation_max: int,
-    activation_min: int,
+    activation_max: High,
+    activation_min: Low,
 ) -> Tensor:
     """kernel_sum where it is given: a call that carries both must mean the same with either."""
     w = weights.to(torch.float64) + filter_offset
@@ -159,7 +160,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     """With bias, with kernel_sum, with both, with neither."""
     seed, in_c, out_c = draw.seed(), draw.channels(), draw.channels()
     multipliers, shifts = sampling.fixed_points(seed, 1)
-    low, high = draw.bounds()
     weights = sampling.codes(seed + 1, (out_c, in_c), *sampling.WEIGHTS)
     offset = -draw.zero_point()
     with_bias, with_sum = draw.flag(), draw.flag()
@@ -175,8 +175,6 @@ def samples(draw: Draw) -> dict[str, Any]:
         "output_offset": draw.zero_point(),
         "requantize_multipliers": multipliers.tolist(),
         "requantize_shifts": shifts.tolist(),
-        "activation_max": high,
-        "activation_min": low,
     }
 
 

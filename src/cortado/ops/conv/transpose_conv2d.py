@@ -39,6 +39,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, Several
 from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work, loops
@@ -189,12 +190,12 @@ def reference(
     padding: list[int],
     output_padding: list[int],
     dilation: list[int],
-    input_offset: int,
-    output_offset: int,
+    input_offset: InOffset,
+    output_offset: OutZeroPoint,
     requantize_multipliers: Tensor,
     requantize_shifts: Tensor,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
 ) -> Tensor:
     """The sums over all taps in float64, which holds them exactly, then cut to the output."""
     x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
@@ -541,7 +542,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     weight = sampling.codes(seed, (out_c, *kernel, in_c), *sampling.WEIGHTS)
     weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
     multipliers, shifts = sampling.fixed_points(seed + 1, out_c, *((-14, 1) if kind is INT8 else (-20, -1)))
-    low, high = draw.bounds(kind)
     bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
     images = draw.pick([1, 1, 2])
     return {
@@ -552,12 +552,8 @@ def samples(draw: Draw) -> dict[str, Any]:
         "padding": padding,
         "output_padding": extra,
         "dilation": dilation,
-        "input_offset": -draw.zero_point(kind),
-        "output_offset": draw.zero_point(kind),
         "requantize_multipliers": multipliers,
         "requantize_shifts": shifts,
-        "activation_min": low,
-        "activation_max": high,
     }
 
 

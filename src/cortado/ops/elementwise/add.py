@@ -23,6 +23,7 @@ from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.parameters import High, Low, Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work, loops
@@ -40,18 +41,18 @@ LARGEST_SHIFT = 2  # |a' + b'| <= 2^28, and kernels rely on 30 bits
 def reference(
     *,
     self: Tensor,
-    self_zero_point: int,
+    self_zero_point: ZeroPoint,
     self_multiplier: int,
     self_shift: int,
     other: Tensor,
-    other_zero_point: int,
+    other_zero_point: ZeroPoint,
     other_multiplier: int,
     other_shift: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
 ) -> Tensor:
     up = LEFT_SHIFTS[element_of(self.dtype).bits]
     left = requant((self.to(torch.int64) - self_zero_point) << up, self_multiplier, self_shift)
@@ -261,21 +262,15 @@ def samples(draw: Draw) -> dict[str, Any]:
     # 2^-16: sums of all kinds; 2^1: nearly cancelling operands, where almost every result saturates.
     out = Fixed.of(2.0 ** draw.pick([draw.real(-22, -16), draw.real(-16, 1.99)]))
     kind = draw.pick([INT8, INT8, INT16])
-    low, high = draw.bounds(kind)
     sign = draw.pick([1, -1])
     return {
         **binary.draw_operands(draw, by_channel=True, element=kind),
-        "self_zero_point": draw.zero_point(kind),
         "self_multiplier": left.multiplier,
         "self_shift": left.shift,
-        "other_zero_point": draw.zero_point(kind),
         "other_multiplier": sign * right.multiplier,
         "other_shift": right.shift,
-        "output_zero_point": draw.zero_point(kind),
         "output_multiplier": out.multiplier,
         "output_shift": out.shift,
-        "activation_min": low,
-        "activation_max": high,
     }
 
 

@@ -302,7 +302,6 @@ def wide_work(call: Call) -> Work:
 
 def draw_operands(draw: Draw, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
     """Two tensors of codes: equal shapes of any rank, or one with a value per channel."""
-
     seed = draw.seed()
     kind = draw.pick(["equal", "equal", "rows", "image"]) if by_channel else "equal"
     channels, pixels = draw.channels(), draw.whole(1, 9)

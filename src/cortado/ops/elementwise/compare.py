@@ -23,6 +23,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.parameters import ZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
@@ -47,11 +48,11 @@ def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
 def reference(
     *,
     self: Tensor,
-    self_zero_point: int,
+    self_zero_point: ZeroPoint,
     self_multiplier: int,
     self_shift: int,
     other: Tensor,
-    other_zero_point: int,
+    other_zero_point: ZeroPoint,
     other_multiplier: int,
     other_shift: int,
     accepts: int,
@@ -227,11 +228,9 @@ def samples(draw: Draw) -> dict[str, Any]:
     codes = (*kind.codes, kind.torch_dtype)
     return {
         "self": sampling.codes(seed, sizes, *codes),
-        "self_zero_point": draw.zero_point(kind),
         "self_multiplier": first.multiplier,
         "self_shift": first.shift,
         "other": sampling.codes(seed + 1, sizes, *codes),
-        "other_zero_point": draw.zero_point(kind),
         "other_multiplier": second.multiplier,
         "other_shift": second.shift,
         "accepts": draw.pick(ACCEPTED),

@@ -16,6 +16,7 @@ from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.parameters import OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Quantization
 from cortado.ir.sampling import Draw
 from cortado.ops.elementwise import binary
@@ -31,10 +32,10 @@ LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runt
 def reference(
     *,
     self: Tensor,
-    self_zero_point: int,
+    self_zero_point: ZeroPoint,
     other: Tensor,
-    other_zero_point: int,
-    output_zero_point: int,
+    other_zero_point: ZeroPoint,
+    output_zero_point: OutZeroPoint,
     output_scale: float,
 ) -> Tensor:
     top = (self.to(torch.int32) - self_zero_point).to(torch.float32)
@@ -120,9 +121,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     kind = draw.pick([INT8, INT8, INT16])
     return {
         **binary.draw_operands(draw, by_channel=False, element=kind),
-        "self_zero_point": draw.zero_point(kind),
-        "other_zero_point": draw.zero_point(kind),
-        "output_zero_point": draw.zero_point(kind),
         "output_scale": float(np.float32(factor)),
     }
 

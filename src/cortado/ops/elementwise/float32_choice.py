@@ -140,14 +140,6 @@ def lower_compared_ids(lowering: Lowering) -> Node:
     return lowering.call(DEQUANTIZE, input=codes, **dequantize_arguments(TRUTH))
 
 
-def _from_samples(draw: Draw) -> dict[str, Any]:
-    return {"input": draw.codes((draw.whole(1, 3), draw.channels()), INT32)}
-
-
-def _to_samples(draw: Draw) -> dict[str, Any]:
-    return {"input": draw.numbers((draw.whole(1, 3), draw.channels()))}
-
-
 _ONE_BY_ONE = Rows((ONE_ROW,), pixelwise=True, elementwise=True)
 
 FLOAT_FROM_INT = Operator(
@@ -160,7 +152,6 @@ FLOAT_FROM_INT = Operator(
     rows=lambda call: _ONE_BY_ONE,
     places=frozenset({Place.C}),
     constraints="C bundle only",
-    samples=_from_samples,
 )
 FLOAT_TO_INT = Operator(
     name="cortado::float_to_int",
@@ -172,7 +163,6 @@ FLOAT_TO_INT = Operator(
     rows=lambda call: _ONE_BY_ONE,
     places=frozenset({Place.C}),
     constraints="what leaves 32 bits is the nearest that does not, NaN is 0; C bundle only",
-    samples=_to_samples,
 )
 FLOAT_TO_TRUTH = Operator(
     name="cortado::float_to_truth",
@@ -183,7 +173,6 @@ FLOAT_TO_TRUTH = Operator(
     element=BOOL,
     places=frozenset({Place.C}),
     constraints="C bundle only",
-    samples=_to_samples,
 )
 
 

@@ -4,7 +4,6 @@ out = max(a, b), of codes: both operands and the output share scale and zero poi
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -18,7 +17,6 @@ from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Joined, Quantization
-from cortado.ir.sampling import Draw
 from cortado.ops.elementwise import binary
 from cortado.ops.float_graph import is_constant
 from cortado.ops.loops import ELEMENTS, FOURS, VECTORS
@@ -59,10 +57,6 @@ def kernels(name: str) -> KernelTable:
     )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
-    return binary.draw_operands(draw, by_channel=False, element=draw.pick([INT8, INT8, INT16]))
-
-
 MINIMUM = Operator(
     name="cortex_m::minimum",
     summary="the smaller of two tensors, element by element",
@@ -74,7 +68,6 @@ MINIMUM = Operator(
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     constraints="equal shapes; other shapes are expanded first",
-    samples=samples,
 )
 
 
@@ -123,7 +116,6 @@ MAXIMUM = Operator(
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     constraints="equal shapes; other shapes are expanded first",
-    samples=samples,
 )
 
 MAXIMUM_PATTERN = Pattern(

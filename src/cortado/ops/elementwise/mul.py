@@ -15,6 +15,7 @@ from cortado.ir.c_call import Number, Operand
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.parameters import Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
@@ -30,11 +31,11 @@ LARGEST_SHIFTS = {INT8.bits: 14, INT16.bits: 0}
 def reference(
     *,
     self: Tensor,
-    self_zero_point: int,
+    self_zero_point: ZeroPoint,
     other: Tensor,
-    other_zero_point: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    other_zero_point: ZeroPoint,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
 ) -> Tensor:
     product = (self.to(torch.int64) - self_zero_point) * (other.to(torch.int64) - other_zero_point)
@@ -164,9 +165,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     factor = Fixed.of(2.0**power)
     return {
         **binary.draw_operands(draw, by_channel=True, element=kind),
-        "self_zero_point": draw.zero_point(kind),
-        "other_zero_point": draw.zero_point(kind),
-        "output_zero_point": draw.zero_point(kind),
         "output_multiplier": factor.multiplier,
         "output_shift": factor.shift,
     }

@@ -19,6 +19,7 @@ from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.parameters import High, Low, Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS
@@ -32,12 +33,12 @@ WIDER = 128  # int16 steps to one of int8: 255 of these from zero are int16 code
 def reference(
     *,
     input: Tensor,
-    input_zero_point: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    input_zero_point: ZeroPoint,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
     dtype: torch.dtype,
 ) -> Tensor:
     up = UPS[element_of(input.dtype).bits]
@@ -152,7 +153,6 @@ KERNELS = KernelTable(
 
 def samples(draw: Draw) -> dict[str, Any]:
     """All pairs of elements; factors from codes that vanish to codes that saturate."""
-
     as_usual = draw.flag()  # nothing is multiplied
     pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]
     given, out = draw.pick(pairs)
@@ -162,8 +162,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     low, high = out.codes if as_usual else draw.bounds(out)
     return {
         "input": draw.codes(sizes, given),
-        "input_zero_point": draw.zero_point(given),
-        "output_zero_point": draw.zero_point(out),
         "output_multiplier": factor.multiplier,
         "output_shift": factor.shift,
         "activation_min": low,

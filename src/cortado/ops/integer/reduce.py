@@ -199,7 +199,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     return {
         "input": sampling.codes(draw.seed(), sizes, -most - 1, most, torch.int32),
         "how": int(draw.pick([How.SUM, How.SMALLER, How.LARGER, How.BOUNDED_SUM])),
-        "running": draw.flag(),
     }
 
 

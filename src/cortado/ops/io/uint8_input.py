@@ -7,18 +7,15 @@ nothing. Anything else is a table of 256 entries, over all that the input can be
 """
 
 import math
-from typing import Any
 
 import torch
 
 from cortado.base.element import INT8
 from cortado.base.numerics import QParams, Tensor
-from cortado.ir import sampling
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Operator, Place
-from cortado.ir.sampling import Draw
 from cortado.ops.loops import FOURS
 
 SMALLEST = 2.0**-60  # scale there is
@@ -83,11 +80,6 @@ def _covering(low: float, high: float) -> QParams:
 KERNELS = only("flip_u8", None, arguments=(Row(0), Operand.OUT, Operand.N), work=FOURS)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
-    sizes = draw.sizes(9, 1, 4)
-    return {"input": sampling.codes(draw.seed(), sizes)}
-
-
 FLIP = Operator(
     name="cortado::from_uint8",
     summary="an input of uint8 as codes: every byte with its highest bit flipped",
@@ -97,9 +89,9 @@ FLIP = Operator(
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
+    samples=lambda draw: {"input": draw.codes(draw.rows(), INT8)},
     places=frozenset({Place.C}),
     constraints=_C_ONLY,
-    samples=samples,
 )
 
 
@@ -116,6 +108,7 @@ RAW = Operator(
     element=INT8,
     view=True,
     relayout=lambda arguments, perm: arguments,
+    samples=lambda draw: {"input": draw.codes(draw.rows(), INT8)},
     places=frozenset({Place.C}),
     constraints=_C_ONLY,
 )

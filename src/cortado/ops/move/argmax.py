@@ -6,7 +6,6 @@ equal numbers.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -18,7 +17,6 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
 from cortado.ir.roles import Activation, Plain, Quantization
-from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.move.pick import POSITIONS, VALUES, by_results
 
@@ -66,12 +64,6 @@ KERNELS = by_results(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
-    sizes = draw.rows(5)
-    kind = draw.pick([INT8, INT8, INT16])
-    return {"input": draw.codes(sizes, kind), "largest": draw.flag()}
-
-
 ARGMAX = Operator(
     name="cortado::argmax",
     summary="the position of the largest value, or of the smallest, along a dimension; this value",
@@ -83,7 +75,6 @@ ARGMAX = Operator(
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
-    samples=samples,
 )
 
 ARGMAX_PATTERN = Pattern(aten=(aten.argmax.default, aten.argmin.default), match=match, lower=lower)

@@ -263,7 +263,6 @@ KERNELS = KernelTable(
 
 def draw_ids(draw: Draw, sizes: tuple[int, ...], count: int) -> Tensor:
     """Ids for a table of `count` rows; some of them outside of it."""
-
     ids = sampling.codes(draw.seed(), sizes, -2, count + 1, torch.int32)
     if draw.seed() % 3 == 0:
         ids.reshape(-1)[0] = torch.iinfo(torch.int32).min

@@ -21,6 +21,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.parameters import OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -42,8 +43,8 @@ def reference(
     weight: Tensor,
     indices: Tensor,
     padding_idx: int,
-    weight_zero_point: int,
-    output_zero_point: int,
+    weight_zero_point: ZeroPoint,
+    output_zero_point: OutZeroPoint,
     multipliers: Tensor,
     shifts: Tensor,
 ) -> Tensor:
@@ -258,7 +259,6 @@ def samples(draw: Draw) -> dict[str, Any]:
         "indices": given,
         "padding_idx": padding,
         "weight_zero_point": draw.zero_point(kind),
-        "output_zero_point": draw.zero_point(kind),
         "multipliers": multipliers,
         "shifts": shifts,
     }

@@ -164,7 +164,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     return {
         "input": draw.numbers(sizes) if kind.floating else draw.codes(sizes, kind),
         "k": draw.whole(1, channels),
-        "largest": draw.flag(),
     }
 
 

@@ -25,6 +25,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
 from cortado.ir.kernel_table import EVERY_CORE, WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.parameters import InOffset, Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work
@@ -52,8 +53,8 @@ def reference(
     stride: list[int],
     padding: list[int],
     ceil_mode: bool,
-    zero_point: int,
-    multiplier: int,
+    zero_point: ZeroPoint,
+    multiplier: Multiplier,
     shift: int,
 ) -> Tensor:
     x = input.to(torch.float64).permute(TO_NCHW)
@@ -267,8 +268,6 @@ def samples(draw: Draw) -> dict[str, Any]:
         "kernel_size": kernel,
         "stride": [draw.whole(1, 3) for _ in kernel],
         "padding": [0 if whole else draw.whole(0, k // 2) for k in kernel],
-        "ceil_mode": draw.flag(),
-        "zero_point": draw.zero_point(kind),
         "multiplier": _UNIT.multiplier,
         "shift": _UNIT.shift,
     }
@@ -295,8 +294,8 @@ def mean_reference(
     *,
     input: Tensor,
     pixels: int,
-    input_offset: int,
-    output_offset: int,
+    input_offset: InOffset,
+    output_offset: OutZeroPoint,
     requantize_multiplier: int,
     requantize_shift: int,
 ) -> Tensor:
@@ -395,8 +394,6 @@ def mean_samples(draw: Draw) -> dict[str, Any]:
     return {
         "input": draw.codes((1, height, width, channels), kind),
         "pixels": pixels,
-        "input_offset": -draw.zero_point(kind),
-        "output_offset": draw.zero_point(kind),
         "requantize_multiplier": fixed.multiplier,
         "requantize_shift": fixed.shift,
     }

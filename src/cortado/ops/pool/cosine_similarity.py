@@ -18,6 +18,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.parameters import Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
@@ -60,13 +61,13 @@ def to_rows(bound: Bound) -> Node:
 def reference(
     *,
     input: Tensor,
-    input_zero_point: int,
+    input_zero_point: ZeroPoint,
     input_least: int,
     other: Tensor,
-    other_zero_point: int,
+    other_zero_point: ZeroPoint,
     other_least: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
 ) -> Tensor:
     a, b = input.to(torch.int64) - input_zero_point, other.to(torch.int64) - other_zero_point
@@ -149,8 +150,6 @@ def samples(draw: Draw) -> dict[str, Any]:
         return {**given, "output_zero_point": 0, **reach.draw_once(draw, -12, -4)}
     return {
         **given,
-        "output_zero_point": draw.zero_point(),
-        "output_multiplier": draw.whole(2**30, 2**31 - 1),
         "output_shift": draw.whole(-20, -10),
     }
 

@@ -18,6 +18,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.parameters import Multiplier, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
@@ -30,10 +31,10 @@ SUM_BITS = 30
 def reference(
     *,
     input: Tensor,
-    input_zero_point: int,
+    input_zero_point: ZeroPoint,
     left_shift: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
 ) -> Tensor:
     total = (input.to(torch.int64) - input_zero_point).cumsum(-1) << left_shift
@@ -117,10 +118,7 @@ def samples(draw: Draw) -> dict[str, Any]:
         return {"input": draw.codes(sizes, INT16), **numbers}
     return {
         "input": sampling.codes(draw.seed(), sizes),
-        "input_zero_point": draw.zero_point(),
         "left_shift": _room(sizes[-1]),
-        "output_zero_point": draw.zero_point(),
-        "output_multiplier": draw.whole(2**30, 2**31 - 1),
         "output_shift": max(draw.whole(-12, 8) - _room(sizes[-1]), LEAST_SHIFT),
     }
 

@@ -165,7 +165,6 @@ def samples(draw: Draw) -> dict[str, Any]:
         "stride": [draw.whole(1, 3) for _ in range(2)],
         "padding": padding,
         "dilation": dilation,
-        "ceil_mode": draw.flag(),
         "how": draw.pick([MEAN, int(How.LARGER)]),
         "divisor": draw.pick([0, 0, 7]),
         **draw_bounds(draw),

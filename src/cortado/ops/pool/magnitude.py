@@ -25,6 +25,7 @@ from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.parameters import Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -191,8 +192,8 @@ def reference(
     offset: int,
     start: int,
     start_shift: int,
-    output_zero_point: int,
-    output_multiplier: int,
+    output_zero_point: OutZeroPoint,
+    output_multiplier: Multiplier,
     output_shift: int,
 ) -> Tensor:
     known = zip(inputs, zero_points, multipliers, strict=True)
@@ -314,8 +315,6 @@ def samples(draw: Draw) -> dict[str, Any]:
         "offset": draw.pick([0, 1, -70, LARGEST_OFFSET, -LARGEST_OFFSET]) if apart else 0,
         "start": 0 if apart else draw.pick([0, 1, 70_000, 2**31 - 1]),
         "start_shift": draw.pick([0, 0, 1, 29]),
-        "output_zero_point": draw.zero_point(),
-        "output_multiplier": draw.whole(2**30, 2**31 - 1),
         "output_shift": draw.whole(-30, -6),
     }
 

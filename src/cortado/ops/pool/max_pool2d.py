@@ -16,6 +16,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
+from cortado.ir.parameters import High, Low, OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work
@@ -37,10 +38,10 @@ def reference(
     padding: list[int],
     dilation: list[int],
     ceil_mode: bool,
-    input_zero_point: int,
-    output_zero_point: int,
-    activation_min: int,
-    activation_max: int,
+    input_zero_point: ZeroPoint,
+    output_zero_point: OutZeroPoint,
+    activation_min: Low,
+    activation_max: High,
 ) -> Tensor:
     x = input.to(torch.float32).permute(TO_NCHW)
     largest = torch.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode)
@@ -157,7 +158,6 @@ def _samples(draw: Draw, *, ceil_mode: bool = True, dilations: tuple[int, ...] =
     sizes = [draw.whole(max(1, r), max(1, r) + 8) for r in reach]
     kind = draw.pick([INT8, INT8, INT16])
     zero_point = draw.zero_point(kind)
-    low, high = draw.bounds(kind)
     return {
         "input": draw.codes((draw.pick([1, 1, 2]), *sizes, draw.channels()), kind),
         "kernel_size": kernel,
@@ -167,8 +167,6 @@ def _samples(draw: Draw, *, ceil_mode: bool = True, dilations: tuple[int, ...] =
         "ceil_mode": ceil_mode and draw.flag(),
         "input_zero_point": zero_point,
         "output_zero_point": zero_point,
-        "activation_min": low,
-        "activation_max": high,
     }
 
 

@@ -100,7 +100,6 @@ def match_pair(bound: Bound, most: int) -> Quantization | Reject:
 
 def draw_ends(draw: Draw, kind: Element = INT8) -> tuple[int, int]:
     """Between which codes the values of a sample lie: all, or few."""
-
     found: tuple[int, int] = draw.pick([kind.codes, kind.codes, (-3, 3), (5, 6), (kind.low, kind.low)])
     return found
 
@@ -111,7 +110,6 @@ def draw_codes(draw: Draw, sizes: tuple[int, ...], kind: Element) -> Tensor:
 
 def draw_pair(draw: Draw, kind: Element = INT8) -> dict[str, Any]:
     """Two tensors of a sample, sometimes equal, of many values or few, and their zero points."""
-
     sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
     ends, seed = draw_ends(draw, kind), draw.seed()
     return {

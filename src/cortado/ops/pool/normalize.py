@@ -27,6 +27,7 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.parameters import High, Low, ZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Calls, Quantities, Work
@@ -87,15 +88,15 @@ def reference(
     first: int,
     groups: int,
     centered: bool,
-    input_zero_point: int,
+    input_zero_point: ZeroPoint,
     epsilon: int,
     variance_shift: int,
     exponent: int,
     scale: Tensor,
     offset: Tensor,
     fraction_bits: int,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
 ) -> Tensor:
     codes = by_group(input.to(torch.int64), dim, first, groups)
     samples, _, members, pixels = codes.shape
@@ -410,17 +411,13 @@ def samples(draw: Draw) -> dict[str, Any]:
     steps = AffineSteps(weight * step, bias * draw.pick([0.0, 0.0, 40.0, 500.0]))
     given = constants(count, count**2 * eps, steps, kind)
     assert given is not None
-    low, high = draw.bounds(kind)
     return {
         "input": sampling.codes(seed, sizes, *measures.draw_ends(draw, kind), kind.torch_dtype),
         "dim": len(sizes) - 1 if behind else len(leading),
         "first": len(leading),
         "groups": groups,
         "centered": centered,
-        "input_zero_point": draw.zero_point(kind),
         **given,
-        "activation_min": low,
-        "activation_max": high,
     }
 
 

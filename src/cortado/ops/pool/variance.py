@@ -18,6 +18,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.parameters import Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -84,7 +85,7 @@ def with_mean(bound: Bound) -> None:
 
 
 def reference(
-    *, input: Tensor, root: bool, output_zero_point: int, output_multiplier: int, output_shift: int
+    *, input: Tensor, root: bool, output_zero_point: OutZeroPoint, output_multiplier: Multiplier, output_shift: int
 ) -> Tensor:
     codes = input.to(torch.int64)
     total, squares = codes.sum(1, keepdim=True), codes.square().sum(1, keepdim=True)
@@ -143,8 +144,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     return {
         "input": codes,
         "root": root,
-        "output_zero_point": draw.zero_point(kind),
-        "output_multiplier": draw.whole(2**30, 2**31 - 1),
         "output_shift": max(round(usual) + draw.whole(-12, 6), LEAST_SHIFT),
     }
 

@@ -530,7 +530,6 @@ def kernels(kind: LayerKind) -> KernelTable:
 
 def draw_layer(draw: Draw, gates: int, states: int) -> dict[str, Any]:
     """Draws the arguments that all three take. Sums that saturate gates, and sums that don't."""
-
     seed = draw.seed()
     batch, steps = draw.pick([1, 1, 2]), draw.whole(1, 6)
     inputs, units = draw.channels(), draw.channels()

@@ -33,6 +33,7 @@ from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.parameters import High, Low, Multiplier
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -69,10 +70,10 @@ def reference(
     input: Tensor,
     state: list[Tensor],
     coefficients: Tensor,
-    multiplier: int,
+    multiplier: Multiplier,
     shift: int,
-    activation_min: int,
-    activation_max: int,
+    activation_min: Low,
+    activation_max: High,
 ) -> tuple[Tensor, Tensor]:
     channels, sections = input.shape[0], coefficients.tolist()
     words = state[0].tolist() if state else [[[0] * WORDS for _ in sections] for _ in range(channels)]
@@ -151,15 +152,11 @@ def samples(draw: Draw) -> dict[str, Any]:
     coefficients = sampling.codes(seed, (sections, COEFFICIENTS), *whole)
     words = sampling.codes(seed + 1, (channels, sections, WORDS), -LARGEST - 1, LARGEST, torch.int32)
     words[..., -1] &= _REST
-    low, high = draw.bounds(INT16)
     return {
         "input": sampling.codes(seed + 2, (channels, count), INT16.low, INT16.high, torch.int16),
         "state": [words] if draw.flag() else [],
         "coefficients": coefficients >> draw.whole(0, 4),
-        "multiplier": draw.whole(2**30, 2**31 - 1),
         "shift": draw.whole(-16, 1),
-        "activation_min": low,
-        "activation_max": high,
     }
 
 

@@ -3,8 +3,6 @@
 The sum is upwards from 0 over the last dimension.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch.fx import Node
@@ -17,7 +15,6 @@ from cortado.ir.graph import shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Lowering, Operator, Pattern, Place
-from cortado.ir.sampling import Draw
 from cortado.ir.work import loops
 from cortado.ops.floats import as_it_is, quiet, stored
 
@@ -61,11 +58,6 @@ def _row(symbol: str, log: bool) -> KernelRow:
 KERNELS = KernelTable((_row("softmax_f32", False), _row("log_softmax_f32", True)))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
-    sizes = draw.rows()
-    return {"input": draw.numbers(sizes), "log": draw.flag()}
-
-
 FLOAT_SOFTMAX = Operator(
     name="cortado::float_softmax",
     summary="softmax and log_softmax in float32 over the last dimension",
@@ -76,7 +68,6 @@ FLOAT_SOFTMAX = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     places=frozenset({Place.C}),
     constraints="another dimension than the last is transposed there; C bundle only",
-    samples=samples,
 )
 FLOAT_SOFTMAX_PATTERN = Pattern(
     aten=(aten.softmax.int, aten._softmax.default, *_LOGARITHMS), match=as_it_is, lower=lower, floating=True

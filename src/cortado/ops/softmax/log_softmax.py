@@ -27,6 +27,7 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.parameters import OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -52,7 +53,7 @@ def reference(
     log_multiplier: int,
     log_shift: int,
     fraction_bits: int,
-    output_zero_point: int,
+    output_zero_point: OutZeroPoint,
 ) -> Tensor:
     """Over all of each row, or over what is kept of it."""
     keeps = (kept[0] != 0).repeat(len(input) // len(kept[0]), 1) if kept else torch.ones_like(input, dtype=torch.bool)

@@ -387,7 +387,6 @@ def rows(call: Call) -> Rows | None:
 
 def draw_rows(draw: Draw, element: Element) -> tuple[dict[str, Any], Tensor]:
     """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
-
     drawn = softmax.draw_input(draw, 1024, 2500, element=element)
     codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
     if steps := draw.pick([0, 8, 13, 16]):  # as attention has them, whose bits may fill their last bytes
@@ -411,14 +410,12 @@ def samples(draw: Draw) -> dict[str, Any]:
         "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
         "mask": None if computed else mask,
         "nothing": draw.pick([draw.whole(*codes), whole(kind)]),
-        "zeros": draw.flag(),
         "rounded": [max(code // coarse * coarse, INT8.low) for code in range(-128, 128)] if coarse else [],
     }
 
 
 def _weaker(draw: Draw, mask: Tensor) -> list[Tensor]:
     """A second mask, which keeps some of what the first does not."""
-
     return [(~mask).to(torch.int8) | sampling.codes(draw.seed(), tuple(mask.shape), 0, 1)]
 
 

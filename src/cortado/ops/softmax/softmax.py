@@ -27,6 +27,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import EVERY_CORE, SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.parameters import OutZeroPoint, ZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import Draw
 from cortado.ir.work import Work, loops
@@ -181,8 +182,8 @@ def reference(
     *,
     input: Tensor,
     dim: int,
-    input_zero_point: int,
-    output_zero_point: int,
+    input_zero_point: ZeroPoint,
+    output_zero_point: OutZeroPoint,
     input_multiplier: int,
     input_shift: int,
     diff_min: int,
@@ -328,7 +329,6 @@ KERNELS = KernelTable(
 
 def draw_input(draw: Draw, *long: int, element: Element = INT8) -> dict[str, Any]:
     """An input of any rank and a scale, as multiplier, shift and diff_min; rows may also be as `long`."""
-
     length = draw.pick([draw.channels(), draw.pick([100, 257, 511, LARGEST_PTE_ROW, *long])])
     sizes = (*draw.sizes(4, 0, 3), length)
     most = 5.5 if element.affine else 13.9 - FRACTION - math.log2(math.log2(math.e))
@@ -341,7 +341,6 @@ def samples(draw: Draw) -> dict[str, Any]:
     return {
         **draw_input(draw, element=kind),
         "dim": -1,
-        "input_zero_point": draw.zero_point(kind),
         "output_zero_point": unit_of(kind).zero_point,
     }
 
