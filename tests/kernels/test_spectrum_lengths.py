@@ -10,7 +10,7 @@ import torch
 
 from cortado.base.target import from_target_string
 from cortado.ops.signal.fft import LONGEST, SHORTEST, is_length
-from cortado.ops.signal.spectrum import SPECTRUM, Curve, Power
+from cortado.ops.signal.spectrum import EMPHASIS_BITS, SPECTRUM, Curve, Power
 from cortado.run.runner import HOST
 from helpers import cases
 from helpers.cores import each_core
@@ -49,6 +49,7 @@ def spectrum(points: int, number: int) -> cases.Case:
         "hop": block,
         "skip": skip,
         "frames": 2,
+        "emphasis": (0, 31785, 1 << EMPHASIS_BITS)[number // 3 % 3],
         "power": int(power),
         "curve": int(curve),
         "floor": 1 << 20,

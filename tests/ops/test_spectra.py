@@ -17,8 +17,8 @@ from cortado.frontend.capture.export import capture
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.models.zoo.sounds import mfcc
 from cortado.ops.signal.codes import SPECTRUM_OF
-from cortado.ops.signal.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms
-from cortado.options import Artifacts, Options
+from cortado.ops.signal.spectrum import LOG_BITS, SPECTRUM, band_sums, logarithms
+from cortado.options import Activations, Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cores import FOUR, each_core
 from helpers.single import Expression, decibels, lower_on
@@ -227,12 +227,12 @@ def test_in_front_of_the_last_rounding(points: int, power: int, least: float) ->
     for level in (1.0, 0.1, 0.01, 0.001):
         signal = (sounds(32767.0 * level)).round().to(torch.int16)
         exact = log_bands(signal.double(), window.double(), bands.double(), power, floor)
-        acc, shifts = band_sums(framed(signal[:, None, None], found.arguments), found.arguments)
+        acc, shifts = band_sums(signal[:, None, None], found.arguments)
         made = torch.from_numpy(logarithms(acc, shifts, found.arguments)).reshape(exact.shape) * factor
         for number, (one, other) in enumerate(zip(exact, made, strict=True)):
             noise = 10 * torch.log10((one - one.mean()).square().sum() / (one - other).square().sum())
             assert noise >= (50 if number == 1 else least), (level, number)
-    silent = band_sums(framed(torch.zeros(1, 1, 1, SAMPLES, dtype=torch.int16), found.arguments), found.arguments)
+    silent = band_sums(torch.zeros(1, 1, 1, SAMPLES, dtype=torch.int16), found.arguments)
     assert np.abs(logarithms(*silent, found.arguments) * factor - np.log(floor)).max() < 1e-4
 
 
@@ -319,6 +319,53 @@ class Followed(nn.Module):
         return (
             rows.topk(3, 2).values if self.kind == "largest" else functional.max_pool2d(rows, 2, return_indices=True)[0]
         )
+
+
+EMPHASES: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
+    "the first sample kept": (lambda x: torch.cat([x[:, :1], x[:, 1:] - 0.97 * x[:, :-1]], 1), 75),
+    "without the first sample": (lambda x: x[:, 1:] - 0.97 * x[:, :-1], 75),
+    "as a filter": (lambda x: functional.conv1d(x[:, None], torch.tensor([[[-0.475, 0.5]]]))[:, 0], 75),
+    "as a filter that pads": (
+        lambda x: functional.conv1d(x[:, None], torch.tensor([[[-0.95, 1.0]]]), padding=1)[:, 0, :-1],
+        75,
+    ),
+    "a difference": (lambda x: x.diff(dim=1), 70),
+    "a sum": (lambda x: x[:, 1:] + x[:, :-1], 50),
+}
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+@pytest.mark.parametrize("name", EMPHASES)
+def test_pre_emphasis_is_part_of_the_frame(name: str) -> None:
+    """Not a tensor, and not rounded to codes of one step for all frames; the C kernels give the same."""
+    emphasized, least = EMPHASES[name]
+    rng, window = torch.Generator().manual_seed(3), torch.hann_window(64)
+
+    def features(x: Tensor, window: Tensor) -> Tensor:
+        bins = torch.stft(emphasized(x.float() / 32768), 64, 32, 64, window, center=False, return_complex=True)
+        return torch.log(bins.abs().square() + 1e-8)
+
+    model = Expression(features, window=window)
+
+    def voices(count: int) -> list[tuple[Tensor]]:
+        found = []
+        for _ in range(count):
+            walk = torch.randn(1, 640, generator=rng).cumsum(1)
+            loud = 10 ** (-2 * float(torch.rand(1, generator=rng)))
+            found.append(((loud * 32767 * walk / walk.abs().max()).round().to(torch.int16),))
+        return found
+
+    data, options = voices(12), Options(activations=Activations.INT16, artifacts=Artifacts.C)
+    compiled = api.compile(model, data[0], "cortex-m4", data, name="emphasis", options=options)
+    assert compiled.graph is not None
+    calls = [call.operator for call in compiled.graph.calls]
+    assert sum(one.startswith(("cortado::", "cortex_m::")) for one in calls) <= 4, calls
+    fresh = voices(8)
+    wanted = torch.cat([model(*batch).flatten() for batch in fresh])
+    got = torch.cat([reference_outputs(compiled.graph, batch)[0].flatten() for batch in fresh])
+    assert decibels(wanted, got) > least
+    assert compiled.run(torch.cat([one for (one,) in fresh]), on="host").bit_exact
 
 
 EARLIER: dict[str, Callable[[Tensor], Tensor]] = {

@@ -800,9 +800,10 @@ void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_
 
 /* Spectra in bands of frames of 16-bit samples. A row is a block of `block` samples; a frame's first sample is number
  * `skip` of its first row. Of the frame's spectrum X, with a window of 1 as 2^24 and the samples shifted left by s bits
- * (as many as all of them have to spare, at most `headroom`), band b is acc = sum of weight * |X|^power over
- * `counts[b]` bins from `starts[b]` on; weights are unsigned, 2^15 is 1. Then the floor, in units of the largest s, is
- * added, or is the least (`clamped`), and
+ * (as many as all of them have to spare, at most `headroom`; with emphasis, each is first less that part of the sample
+ * before it, 0 where that lies in a row that is NULL, and halved; then `skip` is at least 1), band b is acc = sum of
+ * weight * |X|^power over `counts[b]` bins from `starts[b]` on; weights are unsigned, 2^15 is 1. Then the floor, in
+ * units of the largest s, is added, or is the least (`clamped`), and
  *   curve 0   out = requant((log2(acc) - (base + power * s) * 2^16 + offset) << 7), of 16 fractional bits
  *   curve 1   out = acc * out_multiplier * 2^(out_shift - 31 - power * s), of its upper 31 bits
  *   curve 2   the same of its square root
@@ -813,6 +814,7 @@ void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_
  * spectrum_loops_s16__mve.h. */
 typedef struct {
     int32_t block, skip, window_length;
+    int32_t emphasis; /* 2^15 is 1; 0: none */
     int32_t pairs, bins, bands; /* bins that are read */
     int32_t power, curve, clamped, headroom;
     int32_t floor_high, floor_low; /* floor_high * 2^31 + floor_low */

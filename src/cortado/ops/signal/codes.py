@@ -18,6 +18,7 @@ from cortado.ir.roles import Activation, Quantization
 from cortado.ops.signal.fft import WINDOW_BITS, fft_of
 from cortado.ops.signal.input_codes import SAMPLES, as_samples
 from cortado.ops.signal.spectrum import (
+    EMPHASIS_BITS,
     FLOOR_BITS,
     LARGEST_OFFSET,
     LARGEST_SUM,
@@ -38,7 +39,7 @@ MOST_BLOCKS = 64  # of samples that a frame is gathered from
 _LIBRARY = Functions(portable=False)  # the runtime has no FFT
 _LIBRARY.define(
     "spectrum_of(Tensor signal, Tensor window, Tensor bands, int points, int hop, int skip, int lead, int frames, "
-    "int power, int curve, float factor, float offset, float floor, bool clamped) -> Tensor"
+    "float emphasis, int power, int curve, float factor, float offset, float floor, bool clamped) -> Tensor"
 )
 
 
@@ -51,6 +52,7 @@ def _in_float(
     skip: int,
     lead: int,
     frames: int,
+    emphasis: float,
     power: int,
     curve: int,
     factor: float,
@@ -58,6 +60,7 @@ def _in_float(
     floor: float,
     clamped: bool,
 ) -> Tensor:
+    signal = signal - emphasis * torch.nn.functional.pad(signal, (1, 0))[:, :-1] if emphasis else signal
     pieces = signal[:, skip:].unfold(1, len(window), hop)[:, :frames] * window
     padded = torch.nn.functional.pad(pieces, (lead, points - lead - len(window)))  # where the model has its samples
     sizes = torch.fft.rfft(padded).abs() ** power @ bands.T
@@ -99,6 +102,7 @@ class Integers:
     window: Tensor
     weights: dict[str, Tensor]
     unit: float
+    emphasis: int
 
 
 def _integers(lowering: Lowering, scale: float) -> Integers:
@@ -107,11 +111,13 @@ def _integers(lowering: Lowering, scale: float) -> Integers:
     assert bands is not None
     largest, window, bands = float(window.abs().max()), window.to(torch.float64), bands.to(torch.float64)
     room = min(65535 / float(bands.max()), LARGEST_SUM / float(bands.sum(1).max())) / 2.0**WEIGHT_BITS
-    power = math.floor(math.log2(room))
+    power, emphasis = math.floor(math.log2(room)), round(lowering.bound["emphasis"] * 2**EMPHASIS_BITS)
+    scale *= 1 if emphasis == 0 else 2  # what is emphasized is halved
     return Integers(
         window=torch.round(window / largest * 2.0**WINDOW_BITS).to(torch.int32),
         weights=_packed(torch.round(bands * 2.0 ** (WEIGHT_BITS + power)).to(torch.int32)),
         unit=(scale * largest) ** lowering.bound["power"] * 2.0**-power,
+        emphasis=emphasis,
     )
 
 
@@ -185,6 +191,7 @@ def lower(lowering: Lowering) -> Node:
         input=_blocks(lowering, signal, (images, length // block, 1, block), q.zero_point),
         **{name: lowering.constant(name, data) for name, data in constants.items()},
         **{name: bound[name] for name in ("points", "hop", "skip", "frames", "power", "curve", "clamped")},
+        emphasis=found.emphasis,
         **_floor(lowering, found.unit, base),
         **_curve(lowering, found.unit, base),
         output_zero_point=lowering.out.zero_point,

@@ -258,6 +258,12 @@ class Frames:
     skip: int
     lead: int
     count: int
+    emphasis: float = 0.0  # of a signal of which each sample is less this part of the one before it, 0 before the first
+
+    @property
+    def end(self) -> int:
+        """The place behind the last of the signal's samples that is read."""
+        return (self.count - 1) * self.hop + self.skip + len(self.window)
 
 
 def _frames(operand: Node, points: int) -> Frames:
@@ -296,7 +302,8 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
     hop = int(places[0, 1, 0]) - skip if count > 1 else length
     first, used = int(inside.nonzero()[0]), inside.nonzero().flatten()
     image, frame = torch.arange(images)[:, None, None] * length, torch.arange(count)[None, :, None] * hop
-    if hop < 1 or not torch.equal(places, image + frame + (skip + used - first)[None, None]):
+    moved = torch.equal(places, image + frame + (skip + used - first)[None, None])
+    if hop < 1 or not moved or int(places.min()) < 0 or int(places.max()) >= len(numbers.flatten()):
         return None
     probe = _random(sizes).real  # a filter would pass up to here: what it makes of a ramp is a ramp
     windowed, any_signal = torch.zeros_like(window), attempt(function, probe)
@@ -305,6 +312,53 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
         return None
     last = int(used[-1])
     return Frames(source, window[0, 0, first : last + 1], hop, skip, first, count)
+
+
+_NEAR = 12  # calls before frames that may be pre-emphasis
+
+
+def _before_emphasis(frames: Frames) -> Frames:
+    """Reads the signal itself where frames are of one less a part of itself a sample earlier. The kernel takes it off
+    with more bits than 16 have, and the difference lies nowhere."""
+    made, node = frames.signal, frames.signal.prev
+    for _ in range(_NEAR):
+        if node.op == "root":
+            break
+        found = _emphasis(node, made, frames.end) if isinstance(VALUE.of(node), Tensor) and shape(node) else None
+        if found is not None:
+            gain, emphasis, shift = found
+            window = frames.window * gain
+            return replace(frames, signal=node, window=window, skip=frames.skip + shift, emphasis=emphasis)
+        node = node.prev
+    return frames
+
+
+def _emphasis(source: Node, made: Node, end: int) -> tuple[float, float, int] | None:
+    """(g, a, m) of signals made[n] = g * (source[n + m] - a * source[n + m - 1]), up to sample `end`; the one in front
+    of the source is 0."""
+    region, sizes = region_behind(source), shape(source)
+    images, length = math.prod(sizes[:-1]), sizes[-1]
+    shift = int(shape(made)[-1] < length)
+    if made not in region.cuts or math.prod(shape(made)[:-1]) != images or not 3 <= end + shift <= length:
+        return None
+    probe, function = _random(sizes).real, region.to(made)
+    found, silent = attempt(function, probe), attempt(function, 0 * probe)
+    if found is None or silent is None or float(silent.abs().max()):
+        return None
+    signal = torch.nn.functional.pad(probe.reshape(images, length), (1, 0))
+    now, before = (signal[:, first : first + end] for first in (1 + shift, shift))
+    rest = found.reshape(images, -1)[:, :end]
+    taps = torch.stack([now.flatten(), before.flatten()], 1)
+    gain, part = torch.linalg.lstsq(taps, rest.flatten()).solution.tolist()
+    held = 0 < abs(part) <= abs(gain) * (1 + CLOSE)
+    if not held or not close(rest, gain * now + part * before, abs(gain) * float(now.abs().max())):
+        return None
+    return gain, _decimal(max(-1.0, min(-part / gain, 1.0))), shift
+
+
+def _decimal(number: float) -> float:
+    """The decimal number that was written, which a float32 came from."""
+    return float(f"{number:.6g}")
 
 
 def _signal(like: Node, frames: Frames) -> Frames:
@@ -374,8 +428,7 @@ def _whole_blocks(like: Node, frames: Frames) -> tuple[Node, int]:
     signal = add_view(like, frames.signal, (math.prod(shape(frames.signal)[:-1]), length))
     if block_of(frames.hop, length, frames.skip + len(frames.window)) is not None:
         return signal, length
-    needed = (frames.count - 1) * frames.hop + frames.skip + len(frames.window)
-    wanted = -(-needed // frames.hop) * frames.hop
+    wanted = -(-frames.end // frames.hop) * frames.hop
     if wanted <= length:
         return add_call(like, aten.slice.Tensor, signal, 1, 0, wanted), wanted
     return add_call(like, aten.constant_pad_nd.default, signal, [0, wanted - length], 0.0), wanted
@@ -451,12 +504,14 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
             f"{describe(node)} gives a spectrum that is used in another way than can be compiled; {WAYS}", [node]
         )
     bands, curved = found
-    frames = _signal(node, _frames(bound["self"], points))
+    frames = _signal(node, _before_emphasis(_frames(bound["self"], points)))
     signal, _ = _whole_blocks(node, frames)
     window = frames.window * _GAINS[norm](points)
     in_logarithms = None
     if curved.end is bands.end:
-        largest = float(window.abs().sum()) ** bands.power * float(bands.weights.sum(1).max())
+        largest = float(window.abs().sum() * (1 + abs(frames.emphasis))) ** bands.power * float(
+            bands.weights.sum(1).max()
+        )
         in_logarithms = compressed(bands.end, largest)
     if in_logarithms is not None:
         curved = Curved(bands.end, Fit(Curve.LOGARITHM, 1.0, 0.0, in_logarithms, clamped=True), _same(bands))
@@ -471,6 +526,7 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
         frames.skip,
         frames.lead,
         frames.count,
+        frames.emphasis,
         bands.power,
         int(curved.fit.curve),
         curved.fit.factor,

@@ -2,7 +2,8 @@
 
 Spectra span 100 dB, so nothing between samples and features is a tensor of codes. A frame has one exponent, the number
 of bits s by which its samples can be shifted left; with x = floor(window * (sample << s) / 2^16), of at most 2^23, the
-FFT (see _fft) needs no other. Then, with p = 2 for power and 1 for magnitude:
+FFT (see _fft) needs no other. With pre-emphasis a sample stands for itself less `emphasis` / 2^15 of the one before it
+(0 in front of the signal), halved, and rounded where it is shifted. Then, with p = 2 for power and 1 for magnitude:
 
   power      P = re^2 + im^2, exact in 60 bits; acc = (sum w * (P >> 32) << 16) + (sum w * (P mod 2^32) >> 16)
   magnitude  a table of roots over 16-bit mantissas; acc = sum w * A, with A = 2 * sqrt(re^2 + im^2)
@@ -45,6 +46,7 @@ from cortado.ops.signal.fft import (
 
 WEIGHT_BITS = 15  # of a band's weight of 1
 LARGEST_SUM = 1 << 20  # of a band's weights
+EMPHASIS_BITS = 15  # of pre-emphasis by 1
 FLOOR_BITS = 61
 LOG_BITS, LOG_ROOM = 16, 7  # fractional bits of a logarithm; how far it is shifted left before it is rescaled
 LARGEST_OFFSET = 1 << 23  # added to a logarithm
@@ -106,12 +108,26 @@ def exponents(frames: ArrayType, headroom: int) -> ArrayType:
     return np.minimum(15 - bit_length(sizes), headroom)
 
 
-def band_sums(frames: ArrayType, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
+def shifted(input: Tensor, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
+    """The samples of every frame, shifted left, and by how many bits."""
+    signal, headroom, emphasis = _signal(input), arguments["headroom"], arguments["emphasis"]
+    if emphasis == 0:
+        frames = framed(signal, arguments)
+        shifts = exponents(frames, headroom)
+        return frames << shifts[:, None], shifts
+    before = np.pad(signal, ((0, 0), (1, 0)))[:, :-1]
+    frames = framed((signal << EMPHASIS_BITS) - emphasis * before, arguments)
+    sizes = np.bitwise_or.reduce(frames ^ (frames >> 31), axis=1)
+    shifts = np.minimum(31 - bit_length(sizes), headroom)
+    return np.minimum(((frames >> (15 - shifts)[:, None]) + 1) >> 1, INT16.high), shifts
+
+
+def band_sums(input: Tensor, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
     """acc of every frame and band, and the frames' exponents."""
     fft, window, power = fft_of(arguments["points"]), arguments["window"].numpy().astype(np.int64), arguments["power"]
-    shifts = exponents(frames, arguments["headroom"])
+    frames, shifts = shifted(input, arguments)
     windowed = np.zeros((len(frames), fft.points), np.int64)
-    windowed[:, : len(window)] = mulw(window, frames << shifts[:, None])
+    windowed[:, : len(window)] = mulw(window, frames)
     real, imaginary = spectrum(fft, windowed)
     sizes = real**2 + imaginary**2 if power == Power.POWER else magnitude(real, imaginary)
     sums, first = [], 0
@@ -152,16 +168,21 @@ def _curved(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> 
     return measures.rescaled(wide >> 31, multiplier, left + right - shift)
 
 
-def framed(input: Tensor, arguments: Mapping[str, Any]) -> ArrayType:
-    """[images * frames, window] of samples [images, blocks, 1, block]."""
-    signal = input.reshape(input.shape[0], -1).numpy().astype(np.int64)
+def _signal(input: Tensor) -> ArrayType:
+    """[images, samples] of samples [images, blocks, 1, block]."""
+    found: ArrayType = input.reshape(input.shape[0], -1).numpy().astype(np.int64)
+    return found
+
+
+def framed(signal: ArrayType, arguments: Mapping[str, Any]) -> ArrayType:
+    """[images * frames, window] of samples [images, samples]."""
     starts = np.arange(arguments["frames"])[:, None] * arguments["hop"] + arguments["skip"]
     found: ArrayType = signal[:, starts + np.arange(len(arguments["window"]))]
     return found.reshape(-1, found.shape[-1])
 
 
 def reference(*, input: Tensor, **arguments: Any) -> Tensor:
-    acc, shifts = band_sums(framed(input, arguments), arguments)
+    acc, shifts = band_sums(input, arguments)
     codes = _curved(acc, shifts, arguments) + arguments["output_zero_point"]
     codes = codes.clamp(arguments["activation_min"], arguments["activation_max"]).to(arguments["dtype"])
     return codes.reshape(input.shape[0], arguments["frames"], 1, acc.shape[1]).contiguous()
@@ -175,10 +196,15 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def rows(call: Call) -> Rows:
-    """A frame needs the blocks in which its samples lie."""
-    block = call.shape("input")[3]
-    taps = -(-(call["skip"] + call.shape("window")[0]) // block)
-    return Rows((RowRule(taps=taps, stride=call["hop"] // block),))
+    """A frame needs the blocks in which its samples lie, and the one before them."""
+    block, pad = call.shape("input")[3], _blocks_before(call)
+    taps = pad - (-(call["skip"] + call.shape("window")[0]) // block)
+    return Rows((RowRule(taps=taps, stride=call["hop"] // block, pad=pad),))
+
+
+def _blocks_before(call: Call) -> int:
+    """1 where a frame's first sample needs the last one of the block before."""
+    return int(call["emphasis"] != 0 and call["skip"] == 0)
 
 
 def _bins(call: Call) -> int:
@@ -192,8 +218,9 @@ def _fields(layout: SpectrumLayout, call: Call) -> dict[str, Field]:
     roots = Array(ROOTS.astype(np.uint16).view(np.int16)) if call["power"] == Power.MAGNITUDE else None
     return {
         "block": call.shape("input")[3],
-        "skip": call["skip"],
+        "skip": call["skip"] + _blocks_before(call) * call.shape("input")[3],
         "window_length": call.shape("window")[0],
+        "emphasis": call["emphasis"],
         "pairs": fft.pairs,
         "bins": _bins(call),
         "bands": len(starts),
@@ -255,9 +282,10 @@ def _work(at_once: int, call: Call) -> Work:
     squared, curve = call["power"] == Power.POWER, call["curve"]
     bands, weights = call.shape("starts")[0], int((-(-call.array("counts") // at_once)).sum())
     return loops(
-        "calls calls*samples calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes calls*bands "
-        "calls*products calls*sums calls*logs calls*linears calls*roots",
+        "calls calls*samples calls*emphasized calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes "
+        "calls*bands calls*products calls*sums calls*logs calls*linears calls*roots",
         samples=call.shape("window")[0],
+        emphasized=call.shape("window")[0] * (call["emphasis"] != 0),
         **flies,
         powers=bins * squared,
         sizes=bins * (not squared),
@@ -308,6 +336,7 @@ def samples(draw: Draw) -> dict[str, Any]:
         "hop": hop,
         "skip": skip,
         "frames": frames,
+        "emphasis": draw.pick([0, 0, 31785, 1 << EMPHASIS_BITS, -9000]),
         "power": int(power),
         "curve": int(curve),
         "floor": draw.pick([0, 1, 2**20, 2**40, 2**FLOOR_BITS - 1]),
@@ -328,8 +357,8 @@ SPECTRUM = Operator(
     summary="frames of a signal, windowed, as the power or magnitude of their spectra in bands, and its logarithm",
     parameters=(
         "Tensor input, Tensor window, Tensor weights, Tensor starts, Tensor counts, int points, int hop, int skip, "
-        "int frames, int power, int curve, int floor, bool clamped, int headroom, int offset, int multiplier, "
-        "int shift, int output_zero_point, int activation_min, int activation_max, ScalarType dtype"
+        "int frames, int emphasis, int power, int curve, int floor, bool clamped, int headroom, int offset, "
+        "int multiplier, int shift, int output_zero_point, int activation_min, int activation_max, ScalarType dtype"
     ),
     reference=reference,
     shape=output_shape,

@@ -174,4 +174,21 @@ static inline uint64_t cortado_floor(const cortado_spectrum_t *L, int32_t shift)
     return whole >> (L->power * (L->headroom - shift));
 }
 
+/* The sample in front of the window's, 0 in front of the signal. */
+static inline int16_t cortado_sample_before(const cortado_spectrum_t *L, const int8_t *const rows[])
+{
+    int32_t at = L->skip - 1;
+    for (; at >= L->block; at -= L->block) {
+        rows++;
+    }
+    return *rows == NULL ? 0 : ((const int16_t *)(const void *)*rows)[at];
+}
+
+/* By how many bits numbers of 31 bits can be shifted left to 16 and 15 of a fraction, of what bits they have beside
+ * their signs. */
+static inline int32_t cortado_emphasis_shift(const cortado_spectrum_t *L, uint32_t bits)
+{
+    return cortado_min(bits == 0 ? 15 : cortado_leading_zeros(bits) - 1, L->headroom);
+}
+
 #endif /* CORTADO_SPECTRUM_H */

@@ -7,12 +7,13 @@
 
 #include "cortado_spectrum.h"
 
-/* The samples of the window one after the other, an even number of them, each to be shifted left. */
+/* The samples of the window one after the other, an even number of them, each to be shifted left; `exponent`: by how
+ * many bits they are then, those included that they were shifted before. */
 typedef struct {
     const int16_t *samples;
     const int32_t *window;
     int32_t pairs;
-    int32_t shift;
+    int32_t shift, exponent;
 } cortado_windowed_t;
 
 /* Copies the samples, and gives bits up to the highest that they have beside their signs. */
@@ -52,12 +53,37 @@ static inline uint32_t cortado_sample_bits(const cortado_spectrum_t *L, const in
     return bits | (((both >> 16 | both) & 0xFFFE) >> 1);
 }
 
+/* Makes each sample of the window itself less a part of the one before it, halved, and shifted left as far as all of
+ * them can be; gives by how many bits. In front of the samples is room for one more. */
+static CORTADO_ONCE int32_t cortado_emphasize(const cortado_spectrum_t *L, const int8_t *const rows[],
+                                              int16_t *samples)
+{
+    const int32_t part = L->emphasis;
+    int16_t *const first = samples - 1, *last = first + L->window_length;
+    uint32_t bits = 0;
+    *first = cortado_sample_before(L, rows);
+    for (const int16_t *p = last; p > first; p--) {
+        const int32_t v = p[0] * (1 << 15) - p[-1] * part;
+        bits |= (uint32_t)(v ^ (v >> 31));
+    }
+    const int32_t shift = cortado_emphasis_shift(L, bits), right = 15 - shift;
+    for (; last > first; last--) {
+        const int32_t v = last[0] * (1 << 15) - last[-1] * part;
+        *last = (int16_t)cortado_min(((v >> right) + 1) >> 1, 32767);
+    }
+    return shift;
+}
+
 static inline cortado_windowed_t cortado_gather(const cortado_spectrum_t *L, const int8_t *const rows[],
                                                 int16_t *samples)
 {
     const uint32_t bits = cortado_sample_bits(L, rows, samples);
     const int32_t shift = cortado_min(bits == 0 ? 15 : cortado_leading_zeros(bits) - 17, L->headroom);
-    const cortado_windowed_t w = {samples, L->window, (L->window_length + 1) / 2, shift};
+    cortado_windowed_t w = {samples, L->window, (L->window_length + 1) / 2, shift, shift};
+    if (L->emphasis != 0) {
+        w.shift = 0;
+        w.exponent = cortado_emphasize(L, rows, samples);
+    }
     return w;
 }
 

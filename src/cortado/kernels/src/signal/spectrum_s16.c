@@ -64,5 +64,5 @@ void cortado_spectrum_s16(const cortado_spectrum_t *L, const int8_t *const rows[
     cortado_first_numbers(L, &windowed, bins);
     transform(L, bins);
     split(L, bins);
-    cortado_bands(L, bins, out, windowed.shift);
+    cortado_bands(L, bins, out, windowed.exponent);
 }

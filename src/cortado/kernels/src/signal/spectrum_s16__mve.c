@@ -27,6 +27,37 @@ static int32_t gather(const cortado_spectrum_t *L, const int8_t *const rows[], i
     return cortado_min(bits == 0 ? 15 : cortado_leading_zeros(bits) - 17, L->headroom);
 }
 
+/* Four samples less a part of those before them. */
+static inline int32x4_t emphasized(const int16_t *samples, int32_t part, mve_pred16_t some)
+{
+    return vmlaq_n_s32(vshlq_n_s32(vldrhq_z_s32(samples, some), 15), vldrhq_z_s32(samples - 1, some), -part);
+}
+
+/* Makes each sample of the window itself less a part of the one before it, halved, and shifted left as far as all of
+ * them can be; gives by how many bits. In front of the samples is room for one more. */
+static int32_t emphasize(const cortado_spectrum_t *L, const int8_t *const rows[], int16_t *samples)
+{
+    const int32_t part = L->emphasis, fours = 4 * ((L->window_length - 1) / 4);
+    int32_t high = 0, low = -1;
+    samples[-1] = cortado_sample_before(L, rows);
+    mve_pred16_t some = vctp32q((uint32_t)(L->window_length - fours));
+    for (int32_t at = fours; at >= 0; at -= 4) {
+        const int32x4_t v = emphasized(samples + at, part, some);
+        high = vmaxvq_p_s32(high, v, some);
+        low = vminvq_p_s32(low, v, some);
+        some = 0xFFFF;
+    }
+    const int32_t shift = cortado_emphasis_shift(L, (uint32_t)(high | ~low)), right = shift - 15;
+    some = vctp32q((uint32_t)(L->window_length - fours));
+    for (int32_t at = fours; at >= 0; at -= 4) {
+        int32x4_t v = vshlq_r_s32(emphasized(samples + at, part, some), right);
+        v = vshrq_n_s32(vaddq_n_s32(v, 1), 1);
+        vstrhq_p_s32(samples + at, vminq_s32(v, vdupq_n_s32(32767)), some);
+        some = 0xFFFF;
+    }
+    return shift;
+}
+
 /* `count` butterflies of so many legs that hold samples; gives the stream behind them. */
 static const int32_t *fours(cortado_spectrum_planes_t *S, const int32_t *stream, int32_t count, int32_t legs)
 {
@@ -229,8 +260,12 @@ void cortado_spectrum_s16__mve(const cortado_spectrum_t *L, const int8_t *const 
 {
     int32_t *re = scratch, *im = re + L->pairs + 1;
     int16_t *samples = (int16_t *)(void *)(im + L->pairs + 1);
-    const int32_t shift = gather(L, rows, samples);
+    int32_t shift = gather(L, rows, samples);
     cortado_spectrum_planes_t planes = {samples, L->pairs, 16 + shift, re, 4 * (L->pairs + 1)};
+    if (L->emphasis != 0) {
+        planes.left = 16;
+        shift = emphasize(L, rows, samples);
+    }
     first_stage(L, &planes);
     later_stages(L, re, im);
     split(L, re, im);

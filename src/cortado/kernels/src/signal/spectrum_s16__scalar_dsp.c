@@ -80,5 +80,5 @@ void CORTADO_ISA(cortado_spectrum_s16)(const cortado_spectrum_t *L, const int8_t
     first_stage(L, &windowed, bins);
     later_stages(L, bins);
     split(L, bins);
-    cortado_bands(L, bins, out, windowed.shift);
+    cortado_bands(L, bins, out, windowed.exponent);
 }
