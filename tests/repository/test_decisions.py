@@ -33,6 +33,7 @@ _MASKED = "observers of masked scores are those of the softmaxes that leave mask
 _PACKED = "which layers have a form for int4 weights"
 _PT2E = "layers of models that come quantized, under all of torch's names"
 _SPECTROGRAM = "the pictures of report.html are of spectra"
+_WINDOWS = "the pass is about linear layers and reductions over all rows"
 DECISIONS: dict[tuple[str, str], str] = {
     ("artifact/build_report.py", "SPECTRUM.name"): _SPECTROGRAM,
     ("frontend/capture/eager.py", "torch.ops.aten.convolution.default"): "eager torch differs by rank there",
@@ -48,16 +49,17 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("ir/portable.py", "torch.ops.aten.scalar_tensor.default"): "ExecuTorch's portable kernels want another type",
     ("passes/constant_channels.py", "DEPTHWISE"): _CHANNELS,
     ("passes/constant_channels.py", "WEIGHTED"): _CHANNELS,
-    ("passes/dead_channels.py", "(CONV2D, DEPTHWISE)"): _CHANNELS,
     ("passes/dead_channels.py", "CONV2D"): _CHANNELS,
-    ("passes/dead_channels.py", "DEPTHWISE"): _CHANNELS,
     ("passes/time_windows.py", "LAYERS"): _LAST,
     ("passes/time_windows.py", "SLICE"): _LAST,
     ("passes/signals.py", "SPECTRUM"): "the pass turns the input of spectra",
-    ("passes/time_windows.py", "CONV2D"): "the pass is about linear layers over all rows",
+    ("passes/signals.py", "FLOAT_REDUCE"): "it reads the shape that there was",
+    ("passes/time_windows.py", "CONV2D"): _WINDOWS,
+    ("passes/time_windows.py", "FLOAT_CONV2D"): _WINDOWS,
+    ("passes/time_windows.py", "FLOAT_REDUCE"): _WINDOWS,
     ("plan/narrowing.py", "CONV2D.name"): _PACKED,
     ("plan/narrowing.py", "EMBEDDING.name"): _PACKED,
-    ("plan/narrowing.py", "_RECURRENT"): _PACKED,
+    ("plan/narrowing.py", "(GRU.name, LSTM.name, RNN.name)"): _PACKED,
     ("plan/narrowing.py", "_NARROWED"): _PACKED,
 }
 

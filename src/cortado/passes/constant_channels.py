@@ -35,14 +35,14 @@ class ConstantChannels(ContextPass):
     level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
-        layers = [node for node in module.graph.nodes if _is_weighted(node)]
+        layers = [node for node in module.graph.nodes if is_weighted(node)]
         changed = [_write_constants(self.program, layer) for layer in layers]
         if any(changed):
             remove_unused_constants(self.program)
         return any(changed)
 
 
-def _is_weighted(node: Node) -> bool:
+def is_weighted(node: Node) -> bool:
     """Whether it is a layer with a factor for each channel."""
     return node.op == "call_function" and operator_of(node.target) in WEIGHTED
 
@@ -52,7 +52,7 @@ def _write_constants(program: ExportedProgram, layer: Node) -> bool:
     fixed = codes.fixed
     bias = torch.zeros_like(codes.code) if given["bias"] is None else given["bias"].to(torch.int64)
     weight = given["weight"]
-    mask = fixed if _channel_axis(layer) == 3 else fixed[:, None, None, None]
+    mask = fixed if channel_axis(layer) == 3 else fixed[:, None, None, None]
     if division(layer, weight, given["bias"]) > 0:
         return False  # sums of 64 bits are the portable kernel's, and a change of one channel divides the others' anew
     wanted = {
@@ -84,7 +84,7 @@ def constant_codes(program: ExportedProgram, layer: Node) -> ChannelCodes:
     given, element = known_arguments(program, layer), _element(layer)
     weight, offset = given["weight"].to(torch.int64), given["input_offset"]
     extremes = torch.stack([weight * (code + offset) for code in element.codes] + [torch.zeros_like(weight)])
-    taps = tuple(axis for axis in range(4) if axis != _channel_axis(layer))
+    taps = tuple(axis for axis in range(4) if axis != channel_axis(layer))
     factors = given["requantize_multipliers"], given["requantize_shifts"]
     bounds = given["activation_min"], given["activation_max"]
 
@@ -104,7 +104,7 @@ def division(layer: Node, weight: Tensor, bias: Tensor | None) -> int:
 
 def _by_channel(layer: Node, weight: Tensor) -> Tensor:
     """Weights with output channels first."""
-    return weight.movedim(_channel_axis(layer), 0)
+    return weight.movedim(channel_axis(layer), 0)
 
 
 def _element(layer: Node) -> Element:
@@ -112,7 +112,7 @@ def _element(layer: Node) -> Element:
     return element_of(dtype(source))
 
 
-def _channel_axis(layer: Node) -> int:
+def channel_axis(layer: Node) -> int:
     """The axis of a layer's weights that counts its output channels."""
     return 3 if operator_of(layer.target) is DEPTHWISE else 0
 

@@ -14,13 +14,14 @@ from cortado.ir.graph import fake_mode_of, remove_unused_constants, shape, shape
 from cortado.ir.op import operator_of, shaped_call
 from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
-from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
 from cortado.ops.move.reshape import VIEW
 from cortado.passes.base import ContextPass
 from cortado.passes.constant_channels import (
     ChannelCodes,
+    channel_axis,
     constant_codes,
     division,
+    is_weighted,
     known_arguments,
     known_value,
     replace_constant,
@@ -112,8 +113,8 @@ class _Region:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is None or operator.also or len(sources) != 1 or shape(node)[-1:] != (self.channels,):
             return False
-        if operator is DEPTHWISE:
-            return bool(node.kwargs["depth_multiplier"] == 1)
+        if is_weighted(node):
+            return bool(node.kwargs.get("depth_multiplier") == 1)
         return operator.by_channel or operator is VIEW
 
     # ---- which channels hold one code ------------------------------------------------------------------------
@@ -123,11 +124,9 @@ class _Region:
         running the calls."""
         found = {self.maker: constant_codes(self.program, self.maker)}
         for node in between:
-            operator = operator_of(node.target)
-            assert operator is not None
             (source,) = [source for source in node.all_input_nodes if source in found]
             found[node] = self._behind(node, source, found[source])
-            if operator is DEPTHWISE:
+            if is_weighted(node):
                 own = constant_codes(self.program, node)
                 found[node] = ChannelCodes(
                     found[node].fixed | own.fixed, torch.where(own.fixed, own.code, found[node].code)
@@ -168,12 +167,11 @@ class _Region:
 
     def _divides_alike(self, node: Node, kept: Tensor) -> bool:
         """Whether the sums of the channels that stay are divided as they were beside the others."""
-        operator = operator_of(node.target)
-        if operator not in (CONV2D, DEPTHWISE):
+        if not is_weighted(node):
             return True
         given = known_arguments(self.program, node)
         weight, bias = given["weight"], given["bias"]
-        fewer = weight[..., kept] if operator is DEPTHWISE else weight[kept]
+        fewer = weight.movedim(channel_axis(node), 0)[kept].movedim(0, channel_axis(node))
         return division(node, fewer, None if bias is None else bias[kept]) == division(node, weight, bias)
 
     # ---- without them ----------------------------------------------------------------------------------------
@@ -191,12 +189,12 @@ class _Region:
         if operator is VIEW:
             sizes: Any = node.kwargs["size"]
             node.update_kwarg("size", [*sizes[:-1], int(kept.sum())])
-        elif operator in (CONV2D, DEPTHWISE):
+        elif is_weighted(node):
             for name in CONV2D.channel_constants:  # a depthwise layer has the same
                 data = known_value(self.program, node.kwargs[name])
                 if data is not None:
-                    last = operator is DEPTHWISE and name == "weight"
-                    replace_constant(self.program, node, name, data[..., kept] if last else data[kept], KEPT)
+                    axis = channel_axis(node) if name == "weight" else 0
+                    replace_constant(self.program, node, name, data.movedim(axis, 0)[kept].movedim(0, axis), KEPT)
         arguments = {name: value for name, value in node.kwargs.items() if name in operator.argument_names}
         VALUE.note(node, shaped(self.mode, operator.shape(shaped_call(operator, arguments)), dtype(node)))
         TWIN.forget(node)  # the float model's tensor has more channels

@@ -22,9 +22,8 @@ from cortado.ir.graph import (
     sole_user,
     user_inputs,
 )
-from cortado.ir.op import Call, operator_of, result_elements
+from cortado.ir.op import Call, operator_of, quantizes, result_elements
 from cortado.ir.passes import Level
-from cortado.ops.io.quantize import QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.ops.pool.float32 import FLOAT_REDUCE
 from cortado.ops.signal.spectrum import SPECTRUM
@@ -85,11 +84,11 @@ def _entrance(program: ExportedProgram) -> Node | None:
     if len(inputs) != 1 or len(shape(inputs[0])) != 3 or STATE.known(inputs[0]):
         return None
     node = inputs[0]
-    for operator in (QUANTIZE, TRANSPOSE):
+    for turned in (False, True):
         user = sole_user(node)
-        if operator is QUANTIZE and user is not None and is_a(user, TRANSPOSE):
+        if not turned and user is not None and is_a(user, TRANSPOSE):
             continue  # float32 has no codes
-        if user is None or not (is_a(user, operator) or is_a(user, VIEW)):
+        if user is None or not (is_a(user, VIEW) or (is_a(user, TRANSPOSE) if turned else quantizes(user))):
             return None
         node = user
         if is_a(user, VIEW):

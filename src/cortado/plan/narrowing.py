@@ -23,15 +23,17 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
 from cortado.frontend.quantize.judgement import FloatRun, drawn_runs
 from cortado.ir.graph import add_constant, remove_unused_constants
-from cortado.ir.op import Operator, registry
+from cortado.ir.op import operator_of, registry
 from cortado.ir.passes import Level, run_pass
 from cortado.ir.schemas import overload
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import sum_bounds
 from cortado.ops.move import embedding
 from cortado.ops.move.embedding import EMBEDDING
-from cortado.ops.recurrent import gru, lstm, rnn
+from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.layer import LARGEST_SUM
+from cortado.ops.recurrent.lstm import LSTM
+from cortado.ops.recurrent.rnn import RNN
 from cortado.passes import PIPELINE, CortexMPass
 from cortado.plan.error_feedback import Columns, factors_of, rounded, windows
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, reference_of
@@ -46,12 +48,11 @@ NOISE_SAMPLES = 8  # on which the noise of each layer alone is measured
 
 @dataclass(frozen=True)
 class NarrowLayer:
-    """A layer with int4 weights: the operator that it becomes, the constants of its call that are others, by argument,
-    and the arguments that it has beside them."""
+    """A layer with int4 weights: the constants of its call that are others, by argument, and the arguments that it has
+    beside them."""
 
     call: str
     module: str
-    operator: Operator
     constants: Mapping[str, Tensor]
     arguments: Mapping[str, int]
     saved: int  # bytes of flash that its weights take less
@@ -173,7 +174,7 @@ def _convolution(observed: ObservedCodes, call: LoweredCall, samples: Sequence[L
     if not _sums_fit(changed["weight"], changed.get("bias"), offset, shifts, element):
         return None
     saved = weight.numel() - packed_bytes(tuple(weight.shape), run)
-    return NarrowLayer(call.name, call.module, CONV2D, changed, {"run": run}, saved)
+    return NarrowLayer(call.name, call.module, changed, {"run": run}, saved)
 
 
 def _moved(weight: Tensor, near: Tensor, before: Columns, now: Columns) -> Tensor:
@@ -200,7 +201,7 @@ def _recurrent(observed: ObservedCodes, call: LoweredCall, samples: Sequence[Lay
         changed |= found
         rows, products = found[f"weight_{path}"].shape
         saved += rows * (products - packed_bytes((1, 1, 1, products), observed.run))
-    return NarrowLayer(call.name, call.module, _RECURRENT[call.operator], changed, {"run": observed.run}, saved)
+    return NarrowLayer(call.name, call.module, changed, {"run": observed.run}, saved)
 
 
 def _path(
@@ -240,13 +241,12 @@ def _table(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerIn
     arguments = {"zero_point": known.zero_point, "run": observed.run}
     count, width = weight.shape
     saved = count * (width // 2 - math.ceil(width / (observed.run or width)))
-    return NarrowLayer(call.name, call.module, EMBEDDING, {"weight": table}, arguments, saved)
+    return NarrowLayer(call.name, call.module, {"weight": table}, arguments, saved)
 
 
-_RECURRENT = {one.name: one for one in (gru.GRU, lstm.LSTM, rnn.RNN)}
 _NARROWED: dict[str, Callable[[ObservedCodes, LoweredCall, Sequence[LayerInputs]], NarrowLayer | None]] = {
     CONV2D.name: _convolution,
-    **dict.fromkeys(_RECURRENT, _recurrent),
+    **dict.fromkeys((GRU.name, LSTM.name, RNN.name), _recurrent),
     EMBEDDING.name: _table,
 }
 NO_WEIGHTS = ""
@@ -343,12 +343,11 @@ def _constants_of(layer: NarrowLayer) -> dict[str, Tensor]:
 
 def _with_layer(call: LoweredCall, layer: NarrowLayer) -> LoweredCall:
     others = {name: Ref(_constant_name(layer, name)) for name in layer.constants}
-    return replace(call, operator=layer.operator.name, arguments={**call.arguments, **others, **layer.arguments})
+    return replace(call, arguments={**call.arguments, **others, **layer.arguments})
 
 
 class Int4Weights(CortexMPass):
-    """The layers that are chosen for it get int4 weights: each becomes the operator that reads them, with its
-    constants."""
+    """The layers that are chosen for it get int4 weights: each gets the constants that stand for them."""
 
     name = "int4-weights"
     level_before = Level.LOWERED
@@ -364,7 +363,9 @@ class Int4Weights(CortexMPass):
                 name: add_constant(self._program, _constant_name(layer, name), data)
                 for name, data in layer.constants.items()
             }
-            node.target = overload(layer.operator, layer.arguments)
+            operator = operator_of(node.target)
+            assert operator is not None
+            node.target = overload(operator, layer.arguments)
             node.kwargs = {**node.kwargs, **others, **layer.arguments}
         remove_unused_constants(self._program)
         return bool(self._layers)
