@@ -37,7 +37,7 @@ from cortado.frontend.capture.torch_settings import few_collections, one_thread
 from cortado.frontend.capture.watched import SURPRISE, watched
 from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
 from cortado.frontend.quantize.islands import islands_hint, with_islands
-from cortado.frontend.quantize.judgement import FloatRun
+from cortado.frontend.quantize.judgement import FloatRun, Measure
 from cortado.frontend.quantize.parts import OutputPart
 from cortado.frontend.quantize.precision_search import OutOfReach
 from cortado.frontend.quantize.prequantized import is_quantized
@@ -187,9 +187,9 @@ class Model:
     def _classes(self) -> int | None:
         return None if self.labels is None else len(self.labels)
 
-    def _blamed(self, part: OutputPart) -> str:
+    def _blamed(self, part: OutputPart, measure: Measure) -> str:
         """The tensors that a part of an output loses most to, and what would help."""
-        return advice(self.quantized.converted, self.quantized.checked, part)
+        return advice(self.quantized.converted, self.quantized.checked, part, measure)
 
     def _checked_form(
         self, programs: Programs, graphs: Graphs, runs: Sequence[FloatRun], kept: AccuracyFindings

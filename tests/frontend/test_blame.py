@@ -1,7 +1,9 @@
 """A warning of a lost output names the tensors that lose it, and what to do."""
 
 import math
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +12,9 @@ from torch import nn
 from cortado.api import prepare
 from cortado.base.errors import CortadoWarning
 from cortado.base.findings import FindingKind
-from cortado.options import Artifacts, Options
+from cortado.frontend.quantize.judgement import AGREES
+from cortado.options import Activations, Artifacts, CalibrationMethod, Options
+from cortado.plan.lowered import reference_outputs
 from cortado.scoring.blame import Alone, remedy
 from helpers.single import Expression, lower_on
 
@@ -79,3 +83,52 @@ def test_of_a_tensor_without_a_finite_value_that_is_said() -> None:
     found = lower_on(nn.Softmax(-1), [(torch.zeros(1, 4),)])
     for place in Alone(found.quantized.converted).places:
         assert "none of its values is finite" in remedy(place, torch.full((1, 4), -math.inf))
+
+
+def truths(seed: int) -> Tensor:
+    """Numbers of which a few in a hundred lie beyond the bound of a comparison."""
+    return torch.randn(1, 400, generator=torch.Generator().manual_seed(seed))
+
+
+class Event(nn.Module):
+    """A truth value of small numbers beside a large one: int8 can't tell them apart, int16 can."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([300 + x[:, :1], x[:, 1:]], 1)[:, 1:] * 0.5 > 1.0
+
+
+def test_of_truth_values_what_would_help_is_tried() -> None:
+    batches = [(truths(seed),) for seed in range(32)]
+    fresh = [truths(1000 + seed) for seed in range(32)]
+    model = Event()
+    with pytest.warns(CortadoWarning):
+        compiled = prepare(model, batches[0], batches).compile("cortex-m4", C)
+    (found,) = [one for one in compiled.report.warnings if one.kind is FindingKind.LOW_AGREEMENT]
+    said = re.search(r"With (--\S+ \S+) it agrees in ([\d.]+)% \(it agrees in ([\d.]+)% now", found.text)
+    assert said is not None, found.text
+    assert said[1] == "--activations int16"
+    assert float(said[2]) > 95 > float(said[3])
+    wide = replace(C, activations=Activations.INT16)
+    better = prepare(model, batches[0], batches, options=wide).compile("cortex-m4", wide)
+    assert better.graph is not None
+    pairs = [(model(x), reference_outputs(better.graph, [x])[0]) for x in fresh]
+    assert AGREES.of(pairs) == pytest.approx(float(said[2]) / 100, abs=0.03)
+
+
+def test_a_range_that_cuts_values_off_is_widened_before_that_is_advised() -> None:
+    """Percentiles leave out what this output consists of."""
+    cut = Options(artifacts=Artifacts.C, calibration_method=CalibrationMethod.PERCENTILE, bias_correction=False)
+
+    def loud(seed: int) -> Tensor:
+        x = torch.randn(1, 4000, generator=torch.Generator().manual_seed(seed))
+        return torch.cat([x, torch.full((1, 1), 30.0 + seed / 7 if seed % 8 == 0 else 1.0)], 1)
+
+    rare = [(loud(seed),) for seed in range(32)]
+    with pytest.warns(CortadoWarning):
+        compiled = prepare(Expression(lambda x: torch.relu(x - 9.0) * 2), rare[0], rare, options=cut).compile(
+            "cortex-m4", cut
+        )
+    (found,) = [one for one in compiled.report.warnings if one.kind is FindingKind.LOW_SQNR]
+    said = re.search(r"With --calibration-method minmax it keeps (\d+) dB \(it keeps (\d+) dB now", found.text)
+    assert said is not None, found.text
+    assert int(said[1]) > int(said[2]) + 3

@@ -90,7 +90,7 @@ def test_what_a_warning_promises_of_int16_is_what_it_gives(
 ) -> None:
     (part,) = [part for part in made.quantized.parts.parts if part.where == "[:, 0:16, 4:6]"]
     (low,) = [one for one in found_in(compiled, FindingKind.LOW_SQNR) if "[:, 0:16, 4:6]" in one.text]
-    told = float(low.text.split("--int16 'cat|cat_1|cat_2' ")[1].split(" dB")[0])
+    told = float(low.text.split("--int16 'cat|cat_1|cat_2' it keeps ")[1].split(" dB")[0])
     wide = Options(artifacts=Artifacts.C, int16=("cat|cat_1|cat_2",))
     cured = prepare(detector, images()[0], images(), "detector", options=wide).compile("cortex-m4", C_ALONE)
     assert kept_by(cured, detector, part) == pytest.approx(told, abs=2)

@@ -11,8 +11,12 @@ from torch.overrides import TorchFunctionMode
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.quantize.judgement import (
+    AGREES,
     CALL,
+    DECIDES,
+    SIGNAL,
     FloatRun,
+    Measure,
     TruthAgreement,
     agreement,
     class_dim,
@@ -42,6 +46,9 @@ NOBODY = (
     "Its values, or those of a tensor before it, are too small beside the largest one of their tensor; "
     "`cortado validate --per-layer` shows where"
 )
+
+
+Blamed = Callable[[OutputPart, Measure], str]
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ def check_outputs(
     graph: LoweredGraph,
     runs: Sequence[FloatRun],
     parts: OutputParts,
-    blamed: Callable[[OutputPart], str] = lambda part: "",
+    blamed: Blamed = lambda part, measure: "",
     classes: int | None = None,
 ) -> AccuracyFindings:
     """`runs` are calibration inputs, at least one, with the float model's outputs: all of them are looked at, or of a
@@ -119,19 +126,19 @@ def check_outputs(
     return AccuracyFindings(first, tuple(findings), kept)
 
 
-def _of_output(parts: Sequence[JudgedPart], blamed: Callable[[OutputPart], str], classes: int | None) -> list[Finding]:
+def _of_output(parts: Sequence[JudgedPart], blamed: Blamed, classes: int | None) -> list[Finding]:
     """Findings of an output: of its parts those that keep least."""
     low = sorted((one for one in parts if one.is_real and one.kept < ENOUGH), key=lambda one: one.kept)
     found: list[Finding | None] = [_low(one, len(low) - TOLD, blamed) for one in low[:TOLD]]
     for one in parts:
         if not one.is_real:
-            found.append(_unlike(one))
+            found.append(_unlike(one, blamed))
         elif one not in low:
             found.append(_other_classes(one, blamed, classes))
     return [finding for finding in found if finding is not None]
 
 
-def _unlike(one: JudgedPart) -> Finding | None:
+def _unlike(one: JudgedPart, blamed: Blamed) -> Finding | None:
     """Integers and truth values have no signal: they are the float model's, or not; each truth value by itself."""
     kept, truth = agreement(one.pairs), None
     if one.pairs[0][0].dtype is torch.bool:
@@ -145,7 +152,8 @@ def _unlike(one: JudgedPart) -> Finding | None:
         text=f"{one.tensor} agrees with the float model in {kept:.1%} of its {values}, expected {ALIKE:.0%} or "
         "more: on the calibration data its integers or truth values are others. They depend on real numbers that int8 "
         "rounds (a comparison of numbers that lie close together, the largest of some that are almost equal), or they "
-        "leave 32 bits; compare integers before they are made real, or numbers that lie further apart",
+        "leave 32 bits; compare integers before they are made real, or numbers that lie further apart"
+        + _sentence(blamed(one.part, AGREES)),
         found=kept,
         limit=ALIKE,
         tensor=one.tensor,
@@ -162,12 +170,12 @@ def _told(truth: TruthAgreement) -> str:
     return f"{value} {truth.wanted:,} times in float and {truth.found:,} times here, {truth.both:,} times both"
 
 
-def _other_classes(one: JudgedPart, blamed: Callable[[OutputPart], str], classes: int | None) -> Finding | None:
+def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Finding | None:
     """Classes and decisions that change though the numbers keep their signal."""
     wanted = [values for values, _ in one.pairs]
     dim, limit = class_dim(wanted), FLIPPED
     if dim is None and one.part.is_chance:
-        undecided = _undecided(one)
+        undecided = _undecided(one, blamed)
         if undecided is not None or not _names_one(one):
             return undecided
         dim, limit = -1, FLIPPED_PERHAPS
@@ -184,7 +192,7 @@ def _other_classes(one: JudgedPart, blamed: Callable[[OutputPart], str], classes
         text=f"{one.tensor} has another best class than the float model{perhaps} for {changed.changed:,} of "
         f"{changed.choices:,} calibration samples, {changed.part:.1%}, expected {limit:.0%} or less, though it keeps "
         f"{one.kept:.1f} dB of its signal: the scores of these are closer to one another than int8 tells "
-        f"apart. {blamed(one.part)}",
+        f"apart{_sentence(blamed(one.part, SIGNAL))}",
         found=changed.part,
         limit=limit,
         tensor=one.tensor,
@@ -210,7 +218,12 @@ def _names_one(one: JudgedPart) -> bool:
     return bool(torch.stack([wanted.max() > 0.5 for wanted, _ in one.pairs]).double().mean() > 0.5)
 
 
-def _undecided(one: JudgedPart) -> Finding | None:
+def _sentence(advice: str) -> str:
+    """Advice behind a sentence that has no full stop yet; none where there is none."""
+    return f". {advice}" if advice else ""
+
+
+def _undecided(one: JudgedPart, blamed: Blamed) -> Finding | None:
     truth = truth_agreement(decided(one.pairs))
     if truth is None or not _is_lost(truth):
         return None
@@ -219,21 +232,20 @@ def _undecided(one: JudgedPart) -> Finding | None:
         kind=FindingKind.LOW_AGREEMENT,
         text=f"{one.tensor}: of {truth.wanted:,} scores that are clearly {side} 0.5 in float {truth.both:,} still are, "
         f"expected {ALIKE:.0%} or more, though it keeps {one.kept:.1f} dB of its signal. Return the numbers "
-        "before the sigmoid, or move the threshold",
+        f"before the sigmoid, or move the threshold{_sentence(blamed(one.part, DECIDES))}",
         found=truth.part,
         limit=ALIKE,
         tensor=one.tensor,
     )
 
 
-def _low(one: JudgedPart, more: int, blamed: Callable[[OutputPart], str]) -> Finding:
-    kept = one.kept
-    above = _above(one)
+def _low(one: JudgedPart, more: int, blamed: Blamed) -> Finding:
+    kept, above, advice = one.kept, _above(one), blamed(one.part, SIGNAL) or NOBODY
     others = f" ({more} other parts of this output keep less than that too)" if more > 0 else ""
     return Finding(
         kind=FindingKind.LOW_SQNR,
         text=f"{one.tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more{others}: on the "
-        f"calibration data its int8 values are that far from the float model's{above}. {blamed(one.part) or NOBODY}",
+        f"calibration data its int8 values are that far from the float model's{above}. {advice}",
         found=kept if math.isfinite(kept) else None,
         limit=ENOUGH,
         tensor=one.tensor,

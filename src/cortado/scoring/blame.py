@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.bias import attribute
-from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn_runs
+from cortado.frontend.quantize.judgement import SIGNAL, FloatRun, Measure, drawn_runs
 from cortado.frontend.quantize.parts import OutputPart, joined_by, moves
 from cortado.frontend.quantize.precision import MAY_BE_WIDE
 from cortado.frontend.quantize.prequantized import (
@@ -37,15 +37,14 @@ SAMPLES, STEPS = 2, 32  # that are run for each tensor, of a model without and w
 NAMED = 3  # tensors, at most
 WITHIN = 10.0  # dB of the worst, that a tensor must be to be named
 FEW_STEPS = 4.0  # of its scale, that a tensor's usual value is below where it is lost
-TRIED = 8  # samples that a cure is tried on, at most
-GAIN = 3.0  # dB, that a cure must give
+TRIED, MANY = 8, 256  # samples that a cure is tried on, at most: for a signal; for integers and truth values
 SATURATED = 0.002  # of a tensor's values
 PROBABILITIES = 256  # that int8 can tell from zero where all are alike
 
 
 @dataclass(frozen=True)
 class Culprit:
-    """A tensor, and what an output keeps where it alone is rounded."""
+    """A tensor, and what an output keeps of its signal where it alone is rounded."""
 
     place: Node
     tensor: str
@@ -108,15 +107,15 @@ class Alone:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart) -> str:
+def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart, measure: Measure = SIGNAL) -> str:
     """Says what a part of an output loses most to, and what would help, with what it gives."""
     model = Alone(converted)
     with torch.no_grad():
-        cures = Cures(model, runs, part)
+        cures = Cures(model, runs, part, measure)
         apart = cures.apart()
         if apart:
             return apart
-        found = _culprits(model, runs, part)
+        found = _culprits(model, runs, part) if measure is SIGNAL else []
         why = f"It loses most to {'; to '.join(str(culprit) for culprit in found)}" if found else ""
         return ". ".join(one for one in (why, cures.wider([culprit.place for culprit in found])) if one)
 
@@ -137,7 +136,13 @@ def _some(runs: Sequence[FloatRun], most: int) -> list[FloatRun]:
     return [runs[place] for place in drawn_runs([run.begins for run in runs], most)]
 
 
-def _kept(model: Alone, runs: Sequence[FloatRun], part: OutputPart, run: Callable[[Sequence[Any]], list[Any]]) -> float:
+def _kept(
+    model: Alone,
+    runs: Sequence[FloatRun],
+    part: OutputPart,
+    run: Callable[[Sequence[Any]], list[Any]],
+    measure: Measure = SIGNAL,
+) -> float:
     """Returns what a part keeps over samples or steps, beside the float model."""
     state, pairs = model.initial, []
     for one in runs:
@@ -145,7 +150,7 @@ def _kept(model: Alone, runs: Sequence[FloatRun], part: OutputPart, run: Callabl
         found = run([*one.inputs, *state])
         state = found[len(found) - len(state) :]
         pairs.append((part.of(one.outputs), part.of(found)))
-    return decibels(pairs)
+    return measure.of(pairs)
 
 
 # ---- what would help -------------------------------------------------------------------------------------------------
@@ -154,14 +159,21 @@ def _kept(model: Alone, runs: Sequence[FloatRun], part: OutputPart, run: Callabl
 class Cures:
     """Tries what would help a part of an output."""
 
-    def __init__(self, model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> None:
-        most = max(SAMPLES, min(TRIED, WORK // max(model.size, 1)))
-        self._model, self._part = model, part
+    def __init__(self, model: Alone, runs: Sequence[FloatRun], part: OutputPart, measure: Measure) -> None:
+        most = max(SAMPLES, min(TRIED if measure is SIGNAL else MANY, WORK // max(model.size, 1)))
+        self._model, self._part, self._measure = model, part, measure
         self._runs = _some(runs, STEPS if model.initial else most)
         self._now = self._try({})
 
     def _try(self, others: Roundings) -> float:
-        return _kept(self._model, self._runs, self._part, lambda inputs: self._model.run_with(inputs, others))
+        run = partial(self._model.run_with, others=others)
+        return _kept(self._model, self._runs, self._part, run, self._measure)
+
+    def _helps(self, kept: float) -> bool:
+        return self._measure.helps(self._now, kept)
+
+    def _shown(self, kept: float) -> str:
+        return self._measure.in_words(kept)
 
     def apart(self) -> str:
         """A scale of its own for a part that is joined with others; nothing where that does not help."""
@@ -173,26 +185,43 @@ class Cures:
         if not places or high <= low:
             return ""
         alone = self._try({**dict.fromkeys(places, exact), places[-1]: _grid(low, high)})
-        if alone < self._now + GAIN:
+        if not self._helps(alone):
             return ""
         joins = [node for node in _way(output, lambda node: not _passes(node)) if len(node.all_input_nodes) > 1]
         names = "|".join(sorted(node.name for node in joins))
         wide = self._try({place: _wide_grid(place) for place in places})
         return (
-            f"It shares its scale with larger values in {describe(joins[0])}: as an output of its own it keeps "
-            f"{_shown(alone)}, with --int16 '{names}' {_shown(wide)} (it has {_shown(self._now)} on the same samples)"
+            f"It shares its scale with larger values in {describe(joins[0])}: as an output of its own it "
+            f"{self._shown(alone)}, with --int16 '{names}' it {self._shown(wide)} (it {self._shown(self._now)} now, on "
+            "the same samples)"
         )
 
     def wider(self, places: Sequence[Node]) -> str:
-        """int16 for a few tensors, or for all; nothing where it does not help."""
-        for text, others in (self._wide(places), self._all_wide()):
+        """Ranges that hold all values, int16 for a few tensors, or for all; nothing where it does not help."""
+        for text, others in (self._unsaturated(), self._wide(places), self._all_wide()):
             kept = self._try(others) if others else self._now
-            if kept >= self._now + GAIN:
-                return f"With {text} it keeps {_shown(kept)} (it has {_shown(self._now)} on the same samples)"
+            if self._helps(kept):
+                return f"With {text} it {self._shown(kept)} (it {self._shown(self._now)} now, on the same samples)"
         weights = {place: exact for place in self._model.places if means(place, CallKind.QUANTIZE_CHANNELS)}
-        if self._try(weights) >= self._now + GAIN:
+        if self._helps(self._try(weights)):
             return "int16 does not help: weights of 8 bits hold it back, train with quantization (prepare_qat)"
         return ""
+
+    def _unsaturated(self) -> tuple[str, Roundings]:
+        """The range of all values for int8 tensors that some lie beyond."""
+        reached: dict[Node, tuple[float, float]] = {}
+
+        def seen(place: Node, value: Tensor) -> Tensor:
+            low, high = reached.get(place, (0.0, 0.0))
+            finite = value[torch.isfinite(value)]
+            if finite.numel():
+                reached[place] = min(low, float(finite.min())), max(high, float(finite.max()))
+            return value
+
+        places = [place for place in self._model.places if is_quantize(place) and torch.int8 in place.args]
+        self._try({place: partial(seen, place) for place in places})
+        beyond = {place: ends for place, ends in reached.items() if _passes_range(place, *ends)}
+        return "--calibration-method minmax", {place: _grid(*ends) for place, ends in beyond.items()}
 
     def _wide(self, places: Sequence[Node]) -> tuple[str, Roundings]:
         """int16 for tensors, each with the calls that make and read it."""
@@ -215,6 +244,13 @@ def _grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
     scale = (high - low) / INT8.steps
     zero = round(INT8.low - low / scale)
     return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, zero, *INT8.codes)
+
+
+def _passes_range(place: Node, low: float, high: float) -> bool:
+    """Whether values lie more than a step beyond a tensor's codes."""
+    qparams = qparams_of(place)
+    least, most = qparams.range
+    return low < least - qparams.scale or high > most + qparams.scale
 
 
 def _wide_grid(place: Node) -> Callable[[Tensor], Tensor]:
@@ -250,10 +286,6 @@ def _around(place: Node) -> list[Node]:
     readers = [user for reader in place.users if _dequantizes(reader) for user in reader.users if not _quantizes(user)]
     calls = [*([source] if source.op == "call_function" else []), *readers]
     return [call for call in calls if call.op == "call_function" and not _dequantizes(call)]
-
-
-def _shown(kept: float) -> str:
-    return f"{max(kept, 0.0):.0f} dB"
 
 
 def _quantizes(node: Node) -> bool:
@@ -297,10 +329,7 @@ def remedy(place: Node, values: Tensor | None) -> str:
     saturated = _saturated(finite, qparams)
     source = place.all_input_nodes[0]
     if saturated > SATURATED:
-        return (
-            f"{saturated:.1%} of its values saturate beyond {low:.4g} to {high:.4g}; give more calibration samples, or "
-            "--calibration-method minmax"
-        )
+        return f"{saturated:.1%} of its values saturate beyond {low:.4g} to {high:.4g}; give more that do"
     if source.op == "placeholder":
         return (
             f"half of its values are below {usual:.3g} and a step of its int8 codes is {qparams.scale:.3g}; give it in "

@@ -6,8 +6,8 @@ silence. Of a model with state whole sequences are drawn, since errors add up fr
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -123,6 +123,31 @@ def truth_agreement(pairs: Pairs) -> TruthAgreement | None:
         both = sum(int(((one.bool() == value) & (other.bool() == value)).sum()) for one, other in pairs)
         found += [TruthAgreement(value, wanted, given, both)] if wanted or given else []
     return min(found, key=lambda one: one.part, default=None)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What outputs are judged by, and how much of it is worth a change."""
+
+    of: Callable[[Pairs], float]
+    helps: Callable[[float, float], bool]  # whether a cure does, that gives the second instead of the first
+    in_words: Callable[[float], str]
+
+
+def _rounded(kept: float) -> str:
+    return f"{max(kept, 0.0):.0f} dB" if kept < math.inf else "all of its signal"
+
+
+def _agrees(pairs: Pairs) -> float:
+    """Of truth values that one counts which agrees least."""
+    truth = truth_agreement(pairs) if pairs[0][0].dtype is torch.bool else None
+    return agreement(pairs) if truth is None else truth.part
+
+
+GAIN = 3.0  # dB, that a cure must give
+SIGNAL = Measure(decibels, lambda now, then: then >= now + GAIN, lambda kept: f"keeps {_rounded(kept)}")
+AGREES = Measure(_agrees, lambda now, then: 1 - then <= (1 - now) / 2, lambda kept: f"agrees in {kept:.1%}")
+DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
 
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
