@@ -26,13 +26,14 @@ TESTS = Path(__file__).parent.parent / "tests"
 DRAWN = {
     **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
-    **{"c": draw_windows, "i": draw_windows, "j": draw_windows, "k": draw_cells},
+    **{"c": draw_windows, "u": draw_windows, "i": draw_windows, "j": draw_windows, "k": draw_cells},
 }
 # Of 16-bit codes, with 4-bit weights, of float32.
 OPTIONS: dict[str, dict[str, Any]] = {
     **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xyj"},
     **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zqi"},
-    "c": {"activations": Activations.FLOAT32, "artifacts": Artifacts.C},
+    "c": {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32, "artifacts": Artifacts.C},
+    "u": {"activations": Activations.FLOAT32, "artifacts": Artifacts.C},
 }
 
 

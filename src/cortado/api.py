@@ -174,7 +174,7 @@ class Model:
         self, programs: Programs, target: CortexMTargetConfig, options: Options, intermediates: Path | None
     ) -> tuple[Programs, tuple[WeightsReport, ...]]:
         """With int4 weights where they are asked for."""
-        if programs.c is None or options.weights is Weights.INT8:
+        if programs.c is None or not options.narrows_weights:
             return programs, ()
         corrected = self.quantized.how.bias_correction
         request = WeightsRequest(self._asked(target, options), self._runs(options), correct=corrected)
@@ -482,7 +482,8 @@ def _in_float32(
 ) -> Quantized:
     """A model whose bar int16 does not reach (--precision auto), in float32 where that does; else that refusal."""
     bars = {name: None for name in ("min_sqnr", "min_accuracy", "max_drop", "labelled")}
-    whole: dict[str, Any] = {**bars, "precision": Precision.GIVEN, "activations": Activations.FLOAT32}
+    kept = {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32}
+    whole: dict[str, Any] = {**bars, **kept, "precision": Precision.GIVEN}
     try:
         found = as_float(capture(module, inputs), inputs, batches, replace(options, **whole))
     except CortadoError:

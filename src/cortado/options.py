@@ -84,6 +84,7 @@ class Weights(Enum):
     INT8 = "int8"
     INT4 = "int4"  # two in a byte, wherever a layer can have them
     AUTO = "auto"  # int4 where the outputs lose least by it, as far as the flash budget asks for it
+    FLOAT32 = "float32"  # exact, in layers whose tensors are float32
 
 
 class Precision(Enum):
@@ -211,9 +212,9 @@ _CONFLICTS = (
         f"rows that come one by one are counted and kept {_ONE_PIECE}; what such a network holds is its rings of rows, "
         "all of them hot: place its arena in the fastest memory (CORTADO_ARENA)",
     ),
-    _Conflict(("weight_group",), ("weights=int8",), "groups are for int4 weights"),
+    _Conflict(("weight_group",), ("weights=int8", "weights=float32"), "groups are for int4 weights"),
     _Conflict(
-        ("weights",),
+        ("weights=int4", "weights=auto"),
         ("activations", "linear", "artifacts=pte", "keep_float", "allow_float"),
         "int4 weights have a scale per channel, meet int8 tensors and are for the C bundle",
     ),
@@ -309,8 +310,8 @@ class Options:
         Activations.INT8,
         Group.PRECISION,
         "what real tensors are kept as (default: int8). int16, symmetric and with room for four times what calibration "
-        "saw, is for the C bundle alone; weights stay int8. float32, weights included, is for the C bundle too: "
-        "nothing is quantized, and no calibration data is needed",
+        "saw, is for the C bundle alone; weights stay int8. float32 is for the C bundle too: no tensor has codes, and "
+        "no calibration data is needed; --weights says what weights are",
         calibrates=True,
     )
     state: Activations = option(
@@ -324,7 +325,8 @@ class Options:
     weights: Weights = option(
         Weights.INT8,
         Group.PRECISION,
-        "what weights of layers and tables take in the C bundle (default: int8). int4: half the flash wherever a layer "
+        "what weights of layers and tables take in the C bundle (default: int8). In layers of float32 too, as codes "
+        "times a scale for each channel; float32 keeps them exact there. int4: half the flash wherever a layer "
         "can have it; auto: where the outputs lose least, until --flash-budget holds",
     )
     weight_group: int | None = option(
@@ -641,6 +643,11 @@ class Options:
         return self.activations is not Activations.FLOAT32
 
     @property
+    def narrows_weights(self) -> bool:
+        """Whether weights may be int4."""
+        return self.weights in (Weights.INT4, Weights.AUTO)
+
+    @property
     def ram_limit(self) -> int | None:
         if self.ram_budget is None and self.memory:
             return None  # each of them has its own
@@ -670,6 +677,7 @@ class Options:
             )
         for conflict in _CONFLICTS:
             self._check_conflict(conflict)
+        self._check_weights()
         self._check_bars()
         self._check_artifacts()
         self._check_delegate()
@@ -685,6 +693,14 @@ class Options:
         if self.weights is Weights.AUTO and self.flash_limit is None:
             raise CortadoError(
                 "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
+            )
+
+    def _check_weights(self) -> None:
+        floats = self.activations is Activations.FLOAT32 or self.float32 or self.allow_float
+        if self.weights is Weights.FLOAT32 and not floats and self.precision is Precision.GIVEN:
+            raise CortadoError(
+                "--weights float32: no layer is in float32, and others have int8 weights; expected --activations "
+                "float32, --float32 or --allow-float beside it, or --weights int8 or int4"
             )
 
     def _given(self, name: str) -> bool:

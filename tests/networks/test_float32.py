@@ -23,7 +23,7 @@ from helpers.cores import THREE, each_core
 from helpers.single import decibels
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no float unit:cortado.base.errors.CortadoWarning")
-FLOAT = Options(activations="float32", artifacts="c")  # type: ignore[arg-type]
+FLOAT = Options(activations="float32", weights="float32", artifacts="c")  # type: ignore[arg-type]
 LEAST = 100.0  # decibels beside eager torch, which adds in another order
 
 
@@ -232,6 +232,53 @@ def test_modules_by_name_stay_in_float32() -> None:
     assert compiled.run(given, on="host").bit_exact
 
 
+class Weighted(nn.Module):
+    """Layers with parameters, and matrices that are none."""
+
+    turn: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, groups=4)
+        self.cell, self.head = nn.GRU(8, 6, batch_first=True), nn.Linear(6, 5)
+        self.register_buffer("turn", torch.randn(6, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen, _ = self.cell(torch.relu(self.second(torch.relu(self.first(x)))).mean(3).transpose(1, 2))
+        found: Tensor = self.head(seen[:, -1] @ self.turn)
+        return found
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m4"))
+def test_weights_of_layers_are_codes_unless_they_are_to_be_exact(target: str) -> None:
+    torch.manual_seed(11)
+    network, given = Weighted().eval(), torch.randn(6, 1, 3, 8, 8, generator=torch.Generator().manual_seed(12))
+    with torch.no_grad():
+        wanted = torch.cat([network(one) for one in given])
+    flash, noise = {}, {}
+    for weights in ("int8", "float32"):
+        options = Options(activations="float32", artifacts="c", weights=weights)  # type: ignore[arg-type]
+        compiled = prepare(network, (given[0],), options=options).compile(target, options)
+        found = compiled.run(given)
+        assert found.bit_exact
+        assert compiled.graph is not None
+        assert compiled.report.flash is not None
+        flash[weights] = compiled.report.flash.weights_bytes
+        noise[weights] = decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape))
+        stored = {call.module: compiled.graph.constants[call.arguments["weight"].name].dtype
+                  for call in compiled.graph.calls if call.operator == "cortado::float_conv2d"}  # fmt: skip
+        kept = torch.int8 if weights == "int8" else torch.float32
+        assert stored == {"first": kept, "second": kept, "cell": kept, "head": kept, "": torch.float32}
+    assert flash["int8"] < 0.6 * flash["float32"]
+    assert 30 < noise["int8"] < LEAST < noise["float32"]
+
+
+def test_exact_weights_need_layers_in_float32() -> None:
+    with pytest.raises(CortadoError, match="--weights float32: no layer is in float32"):
+        Options(weights="float32")  # type: ignore[arg-type]
+
+
 # ---- one operation is one rounding ---------------------------------------------------------------------------------
 
 
@@ -317,7 +364,7 @@ class Bands(nn.Module):
 @pytest.mark.parametrize(("network", "sizes"), [(Heard, (3, 20)), (Bands, (1, 12, 7))])
 def test_a_stream_gives_what_every_window_alone_does(network: type[nn.Module], sizes: tuple[int, ...]) -> None:
     torch.manual_seed(3)
-    net, options = network().eval(), Options(activations="float32", artifacts="c", stream=2)  # type: ignore[arg-type]
+    net, options = network().eval(), Options(activations="float32", weights="float32", artifacts="c", stream=2)  # type: ignore[arg-type]
     compiled = prepare(net, (torch.zeros(1, *sizes),), options=options).compile("cortex-m4", options)
     length, row = sizes[1], torch.Size((sizes[0], *sizes[2:]))
     rows = torch.randn(length + 15, *row, generator=torch.Generator().manual_seed(4))

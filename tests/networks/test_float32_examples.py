@@ -14,7 +14,7 @@ from helpers.cores import THREE, each_core
 from helpers.single import decibels
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no float unit:cortado.base.errors.CortadoWarning")
-FLOAT = Options(activations="float32", artifacts="c")  # type: ignore[arg-type]
+FLOAT = Options(activations="float32", weights="float32", artifacts="c")  # type: ignore[arg-type]
 LEAST = 90.0  # decibels
 STEPS = 6
 

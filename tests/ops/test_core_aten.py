@@ -19,7 +19,7 @@ from cortado.plan.pricing import lowered
 from helpers.single import decibels
 
 aten = torch.ops.aten
-FLOAT = Options(activations="float32", artifacts="c")  # type: ignore[arg-type]
+FLOAT = Options(activations="float32", weights="float32", artifacts="c")  # type: ignore[arg-type]
 LEAST = 100.0  # decibels
 Call = Callable[..., Any]
 

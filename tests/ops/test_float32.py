@@ -16,7 +16,7 @@ from cortado.plan.lowered import lowered_graph, reference_outputs
 from cortado.plan.pricing import lowered
 from helpers.single import decibels
 
-FLOAT = Options(activations="float32", artifacts="c")  # type: ignore[arg-type]
+FLOAT = Options(activations="float32", weights="float32", artifacts="c")  # type: ignore[arg-type]
 LEAST = 100.0  # decibels
 Function = Callable[..., Any]
 

@@ -17,6 +17,7 @@ PARTNERS: dict[str, dict[str, Any]] = {
     "--input-format": CAMERA,
     "--resize-filter": CAMERA,
     "--weights auto": {"flash_budget": "64K"},
+    "--weights float32": {"activations": "float32"},
     "--precision auto": {"min_sqnr": 30.0},
 }
 

@@ -19,7 +19,7 @@ from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.frontend.quantize.judgement import FloatRun
-from cortado.options import DEFAULTS, CalibrationMethod, Options, Weights
+from cortado.options import DEFAULTS, CalibrationMethod, Options
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
@@ -83,7 +83,7 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
     asked = Asked(model.name, target, options, model.labels)
     lower = lowered(model.quantized, target, options, stream=options.stream is not None)
     example = as_read(model.quantized.example_inputs, options)
-    if options.weights is not Weights.INT8:
+    if options.narrows_weights:
         narrow_weights(lower, WeightsRequest(asked, [FloatRun(example, ())], correct=False))
     graph = lowered_graph(lower)
     return Sketch(graph, schedule(asked.stand_in(graph), options.optimize), example)

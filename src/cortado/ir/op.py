@@ -47,6 +47,7 @@ class Lowering(Protocol):
     target: CortexMTargetConfig
     clamp: tuple[float, float]
     linear: LinearWeights
+    codes: bool  # what is float32 has int8 weights
 
     @property
     def out(self) -> QParams: ...

@@ -8,7 +8,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from cortado.ir.facts import VALUE
+from cortado.ir.facts import TRAINED, VALUE
 from cortado.ir.graph import add_call, fake_mode_of, is_call, shape
 from cortado.ir.op import Decomposition
 
@@ -23,11 +23,27 @@ def is_constant(node: Any) -> bool:
 
 def constant_data(node: Node) -> Tensor:
     """The data behind a constant of the float graph."""
+    data: Tensor = _attribute(node).detach()
+    return data
+
+
+def is_parameter(node: Any) -> bool:
+    """Whether a constant of the float graph is a parameter of the user's model, as training left it."""
+    return is_constant(node) and isinstance(_attribute(node), torch.nn.Parameter)
+
+
+def note_trained(module: GraphModule) -> None:
+    """Notes which calls have parameters."""
+    for node in module.graph.nodes:
+        if node.op == "call_function" and any(map(is_parameter, node.all_input_nodes)):
+            TRAINED.note(node, True)
+
+
+def _attribute(node: Node) -> Any:
     value: Any = node.graph.owning_module
     for part in str(node.target).split("."):
         value = getattr(value, part)
-    data: Tensor = value.detach()
-    return data
+    return value
 
 
 def add_constant(like: Node, name: str, data: Tensor) -> Node:

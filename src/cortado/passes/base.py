@@ -21,6 +21,7 @@ class PassContext:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     allow_float: bool = False
     input_layout: InputLayout = InputLayout.MODEL
+    codes_in_floats: bool = False  # weights of layers in float32 are int8
     stream: bool = False  # the C bundle is for an endless stream of rows
 
 

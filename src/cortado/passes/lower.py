@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from cortado.base.element import FLOAT32
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import ChannelQParams, QParams
-from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TWIN, VALUE, dtype, qparams
+from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TRAINED, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import (
     Bound,
     add_constant,
@@ -210,6 +210,7 @@ class LoweringContext:
         self.program = context.exported_program
         self.target = context.target_config
         self.linear = context.linear
+        self.codes = context.codes_in_floats and TRAINED.known(node)
         self.bound: Bound = bind(node)
         self.match = match
         self._node = node

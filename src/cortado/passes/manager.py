@@ -50,6 +50,7 @@ class CortexMPassManager:
         allow_float: bool = False,
         input_layout: InputLayout = InputLayout.MODEL,
         stream: bool = False,
+        codes_in_floats: bool = False,
     ) -> None:
         if not isinstance(exported_program, ExportedProgram):
             raise CortadoError(
@@ -59,7 +60,9 @@ class CortexMPassManager:
         self.exported_program = exported_program
         self.target_config = ANY if target_config is None else target_config
         self.intermediates = intermediates
-        self.context = PassContext(exported_program, self.target_config, linear, allow_float, input_layout, stream)
+        self.context = PassContext(
+            exported_program, self.target_config, linear, allow_float, input_layout, codes_in_floats, stream
+        )
         given = PIPELINE if passes is None else passes
         for item in given:
             if not (inspect.isclass(item) and issubclass(item, CortexMPass)):

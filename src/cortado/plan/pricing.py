@@ -14,7 +14,7 @@ from cortado.frontend.quantize.judgement import FloatRun
 from cortado.frontend.quantize.precision_search import Price
 from cortado.ir.graph import TO_NHWC
 from cortado.ir.patched import late_code
-from cortado.options import InputLayout, Options
+from cortado.options import InputLayout, Options, Weights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.base import CortexMPass
 from cortado.plan.lowered import LoweredGraph, after, lowered_graph, run_reference
@@ -43,6 +43,7 @@ def lowered(
         allow_float=allow_float,
         input_layout=options.input_layout,
         stream=stream,
+        codes_in_floats=Weights.FLOAT32 not in (options.weights, quantized.how.weights),
     ).transform()
 
 

@@ -27,6 +27,7 @@ from cortado.frontend.capture.numbers import drop_nones, keep_positions
 from cortado.frontend.capture.validation import as_it_is, check_graph, check_model, check_values, rename_state
 from cortado.frontend.rewrite.state import StateBuffer, lift_state
 from cortado.ir.patched import alone, late_code
+from cortado.ops.float_graph import note_trained
 from cortado.ops.meaning import is_open
 
 Tensor = torch.Tensor
@@ -68,6 +69,7 @@ def _captured(model: torch.nn.Module, inputs: tuple[Tensor, ...]) -> Captured:
     check_graph(module)
     check_calls(module)
     _drop_unused(module)
+    note_trained(module)
     _check_state(module)
     state = lift_state(module, inputs)
     eager = Eager(model, lasting=bool(state), leaves_open=leaves_open(module))

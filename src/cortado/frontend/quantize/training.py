@@ -5,10 +5,9 @@ the device.
 """
 
 import functools
-from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
@@ -18,7 +17,7 @@ from cortado.ir.facts import TRAINED
 from cortado.ir.graph import bind, shape
 from cortado.ir.matching import Match, find
 from cortado.ir.roles import Activation
-from cortado.ops.float_graph import constant_data, is_constant
+from cortado.ops.float_graph import constant_data, is_constant, is_parameter, note_trained
 from cortado.ops.meaning import CallKind, means
 
 Tensor = torch.Tensor
@@ -72,14 +71,13 @@ def weight_spec(axis: int, element: Element) -> QuantizationSpec:
 
 
 def as_deployed(module: GraphModule) -> None:
-    """Batch norms with their running statistics, dropouts gone; remembers which calls have parameters."""
+    """Batch norms with their running statistics, dropouts gone; notes which calls have parameters."""
     drop_counters(module)
     for node in list(module.graph.nodes):
         modes = {name: False for name in ("train", "training") if name in bind(node).values}
         if modes:
             node.args, node.kwargs = tuple({**bind(node).values, **modes}.values()), {}
-        if any(is_constant(one) and _is_parameter(module, one) for one in node.all_input_nodes):
-            TRAINED.note(node, True)
+    note_trained(module)
 
 
 def drop_counters(module: GraphModule) -> None:
@@ -89,15 +87,6 @@ def drop_counters(module: GraphModule) -> None:
         if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
             module.graph.erase_node(node)
     module.recompile()
-
-
-def _is_parameter(module: GraphModule, node: Node) -> bool:
-    return isinstance(_attribute(module, node), torch.nn.Parameter)
-
-
-def _attribute(module: GraphModule, node: Node) -> Any:
-    owner, _, name = str(node.target).rpartition(".")
-    return getattr(module.get_submodule(owner), name)
 
 
 def make_trainable(module: GraphModule) -> None:
@@ -115,7 +104,7 @@ def _make_parameters(module: GraphModule) -> None:
         match = find(node)
         for name, role in match.quantization.inputs.items() if isinstance(match, Match) else ():
             operand = bind(node)[name]
-            if not isinstance(role, Activation) and is_constant(operand) and not _is_parameter(module, operand):
+            if not isinstance(role, Activation) and is_constant(operand) and not is_parameter(operand):
                 owner, _, attribute = str(operand.target).rpartition(".")
                 holder, data = module.get_submodule(owner), constant_data(operand)
                 delattr(holder, attribute)

@@ -1191,7 +1191,24 @@ void cortado_conv2d_f32(const cortado_layer_f32_t *L, const int8_t *const rows[]
 /* A window of one tap without stride and padding, and one group, over `pixels` pixels: linear layers too. */
 void cortado_conv1x1_f32(const cortado_layer_f32_t *L, const float *in, float *out, int32_t pixels);
 
-/* The same for one group, finite weights and biases that aren't -0: several outputs at once, each sum in its order. */
+/* The same with weights that are codes: sum = 0, then + x * w; out = sum * scale[oc] + bias[oc] within the bounds. */
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t groups;
+    float act_min, act_max;
+    const int8_t *weights; /* [out_c][kernel_h][kernel_w][in_c / groups] */
+    const float *bias;     /* [out_c] */
+    const float *scale;    /* [out_c] */
+} cortado_layer_codes_f32_t;
+
+void cortado_conv2d_codes_f32(const cortado_layer_codes_f32_t *L, const int8_t *const rows[], float *out);
+void cortado_conv1x1_codes_f32(const cortado_layer_codes_f32_t *L, const float *in, float *out, int32_t pixels);
+
+/* As cortado_layer_f32_t for one group, finite weights and biases that aren't -0: several outputs at once, each sum in
+ * its order. */
 typedef struct {
     int32_t in_w, in_c;
     int32_t out_w, out_c;

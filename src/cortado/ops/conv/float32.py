@@ -1,4 +1,5 @@
 """sum = bias, then + x * w for one tap after the other; out = sum within its bounds: convolutions and linear layers.
+With weights of int8, w is a code: sum = 0, then + x * w; out = sum * scale + bias.
 
 Every product and every sum is rounded to float32, in the order of the window's rows, columns and channels; taps outside
 of the image add nothing. NHWC input, OHWI weights; a weight that sees fewer input channels than there are makes the
@@ -13,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base import float32
-from cortado.base.element import FLOAT32
+from cortado.base.element import FLOAT32, INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.c_call import Operand, Row
@@ -32,6 +33,7 @@ from cortado.ops.move.pad import surround
 from cortado.ops.move.slice import take
 
 aten = torch.ops.aten
+SCALE_BYTES = 4
 
 
 @quiet
@@ -40,16 +42,18 @@ def reference(
     input: Tensor,
     weight: Tensor,
     bias: Tensor,
+    scale: Tensor | None = None,
     stride: list[int],
     padding: list[int],
     dilation: list[int],
     activation_min: float,
     activation_max: float,
 ) -> Tensor:
-    x, w = input.numpy(), weight.numpy()
+    x, w = input.numpy(), weight.numpy().astype(np.float32)
     out_c, kernel_h, kernel_w, depth = w.shape
     groups, sizes = x.shape[3] // depth, [input.shape[0], *_sizes(input.shape, weight.shape, stride, padding, dilation)]
-    sums = np.broadcast_to(bias.numpy(), (*sizes, out_c)).copy()
+    start = bias.numpy() if scale is None else np.zeros(out_c, np.float32)
+    sums = np.broadcast_to(start, (*sizes, out_c)).copy()
     columns = np.arange(out_c) // (out_c // groups) * depth
     for ky in range(kernel_h):
         rows = np.arange(sizes[1]) * stride[0] - padding[0] + ky * dilation[0]
@@ -60,6 +64,8 @@ def reference(
                 continue
             taps, under = x[:, rows[inside_y]][:, :, cols[inside_x]], np.ix_(range(sizes[0]), inside_y, inside_x)
             sums[under] = _added(sums[under], taps, w[:, ky, kx], columns)
+    if scale is not None:
+        sums = sums * scale.numpy() + bias.numpy()
     return bounded(sums, activation_min, activation_max)
 
 
@@ -89,12 +95,26 @@ def _layer(lowering: Lowering, weight: Tensor) -> dict[str, Any]:
     bias = lowering.data("bias")
     given = torch.zeros(len(weight)) if bias is None else bias
     low, high = lowering.clamp
+    stored, scale = _codes(weight) if lowering.codes else (weight.to(torch.float32), None)
     return {
-        "weight": lowering.constant("weight", weight.to(torch.float32)),
+        "weight": lowering.constant("weight", stored),
         "bias": lowering.constant("bias", given.to(torch.float32)),
+        "scale": None if scale is None else lowering.constant("scale", scale),
         "activation_min": low,
         "activation_max": high,
     }
+
+
+def _codes(weight: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Weights as int8, and what a code of each channel stands for; as they are where that saves nothing."""
+    real = weight.to(torch.float64)
+    products = real.numel() // len(real)
+    scale = (real.reshape(len(real), -1).abs().amax(1) / INT8.high).to(torch.float32)
+    if products + SCALE_BYTES >= 4 * products or not bool(torch.isfinite(real).all()):
+        return weight.to(torch.float32), None
+    scale[scale == 0] = 1.0
+    codes = torch.round(real / scale.to(torch.float64).reshape(-1, 1, 1, 1)).clamp(-INT8.high, INT8.high)
+    return codes.to(torch.int8), scale
 
 
 def lower(lowering: Lowering) -> Node:
@@ -134,11 +154,12 @@ def samples(draw: Draw) -> dict[str, Any]:
     kernel = draw.pick([(1, 1), (1, 1), (3, 3), (3, 3), (2, 5), (1, 3)])
     window = draw_window(draw, kernel)
     sizes = [draw.whole(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 7) for k, p, d in window.pop("fits")]
-    batch = draw.pick([1, 1, 1, 2])
+    batch, weights, codes = draw.pick([1, 1, 1, 2]), (out_c * groups, *kernel, in_c), draw.flag()
     return {
         "input": draw.numbers((batch, *sizes, in_c * groups)),
-        "weight": draw.numbers((out_c * groups, *kernel, in_c)),
+        "weight": draw.codes(weights, INT8) if codes else draw.numbers(weights),
         "bias": draw.numbers((out_c * groups,)),
+        "scale": draw.numbers((out_c * groups,)) if codes else None,
         **window,
         **draw_bounds(draw),
     }
@@ -153,9 +174,9 @@ FLOAT_CONV2D = Operator(
     rows=conv2d.rows,
     macs=macs,
     element=FLOAT32,
-    channel_constants=("weight", "bias"),
+    channel_constants=("weight", "bias", "scale"),
     places=frozenset({Place.C}),
-    constraints="constant weights and bias; C bundle only",
+    constraints="constant weights, float32 or int8 with a scale per channel, and bias; C bundle only",
     samples=samples,
 )
 

@@ -53,7 +53,7 @@ class ConvLayer:
     @property
     def elements(self) -> tuple[Element, Element]:
         if self.call.element.floating:
-            return A32W32
+            return A32W32 if self.call["scale"] is None else A32W8
         return element_of(self.call.element.name), INT8 if self.stored is None else INT4
 
     @property
@@ -172,6 +172,9 @@ def _float_layer(call: Call, form: ConvForm) -> ConvLayer:
         "bias": Array(bias),
     }
     unscaled = np.zeros_like(bias, np.int32)
+    if call["scale"] is not None:
+        fields["scale"] = Array(call.array("scale"))
+        return ConvLayer(call, form, fields, weights, (bias, unscaled, unscaled), packs=False)
     return ConvLayer(call, form, fields, weights, (bias, unscaled, unscaled), packs=floats.fits(weights, bias, fields))
 
 
@@ -216,7 +219,8 @@ _EVERY = (Core.PORTABLE, Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
 _WITH_DSP = (Core.DSP, Core.MVE)  # where the rows for vectors leave some layers
 
 
-A8W8, A16W8, A8W4, A32W32 = (INT8, INT8), (INT16, INT8), (INT8, INT4), (FLOAT32, FLOAT32)
+A8W8, A16W8, A8W4 = (INT8, INT8), (INT16, INT8), (INT8, INT4)
+A32W32, A32W8 = (FLOAT32, FLOAT32), (FLOAT32, INT8)
 
 
 @dataclass(frozen=True)
@@ -363,6 +367,7 @@ def _float_rows(form: ConvForm) -> list[ConvKernel]:
         replace(fast, symbol=f"{name}_f32__mve", cores=(Core.MVE,)),
         replace(fast, symbol=f"{name}_f32__dsp", cores=(Core.DSP,)),
         portable,
+        ConvKernel(f"{name}_codes_f32", A32W8),
     ]
 
 
@@ -557,9 +562,10 @@ def bare(form: ConvForm, row: ConvKernel) -> Kernel:
     """A row's function and descriptor, whatever the layer."""
     reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
     name = ConvForm.WINDOW.value if row.grouped else form.value
-    layer = {A16W8: "layer_s16", A8W4: name if row.pack else "narrow", A32W32: "layer_f32"}.get(row.elements, name)
+    known = {A16W8: "layer_s16", A8W4: name if row.pack else "narrow", A32W32: "layer_f32", A32W8: "layer_codes_f32"}
+    layer = known.get(row.elements, name)
     # Of real numbers, only windows that are gathered need scratch.
-    needs = row.elements != A32W32 or (row.pack is not None and form is ConvForm.WINDOW)
+    needs = not row.elements[0].floating or (row.pack is not None and form is ConvForm.WINDOW)
     return Kernel(
         call=CCall(f"cortado_{row.symbol}", (Operand.LAYER, *reads, *((Operand.SCRATCH,) if needs else ()))),
         struct=f"cortado_{layer}_{'packed_t' if row.pack else 't'}",
@@ -592,7 +598,7 @@ DENSE = (ConvKernels(ConvForm.PIXELS), ConvKernels(ConvForm.WINDOW))
 
 def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:
     call = layer.call
-    if layer.elements == A32W32:
+    if call.element.floating:
         return _float_work(layer, symbol)
     if symbol not in TERMS:  # portable
         if layer.stored is None:
