@@ -127,7 +127,7 @@ def truth_agreement(pairs: Pairs) -> TruthAgreement | None:
 
 @dataclass(frozen=True)
 class Measure:
-    """What outputs are judged by, and how much of it is worth a change."""
+    """A measure that outputs are judged by, and how much of it is worth a change."""
 
     of: Callable[[Pairs], float]
     helps: Callable[[float, float], bool]  # whether a cure does, that gives the second instead of the first
@@ -139,7 +139,7 @@ def _rounded(kept: float) -> str:
 
 
 def _agrees(pairs: Pairs) -> float:
-    """Of truth values that one counts which agrees least."""
+    """Counts, of truth values, the one that agrees least."""
     truth = truth_agreement(pairs) if pairs[0][0].dtype is torch.bool else None
     return agreement(pairs) if truth is None else truth.part
 
