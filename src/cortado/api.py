@@ -418,16 +418,8 @@ def prepare_method(
         else:
             given = check_batches(batches, inputs)
             asked = Asked(chosen, _config(target, options), options, names)
-            run = partial(
-                quantize,
-                example_inputs=inputs,
-                batches=given,
-                counted=partial(with_counts(progress), "quantize", total=len(given)),
-                tried=None if target is None or options.allow_float else partial(_try_out, asked),
-                measured=_measured(asked, inputs),
-                intermediates=place,
-                ranges=ranges,
-            )
+            tried = None if target is None or options.allow_float else partial(_try_out, asked)
+            run = _quantizing(asked, inputs, given, progress, tried=tried, intermediates=place, ranges=ranges)
             try:
                 quantized, whole_form = _with_islands(captured, asked, _for_pte_alone(options, captured), run)
             except OutOfReach as error:
@@ -442,6 +434,19 @@ def prepare_method(
         delay=delay,
         int8_form=int8_form,
         whole_form=whole_form,
+    )
+
+
+def _quantizing(asked: Asked, inputs: Inputs, given: list[Inputs], progress: PhaseProgress, **more: Any) -> Any:
+    """The quantizer with all but what it quantizes."""
+    counted = partial(with_counts(progress), "quantize", total=len(given))
+    return partial(
+        quantize,
+        example_inputs=inputs,
+        batches=given,
+        counted=counted,
+        measured=_measured(asked, inputs),
+        **more,
     )
 
 

@@ -157,6 +157,7 @@ _POOL = nested(
         "cut": "",
         "uncut": "",
         "border": "",
+        "stretches": "",
         "outputs": "limited",
     }
 )
