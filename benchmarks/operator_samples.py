@@ -167,6 +167,7 @@ FLOATS: Mapping[str, int] = {
     "cortado::float_softmax": 12,
     "cortado::float_to_int": 4,
     "cortado::float_to_truth": 4,
+    "cortado::float_update": 12,
     "cortado::float_where": 6,
     "cortado::topk": 16,
 }

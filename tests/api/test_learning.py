@@ -13,6 +13,7 @@ import cortado
 from cortado.base.errors import CortadoError
 from cortado.learning import SGD, Prototypes, prototypes, squared_error, threshold_for, trainable
 from cortado.methods import CompiledMethods
+from cortado.plan.planned import moved
 
 pytestmark = [
     pytest.mark.host,
@@ -209,6 +210,19 @@ def test_boards_learn_a_hundred_steps_bit_for_bit(target: str) -> None:
     taught, x, labels = _trained()
     compiled = _compiled(taught, x, labels, target)
     assert compiled.run([*_steps(x, labels), ("forward", x[:1])]).bit_exact
+
+
+def test_a_step_needs_little_beside_its_state() -> None:
+    """No gradient is whole in memory, and nothing is copied."""
+    net, hot = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 12)), torch.eye(12)
+    x = torch.randn(24, 16, generator=torch.Generator().manual_seed(5))
+    taught = trainable(net, "2.*", optimizer=SGD(0.05, 0.9, 1e-3, 1.0), examples=(x[:1],), target=hot[:1])
+    calls = taught.calls([(one[None],) for one in x], [hot[at % 12][None] for at in range(24)])
+    planned = cortado.compile_methods(taught, taught.methods(), "cortex-m4", calls).planned["learn"]
+    kept = sum(state.tensor.bytes for state in planned.program.state)
+    assert kept == 2 * 4 * (64 * 12 + 12)
+    assert planned.plan.peak - kept < 1024
+    assert not moved(planned)
 
 
 def test_stored_features_take_turns_and_the_learning_rate_may_be_an_input() -> None:

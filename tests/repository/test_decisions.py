@@ -32,6 +32,7 @@ _LOOPS = "feedback keeps int16, and what it reads of spectra"
 _MASKED = "observers of masked scores are those of the softmaxes that leave masks out"
 _PACKED = "which layers have a form for int4 weights"
 _PT2E = "layers of models that come quantized, under all of torch's names"
+_DESCENT = "the pass is about sums, squares and products of matrices in float32"
 _SPECTROGRAM = "the pictures of report.html are of spectra"
 _WINDOWS = "the pass is about linear layers and reductions over all rows"
 DECISIONS: dict[tuple[str, str], str] = {
@@ -57,6 +58,9 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("passes/time_windows.py", "CONV2D"): _WINDOWS,
     ("passes/time_windows.py", "FLOAT_CONV2D"): _WINDOWS,
     ("passes/time_windows.py", "FLOAT_REDUCE"): _WINDOWS,
+    ("passes/updates.py", "FLOAT_CALCULATE"): _DESCENT,
+    ("passes/updates.py", "FLOAT_MATMUL"): _DESCENT,
+    ("passes/updates.py", "FLOAT_REDUCE"): _DESCENT,
     ("plan/narrowing.py", "CONV2D.name"): _PACKED,
     ("plan/narrowing.py", "EMBEDDING.name"): _PACKED,
     ("plan/narrowing.py", "(GRU.name, LSTM.name, RNN.name)"): _PACKED,

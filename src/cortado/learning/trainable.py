@@ -78,7 +78,7 @@ class Trainable(nn.Module):
     def __init__(self, cut: "_Cut", optimizer: SGD, loss: Loss, target: Tensor, replay: "Replay | None") -> None:
         super().__init__()
         self.backbone, self.head, self.optimizer = cut.backbone, cut.head, optimizer
-        self.names = [name.replace(".", "_") for name in cut.parameters]
+        self.names = [_buffer_name(name) for name in cut.parameters]
         self.speeds = [f"{name}_momentum" for name in self.names] if optimizer.momentum else []
         for name, value in zip(self.names, cut.parameters.values(), strict=True):
             self.register_buffer(name, value.detach().clone())
@@ -190,6 +190,12 @@ def _cut(module: nn.Module, examples: tuple[Tensor, ...], expression: str) -> _C
     )
 
 
+def _buffer_name(parameter: str) -> str:
+    """The name of the buffer that a parameter becomes: 2.weight of a Sequential is no name."""
+    name = parameter.replace(".", "_")
+    return name if name.isidentifier() else f"layer_{name}"
+
+
 def _part(
     whole: GraphModule,
     inputs: Sequence[Node | str],
@@ -204,7 +210,7 @@ def _part(
         if isinstance(one, Node):
             copies[one] = graph.placeholder(one.name)
         else:
-            given[one] = graph.placeholder(one.replace(".", "_"))
+            given[one] = graph.placeholder(_buffer_name(one))
     for node in nodes:
         if node.op == "get_attr" and node.target in given:
             copies[node] = given[str(node.target)]

@@ -19,6 +19,7 @@ from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes, NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import LastSteps, TimeWindows
+from cortado.passes.updates import Updates
 
 PIPELINE: tuple[type[CortexMPass], ...] = (
     NhwcInputs,  # where images come with their channels last, before anything depends on their order
@@ -30,6 +31,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     DeadChannels,  # channels that nothing needs, when layouts are settled and constants are known
     ConstantChannels,  # of those that stay, what would keep a layer from its fast kernel
     LastSteps,  # of a recurrent layer that only its last step is read of, no other is kept
+    Updates,  # state that sums move, when no call is there any more that nobody needs
     SignalsAsRows,  # of a stream, when calls and layouts are settled: time comes in rows, whichever dimension it was
     TimeWindows,  # of a stream: what reads all rows of a tensor at once reads them one by one
 )

@@ -1318,6 +1318,16 @@ typedef struct {
 
 void cortado_matmul_f32(const cortado_matmul_f32_t *L, const float *a, const float *b, float *out);
 
+/* out[i][j] = self[i][j] * weight + (the sum of factor[i][k] * rows[k][j] over k + other[i][j] * decay); `other` may be
+ * NULL, and the output may lie where self or other does. */
+typedef struct {
+    int32_t rows, columns, depth;
+    float weight, decay;
+} cortado_update_f32_t;
+
+void cortado_update_f32(const cortado_update_f32_t *L, const float *self, const float *factor, const float *rows,
+                        const float *other, float *out);
+
 /* e = exp(x - the largest); out = e / the sum of e, or (x - the largest) - log of that sum. */
 void cortado_softmax_f32(const float *in, float *out, int32_t pixels, int32_t channels);
 void cortado_log_softmax_f32(const float *in, float *out, int32_t pixels, int32_t channels);

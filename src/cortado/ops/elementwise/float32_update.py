@@ -1,0 +1,98 @@
+"""out = self * weight + (factor x rows + other * decay), in float32: state that is moved by a product of matrices.
+
+What gradient descent makes of parameters and momenta. Each product and each sum is rounded; the product of matrices is
+the sum over their common dimension, from its first product on.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from cortado.base.element import FLOAT32
+from cortado.base.numerics import Tensor
+from cortado.ir.c_call import Absent, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
+from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.op import Call, Operator, Place
+from cortado.ir.sampling import Draw
+from cortado.ir.work import Work, loops
+from cortado.ops.floats import quiet, stored
+
+
+@quiet
+def reference(
+    *, self: Tensor, factor: Tensor, rows: Tensor, other: list[Tensor], weight: float, decay: float
+) -> Tensor:
+    left, right = factor.numpy(), rows.numpy()
+    found = left[:, :1] * right[:1]
+    for k in range(1, len(right)):
+        found = found + left[:, k : k + 1] * right[k : k + 1]
+    for one in other:
+        found = found + one.numpy() * np.float32(decay)
+    return stored(self.numpy() * np.float32(weight) + found)
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return call.shape("self")
+
+
+def walked(call: Call) -> Rows:
+    """Element by element, and the factors whole."""
+    whole = RowRule(stride=0)
+    return Rows((ONE_ROW, whole, whole, *(ONE_ROW for _ in call["other"])), pixelwise=True, elementwise=True)
+
+
+def _fields(call: Call) -> dict[str, Field]:
+    rows, columns = call.shape("self")
+    sizes = {"rows": rows, "columns": columns, "depth": call.shape("rows")[0]}
+    return {**sizes, "weight": float(call["weight"]), "decay": float(call["decay"])}
+
+
+def _work(call: Call) -> Work:
+    rows, depth = call.shape("factor")
+    sizes = {"rows": rows, "decayed": len(call["other"]), "deep": depth if depth > 1 else 0}
+    return loops("calls calls*rows outputs outputs*decayed outputs*deep", **sizes)
+
+
+def _row(others: int) -> KernelRow:
+    """A row for calls with another tensor, or without."""
+    return KernelRow(
+        "update_f32",
+        FLOAT32,
+        fits=lambda call: len(call["other"]) == others,
+        arguments=(Operand.LAYER, Row(0), Row(1), Row(2), Row(3) if others else Absent(), Operand.OUT),
+        struct="cortado_update_f32_t",
+        fields=_fields,
+        work=_work,
+    )
+
+
+KERNELS = KernelTable((_row(1), _row(0)))
+
+
+def samples(draw: Draw) -> dict[str, Any]:
+    rows, depth, columns = draw.whole(1, 5), draw.pick([1, 1, 2, 3]), draw.channels()
+    numbers = [float(np.float32(one)) for one in (0.0, 0.5, 1.0, -0.1, 3e9)]
+    return {
+        "self": draw.numbers((rows, columns)),
+        "factor": draw.numbers((rows, depth)),
+        "rows": draw.numbers((depth, columns)),
+        "other": [draw.numbers((rows, columns))] if draw.flag() else [],
+        "weight": draw.pick(numbers),
+        "decay": draw.pick(numbers),
+    }
+
+
+FLOAT_UPDATE = Operator(
+    name="cortado::float_update",
+    summary="a tensor times a number, and a product of matrices added to it, in float32: a step of gradient descent",
+    reference=reference,
+    shape=output_shape,
+    kernel=KERNELS,
+    rows=walked,
+    element=FLOAT32,
+    tensors=("self", "factor", "rows", "other"),
+    places=frozenset({Place.C}),
+    constraints="new values of state; C bundle only",
+    samples=samples,
+)
