@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor as Values
@@ -57,10 +58,11 @@ from cortado.artifact.report import (
     WeightScalesReport,
     WeightsReport,
 )
-from cortado.base.chips import Chip
+from cortado.base.codec import filled
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, text_of, version_of
+from cortado.base.numerics import QParams
 from cortado.base.progress import rounded
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
@@ -111,19 +113,16 @@ def longest_call(layers: Sequence[LayerReport]) -> LongestCallReport | None:
 def _layer(step: Step, graph: LoweredGraph, cycles: float | None, calls: int) -> LayerReport:
     value, call = graph.values.get(step.name), graph.by_name.get(step.name)
     codes = None if value is None else value.qparams
-    return LayerReport(
-        name=step.name,
-        operator=step.operator,
-        module=step.module,
-        macs=step.macs,
+    return filled(
+        LayerReport,
+        step,
         shape=() if value is None else value.shape,
         element=DType(step.element.name),
         weights_bytes=_weights_bytes(step),
         estimated=cycles is not None,
         estimated_cycles=None if cycles is None else round(cycles),
         calls=calls,
-        scale=None if codes is None else codes.scale,
-        zero_point=None if codes is None else codes.zero_point,
+        **_codes(codes),
         weight_scales=None if call is None or value is None else _weight_scales(call, value, graph),
     )
 
@@ -182,15 +181,12 @@ def camera_report(planned: Planned) -> CameraReport | None:
     if sight is None:
         return None
     camera = sight.camera
-    return CameraReport(
-        format=camera.format,
+    return filled(
+        CameraReport,
+        camera,
         size=str(camera.size),
         crop=str(camera.crop),
         resize=str(camera.resize),
-        filter=camera.filter,
-        mean=camera.mean,
-        std=camera.std,
-        line_bytes=camera.line_bytes,
         held_bytes=sight.held_bytes,
         table_bytes=table_bytes(sight),
         cycles=front_end_cycles(planned.program.target, camera_kernel(sight), camera),
@@ -346,7 +342,7 @@ def build_report(
         model=name,
         target=target.target_string,
         operators=_operators(graph),
-        float_operators=tuple(_float_operator(item) for item in float_operators),
+        float_operators=tuple(filled(FloatOperatorReport, one) for one in float_operators),
         portable_operators=() if pte is None else tuple(pte.portable_operators),
         options=_options(options),
         memory=None if c is None else _memory(c),
@@ -373,7 +369,9 @@ def build_report(
         model_version=options.model_version or version_of(model_id(graph)),
         calibrated=calibrated_report(quantized.choice),
         precision=precision_report(quantized.mixed),
-        chip=None if options.chip is None else chip_report(options.chip),
+        chip=None
+        if options.chip is None
+        else filled(ChipReport, options.chip, clock_hz=options.chip.megahertz * 10**6),
         artifacts={},  # known when the files are written
     )
     return report if c is None else _with_bundle(report, c, _islands(c.planned, graph, quantized), options, delay)
@@ -425,26 +423,14 @@ def calibrated_report(choice: Choice | None) -> ChoiceReport | None:
 def precision_report(mixed: Mixed | None) -> PrecisionReport | None:
     if mixed is None:
         return None
-    return PrecisionReport(
-        bar=mixed.bar,
-        reached=mixed.reached,
+    return filled(
+        PrecisionReport,
+        mixed,
         new_data=mixed.new,
         int8=mixed.before,
         int8_arena_bytes=mixed.ram[0],
         arena_bytes=mixed.ram[1],
-        tensors=tuple(
-            TensorPrecisionReport(tensor=one.tensor, module=one.module, element=one.element.name, why=one.why)
-            for one in mixed.tensors
-        ),
-    )
-
-
-def chip_report(chip: Chip) -> ChipReport:
-    return ChipReport(
-        name=chip.name,
-        clock_hz=chip.megahertz * 1_000_000,
-        ram_bytes=chip.ram_bytes,
-        flash_bytes=chip.flash_bytes,
+        tensors=tuple(filled(TensorPrecisionReport, one, element=one.element.name) for one in mixed.tensors),
     )
 
 
@@ -481,17 +467,6 @@ def _operators(graph: LoweredGraph) -> dict[str, int]:
     return dict(sorted(Counter(name for name in called if not known[name].view).items()))
 
 
-def _float_operator(item: FloatOperator) -> FloatOperatorReport:
-    return FloatOperatorReport(
-        node=item.node,
-        operator=item.operator,
-        module=item.module,
-        source=item.source,
-        reason=item.reason,
-        kernels=item.kernels,
-    )
-
-
 def _islands(planned: Planned, graph: LoweredGraph, quantized: Quantized) -> tuple[IslandReport, ...]:
     """The islands: calls in float32 as no integer operator takes them, and what they cost."""
     if not quantized.islands:
@@ -507,11 +482,9 @@ def _islands(planned: Planned, graph: LoweredGraph, quantized: Quantized) -> tup
 
 def _island(island: Island, layers: Sequence[tuple[str, float | None]]) -> IslandReport:
     spent = [cycles for _, cycles in layers if cycles is not None]
-    return IslandReport(
-        operator=island.operator,
-        module=island.module,
-        source=island.source,
-        reason=island.reason,
+    return filled(
+        IslandReport,
+        island,
         layers=tuple(name for name, _ in layers),
         estimated_cycles=round(sum(spent)) if len(spent) == len(layers) else None,
     )
@@ -531,15 +504,9 @@ def _memory(c: InC) -> MemoryReport:
         scratch_bytes=sum(step.scratch for step in planned.program.steps),
         lower_bound_bytes=plan.lower_bound,
         optimal=plan.optimal,
-        search={
-            name: SearchReport(work=spent.work, bound=spent.bound, exhausted=spent.exhausted)
-            for name, spent in planned.spent.items()
-        },
+        search={name: filled(SearchReport, spent) for name, spent in planned.spent.items()},
         peak_buffers=tuple(PeakBufferReport(name=buffer.name, bytes=buffer.size) for buffer in buffers),
-        alternatives={
-            optimize: AlternativeReport(arena_bytes=other.arena_bytes, row_calls=other.row_calls)
-            for optimize, other in c.alternatives.items()
-        },
+        alternatives={optimize: filled(AlternativeReport, other) for optimize, other in c.alternatives.items()},
         single_targets=c.single_targets,
         timeline=_timeline(planned),
         buffers=arena_buffers(planned),
@@ -553,12 +520,11 @@ def _regions(planned: Planned) -> tuple[RegionReport, ...]:
     used = heat(planned)
     buffers = sorted(planned.problem.buffers, key=lambda buffer: -used[buffer.name])
     return tuple(
-        RegionReport(
-            name=region.name,
-            bytes=region.bytes,
+        filled(
+            RegionReport,
+            region,
             size_bytes=region.room,
             buffers=tuple(PeakBufferReport(name=b.name, bytes=b.size) for b in buffers if b.name in region.buffers),
-            device=region.device,
         )
         for region in planned.regions
     )
@@ -606,13 +572,7 @@ def _decision(program: Program, options: Options) -> DecisionReport | None:
     rule = program.decision
     if rule is None:
         return None
-    return DecisionReport(
-        spec=str(options.decide),
-        smooth=rule.smooth,
-        thresholds=rule.thresholds,
-        holdoffs=rule.holdoffs,
-        bytes=program.decision_bytes,
-    )
+    return filled(DecisionReport, rule, spec=str(options.decide), bytes=program.decision_bytes)
 
 
 def _ports(graph: LoweredGraph) -> tuple[list[Tensor], list[Tensor]]:
@@ -630,16 +590,18 @@ def _port(name: str, node: str, value: Value) -> Tensor:
 
 
 def _tensor(tensor: Tensor) -> TensorReport:
-    return TensorReport(
-        name=tensor.name,
-        node=tensor.node,
-        shape=tensor.shape,
+    return filled(
+        TensorReport,
+        tensor,
         model_shape=tuple(tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))),
-        layout=tensor.layout,
         dtype=_dtype(tensor),
-        scale=None if tensor.qparams is None else tensor.qparams.scale,
-        zero_point=None if tensor.qparams is None else tensor.qparams.zero_point,
+        **_codes(tensor.qparams),
     )
+
+
+def _codes(qparams: QParams | None) -> dict[str, Any]:
+    """The scale and the zero point; null where values are no codes."""
+    return {name: getattr(qparams, name, None) for name in ("scale", "zero_point")}
 
 
 def _state(graph: LoweredGraph, state: State, planned: Planned | None, reasons: Mapping[str, str]) -> StateReport:
@@ -651,8 +613,7 @@ def _state(graph: LoweredGraph, state: State, planned: Planned | None, reasons: 
         node=state.name,
         shape=value.shape,
         dtype=DType(value.element.name),
-        scale=None if value.qparams is None else value.qparams.scale,
-        zero_point=None if value.qparams is None else value.qparams.zero_point,
+        **_codes(value.qparams),
         offset=None if planned is None else planned.plan.offsets[state.name] - start,
         bytes=value.bytes,
         region=None if region is None else region.name,

@@ -59,7 +59,6 @@ Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{6
 
 # ---- camera report ---------------------------------------------------------------------------------------
 
-_Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
 _Size = Annotated[str, Matching("a size in pixels, as in 160x120", "[0-9]{1,5}x[0-9]{1,5}")]
 _Crop = Annotated[
     str, Matching("a part of a picture, as in 20,0,120x120", "[0-9]{1,5},[0-9]{1,5},[0-9]{1,5}x[0-9]{1,5}")
@@ -77,10 +76,10 @@ class CameraReport:
     filter: ResizeFilter = key("how")
     mean: tuple[float, ...] = key("what is subtracted from pixels of 0 to 1, of each channel or of all")
     std: tuple[float, ...] = key("what they are then divided by")
-    line_bytes: _Count = key("bytes of a line of the sensor")
-    held_bytes: _Count = key("of the arena: the line that is kept for the next")
-    table_bytes: _Count = key("of the flash: which pixels a row is made of, and their codes")
-    cycles: _Count | None = key("of the front end for one picture, estimated; null for cores that it is not known for")
+    line_bytes: Count = key("bytes of a line of the sensor")
+    held_bytes: Count = key("of the arena: the line that is kept for the next")
+    table_bytes: Count = key("of the flash: which pixels a row is made of, and their codes")
+    cycles: Count | None = key("of the front end for one picture, estimated; null for cores that it is not known for")
 
     @property
     def camera(self) -> Camera:
@@ -151,8 +150,6 @@ class PrecisionReport:
 
 # ---- weights report --------------------------------------------------------------------------------------
 
-_Number = Annotated[int, Within("an integer from 0 to 2^53-1", 0, 2**53 - 1)]
-
 
 @json_class
 class WeightsReport:
@@ -161,8 +158,8 @@ class WeightsReport:
     layer: str = key("its name")
     module: str = key("where in the model it comes from")
     element: str = key("int4 or int8")
-    group: _Number = key("int4 weights that have a factor of their own; 0: one factor for each output channel")
-    saved_bytes: _Number = key("flash that its weights take less than as int8")
+    group: Count = key("int4 weights that have a factor of their own; 0: one factor for each output channel")
+    saved_bytes: Count = key("flash that its weights take less than as int8")
     noise: float | None = key("of --weights auto: the power it adds to the outputs, beside theirs")
     why: str = key("why it has int8 weights, or int4 ones")
 

@@ -38,6 +38,12 @@ def json_class(cls: type[T]) -> type[T]:
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
+def filled(cls: type[T], source: Any, **others: Any) -> T:
+    """An object whose keys are what `source` has under the same names, but for the others."""
+    known = {one.name for one in fields(cls)} - set(others)  # type: ignore[arg-type]
+    return cls(**{name: getattr(source, name) for name in known if hasattr(source, name)}, **others)
+
+
 @dataclass(frozen=True)
 class Within:
     """The least and the largest value of a number; with `above`, the least itself is too small."""
