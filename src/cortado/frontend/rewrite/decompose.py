@@ -34,15 +34,17 @@ class _Declined(Exception):
 
 def spell_out(module: GraphModule, only: Callable[[Node], bool] = lambda node: True) -> None:
     """Replaces calls by smaller ones that operators know, in place. What reads a call comes before it, and so may ask
-    what it reads."""
-    for node in [node for node in reversed(module.graph.nodes) if node.op == "call_function" and only(node)]:
+    what it reads; what a call becomes may be smaller calls in turn."""
+    left = [node for node in module.graph.nodes if node.op == "call_function" and only(node)]
+    while left:
+        node = left.pop()
         if not isinstance(node.target, OpOverload) or is_plain(node.target):
             continue
         make_out_of_place(node)
         function = _function_of(node)
         traced = None if function is None else _traced(node, function)
         if traced is not None:
-            _inline(node, traced)
+            left += _inline(node, traced)
 
 
 def _is_known(target: Any, floating: bool) -> bool:
@@ -62,9 +64,10 @@ def _function_of(node: Node) -> _Function | None:
     floating = wanted_element(node).floating
     known = registry()
     ours = known.decompositions.get(target) if not floating or target not in known.floats else None
-    ours = known.float_decompositions.get(target, ours) if floating and _gives_numbers(node) else ours
-    if ours is not None and (ours.takes is None or ours.takes(bind(node))):
-        return ours.function
+    real = known.float_decompositions.get(target) if floating and _gives_numbers(node) else None
+    for one in (real, ours):
+        if one is not None and (one.takes is None or one.takes(bind(node))):
+            return one.function
     if _is_known(target, floating) or not node.all_input_nodes or not _gives_numbers(node):
         return None
     return target if _is_composite(target) else decomposition_table.get(target)
@@ -186,9 +189,14 @@ def _is_understood(traced: GraphModule, constant: list[bool], floating: bool) ->
     return known and all(isinstance(one, Node) for one in results)
 
 
-def _inline(node: Node, traced: GraphModule) -> None:
-    """Puts the calls in the place of the one that they compute."""
-    _replace(node, put_before(node, traced, node.all_input_nodes))
+def _inline(node: Node, traced: GraphModule) -> list[Node]:
+    """Puts the calls in the place of the one that they compute, and gives those that are of other kinds."""
+    before, added = node.prev, list[Node]()
+    results = put_before(node, traced, node.all_input_nodes)
+    while node.prev is not before and (before := before.next) is not node:
+        added.append(before)
+    _replace(node, results)
+    return [one for one in added if one.op == "call_function" and one.target != node.target]
 
 
 def put_before(node: Node, traced: GraphModule, operands: Sequence[Node]) -> Any:

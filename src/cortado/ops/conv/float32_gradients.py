@@ -1,16 +1,18 @@
 """Gradients of convolutions and pools in float32, and convolutions with computed weights, in calls that it takes."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Node
 from torch.nn import functional as F
 
 from cortado.base.numerics import Tensor
-from cortado.ir.graph import Bound
+from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Decomposition
-from cortado.ops.float_graph import decomposed, is_constant, pair
+from cortado.ops.conv.forms import computed_convolution, convolution
+from cortado.ops.float_graph import decomposed, height_one, is_constant, pair
 
 aten = torch.ops.aten
 
@@ -133,32 +135,93 @@ def largest_backward(
 # ---- computed weights ------------------------------------------------------------------------------------------
 
 
-def computed_conv2d(
+def computed_signal(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """A product of matrices: the weights, and the windows of the image as columns."""
-    (n, *_), (out_c, each, *kernel) = input.shape, weight.shape
-    gap, before, step = pair(dilation), pair(padding), pair(stride)
-    columns = aten.im2col.default(input, kernel, gap, before, step)
-    taps = columns.reshape(n, groups, each * math.prod(kernel), columns.shape[-1])
-    made = torch.matmul(weight.reshape(1, groups, out_c // groups, -1).expand(n, -1, -1, -1), taps)
-    axes = zip(input.shape[2:], kernel, gap, before, step, strict=True)
-    high, wide = ((size + 2 * pad - apart * (taps - 1) - 1) // by + 1 for size, taps, apart, pad, by in axes)
-    found = made.reshape(n, out_c, high, wide)
-    return found if bias is None else found + bias.reshape(1, -1, 1, 1)
+    """A signal is an image of height 1."""
+    places = height_one(stride, 1), height_one(padding, 0), height_one(dilation, 1)
+    return computed_convolution(input.unsqueeze(-2), weight.unsqueeze(2), bias, *places, groups).squeeze(-2)
+
+
+def computed_transposed(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Zeros between the pixels and around them, then a convolution with the weights turned around."""
+    steps, pads, rest, gaps = (pair(one) for one in (stride, padding, output_padding, dilation))
+    (in_c, made, *kernel), borders = weight.shape, []
+    for axis in (1, 0):  # the last dimension first
+        before = gaps[axis] * (kernel[axis] - 1) - pads[axis]
+        borders += [before, before + rest[axis] - (steps[axis] - 1)]
+    wide = F.pad(_apart(_apart(input, 2, steps[0]), 3, steps[1]), borders)
+    turned = weight.flip(2, 3).reshape(groups, in_c // groups, made, *kernel).transpose(1, 2)
+    filters = turned.reshape(groups * made, in_c // groups, *kernel)
+    return computed_convolution(wide, filters, bias, 1, 0, gaps, groups)
+
+
+def computed_transposed_signal(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """A signal is an image of height 1."""
+    places = height_one(stride, 1), height_one(padding, 0), height_one(output_padding, 0)
+    image, taps = input.unsqueeze(-2), weight.unsqueeze(2)
+    return computed_transposed(image, taps, bias, *places, groups, height_one(dilation, 1)).squeeze(-2)
+
+
+def computed_named(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """What other decompositions make of convolutions of images."""
+    if weight.dim() != 4:
+        return NotImplemented
+    if transposed:
+        return computed_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return computed_convolution(input, weight, bias, stride, padding, dilation, groups)
 
 
 def _computed(bound: Bound) -> bool:
-    return not all(is_constant(bound[name]) for name in ("weight", "bias") if isinstance(bound.get(name), Node))
+    """Of a batch, with weights or a bias that are no constants."""
+    given = [bound[name] for name in ("weight", "bias") if isinstance(bound.get(name), Node)]
+    batched = len(shape(bound["input"])) == len(shape(bound["weight"]))
+    return batched and not isinstance(bound["padding"], str) and not all(map(is_constant, given))
 
 
-COMPUTED_CONV2D = Decomposition(aten=(aten.conv2d.default,), function=computed_conv2d, takes=_computed, floating=True)
+def _form(target: OpOverload, function: Callable[..., Tensor]) -> Decomposition:
+    return Decomposition(aten=(target,), function=function, takes=_computed, floating=True)
+
+
+COMPUTED_CONV1D = _form(aten.conv1d.default, computed_signal)
+COMPUTED_CONV2D = _form(aten.conv2d.default, convolution)
+COMPUTED_CONVOLUTION = _form(aten.convolution.default, computed_named)
+COMPUTED_TRANSPOSED1D = _form(aten.conv_transpose1d.default, computed_transposed_signal)
+COMPUTED_TRANSPOSED2D = _form(aten.conv_transpose2d.input, computed_transposed)
 
 FORMS = decomposed(
     {
