@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from cortado.api import Compiled, Model, prepare_method
 from cortado.artifact.folder import METHODS, write_together
 from cortado.base.arrays import ArrayType
+from cortado.base.chips import Chip
 from cortado.base.element import INT32, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, check_name, identifier_part
@@ -33,10 +34,12 @@ from cortado.emit.c.text import entry_of
 from cortado.emit.image.files import loader_files
 from cortado.emit.image.layout import check_one_core
 from cortado.emit.image.writer import ModelImage, emit_image
+from cortado.exploring.estimation import Estimate, planned_estimate
 from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.ir.graph import module_path
 from cortado.ops.meaning import CallKind, means
 from cortado.options import DEFAULTS, Artifacts, Options, PteKind
+from cortado.plan.kernel_costs import costs_for
 from cortado.plan.lowered import LoweredGraph, State, Value, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program
@@ -45,7 +48,7 @@ from cortado.plan.request import WHOLE_INPUT, program_of
 from cortado.plan.schedule import schedule
 from cortado.run.board import build_firmware, build_harness_wasm, build_host, find_board
 from cortado.run.bundle_info import IO, BundleInfo, untyped
-from cortado.run.measure import executorch_folder
+from cortado.run.measure import executorch_folder, methods_code_bytes
 from cortado.run.runner import (
     HOST,
     WARNINGS,
@@ -59,6 +62,7 @@ from cortado.run.runner import (
 
 ScriptCall = tuple[Any, ...]  # the name of a method, and a tensor for each of its inputs
 _OWN = "cortado_method"
+_PORTS = ("input", "output")
 _KEPT = (torch.int32, torch.int64, torch.bool, torch.float32)
 
 
@@ -332,16 +336,36 @@ class CompiledMethods:
         return f"<CompiledMethods {self.name}: {names} in {arena:,} bytes for {target}>"
 
     def to_json(self) -> dict[str, Any]:
-        first = next(iter(self.planned.values()))
+        first, known = next(iter(self.planned.values())), self.estimates()
         return {
             "target": self.target.target_string,
             "model": self.name,
             "id": first.program.identity,
-            "methods": {name: {"function": entry_of(one.program)} for name, one in self.planned.items()},
+            "methods": {
+                name: {"function": entry_of(one.program), **({"cycles": known[name].cycles} if known else {})}
+                for name, one in self.planned.items()
+            },
             "state": {kept.name: kept.initial.data.nbytes for kept in first.program.state},
             "arena_bytes": first.plan.peak,
             "weights_bytes": self.bundle.weights_bytes,
         }
+
+    def estimates(self, chip: Chip | None = None) -> dict[str, Estimate]:
+        """Estimated cycles of each method; RAM and flash are those of all together. A core whose costs aren't known has
+        none."""
+        if costs_for(self.target) is None:
+            return {}
+        weights, code = self.bundle.weights_bytes, self.code_bytes
+        return {name: planned_estimate(one, {}, weights, code, chip) for name, one in self.planned.items()}
+
+    @cached_property
+    def code_bytes(self) -> int | None:
+        """Code of all methods; None without a compiler."""
+        main, *others = [one.program for one in self.planned.values()]
+        entries = [
+            text for one in others for text in (entry_of(one), *(f"{c_identifier(one.name)}_{verb}" for verb in _PORTS))
+        ]
+        return methods_code_bytes(self.bundle, _info_of(main), entries)
 
     def save(self, folder: str | Path) -> None:
         """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
@@ -430,6 +454,14 @@ class CompiledMethods:
     @property
     def _options(self) -> Options:
         return next(iter(self.methods.values())).options
+
+
+def _info_of(program: Program) -> BundleInfo:
+    inputs, outputs = (
+        tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
+        for tensors in (program.inputs, program.outputs)
+    )
+    return BundleInfo(c_identifier(program.name), program.target, inputs, outputs, state=bool(program.state))
 
 
 def _packed(number: int, inputs: Sequence[ArrayType], room: int) -> ArrayType:

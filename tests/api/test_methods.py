@@ -1,6 +1,7 @@
 """Several methods of one module: one arena, constants once, and state that they share, beside the module itself."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,22 @@ ModelCalls = [("add", torch.tensor([3])), ("forward",)] * 3
     done = run("compile", tmp_path / "counter.py", "-t", "cortex-m4", "-o", tmp_path / "out")
     assert done.code == 0, done.err
     assert "int counter_add(" in (tmp_path / "out" / "counter_add.h").read_text()
+    facts = json.loads((tmp_path / "out" / "together.json").read_text())
+    estimated = run("estimate", tmp_path / "counter.py", "--chip", "stm32l4r5", "--json")
+    assert estimated.code == 0, estimated.err
+    found = {one["model"]: one for one in json.loads(estimated.out)}
+    assert set(found) == {"counter.forward", "counter.add"}
+    for name, one in found.items():
+        assert one["cycles"] == facts["methods"][name.partition(".")[2]]["cycles"] > 0
+        assert one["ram_bytes"] == facts["arena_bytes"]
+        assert one["fits"]
+        assert one["code_bytes"] > 500, "that of both methods"
+    alone = run("estimate", tmp_path / "counter.py", "-t", "cortex-m4", "--method", "add")
+    assert alone.out.startswith("counter.add for cortex-m4, estimated")
+    unknown = run("estimate", tmp_path / "counter.py", "-t", "cortex-m4", "--method", "sub")
+    assert "--method sub: counter has forward, add" in unknown.err
+    plain = run("estimate", "ds_cnn", "-t", "cortex-m4", "--method", "add")
+    assert "--method is for a file with ModelMethods (docs/methods.md), found ds_cnn" in plain.err
 
 
 class Learner(nn.Module):

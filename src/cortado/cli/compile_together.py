@@ -122,8 +122,9 @@ def _compiled(
 
 def methods_command(arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"]) -> bool:
     """Compiles a model with several methods; False where the file defines none."""
-    path = Path(spec)
-    if path.suffix != ".py" or not path.is_file() or b"ModelMethods" not in path.read_bytes():
+    from cortado.models.sources import has_methods
+
+    if not has_methods(spec):
         return False
     progress = ProgressBar()
     try:

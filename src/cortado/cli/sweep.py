@@ -4,20 +4,25 @@ import argparse
 import contextlib
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.names import operator_base
+from cortado.cli.arguments import method_argument
 from cortado.cli.parsing import shape_argument, shapes_of
 from cortado.cli.tables import ProgressBar, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
 if TYPE_CHECKING:
+    from cortado.base.chips import Chip
+    from cortado.base.target import CortexMTargetConfig
     from cortado.exploring.estimation import Estimate, LayerEstimate
+    from cortado.options import Options
     from cortado.sweep.rows import SweepRow
 
 SHOWN = 20  # rows of the front that a terminal gets
@@ -37,17 +42,45 @@ def estimate_command(arguments: argparse.Namespace) -> None:
         from cortado.models.sources import load_model
         from cortado.options import Options
 
-        source = load_model(arguments.model, shapes_of(arguments))
         options = Options(
             optimize=Optimize(arguments.optimize),
             io=Border(arguments.io),
             linear=LinearWeights(arguments.linear),
         )
-        found = estimate(source.model, source.example_inputs, chip, target, options)
+        methods = _methods_estimates(arguments, target, chip, options)
+        if methods is None:
+            source = load_model(arguments.model, shapes_of(arguments))
+            found = estimate(source.model, source.example_inputs, chip, target, options)
+    if methods is None:
+        methods = {source.name: found}
     if arguments.json:
-        print(json.dumps({"model": source.name, **asdict(found), "flash_bytes": found.flash_bytes}, indent=2))
+        made = [{"model": name, **asdict(one), "flash_bytes": one.flash_bytes} for name, one in methods.items()]
+        print(json.dumps(made[0] if len(made) == 1 else made, indent=2))
     else:
-        print("\n".join(_estimate_text(source.name, found)))
+        print("\n\n".join("\n".join(_estimate_text(name, one)) for name, one in methods.items()))
+
+
+def _methods_estimates(
+    arguments: argparse.Namespace, target: "CortexMTargetConfig", chip: "Chip | None", options: "Options"
+) -> "dict[str, Estimate] | None":
+    """The estimates of a file with ModelMethods, or of the one that is named; None of any other model."""
+    from cortado.models.sources import has_methods, load_methods
+
+    source = load_methods(arguments.model) if has_methods(arguments.model) else None
+    if source is None:
+        if arguments.method is not None:
+            raise CortadoError(f"--method is for a file with ModelMethods (docs/methods.md), found {arguments.model}")
+        return None
+    from cortado.methods import compile_methods
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CortadoWarning)  # they are about what it computes
+        made = compile_methods(source.model, source.methods, target, source.calls, source.name, options)
+    if arguments.method is not None and arguments.method not in made.planned:
+        raise CortadoError(f"--method {arguments.method}: {source.name} has {', '.join(made.planned)}")
+    return {
+        f"{source.name}.{name}": one for name, one in made.estimates(chip).items() if arguments.method in (None, name)
+    }
 
 
 def _estimate_text(name: str, found: "Estimate") -> list[str]:
@@ -162,6 +195,7 @@ def estimate_arguments(commands: Any, add: Any) -> None:
     parser = add(commands, "estimate", "RAM, flash and cycles of a model without compiling it", estimate_command)
     parser.add_argument("model", metavar="MODEL", help="as for `compile`; its weights may be random")
     shape_argument(parser)
+    method_argument(parser)
     parser.add_argument("--chip", metavar="CHIP", help="a chip or board of `cortado chips`")
     parser.add_argument("-t", "--target", metavar="TARGET", help="a core (default: that of the chip)")
     for option, kind, default in (

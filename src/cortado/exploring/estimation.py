@@ -1,6 +1,6 @@
 """cortado.estimate: RAM, flash and cycles of a network that need not be trained, without calibration, .pte or board."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +14,7 @@ from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
 from cortado.exploring.sketch import Sketch, prepared, sketch
 from cortado.options import DEFAULTS, Options
 from cortado.plan.kernel_costs import known_costs, loop_cycles
-from cortado.plan.planned import estimated_cycles, loop_of
+from cortado.plan.planned import Planned, estimated_cycles, loop_of
 
 HEAVIEST = 5  # layers that a notebook shows
 
@@ -106,21 +106,31 @@ def chosen_target(chip: Chip | None, target: str | CortexMTargetConfig | None) -
 
 
 def estimate_of(found: Sketch, chip: Chip | None) -> Estimate:
-    program = found.planned.program
-    spent = estimated_cycles(found.planned, found.values)
-    row_loop = loop_cycles(known_costs()[program.target.cpu], loop_of(found.planned))
+    return planned_estimate(found.planned, found.values, found.bundle.weights_bytes, found.code_bytes, chip)
+
+
+def planned_estimate(
+    planned: Planned,
+    values: Mapping[str, torch.Tensor],
+    weights_bytes: int,
+    code_bytes: int | None,
+    chip: Chip | None,
+) -> Estimate:
+    """The estimate of a planned program; `values` are the reference's, where they are known."""
+    program = planned.program
+    spent = estimated_cycles(planned, values)
+    row_loop = loop_cycles(known_costs()[program.target.cpu], loop_of(planned))
     cycles = round(sum(one for one in spent if one is not None) + row_loop)
-    ram, weights, code = found.planned.plan.peak, found.bundle.weights_bytes, found.code_bytes
     return Estimate(
         target=program.target.target_string,
-        ram_bytes=ram,
-        weights_bytes=weights,
-        code_bytes=code,
+        ram_bytes=planned.plan.peak,
+        weights_bytes=weights_bytes,
+        code_bytes=code_bytes,
         macs=sum(step.macs for step in program.steps),
         cycles=cycles,
         chip=None if chip is None else chip.name,
         milliseconds=_milliseconds(cycles, chip),
-        fits=None if chip is None else _fits(chip, ram, weights + (code or 0)),
+        fits=None if chip is None else _fits(chip, planned.plan.peak, weights_bytes + (code_bytes or 0)),
         layers=tuple(
             LayerEstimate(step.name, step.operator, step.module, step.macs, round(one or 0), estimated=one is not None)
             for step, one in zip(program.steps, spent, strict=True)

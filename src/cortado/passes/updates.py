@@ -86,7 +86,7 @@ class Updates(ContextPass):
     # ---- products of matrices ----------------------------------------------------------------------------------------
 
     def _row_times_matrix(self, node: Node) -> Node | None:
-        if not is_a(node, FLOAT_MATMUL):
+        if not _is_matmul(node):
             return None
         row, matrix = operands(node)
         turned = behind_views(matrix)
@@ -105,7 +105,7 @@ class Updates(ContextPass):
         square = behind_views(operands(node)[0])
         factors = _factors(square, How.PRODUCT)
         gradient = None if factors is None or factors[0] is not factors[1] else behind_views(factors[0])
-        if gradient is None or not is_a(gradient, FLOAT_MATMUL) or shape(operands(gradient)[0])[::2] != (1, 1):
+        if gradient is None or not _is_matmul(gradient) or shape(operands(gradient)[0])[::2] != (1, 1):
             return None
         found = []
         for one in operands(gradient):
@@ -151,7 +151,7 @@ class Updates(ContextPass):
         if math.prod(shape(source)) != sizes[1]:
             return None
         rows = add_view(node, self.mode, source, sizes)
-        if is_a(source, FLOAT_MATMUL) and shape(source)[0] == 1 and _is_only_read_here(source):
+        if _is_matmul(source) and shape(source)[0] == 1 and _is_only_read_here(source):
             left, right = operands(source)
             sizes = (shape(left)[1], shape(right)[2])
             factor = add_view(node, self.mode, left, shape(left)[1:])
@@ -180,7 +180,11 @@ class Updates(ContextPass):
 def _calls(terms: Sequence[_Term]) -> int:
     """The number of calls that a sum of them is, at least."""
     products = [one for one in terms if abs(one.number) != 1.0 or one.computed is not None]
-    return len(terms) - 1 + len(products) + sum(is_a(one.value, FLOAT_MATMUL) for one in terms)
+    return len(terms) - 1 + len(products) + sum(_is_matmul(one.value) for one in terms)
+
+
+def _is_matmul(node: Node) -> bool:
+    return is_a(node, FLOAT_MATMUL)
 
 
 def _factors(node: Node, *how: How) -> list[Node] | None:

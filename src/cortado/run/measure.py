@@ -35,6 +35,12 @@ def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler
     return measured(bundle.files, [bundle], [info], compiler).code_bytes
 
 
+def methods_code_bytes(bundle: "Bundle", info: BundleInfo, entries: Sequence[str]) -> int | None:
+    """Code of a bundle whose model has further methods, by their functions."""
+    elf = linked_code(bundle.files, [bundle], [info], Compiler.GCC, entries)
+    return None if elf is None else load_image(elf).sections[".text"]
+
+
 def measured(
     files: Mapping[str, str],
     bundles: "Sequence[Bundle]",
