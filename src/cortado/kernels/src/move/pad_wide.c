@@ -9,12 +9,18 @@
 
 static int8_t *fill(int8_t *out, int32_t value, int32_t n, int32_t bytes)
 {
-    const int16_t half = (int16_t)value;
-    for (; n > 0; n--) {
-        cortado_copy(out, bytes == 2 ? (const void *)&half : (const void *)&value, (size_t)bytes);
-        out += bytes;
+    if (bytes == 2) {
+        int16_t *to = (int16_t *)(void *)out;
+        for (int32_t i = 0; i < n; i++) {
+            to[i] = (int16_t)value;
+        }
+    } else {
+        int32_t *to = (int32_t *)(void *)out;
+        for (int32_t i = 0; i < n; i++) {
+            to[i] = value;
+        }
     }
-    return out;
+    return out + n * bytes;
 }
 
 void cortado_pad_wide(const cortado_pad_t *L, const void *values, void *padded, int32_t bytes)
