@@ -27,6 +27,7 @@ from cortado.ir.op import Operator
 from cortado.plan.kernel_costs import job_cycles, known_costs
 from cortado.plan.planned import jobs_of
 from cortado.plan.program import Step
+from helpers.cases import Case
 from operator_samples import draw, operators, sketch_of
 
 NUMBER = 7  # of the calls that are drawn
@@ -67,7 +68,7 @@ def handled(step: Step, sketch: Sketch) -> float:
 
 def rates(operator: Operator, targets: list[CortexMTargetConfig], found: Rates) -> None:
     """Adds what the functions of an operator take."""
-    cases = [(operator, arguments) for arguments in draw(operator, NUMBER, CALLS, False)]
+    cases: list[Case] = [(operator, arguments) for arguments in draw(operator, NUMBER, CALLS, False)]
     for target in targets:
         sketch = sketch_of(cases, target)
         planned = sketch.planned

@@ -110,7 +110,7 @@ class Matmul(nn.Module):
 
 def module_of(layer: Layer) -> tuple[nn.Module, list[tuple[int, ...]]]:
     """The layer in torch, and the shapes of its inputs."""
-    image = [(1, layer.in_c, *layer.size)]
+    image: list[tuple[int, ...]] = [(1, layer.in_c, *layer.size)]
     match layer.kind:
         case Kind.LINEAR:
             return nn.Linear(layer.in_c, layer.out_c), [(1, layer.in_c)]
@@ -297,7 +297,8 @@ def main() -> None:
 
 
 def show(results: dict[str, Any], names: Sequence[str], targets: Sequence[str]) -> None:
-    rows, ratios = [], {key: [] for key in targets}
+    rows: list[list[Any]] = []
+    ratios: dict[str, list[float | None]] = {key: [] for key in targets}
     for name in names:
         row: list[Any] = [name]
         for key in targets:

@@ -113,7 +113,7 @@ FUNCTIONS: Mapping[str, tuple[Called, tuple[Shape, ...]]] = {
     "conv_transpose3d, computed weights": (F.conv_transpose3d, (VOLUME, (2, 3, 2, 2, 2))),
     "conv_transpose2d, computed weights": (lambda x, w: F.conv_transpose2d(x, w, stride=2), (IMAGE, (4, 3, 2, 2))),
     "linear, computed weights": (F.linear, (LINE, (5, 9), (5,))),
-    "max_unpool2d": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (IMAGE,)),
+    "max_unpool2d": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), (2, 2)), (IMAGE,)),
     "fractional sizes": (lambda x: F.interpolate(x, size=(7, 11), mode="bilinear", align_corners=True), (IMAGE,)),
     "interpolate area": (lambda x: F.interpolate(x, size=(3, 4), mode="area"), (IMAGE,)),
     "interpolate trilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), (VOLUME,)),
