@@ -16,6 +16,7 @@ import math
 import tomllib
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -27,7 +28,6 @@ from cortado.ir.op import Operator
 from cortado.plan.kernel_costs import job_cycles, known_costs
 from cortado.plan.planned import jobs_of
 from cortado.plan.program import Step
-from helpers.cases import Case
 from operator_samples import draw, operators, sketch_of
 
 NUMBER = 7  # of the calls that are drawn
@@ -35,6 +35,7 @@ CALLS = 10  # of each operator
 MOST = 3.0  # times the median of its family
 TARGETS = "cortex-m0plus,cortex-m4,cortex-m55"
 REASONS: dict[str, str] = tomllib.loads((FOLDER / "cliffs.toml").read_text())["reasons"]
+Call = tuple[Operator, Mapping[str, Any]]
 # By family, target and function: the least cycles of a product or an element.
 Rates = dict[tuple[str, str], dict[str, float]]
 
@@ -68,7 +69,7 @@ def handled(step: Step, sketch: Sketch) -> float:
 
 def rates(operator: Operator, targets: list[CortexMTargetConfig], found: Rates) -> None:
     """Adds what the functions of an operator take."""
-    cases: list[Case] = [(operator, arguments) for arguments in draw(operator, NUMBER, CALLS, False)]
+    cases: list[Call] = [(operator, arguments) for arguments in draw(operator, NUMBER, CALLS, False)]
     for target in targets:
         sketch = sketch_of(cases, target)
         planned = sketch.planned

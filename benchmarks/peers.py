@@ -308,7 +308,7 @@ def show(results: dict[str, Any], names: Sequence[str], targets: Sequence[str]) 
         rows.append(row)
     means: list[Any] = ["geometric mean"]
     for key in targets:
-        means += ["", "", geometric_mean(ratios[key]), ""]
+        means += ["", "", geometric_mean(one for one in ratios[key] if one is not None), ""]
     head = [text for key in targets for text in (f"{key} cycles", "CMSIS-NN", "ratio", "a product")]
     print(table(["layer", *head], [*rows, means]))
     print(f"\nMCUNet-vww1 on an M4 beside TinyEngine's C ({TINYENGINE['about']}):")
