@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.rewrite.integer_compare import _first_fraction, _lower_end
@@ -145,6 +146,38 @@ def test_quotients_and_squares_of_integers_are_compared_exactly(
 ) -> None:
     """Division by zero included: infinities, and 0 / 0, which compares unequal to everything."""
     assert_equal_to_eager(Expression(function), draw)
+
+
+def small(*sizes: int, count: int = 1, low: int = -2, high: int = 3) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    return lambda rng: tuple(
+        torch.randint(low, high, sizes, generator=rng, dtype=torch.int32).to(torch.int8) for _ in range(count)
+    )
+
+
+MOVED: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
+    "volumes of truth": (lambda x: functional.avg_pool3d((x > 0).float(), 2) == 0.5, small(1, 2, 4, 4, 4)),
+    "padded volumes": (
+        lambda x: functional.avg_pool3d((x > 0).float(), 2, stride=1, padding=1) == 0.25,
+        small(1, 2, 4, 4, 4),
+    ),
+    "adaptive volumes": (lambda x: functional.adaptive_avg_pool3d((x > 0).float(), 2) == 0.5, small(1, 2, 4, 4, 4)),
+    "adaptive images": (lambda x: functional.adaptive_avg_pool2d(x.float(), 2) > 0.75, small(1, 2, 4, 4)),
+    "a mean that is moved": (lambda x: (x > 0).float().mean((2, 3)).view(-1).roll(1) == 0.5, small(1, 8, 2, 2)),
+    "a diagonal": (lambda x: torch.diagonal(x.float(), 0, 1, 2).sum(1) == 1, small(1, 5, 5)),
+    "one more dimension": (lambda x: (x > 0).float().unsqueeze(1).sum(2) == 8, small(1, 20)),
+    "quotients beside one another": (lambda a, b: a / b == (a / b).roll(1, 1), small(1, 60, count=2)),
+    "quotients of a row": (lambda a, b: (a / b)[:, 1:] >= (a / b)[:, :-1], small(1, 60, count=2)),
+    "a negative number": (lambda a, b: a / -3 > b, small(1, 60, count=2, low=-50, high=50)),
+    "a fraction": (lambda a, b: a / 2.5 <= b, small(1, 60, count=2, low=-50, high=50)),
+    "a number that is none": (lambda a, b: a / 0.1 != b, small(1, 60, count=2, low=-50, high=50)),
+    "a product with a real number": (lambda a, b: b < a * 0.4, small(1, 60, count=2, low=-50, high=50)),
+    "a root": (lambda a, b: a.float().abs().sqrt() == b, small(1, 60, count=2, low=-5, high=17)),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_means_and_quotients_of_integers_are_compared_exactly_behind_what_moves_them(name: str) -> None:
+    assert_equal_to_eager(Expression(MOVED[name][0]), MOVED[name][1])
 
 
 def test_the_first_fraction_beyond_a_number_is_the_smallest_there_is() -> None:

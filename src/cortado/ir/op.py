@@ -111,6 +111,7 @@ class Rewrite:
     aten: tuple[OpOverload, ...]
     rewrite: Callable[[Bound], Node | None]
     any_element: bool = False  # what it writes is taken in every element, float32 too
+    moves: bool = False  # the calls give values of their operand, and nothing else
 
 
 @dataclass(frozen=True)

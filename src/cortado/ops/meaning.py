@@ -53,6 +53,7 @@ class CallKind(Enum):
     EXTREME = auto()  # the largest or smallest values of one tensor or their positions, or all in order
     MEAN = auto()
     WINDOW_MEAN = auto()
+    ADAPTIVE_MEAN = auto()  # of windows that follow from the result's size
     TOTAL = auto()  # the sum of one tensor
     QUANTIZE = auto()  # with one scale
     DEQUANTIZE = auto()
@@ -126,12 +127,17 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     ("argmin sort argsort", Meaning(CallKind.EXTREME)),
     ("mean", Meaning(CallKind.MEAN)),
     ("avg_pool1d avg_pool2d avg_pool3d", Meaning(CallKind.WINDOW_MEAN)),
+    (
+        "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool3d",
+        Meaning(CallKind.ADAPTIVE_MEAN),
+    ),
     ("sum", Meaning(CallKind.TOTAL)),
     ("quantize_per_tensor", Meaning(CallKind.QUANTIZE)),
     ("quantize_per_channel", Meaning(CallKind.QUANTIZE_CHANNELS)),
     ("dequantize_per_tensor", Meaning(CallKind.DEQUANTIZE)),
     ("dequantize_per_channel", Meaning(CallKind.DEQUANTIZE_CHANNELS)),
 )
+MEANS = (CallKind.MEAN, CallKind.WINDOW_MEAN, CallKind.ADAPTIVE_MEAN)
 QUANTIZES = (CallKind.QUANTIZE, CallKind.QUANTIZE_CHANNELS)
 DEQUANTIZES = (CallKind.DEQUANTIZE, CallKind.DEQUANTIZE_CHANNELS)
 _ROUNDED = Meaning(CallKind.COMBINATION)  # a quotient that is rounded

@@ -19,7 +19,7 @@ from cortado.ir.graph import computed_call
 from cortado.ir.sampling import Draw
 from cortado.ops.elementwise.pointwise import is_table
 from cortado.ops.float_graph import constant_data
-from cortado.ops.meaning import CallKind, means
+from cortado.ops.meaning import MEANS, CallKind, means
 
 # ---- reach -----------------------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
         ends = [every_value(qparams)[[0, -1]] for qparams in operands.values()]
         corners = [dict(zip(operands, corner, strict=True)) for corner in product(*ends)]
         return _ends(torch.stack([_given(node, corner) for corner in corners]))
-    if means(node, CallKind.MEAN, CallKind.WINDOW_MEAN) and len(operands) == 1:
+    if means(node, *MEANS) and len(operands) == 1:
         return hull(operands.values())
     return None
 

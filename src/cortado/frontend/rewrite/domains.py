@@ -108,7 +108,9 @@ def rule_of(node: Node) -> DomainRule:
     known = registry().domains.get(node.target)  # type: ignore[call-overload]
     if known is not None:
         return known
-    return MOVED if any(pattern.moves for pattern in patterns_of(node.target)) else _NO_RULE
+    spelled = registry().rewrites.get(node.target)  # type: ignore[call-overload]
+    moves = any(pattern.moves for pattern in patterns_of(node.target)) or (spelled is not None and spelled.moves)
+    return MOVED if moves else _NO_RULE
 
 
 def interval(value: Any) -> Interval | None:

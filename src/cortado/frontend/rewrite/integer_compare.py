@@ -2,8 +2,9 @@
 
 `mask.float().sum(1) == 3` compares integers that float32 holds exactly. `ids.float() / 10 >= 0.5` is a function of one
 integer: for which integers it holds is found here, by computing it as torch does, and bounds of the integer take its
-place. `hits / tries > 0.25` is a quotient of two: the products of numerators and denominators are compared. Conversions
-of such numbers back to integers are no conversions; `(hits.float() / 10).floor().long()` is looked up by the integer.
+place. `hits / tries > 0.25` is a quotient of two: the products of numerators and denominators are compared, whatever
+moved the quotients. A function of an integer beside another integer is rounded down or up to one. Conversions of such
+numbers back to integers are no conversions; `(hits.float() / 10).floor().long()` is looked up by the integer.
 """
 
 import math
@@ -23,11 +24,12 @@ from cortado.frontend.rewrite.domains import DOMAINS, domain_of, interval
 from cortado.ir.analysis import Analysis, rewrite_each
 from cortado.ir.domain import DOMAIN, WORDS, Domain, DomainKind, Interval
 from cortado.ir.facts import IN_FLOAT, STATE, VALUE, FactKey, dtype
-from cortado.ir.graph import Bound, add_call, bind, computed_call, describe, output_node, shape
+from cortado.ir.graph import Bound, add_call, bind, call_again, computed_call, describe, output_node, shape
 from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.words import integer_in, is_number, known_number
-from cortado.ops.meaning import ABOVE, BELOW, EQUAL, CallKind, dimensions_of_windows, meaning_of, means
+from cortado.ops.meaning import ABOVE, BELOW, EQUAL, MEANS, CallKind, dimensions_of_windows, meaning_of, means
+from cortado.ops.probing import attempt
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -35,6 +37,8 @@ Tensor = torch.Tensor
 MOST_TRIED = 2**17  # integers that a function is computed for, all of them
 MOST_SUMMED = 64  # values of a window whose mean is compared
 MOST_LISTED = 2**12  # integers that a table has an integer for
+MOST_MOVED = 2**20  # values of a tensor that are followed through what moves them
+MOST_DIVIDED = 2**12  # of a number that divides, as a fraction of integers, either of which
 UNKNOWN_DIVISOR = 2**12  # the largest divisor for which a quotient's comparison with any number is exact
 
 
@@ -150,6 +154,8 @@ def _compared(node: Node) -> Node | None:
         _take_means_apart(node, sides[0])
         return _of_one(node, bind(node)["self"])
     kinds = {domain_of(side).kind for side in sides}
+    if len(sides) == 2 and DomainKind.REAL in kinds and len(kinds) == 2:
+        return _beside_integer(node)
     if len(sides) < 2 or DomainKind.REAL in kinds or kinds == {DomainKind.TRUTH}:
         return None
     integers = _Integers(node)
@@ -159,33 +165,45 @@ def _compared(node: Node) -> Node | None:
 
 def _take_means_apart(node: Node, side: Node) -> None:
     """The mean of integers that is compared with a number: a sum of integers, divided."""
-    parts = _mean_parts(side)
+    origin = side
+    while _only_moves(origin):
+        origin = origin.all_input_nodes[0]
+    parts = _quotient(side) if means(origin, *MEANS) else None
     if parts is not None:
-        node.replace_input_with(side, add_call(side, aten.div.Tensor, *parts))
+        node.replace_input_with(side, add_call(side, aten.div.Tensor, parts.numerator, parts.denominator))
 
 
 def _mean_parts(side: Node) -> tuple[Node, int] | None:
-    """The sum of integers whose mean a call gives, and how many they are."""
-    if not means(side, CallKind.MEAN, CallKind.WINDOW_MEAN):
-        return None
+    """The sum of integers whose mean a call gives, and how many they are; of means of as many each too."""
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
-    if domain_of(source).kind is DomainKind.REAL:
+    inner = _quotient(source)
+    if inner is None or isinstance(inner.denominator, Node):
         return None
-    if means(side, CallKind.WINDOW_MEAN):
-        return _window_parts(bound)
+    times, counted = inner.denominator or 1, source
+    if domain_of(source).kind is DomainKind.REAL:  # sums of float32 that leave 32 bits are no integers
+        counted = add_call(side, aten.to.dtype, inner.numerator, torch.float32)
+    if not means(side, CallKind.MEAN):
+        parts = _window_parts(bound, counted)
+        return None if parts is None else (parts[0], parts[1] * times)
     given = list(dims) if dims is not None else list(range(len(shape(source))))
-    total = add_call(side, aten.sum.dim_IntList, source, given, bool(bound.get("keepdim", False)))
-    return total, VALUE.must(source).numel() // max(VALUE.must(total).numel(), 1)
+    total = add_call(side, aten.sum.dim_IntList, counted, given, bool(bound.get("keepdim", False)))
+    return total, VALUE.must(source).numel() // max(VALUE.must(total).numel(), 1) * times
 
 
-def _window_parts(bound: Bound) -> tuple[Node, int] | None:
+def _window_parts(bound: Bound, found: Node) -> tuple[Node, int] | None:
     """The same of small windows that all have as many values: those of padding are zeros."""
-    like, found = bound.node, bound["self"]
-    rank = dimensions_of_windows(like)
-    kernel, stride, padding = (_each(bound.get(name), rank) for name in ("kernel_size", "stride", "padding"))
+    like = bound.node
+    if means(like, CallKind.ADAPTIVE_MEAN):
+        rank = len(bound["output_size"])
+        sizes = list(zip(shape(found)[-rank:], shape(like)[-rank:], strict=True))
+        kernel = [long // short for long, short in sizes]
+        uneven, stride, padding = any(long % short for long, short in sizes), kernel, [0] * rank
+    else:
+        rank = dimensions_of_windows(like)
+        kernel, stride, padding = (_each(bound.get(name), rank) for name in ("kernel_size", "stride", "padding"))
+        uneven = bool(bound.get("ceil_mode")) or (any(padding) and not bound.get("count_include_pad", True))
     count = bound.get("divisor_override") or math.prod(kernel)
-    uneven = bound.get("ceil_mode") or (any(padding) and not bound.get("count_include_pad", True))
     if uneven or count < 0 or math.prod(kernel) > MOST_SUMMED:
         return None
     if any(padding):
@@ -302,9 +320,12 @@ def _quotient(side: Any) -> _Quotient | None:
         side = side.all_input_nodes[0]
     if domain_of(side).kind is not DomainKind.REAL:
         return _Quotient(side, None)
-    mean = _mean_parts(side)
-    if mean is not None:
-        return _Quotient(*mean)
+    if means(side, *MEANS):
+        mean = _mean_parts(side)
+        return None if mean is None else _Quotient(*mean)
+    if _only_moves(side):
+        source = _quotient(side.all_input_nodes[0])
+        return None if source is None else _moved(side, source)
     if not means(side, CallKind.QUOTIENT):
         return None
     bound = bind(side)
@@ -312,9 +333,62 @@ def _quotient(side: Any) -> _Quotient | None:
     if is_number(above) or domain_of(above).kind is DomainKind.REAL:
         return None
     if is_number(below):
-        number = integer_in(known_number(below))
-        return _Quotient(above, number) if number is not None and number > 0 else None
+        return _divided(above, float(known_number(below)))
     return None if domain_of(below).kind is DomainKind.REAL else _Quotient(above, below)
+
+
+def _only_moves(node: Node) -> bool:
+    """Whether a call puts values of one tensor at other places and does nothing else, as running it on the numbers of
+    these places shows."""
+    if node.op != "call_function" or len(node.all_input_nodes) != 1 or is_pointwise(node):
+        return False
+    (source,) = node.all_input_nodes
+    if not all(isinstance(VALUE.of(one), Tensor) for one in (source, node)):
+        return False
+    sizes = shape(source)
+    count = math.prod(sizes)
+    if not 0 < count <= MOST_MOVED:
+        return False
+
+    def function(value: Tensor) -> Tensor:
+        found: Tensor = computed_call(node, lambda _: value)
+        return found
+
+    places, values = (
+        torch.arange(count).double(),
+        torch.randn(count, generator=torch.Generator().manual_seed(1)).double(),
+    )
+    found, moved = (attempt(function, probe.reshape(sizes)) for probe in (places, values))
+    if found is None or moved is None or not torch.equal(found, found.round()):
+        return False
+    inside = bool(((found >= 0) & (found < count)).all())
+    return inside and torch.equal(moved, values[found.to(torch.int64)])
+
+
+def _moved(move: Node, quotient: _Quotient) -> _Quotient:
+    """A quotient whose values a call moves: what it divides is moved, and what divides it."""
+    sizes = shape(move.all_input_nodes[0])
+
+    def again(part: Node) -> Node:
+        whole = part if shape(part) == sizes else add_call(move, aten.expand.default, part, list(sizes))
+        return call_again(move, lambda _: whole)
+
+    below = quotient.denominator
+    return _Quotient(again(quotient.numerator), again(below) if isinstance(below, Node) else below)
+
+
+def _divided(above: Node, number: float) -> _Quotient | None:
+    """An integer divided by a number that is a fraction of small integers."""
+    if not math.isfinite(number) or number == 0:
+        return None
+    fraction = Fraction(float(np.float32(number)))
+    times, count = abs(fraction.denominator), abs(fraction.numerator)
+    if max(times, count) > MOST_DIVIDED:
+        return None
+    times = times if number > 0 else -times
+    if times == 1:
+        return _Quotient(above, count)
+    return _Quotient(add_call(above.next, aten.mul.Tensor, _Integers(above.next).of(above), times), count)
 
 
 def _compared_quotients(node: Node) -> Node | None:
@@ -418,19 +492,18 @@ class _Products:
 
     def _signed(self, left: Node, right: Any, accepts: int, quotients: Sequence[_Quotient]) -> Node:
         """The products compared; the other way round where a divisor is negative, and never where 0 is divided by 0."""
-        found = self._plain(left, right, accepts)
+        found = self.plain(left, right, accepts)
         signs = [self._is(aten.lt.Scalar, one.denominator) for one in quotients if one.may_be(negative=True)]
         if signs:
-            flipped = (accepts & EQUAL) | (BELOW if accepts & ABOVE else 0) | (ABOVE if accepts & BELOW else 0)
             negative = signs[0] if len(signs) == 1 else self.call(aten.logical_xor.default, *signs)
-            found = self.call(aten.where.self, negative, self._plain(left, right, flipped), found)
+            found = self.call(aten.where.self, negative, self.plain(left, right, _mirrored(accepts)), found)
         zeros = [one for one in quotients if one.may_be(negative=False)]
         if len(zeros) == 2:  # two infinities are told by their signs
             infinite = self.call(
                 aten.logical_and.default, *(self._is(aten.eq.Scalar, one.denominator) for one in zeros)
             )
             signs = [self.call(aten.clamp.default, _Integers(self.like).of(one.numerator), -1, 1) for one in zeros]
-            found = self.call(aten.where.self, infinite, self._plain(signs[0], signs[1], accepts), found)
+            found = self.call(aten.where.self, infinite, self.plain(signs[0], signs[1], accepts), found)
         for one in zeros:
             if one.denominator is not None:
                 parts = [self._is(aten.ne.Scalar, part) for part in (one.numerator, one.denominator)]
@@ -442,7 +515,8 @@ class _Products:
         assert isinstance(value, Node)
         return self.call(target, _Integers(self.like).of(value), 0)
 
-    def _plain(self, left: Node, right: Any, accepts: int) -> Node:
+    def plain(self, left: Node, right: Any, accepts: int) -> Node:
+        """Compares two integers."""
         packet = getattr(aten, _NAMES[accepts])
         return self.call(packet.Tensor if isinstance(right, Node) else packet.Scalar, left, right)
 
@@ -468,19 +542,61 @@ def _of_one(node: Node, side: Node) -> Node | None:
     return _bisected(node, side, root) if CURVES.of(side).monotone else None
 
 
+def _beside_integer(node: Node) -> Node | None:
+    """A comparison of a function of one integer with another: with what the function is rounded to, down or up."""
+    bound = bind(node)
+    accepts, sides = _accepts(node), [bound["self"], bound["other"]]
+    if domain_of(sides[0]).kind is not DomainKind.REAL:
+        sides.reverse()
+        accepts = _mirrored(accepts)
+    side, other = sides
+    root = CURVES.of(side).root
+    known = domain_of(root).interval
+    if domain_of(other).kind is DomainKind.REAL or not _is_listed(root, node) or known is None:
+        return None
+    values = _computed(side, root, torch.arange(known.low, known.high + 1).to(dtype(root))).double()
+    if bool(values.isnan().any()):
+        return None
+    integer, whole = _Integers(node).of(other), values.clamp(INT32.low, INT32.high)
+    if accepts in (EQUAL, BELOW | ABOVE):
+        equal = [
+            _Products(node).plain(_listed(node, root, one), integer, EQUAL) for one in (whole.floor(), whole.ceil())
+        ]
+        both = add_call(node, aten.logical_and.default, *equal)
+        return both if accepts == EQUAL else add_call(node, aten.logical_not.default, both)
+    rounded = whole.floor() if accepts in (BELOW, EQUAL | ABOVE) else whole.ceil()
+    return _Products(node).plain(_listed(node, root, rounded), integer, accepts)
+
+
+def _mirrored(accepts: int) -> int:
+    """The relations that stand for these when the sides change places."""
+    return (accepts & EQUAL) | (BELOW if accepts & ABOVE else 0) | (ABOVE if accepts & BELOW else 0)
+
+
+def _is_listed(root: Node, node: Node) -> bool:
+    """Whether a call of an integer has a table of all that this may be."""
+    known = domain_of(root).interval
+    listed = known is not None and known.high - known.low < MOST_LISTED
+    return listed and domain_of(root).kind is not DomainKind.REAL and shape(root) == shape(node)
+
+
+def _listed(node: Node, root: Node, values: Tensor) -> Node:
+    """Looks integers up by another one, whose interval is known."""
+    known = domain_of(root).interval
+    assert known is not None
+    place = _Integers(node).of(root)
+    if known.low:
+        place = add_call(node, aten.sub.Scalar, place, known.low)
+    return add_call(node, aten.index.Tensor, add_constant(node, "table", values.to(torch.int64)), [place])
+
+
 def _looked_up(node: Node, source: Node) -> Node | None:
     """An integer that is computed in float32 of one integer: a table of all that it may be."""
     root = CURVES.of(source).root
     known = domain_of(root).interval
-    integers = dtype(source).is_floating_point and domain_of(root).kind is not DomainKind.REAL
-    if not integers or known is None or known.high - known.low >= MOST_LISTED or shape(root) != shape(node):
+    if not dtype(source).is_floating_point or not _is_listed(root, node) or known is None:
         return None
-    tried = torch.arange(known.low, known.high + 1).to(dtype(root))
-    found = add_constant(node, "table", _computed(node, root, tried).to(torch.int64))
-    place = _Integers(node).of(root)
-    if known.low:
-        place = add_call(node, aten.sub.Scalar, place, known.low)
-    return add_call(node, aten.index.Tensor, found, [place])
+    return _listed(node, root, _computed(node, root, torch.arange(known.low, known.high + 1).to(dtype(root))))
 
 
 @dataclass(frozen=True)

@@ -349,4 +349,5 @@ PADDED_RULE = DomainRule(
     bounds=_padded_bounds,
     words=_padded,
     truth=lambda making, bound: making.again(bound, making.truth),
+    closed=lambda bound: _filling(bound) is not None,
 )

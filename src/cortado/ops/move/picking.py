@@ -206,10 +206,11 @@ PICKED_REWRITE = Rewrite(
         aten.rot90.default,
     ),
     rewrite=picked,
+    moves=True,
     any_element=True,
 )
 BRACKETS_REWRITE = Rewrite(aten=(aten.index.Tensor,), rewrite=brackets, any_element=True)
 STRIDED_REWRITE = Rewrite(
-    aten=(aten.as_strided.default, aten.as_strided_copy.default), rewrite=strided, any_element=True
+    aten=(aten.as_strided.default, aten.as_strided_copy.default), rewrite=strided, any_element=True, moves=True
 )
 COLUMNS_REWRITE = Rewrite(aten=(aten.im2col.default,), rewrite=columns, any_element=True)

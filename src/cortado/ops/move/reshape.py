@@ -76,6 +76,7 @@ RESHAPE_REWRITE = Rewrite(
     ),
     rewrite=to_reshape,
     any_element=True,
+    moves=True,
 )
 
 
