@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from cortado.base.element import INT8
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.exploring.sketch import Sketch
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, registry
 from cortado.options import Border
 from cortado.plan.jobs import function_of, kernels_of
@@ -223,7 +223,7 @@ def draw(operator: Operator, number: int, wanted: int, spread: bool) -> list[dic
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(arguments=sampling.cases(operator))
+    @given(arguments=cases_of(operator))
     def take(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)
 

@@ -20,7 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, registry, result_elements
 from cortado.ir.schemas import overload
@@ -263,7 +263,7 @@ def _batches(name: str) -> list[list[dict[str, Any]]]:
     found: list[list[dict[str, Any]]] = []
 
     @settings(max_examples=BATCHES)
-    @given(batch=st.lists(sampling.cases(operator), min_size=BATCH, max_size=BATCH))
+    @given(batch=st.lists(cases_of(operator), min_size=BATCH, max_size=BATCH))
     def take(batch: list[dict[str, Any]]) -> None:
         found.append(batch)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cortado.base.element import INT8
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, Place, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.run.executorch_host import DelegateKernels, delegate_library, run_pte
@@ -53,7 +53,7 @@ def in_int8(operator: Operator, arguments: Mapping[str, Any]) -> bool:
 def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
     """So many of an operator's samples, always the same. (hypothesis begins with the simplest: that one is not it.)"""
     batches: list[list[dict[str, Any]]] = []
-    samples = sampling.cases(operator).filter(lambda arguments: in_int8(operator, arguments))
+    samples = cases_of(operator).filter(lambda arguments: in_int8(operator, arguments))
     size = min(count, 12)  # of a longer list hypothesis may draw none but the simplest
 
     @settings(max_examples=2 + -(-count // size))

@@ -20,7 +20,7 @@ from cortado.base.target import ANY, CortexM, CortexMTargetConfig
 from cortado.emit.pte.program import emit_pte
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.graph import shape
 from cortado.ir.op import Operator
 from cortado.ops.elementwise.add import ADD
@@ -265,7 +265,7 @@ def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_pa
     drawn: list[dict[str, Any]] = []
 
     @settings(max_examples=40)
-    @given(arguments=sampling.cases(operator))
+    @given(arguments=cases_of(operator))
     def draw(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)
 

@@ -15,7 +15,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.kernel import Array
 from cortado.ops.pool.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
@@ -212,7 +212,7 @@ def drawn(count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     @settings(max_examples=count)
-    @given(arguments=sampling.cases(NORMALIZE))
+    @given(arguments=cases_of(NORMALIZE))
     def draw(arguments: dict[str, Any]) -> None:
         found.append(arguments)
 

@@ -16,6 +16,7 @@ from cortado.base.arrays import same_bits
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, Pattern, Place, Priority, Rewrite, collect, registry, result_elements
 from cortado.ir.schemas import overload
 from cortado.ops.elementwise.activation import ACTIVATION
@@ -35,7 +36,7 @@ def _parameters(operators: list[Operator]) -> pytest.MarkDecorator:
 def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
 
     @settings(max_examples=40)
-    @given(arguments=sampling.cases(operator))
+    @given(arguments=cases_of(operator))
     def check(arguments: dict[str, Any]) -> None:
         results = cases.results_of(operator, arguments)
         sizes, kinds = operator.sizes(cases.shaped(operator, arguments)), result_elements(operator, arguments)
@@ -61,7 +62,7 @@ def test_an_operator_of_ours_is_in_a_pte_in_the_words_of_others_only(operator: O
 def test_what_keeps_values_keeps_each_once(operator: Operator) -> None:
 
     @settings(max_examples=40)
-    @given(arguments=sampling.cases(operator))
+    @given(arguments=cases_of(operator))
     def check(arguments: dict[str, Any]) -> None:
         result = operator.reference(**arguments)
         assert torch.equal(result.flatten().sort().values, arguments[operator.tensors[0]].flatten().sort().values)
@@ -75,7 +76,7 @@ def test_output_channels_follow_their_constants(operator: Operator) -> None:
     weights, *others = operator.channel_constants
 
     @settings(max_examples=40)
-    @given(arguments=sampling.cases(operator), seed=st.integers(0, 2**16))
+    @given(arguments=cases_of(operator), seed=st.integers(0, 2**16))
     def check(arguments: dict[str, Any], seed: int) -> None:
         assume(arguments[weights].shape[-1] == arguments[operator.tensors[0]].shape[-1])
         order = torch.randperm(len(arguments[weights]), generator=torch.Generator().manual_seed(seed))
@@ -151,7 +152,7 @@ def _host_kernels(operator: Operator, examples: int, isa: Isa) -> None:
     target = CortexMTargetConfig(CortexM.M0PLUS) if isa is Isa.SCALAR else CortexMTargetConfig(CortexM.M4)
 
     @settings(max_examples=examples)
-    @given(batch=st.lists(sampling.cases(operator), min_size=BATCH, max_size=BATCH))
+    @given(batch=st.lists(cases_of(operator), min_size=BATCH, max_size=BATCH))
     def check(batch: list[dict[str, Any]]) -> None:
         work = [(operator, arguments) for arguments in batch]
         with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +183,7 @@ def test_fake_tensors_give_the_references_shape(operator: Operator) -> None:
     """What torch's own shape propagation sees is the record's shape function."""
 
     @settings(max_examples=5)
-    @given(arguments=sampling.cases(operator))
+    @given(arguments=cases_of(operator))
     def check(arguments: dict[str, Any]) -> None:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             target = overload(operator, arguments)

@@ -15,7 +15,7 @@ from torch import nn
 from cortado import api
 from cortado.base.system import KERNEL_FILES
 from cortado.base.target import Core, from_target_string
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.kernel import Array
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.layer import sigmoid, sigmoid_table, tanh
@@ -192,7 +192,7 @@ def test_an_lstm_runs_once_whatever_is_read_of_it(
 @pytest.mark.qemu
 def test_vector_instructions_equal_the_reference() -> None:
     """Layers such as no calibration gives: shifts to the left, saturated gates, every kind of start and cell."""
-    each = (sampling.cases(operator) for operator in (RNN, GRU, LSTM))
+    each = (cases_of(operator) for operator in (RNN, GRU, LSTM))
     target = from_target_string("cortex-m55")
 
     @settings(max_examples=2)

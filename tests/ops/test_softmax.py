@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cortado.api import prepare
 from cortado.base.target import from_target_string
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ops.softmax.log_softmax import LOG_SOFTMAX
 from helpers.single import Block, Expression, lower_with, randn
 
@@ -56,7 +56,7 @@ def _is_int8(arguments: dict[str, Any]) -> bool:
 
 
 @settings(max_examples=200)
-@given(arguments=sampling.cases(LOG_SOFTMAX).filter(_is_int8))
+@given(arguments=cases_of(LOG_SOFTMAX).filter(_is_int8))
 def test_log_softmax_is_the_logarithm_of_softmax(arguments: dict[str, Any]) -> None:
     """Against float64, from the same codes: half a step and what 32-bit fixed point loses."""
     in_scale = arguments["input_multiplier"] * 2.0 ** (arguments["input_shift"] - 57)

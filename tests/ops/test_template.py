@@ -17,7 +17,7 @@ import cortado
 import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
-from cortado.ir import sampling
+from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, registry
 from cortado.ops.elementwise import add
 from cortado.options import Activations, Artifacts, Options
@@ -71,7 +71,7 @@ def test_a_copy_of_the_template_has_a_working_kernel(template: Operator, tmp_pat
     drawn: list[dict[str, Any]] = []
 
     @settings(max_examples=20)
-    @given(arguments=sampling.cases(template))
+    @given(arguments=cases_of(template))
     def draw(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)
 

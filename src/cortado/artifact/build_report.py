@@ -58,6 +58,7 @@ from cortado.artifact.report import (
     WeightScalesReport,
     WeightsReport,
 )
+from cortado.base.chips import Chip
 from cortado.base.codec import filled
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
@@ -369,9 +370,7 @@ def build_report(
         model_version=options.model_version or version_of(model_id(graph)),
         calibrated=calibrated_report(quantized.choice),
         precision=precision_report(quantized.mixed),
-        chip=None
-        if options.chip is None
-        else filled(ChipReport, options.chip, clock_hz=options.chip.megahertz * 10**6),
+        chip=None if options.chip is None else _chip(options.chip),
         artifacts={},  # known when the files are written
     )
     return report if c is None else _with_bundle(report, c, _islands(c.planned, graph, quantized), options, delay)
@@ -432,6 +431,10 @@ def precision_report(mixed: Mixed | None) -> PrecisionReport | None:
         arena_bytes=mixed.ram[1],
         tensors=tuple(filled(TensorPrecisionReport, one, element=one.element.name) for one in mixed.tensors),
     )
+
+
+def _chip(chip: Chip) -> ChipReport:
+    return filled(ChipReport, chip, clock_hz=chip.megahertz * 1_000_000)
 
 
 def _flash(c: InC) -> FlashReport:

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from inspect import signature
 from string import ascii_lowercase
 from types import ModuleType, NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, get_args, get_origin
+from typing import Annotated, Any, Protocol, get_args, get_origin
 
 import numpy as np
 import torch
@@ -29,10 +29,8 @@ from cortado.ir.facts import dtype, qparams
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, Rows, Running
 from cortado.ir.roles import Quantization
+from cortado.ir.sampling import CaseDraw
 from cortado.options import LinearWeights
-
-if TYPE_CHECKING:
-    from cortado.ir.sampling import Draw
 
 Tensor = torch.Tensor
 
@@ -276,7 +274,7 @@ class Operator:
     in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
     constraints: str = ""
     # Draws legal arguments; those that it leaves out are drawn by their types, and all if there is none.
-    samples: Callable[["Draw"], dict[str, Any]] | None = None
+    samples: Callable[["CaseDraw"], dict[str, Any]] | None = None
 
     @property
     def c_only(self) -> str | None:

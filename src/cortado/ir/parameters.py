@@ -1,11 +1,11 @@
-"""Types of operators' parameters: what a number of a call means, from which tests draw it."""
+"""Types of operators' parameters, by which tests draw them."""
 
 from enum import Enum
 from typing import Annotated
 
 
-class Meaning(Enum):
-    """What a number of a call is; all follow from the elements of the operands and of the result."""
+class NumberRole(Enum):
+    """Numbers of a call that follow from the elements of the operands and of the result."""
 
     ZERO_POINT = "zero point of the operands"
     OFFSET = "minus the zero point of the operands"
@@ -15,9 +15,9 @@ class Meaning(Enum):
     MULTIPLIER = "fraction of a factor, with 31 bits"
 
 
-ZeroPoint = Annotated[int, Meaning.ZERO_POINT]
-InOffset = Annotated[int, Meaning.OFFSET]
-OutZeroPoint = Annotated[int, Meaning.OUT_ZERO_POINT]
-Low = Annotated[int, Meaning.LOW]
-High = Annotated[int, Meaning.HIGH]
-Multiplier = Annotated[int, Meaning.MULTIPLIER]
+InZeroPoint = Annotated[int, NumberRole.ZERO_POINT]
+InOffset = Annotated[int, NumberRole.OFFSET]
+OutZeroPoint = Annotated[int, NumberRole.OUT_ZERO_POINT]
+Low = Annotated[int, NumberRole.LOW]
+High = Annotated[int, NumberRole.HIGH]
+Multiplier = Annotated[int, NumberRole.MULTIPLIER]

@@ -1,20 +1,15 @@
 """Draws of operators' arguments: legal shapes and parameters for every generic test.
 
-An operator's `samples` takes a `Draw`; `cases` makes a hypothesis strategy of it, the only thing that needs hypothesis:
-the compiler itself doesn't.
+An operator's `samples` takes a `CaseDraw`, the only thing that needs hypothesis: the compiler itself doesn't.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 
-from cortado.base.element import INT8, INT16, INT32, UINT8, Element, element_of
-from cortado.ir.kernel_table import KernelTable
-from cortado.ir.op import Operator, result_elements
-from cortado.ir.parameters import High, InOffset, Low, Multiplier, OutZeroPoint, ZeroPoint
+from cortado.base.element import INT8, INT16, INT32, UINT8, Element
 
 Tensor = torch.Tensor
 Choice = TypeVar("Choice")
@@ -25,8 +20,8 @@ WEIGHTS = (-INT8.high, INT8.high)
 _ODD = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, -3e-39, 3.4e38, -3.4e38, math.inf, -math.inf, math.nan])
 
 
-class Draw:
-    """What one case is made of, drawn by hypothesis, which makes it as simple as it can."""
+class CaseDraw:
+    """Choices of one case, made by hypothesis, which looks for the simplest that fails."""
 
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         from hypothesis import strategies
@@ -90,51 +85,6 @@ class Draw:
             odd = _ODD[torch.randint(0, len(_ODD), shape, generator=rng)]
             found = torch.where(torch.rand(shape, generator=rng) < 0.3, odd, found)
         return found
-
-
-def cases(operator: Operator) -> Any:
-    """A hypothesis strategy of legal arguments of an operator: its samples, and by their types what these leave out."""
-    from hypothesis import strategies
-
-    def case(draw: Callable[[Any], Any]) -> dict[str, Any]:
-        own = Draw(draw)
-        given = operator.samples(own) if operator.samples is not None else _operands(operator, own)
-        return {**given, **_others(operator, own, given)}
-
-    return strategies.composite(case)()
-
-
-def _operands(operator: Operator, draw: Draw) -> dict[str, Any]:
-    """Activation operands of one shape and one element that the operator has kernels for."""
-    assert isinstance(operator.kernel, KernelTable), operator.name
-    element = draw.pick(sorted(operator.kernel.elements, key=str))
-    shape = draw.rows()
-    if element is not None and element.floating:
-        return {name: draw.numbers(shape) for name in operator.tensors}
-    return {name: draw.codes(shape, element) for name in operator.tensors}
-
-
-def _others(operator: Operator, draw: Draw, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that were not given, by their types."""
-    tensors = [one for name in operator.tensors for one in _listed(given[name])]
-    operand = element_of(tensors[0].dtype)
-    named = [one for one in signature(operator.reference).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    left = {one.name: one.annotation for one in named if one.name not in given}
-    bounds = draw.bounds(result_elements(operator, given)[0]) if Low in left.values() else (0, 0)
-    makes: dict[Any, Callable[[], Any]] = {
-        bool: draw.flag,
-        ZeroPoint: lambda: draw.zero_point(operand),
-        InOffset: lambda: -draw.zero_point(operand),
-        OutZeroPoint: lambda: draw.zero_point(result_elements(operator, given)[0]),
-        Low: lambda: bounds[0],
-        High: lambda: bounds[1],
-        Multiplier: lambda: draw.whole(2**30, 2**31 - 1),
-    }
-    return {name: makes[kind]() for name, kind in left.items() if kind in makes}
-
-
-def _listed(value: Any) -> list[Tensor]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def generator(seed: int) -> torch.Generator:

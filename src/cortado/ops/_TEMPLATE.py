@@ -18,9 +18,9 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
-from cortado.ir.parameters import High, Low, Multiplier, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.pointwise import uniform_value
 
@@ -34,11 +34,11 @@ aten = torch.ops.aten
 def reference(
     *,
     self: Tensor,
-    self_zero_point: ZeroPoint,
+    self_zero_point: InZeroPoint,
     self_multiplier: int,
     self_shift: int,
     end: Tensor,
-    end_zero_point: ZeroPoint,
+    end_zero_point: InZeroPoint,
     end_multiplier: int,
     end_shift: int,
     output_zero_point: OutZeroPoint,
@@ -170,7 +170,7 @@ KERNELS = KernelTable((KernelRow("add_s8", INT8, arguments=PAIR, struct="cortado
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Legal arguments for every generic test to draw from: all the shapes and parameters that `lower` could choose."""
     seed = draw.seed()
     sizes = draw.rows()

@@ -13,7 +13,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 
 FloatArray = np.ndarray[Any, np.dtype[Any]]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ def as_it_is(bound: Bound) -> Quantization:
     return Quantization({}, Plain())
 
 
-def draw_bounds(draw: Draw) -> dict[str, float]:
+def draw_bounds(draw: CaseDraw) -> dict[str, float]:
     """No bounds, those of a relu, or both."""
     low, high = draw.pick([NO_BOUNDS, NO_BOUNDS, (0.0, math.inf), (-1.0, 6.0)])
     return {"activation_min": low, "activation_max": high}

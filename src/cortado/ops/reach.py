@@ -16,7 +16,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, Element
 from cortado.base.numerics import QParams, Tensor, requant
 from cortado.ir.graph import computed_call
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise.pointwise import is_table
 from cortado.ops.float_graph import constant_data
 from cortado.ops.meaning import MEANS, CallKind, means
@@ -122,7 +122,7 @@ def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
     return value.clamp(*bounds).to(INT16.torch_dtype).contiguous()
 
 
-def draw_once(draw: Draw, low: int, high: int) -> dict[str, int]:
+def draw_once(draw: CaseDraw, low: int, high: int) -> dict[str, int]:
     """A factor of a sample, and now and then one at an end."""
     shift = draw.pick([draw.whole(low, high), draw.pick([LEAST_SHIFT, MOST_SHIFT])])
     return {"output_multiplier": draw.whole(2**30, 2**31 - 1), "output_shift": shift}

@@ -25,7 +25,7 @@ from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import InOffset, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops, nested
 from cortado.ops.conv import packing
 from cortado.ops.conv.convolution import check_sums
@@ -306,7 +306,7 @@ KERNELS = KernelTable(
 )  # fmt: skip
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     batches, rows, cols = (draw.whole(1, most) for most in (3, 9, 9))
     depth, seed = draw.channels(), draw.seed()
     kind = draw.pick([INT8, INT8, INT16])

@@ -24,7 +24,7 @@ from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops import reach
 from cortado.ops.conv import convolution, depthwise_conv2d, kernels
 from cortado.ops.conv.convolution import (
@@ -149,7 +149,7 @@ KERNELS = Several(kernel, (*kernels.DENSE, depthwise_conv2d.KERNELS))
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Any window that fits; in_c, out_c and widths at and around the kernels' tiles; groups; no bias."""
     groups, usual = draw.pick([1, 1, 1, 2, 3]), draw.flag()
     in_c, out_c = (draw.channels() for _ in range(2))
@@ -165,7 +165,7 @@ _FORMS = [
 ]
 
 
-def int4_samples(draw: Draw) -> dict[str, Any]:
+def int4_samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws calls as conv2d's, with one group, runs or none, and layers deep enough for several runs."""
     seed = draw.seed()
     kernel, pixel, run = Random(seed).choice(_FORMS)

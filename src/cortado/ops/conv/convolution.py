@@ -29,7 +29,7 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call, Lowering, Operator, PteWriter, shaped_call
 from cortado.ir.roles import Activation, Bias, Role, Weight
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops import reach
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import Window, sliding_fields
@@ -236,7 +236,7 @@ def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, An
 
 
 def weighted_case(
-    draw: Draw,
+    draw: CaseDraw,
     kernel: tuple[int, int],
     channels: tuple[int, int],
     weight_shape: tuple[int, ...],
@@ -269,7 +269,7 @@ def weighted_case(
     }
 
 
-def draw_window(draw: Draw, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
+def draw_window(draw: CaseDraw, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
     """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
     plain = usual or (kernel == (1, 1) and draw.flag())
     stride = [1, 1] if plain else [draw.pick([1, 1, 2, 3]) for _ in kernel]

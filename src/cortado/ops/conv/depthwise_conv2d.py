@@ -20,7 +20,7 @@ from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
 from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops import reach
 from cortado.ops.conv import convolution, kernels
 from cortado.ops.conv.convolution import (
@@ -150,7 +150,7 @@ def rows(call: Call) -> Rows:
 KERNELS = kernels.ConvKernels(ConvForm.DEPTHWISE)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     in_c, usual = draw.channels(), draw.flag()
     multiplier = 1 if usual else draw.pick([1, 1, 1, 2, 3])
     kernel = (3, 3) if usual else draw.pick([(3, 3), (1, 1), (5, 5), (2, 3), (1, 4)])

@@ -22,7 +22,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel_table import Several, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import check_constants, draw_window, macs, window
@@ -147,7 +147,7 @@ KERNELS = Several(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Any window that fits, groups, bounds, numbers of any size."""
     groups = draw.pick([1, 1, 1, 2, 3])
     in_c, out_c = (draw.channels() for _ in range(2))
@@ -268,7 +268,7 @@ PRODUCT_KERNELS = only(
 )
 
 
-def product_samples(draw: Draw) -> dict[str, Any]:
+def product_samples(draw: CaseDraw) -> dict[str, Any]:
     batches, rows, depth, columns = draw.whole(1, 3), *(draw.channels() for _ in range(3))
     return {
         "self": draw.numbers((batches, rows, depth)),

@@ -23,7 +23,7 @@ from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import (
     check_constants,
@@ -156,7 +156,7 @@ def as_conv2d(call: Call) -> Call:
 KERNELS = Several(lambda call, core: conv2d.kernel(as_conv2d(call), core), kernels.DENSE[:1])
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """With bias, with kernel_sum, with both, with neither."""
     seed, in_c, out_c = draw.seed(), draw.channels(), draw.channels()
     multipliers, shifts = sampling.fixed_points(seed, 1)

@@ -41,7 +41,7 @@ from cortado.ir.kernel_table import KernelRow, KernelTable, Several
 from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import reach
 from cortado.ops.conv import conv2d, depthwise_conv2d, kernels
@@ -527,7 +527,7 @@ KERNELS = Several(kernel, (WHOLE, PhaseKernels()))
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Any kernel, stride, padding, output padding and dilation; some taps zero, some layers in groups."""
     kernel = [draw.whole(1, 5) for _ in range(2)]
     stride = [draw.whole(1, 4) for _ in range(2)]

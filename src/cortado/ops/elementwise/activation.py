@@ -24,7 +24,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Rows
 from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, Rewrite
 from cortado.ir.roles import Activation, Quantization, Usually
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise import binary, function_tables
 from cortado.ops.elementwise.pointwise import (
     COMBINATIONS,
@@ -263,7 +263,7 @@ def is_identity(call: Call) -> bool:
     return torch.equal(call["lut"], all_codes().to(torch.int8))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     seed = draw.seed()
     sizes = draw.sizes(9, 1, 4)
     return {"input": sampling.codes(seed, sizes), "lut": sampling.codes(seed + 1, (256,))}

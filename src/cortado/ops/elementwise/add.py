@@ -23,9 +23,9 @@ from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import High, Low, Multiplier, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops.conv import packing
 from cortado.ops.elementwise import binary
@@ -41,11 +41,11 @@ LARGEST_SHIFT = 2  # |a' + b'| <= 2^28, and kernels rely on 30 bits
 def reference(
     *,
     self: Tensor,
-    self_zero_point: ZeroPoint,
+    self_zero_point: InZeroPoint,
     self_multiplier: int,
     self_shift: int,
     other: Tensor,
-    other_zero_point: ZeroPoint,
+    other_zero_point: InZeroPoint,
     other_multiplier: int,
     other_shift: int,
     output_zero_point: OutZeroPoint,
@@ -254,7 +254,7 @@ KERNELS = KernelTable(
 )  # fmt: skip
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Any two scales, either sign, any output scale that fits; equal shapes and a channel operand."""
     scales = [2.0 ** draw.real(-8, 0) for _ in range(2)]
     twice_largest = 2 * max(scales)

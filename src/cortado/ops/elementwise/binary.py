@@ -24,7 +24,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import Call, Lowering, Operator, PteWriter
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.pointwise import is_pointwise, uniform_value
 from cortado.ops.float_graph import add_permute, add_view
@@ -300,7 +300,7 @@ def wide_work(call: Call) -> Work:
     return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})
 
 
-def draw_operands(draw: Draw, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
+def draw_operands(draw: CaseDraw, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
     """Two tensors of codes: equal shapes of any rank, or one with a value per channel."""
     seed = draw.seed()
     kind = draw.pick(["equal", "equal", "rows", "image"]) if by_channel else "equal"

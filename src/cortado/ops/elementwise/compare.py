@@ -23,9 +23,9 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
-from cortado.ir.parameters import ZeroPoint
+from cortado.ir.parameters import InZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.elementwise.activation import TRUTH
 from cortado.ops.elementwise.binary import viewed
@@ -48,11 +48,11 @@ def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
 def reference(
     *,
     self: Tensor,
-    self_zero_point: ZeroPoint,
+    self_zero_point: InZeroPoint,
     self_multiplier: int,
     self_shift: int,
     other: Tensor,
-    other_zero_point: ZeroPoint,
+    other_zero_point: InZeroPoint,
     other_multiplier: int,
     other_shift: int,
     accepts: int,
@@ -217,7 +217,7 @@ def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
     return zero_point, multiplier, shift
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     seed = draw.seed()
     sizes = draw.rows()
     if draw.whole(0, 2) == 0:
@@ -237,7 +237,7 @@ def samples(draw: Draw) -> dict[str, Any]:
     }
 
 
-def _integers(draw: Draw, sizes: tuple[int, ...]) -> dict[str, Any]:
+def _integers(draw: CaseDraw, sizes: tuple[int, ...]) -> dict[str, Any]:
     single, unit = draw.pick([None, "self", "other"]), Fixed.of(0.5)
     case: dict[str, Any] = {"accepts": draw.pick(ACCEPTED)}
     for name in ("self", "other"):

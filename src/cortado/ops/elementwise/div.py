@@ -16,9 +16,9 @@ from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InZeroPoint, OutZeroPoint
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.activation import clamped
 from cortado.ops.elementwise.pointwise import attribute, uniform_value
@@ -32,9 +32,9 @@ LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runt
 def reference(
     *,
     self: Tensor,
-    self_zero_point: ZeroPoint,
+    self_zero_point: InZeroPoint,
     other: Tensor,
-    other_zero_point: ZeroPoint,
+    other_zero_point: InZeroPoint,
     output_zero_point: OutZeroPoint,
     output_scale: float,
 ) -> Tensor:
@@ -115,7 +115,7 @@ def pte_limit(call: Call) -> str | None:
     return None if mine == other else f"takes equal shapes, found {list(mine)} and {list(other)}"
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Zero denominators, ties and saturation included."""
     factor = draw.pick([draw.pick([0.5, 1.0, 2.0, 64.0]), draw.real(2.0**-10, 2.0**22)])
     kind = draw.pick([INT8, INT8, INT16])

@@ -24,7 +24,7 @@ from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
 from cortado.ops.elementwise.compare import ACCEPTED, COMPARED
@@ -285,7 +285,7 @@ def relayout(arguments: Any, perm: Sequence[int]) -> Any:
     return arguments if len(alike) == 1 else None
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     sizes = draw.rows()
     kinds = [draw.pick(["equal", "equal", "one", "last", "any"]) for _ in range(2)]
     shapes = [_drawn(draw, sizes, kind) for kind in kinds]
@@ -305,7 +305,7 @@ def samples(draw: Draw) -> dict[str, Any]:
     }
 
 
-def _drawn(draw: Draw, sizes: _Shape, kind: str) -> _Shape:
+def _drawn(draw: CaseDraw, sizes: _Shape, kind: str) -> _Shape:
     if kind == "any":
         return tuple(size if draw.flag() else 1 for size in sizes)
     return {"equal": sizes, "one": (1,), "last": sizes[-1:]}[kind]

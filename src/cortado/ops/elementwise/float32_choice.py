@@ -21,7 +21,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise.activation import TRUTH
 from cortado.ops.elementwise.compare import COMPARED_IDS, lower_ids, match_ids
 from cortado.ops.elementwise.where import CHOSEN
@@ -73,7 +73,7 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     sizes = draw.rows()
     kind, single = draw.pick([FLOAT32, INT32]), draw.pick([None, "self", "other"])
     case: dict[str, Any] = {"mask": sampling.codes(draw.seed(), sizes, 0, 1).to(torch.float32)}

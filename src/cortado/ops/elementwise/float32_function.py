@@ -19,7 +19,7 @@ from cortado.ir.c_call import Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Lowering, Operator, Pattern, Place
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
 from cortado.ops.floats import NO_BOUNDS, FloatArray, as_it_is, bounded, quiet, stored
 from cortado.ops.loops import ELEMENTS
@@ -86,7 +86,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     sizes = draw.rows()
     function = draw.pick([BOUNDS, *FUNCTIONS])
     low, high = draw.pick([(0.0, math.inf), (-1.0, 1.5), (-math.inf, 0.25)])

@@ -14,7 +14,7 @@ from cortado.ir.c_call import Absent, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Operator, Place
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.floats import quiet, stored
 
@@ -70,7 +70,7 @@ def _row(others: int) -> KernelRow:
 KERNELS = KernelTable((_row(1), _row(0)))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     rows, depth, columns = draw.whole(1, 5), draw.pick([1, 1, 2, 3]), draw.channels()
     numbers = [float(np.float32(one)) for one in (0.0, 0.5, 1.0, -0.1, 3e9)]
     return {

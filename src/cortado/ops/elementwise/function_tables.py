@@ -22,7 +22,7 @@ from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.loops import ELEMENTS
 
@@ -229,13 +229,13 @@ STEPS_KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     seed, sizes = draw.seed(), draw.sizes(9, 1, 4)
     table = sampling.codes(seed, (ENTRIES,), *INT16.codes, torch.int16)
     return {"input": draw.codes(sizes, INT16), "table": table}
 
 
-def patched_samples(draw: Draw) -> dict[str, Any]:
+def patched_samples(draw: CaseDraw) -> dict[str, Any]:
     seed, sizes = draw.seed(), draw.sizes(9, 1, 4)
     count = draw.pick([1, 2, 7, 32, MOST_EXACT])
     parts = torch.zeros(ENTRIES - 1, dtype=torch.uint8)
@@ -249,7 +249,7 @@ def patched_samples(draw: Draw) -> dict[str, Any]:
     return {"input": codes, "table": table, "parts": parts, "exact": exact}
 
 
-def steps_samples(draw: Draw) -> dict[str, Any]:
+def steps_samples(draw: CaseDraw) -> dict[str, Any]:
     kind, runs = draw.pick([INT8, INT16]), draw.pick([1, 2, 3, 4, 7, 8, 100])
     sizes, seed = draw.sizes(9, 1, 4), draw.seed()
     ends = sampling.codes(4 * seed + 1, (runs,), *INT16.codes, torch.int16).sort().values

@@ -15,9 +15,9 @@ from cortado.ir.c_call import Number, Operand
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import Multiplier, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.conv import packing
 from cortado.ops.elementwise import binary
@@ -31,9 +31,9 @@ LARGEST_SHIFTS = {INT8.bits: 14, INT16.bits: 0}
 def reference(
     *,
     self: Tensor,
-    self_zero_point: ZeroPoint,
+    self_zero_point: InZeroPoint,
     other: Tensor,
-    other_zero_point: ZeroPoint,
+    other_zero_point: InZeroPoint,
     output_zero_point: OutZeroPoint,
     output_multiplier: Multiplier,
     output_shift: int,
@@ -158,7 +158,7 @@ KERNELS = KernelTable(
 )  # fmt: skip
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Any factor from products that vanish to products that saturate; equal shapes and a channel operand."""
     kind = draw.pick([INT8, INT16])
     power = draw.pick([draw.real(-12, 0), draw.real(-31, 13.99)]) if kind.affine else draw.real(-31, -0.01)

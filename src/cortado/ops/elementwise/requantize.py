@@ -19,8 +19,8 @@ from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
-from cortado.ir.parameters import High, Low, Multiplier, OutZeroPoint, ZeroPoint
-from cortado.ir.sampling import Draw
+from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS
 
@@ -33,7 +33,7 @@ WIDER = 128  # int16 steps to one of int8: 255 of these from zero are int16 code
 def reference(
     *,
     input: Tensor,
-    input_zero_point: ZeroPoint,
+    input_zero_point: InZeroPoint,
     output_zero_point: OutZeroPoint,
     output_multiplier: Multiplier,
     output_shift: int,
@@ -151,7 +151,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """All pairs of elements; factors from codes that vanish to codes that saturate."""
     as_usual = draw.flag()  # nothing is multiplied
     pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]

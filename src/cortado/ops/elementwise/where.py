@@ -23,7 +23,7 @@ from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Joined, Mask, Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.integer.calculate import refused_shapes, words
 from cortado.ops.integer.truth import truth_codes
@@ -159,7 +159,7 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     given = draw.pick([("self", "other"), ("self", "other"), ("self",), ("other",)])
     sizes = draw.rows()
     kind, single = draw.pick([INT8, INT8, INT16, INT32]), draw.pick([None, "self", "other"])

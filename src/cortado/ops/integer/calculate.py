@@ -21,7 +21,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 
@@ -147,7 +147,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     seed, how = draw.seed(), draw.pick([how for how in How if how is not How.BOUNDED_SUM])
     sizes = draw.sizes(9, 1, 4)
     single = draw.pick([None, "self", "other"])

@@ -22,7 +22,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, add_view
 from cortado.ops.integer.calculate import How, words
@@ -193,7 +193,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return (outer, length if call["running"] else 1, inner)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     sizes = draw.sizes(9, 3, 3)
     most = draw.pick([1, 100, INT32.high])
     return {

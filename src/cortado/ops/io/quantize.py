@@ -21,7 +21,7 @@ from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.loops import ELEMENTS
 
 # ---- quantize per tensor ---------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ _BORDER = KernelRow(
 KERNELS = KernelTable((_BORDER, replace(_BORDER, symbol="quantize_f32_s16", makes=INT16)))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     seed = draw.seed()
     scale = float(np.float32(draw.pick([1.0, 0.5, 0.0078125, 0.1, 3.7e-4, 12.3])))
     values = torch.randn(draw.whole(1, 70), generator=sampling.generator(seed)) * scale * 60
@@ -127,7 +127,7 @@ DEQUANTIZE_KERNELS = KernelTable(
 )
 
 
-def dequantize_per_tensor_samples(draw: Draw) -> dict[str, Any]:
+def dequantize_per_tensor_samples(draw: CaseDraw) -> dict[str, Any]:
     scale = float(np.float32(draw.pick([1.0, 0.5, 0.0078125, 0.1, 3.7e-4])))
     kind = draw.pick([INT8, INT8, INT16])
     codes = draw.codes((draw.whole(1, 70),), kind)

@@ -20,7 +20,7 @@ from cortado.ir.graph import Bound
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops import reach
 from cortado.ops.elementwise.activation import refuse
@@ -86,7 +86,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kind, sizes = (
         draw.pick([INT8, INT16]),
         draw.sizes(9, 1, 4),

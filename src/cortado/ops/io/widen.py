@@ -19,7 +19,7 @@ from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
@@ -72,7 +72,7 @@ KERNELS = only(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kind = draw.pick(list(_WIDTHS))
     size, sign = _WIDTHS[kind]
     low, high = (0, 1) if kind == torch.bool else (torch.iinfo(kind).min, torch.iinfo(kind).max)

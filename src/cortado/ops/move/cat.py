@@ -23,7 +23,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, runs_by_row
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
 from cortado.ir.roles import Activation, Joined, Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.elementwise.activation import ACTIVATION, LOOKUPS
 from cortado.ops.io.widen import as_words
@@ -269,7 +269,7 @@ def rescaled_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: Cortex
     return add(CAT, tensors=parts, dim=arguments["dim"])
 
 
-def samples(draw: Draw, *, any_element: bool = True) -> dict[str, Any]:
+def samples(draw: CaseDraw, *, any_element: bool = True) -> dict[str, Any]:
     rank = draw.pick([1, 2, 3, 4, 4, 4, 5])
     sizes = [draw.whole(1, 6) for _ in range(rank)]
     dim = draw.whole(0, rank - 1)
@@ -281,7 +281,7 @@ def samples(draw: Draw, *, any_element: bool = True) -> dict[str, Any]:
     return {"tensors": parts, "dim": dim}
 
 
-def rescaled_samples(draw: Draw) -> dict[str, Any]:
+def rescaled_samples(draw: CaseDraw) -> dict[str, Any]:
     arguments = samples(draw, any_element=False)
     drawn = [draw.flag() and i < len(arguments["tensors"]) for i in range(MAX_INPUTS)]
     tables = [sampling.codes(draw.seed(), (256,)) if wanted else None for wanted in drawn]

@@ -27,7 +27,7 @@ from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pack_pairs, rounded
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
@@ -261,7 +261,7 @@ KERNELS = KernelTable(
 )
 
 
-def draw_ids(draw: Draw, sizes: tuple[int, ...], count: int) -> Tensor:
+def draw_ids(draw: CaseDraw, sizes: tuple[int, ...], count: int) -> Tensor:
     """Ids for a table of `count` rows; some of them outside of it."""
     ids = sampling.codes(draw.seed(), sizes, -2, count + 1, torch.int32)
     if draw.seed() % 3 == 0:
@@ -270,7 +270,7 @@ def draw_ids(draw: Draw, sizes: tuple[int, ...], count: int) -> Tensor:
     return ids
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     count, sizes = draw.whole(1, 40), draw.sizes(6, 1, 3)
     kind = draw.pick([INT8, INT8, INT16, FLOAT32])
     width = draw.pick([draw.channels(), draw.pick([64, 70])])

@@ -21,9 +21,9 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
-from cortado.ir.parameters import OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InZeroPoint, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.conv.convolution import check_sums
@@ -43,7 +43,7 @@ def reference(
     weight: Tensor,
     indices: Tensor,
     padding_idx: int,
-    weight_zero_point: ZeroPoint,
+    weight_zero_point: InZeroPoint,
     output_zero_point: OutZeroPoint,
     multipliers: Tensor,
     shifts: Tensor,
@@ -245,7 +245,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     count, bags, ids = draw.whole(1, 30), draw.whole(1, 4), draw.whole(1, 12)
     padding = draw.pick([NO_PADDING, 0, count - 1])
     several = draw.flag() and padding != NO_PADDING

@@ -17,7 +17,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, runs_by_row
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.loops import COPIED, RunSteps, copies
 from cortado.ops.move.movement import relayout_dim, shared
@@ -154,7 +154,7 @@ def _work(inner: int, count: int) -> Work:
     return Work(("calls", "outer", *COPIED), quantities)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     rank = draw.pick([1, 2, 3, 4, 4, 4])
     shape = tuple(draw.whole(1, 7) for _ in range(rank))
     dim = draw.whole(0, rank - 1)

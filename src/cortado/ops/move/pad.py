@@ -18,7 +18,7 @@ from cortado.ir.kernel import Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, of_size
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.move.index_select import pick
 from cortado.ops.move.movement import relayout_lists, shared, six
@@ -221,7 +221,7 @@ def _work(rank: int, run: int, item: int) -> Work:
     return Work(terms, quantities)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     rank = draw.pick([1, 2, 3, 4, 4, 4])
     shape = tuple(draw.whole(1, 6) for _ in range(rank))
     before, after = ([draw.pick([0, 0, 1, 2, 5]) for _ in range(rank)] for _ in range(2))

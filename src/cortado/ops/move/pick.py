@@ -21,7 +21,7 @@ from cortado.ir.graph import Bound, taken_from
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, operator_of
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 
@@ -128,7 +128,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     channels, outer = draw.channels(), draw.sizes(4, 0, 3)
     seed, count = draw.seed(), draw.whole(1, 9)
     return {

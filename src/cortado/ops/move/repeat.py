@@ -10,7 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, relayout_lists, shared, strided_rows, strides_of
 
 aten = torch.ops.aten
@@ -88,7 +88,7 @@ def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[in
 KERNELS = KernelTable(strided_rows(lambda call: StridedWalk(*walk(call.shape("self"), call["repeats"]))))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     rank = draw.whole(1, 5)
     shape = tuple(draw.whole(1, 5) for _ in range(rank))
     repeats = [draw.pick([1, 1, 2, 3]) for _ in range(rank)]

@@ -16,7 +16,7 @@ from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter, Rewrite
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, shared, strided_rows, strides_of
 
 # ---- reshape ---------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def pte_limit(call: Call) -> str | None:
 KERNELS = KernelTable(strided_rows(lambda call: StridedWalk(*walk(call.shape("input"), call["perm"]))))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     rank = draw.whole(1, 6)
     shape = tuple(draw.whole(1, 9 if rank < 5 else 4) for _ in range(rank))
     return {

@@ -18,7 +18,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work
 from cortado.ops.float_graph import parts_of
 from cortado.ops.loops import runs_of
@@ -151,7 +151,7 @@ def running(call: Call, core: Core) -> Running | None:
     return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), _ROWS.made(call))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     rank = draw.pick([1, 2, 3, 4, 4, 4])
     shape = tuple(draw.whole(1, 9) for _ in range(rank))
     dim = draw.whole(0, rank - 1)

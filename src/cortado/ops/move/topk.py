@@ -21,7 +21,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Result, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, replace_result
 from cortado.ops.move.pick import PICKED, POSITIONS, VALUES, by_results
@@ -157,7 +157,7 @@ KERNELS = by_results(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     channels = draw.channels()
     sizes = (*draw.sizes(5, 0, 3), channels)
     kind = draw.pick([INT8, INT8, INT16, FLOAT32])

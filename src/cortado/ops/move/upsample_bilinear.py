@@ -26,7 +26,7 @@ from cortado.ir.kernel import Array, Field, RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.roles import Activation, Quantization, SharedWith
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_constant, add_permute
 
@@ -160,7 +160,7 @@ def _work(call: Call) -> Work:
     return loops("calls rows pixels outputs", rows=images * height, pixels=images * height * width)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Positions as factors and sizes give them, and any others that increase."""
     sizes = [draw.whole(1, 6) for _ in range(2)]
     image = (draw.whole(1, 2), *sizes, draw.channels())

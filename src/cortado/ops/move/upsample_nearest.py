@@ -15,7 +15,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work
 from cortado.ops.loops import COPIED, RunSteps, added, copies
 from cortado.ops.move.index_select import pick
@@ -172,7 +172,7 @@ def _work(rows: int, sizes: tuple[int, int], factors: tuple[int, int]) -> Work:
     return Work(("calls", "rows", "pixels", *COPIED), lambda calls: {"rows": rows, "pixels": rows * width, **several})
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     shape = (draw.whole(1, 2), draw.whole(1, 6), draw.whole(1, 6), draw.channels())
     return {
         "input": draw.codes(shape),

@@ -25,9 +25,9 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
 from cortado.ir.kernel_table import EVERY_CORE, WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
-from cortado.ir.parameters import InOffset, Multiplier, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InOffset, InZeroPoint, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization, SharedWith
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work
 from cortado.ops.conv import conv2d, packing
 from cortado.ops.float_graph import pair
@@ -53,7 +53,7 @@ def reference(
     stride: list[int],
     padding: list[int],
     ceil_mode: bool,
-    zero_point: ZeroPoint,
+    zero_point: InZeroPoint,
     multiplier: Multiplier,
     shift: int,
 ) -> Tensor:
@@ -258,7 +258,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kernel, whole = [draw.whole(1, 5) for _ in range(2)], draw.pick([False, False, True])
     sizes = kernel if whole else [draw.whole(k, k + 8) for k in kernel]
     shape = (draw.pick([1, 1, 2]), *sizes, draw.channels())
@@ -384,7 +384,7 @@ def running_mean(call: Call, core: Core) -> Running | None:
 WIDEST_ROW = 255  # pixels whose sum fits 16 bits
 
 
-def mean_samples(draw: Draw) -> dict[str, Any]:
+def mean_samples(draw: CaseDraw) -> dict[str, Any]:
     """Factors from means that vanish to means that saturate."""
     height, width, channels = draw.whole(1, 9), draw.whole(2, 9), draw.channels()
     pixels = width * draw.whole(1, height)

@@ -18,9 +18,9 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
-from cortado.ir.parameters import Multiplier, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
 from cortado.ir.roles import Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view
@@ -61,10 +61,10 @@ def to_rows(bound: Bound) -> Node:
 def reference(
     *,
     input: Tensor,
-    input_zero_point: ZeroPoint,
+    input_zero_point: InZeroPoint,
     input_least: int,
     other: Tensor,
-    other_zero_point: ZeroPoint,
+    other_zero_point: InZeroPoint,
     other_least: int,
     output_zero_point: OutZeroPoint,
     output_multiplier: Multiplier,
@@ -143,7 +143,7 @@ KERNELS = by_element(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kind, least = draw.pick([INT8, INT8, INT16]), [1, 1, 1000, INT32.high]
     given = {**measures.draw_pair(draw, kind), "input_least": draw.pick(least), "other_least": draw.pick(least)}
     if kind is INT16:

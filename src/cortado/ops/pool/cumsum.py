@@ -18,9 +18,9 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ir.parameters import Multiplier, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops import reach
 
@@ -31,7 +31,7 @@ SUM_BITS = 30
 def reference(
     *,
     input: Tensor,
-    input_zero_point: ZeroPoint,
+    input_zero_point: InZeroPoint,
     left_shift: int,
     output_zero_point: OutZeroPoint,
     output_multiplier: Multiplier,
@@ -111,7 +111,7 @@ def _fields(call: Call) -> dict[str, int]:
 KERNELS = by_element("cumsum", struct="cortado_cumsum_t", fields=_fields, work=loops("calls spans outputs"))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     sizes = (*draw.sizes(4, 0, 3), draw.pick([draw.channels(), draw.pick([100, 1000])]))
     if draw.pick([False, False, True]):
         numbers = {"input_zero_point": 0, "left_shift": 0, "output_zero_point": 0, **reach.draw_once(draw, -14, 4)}

@@ -22,7 +22,7 @@ from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, operator_of
 from cortado.ir.roles import Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import pair
 from cortado.ops.floats import MEAN, NO_BOUNDS, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
@@ -152,7 +152,7 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps, stride, above, dilation),))
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kernel = [draw.whole(1, 4) for _ in range(2)]
     dilation = [draw.pick([1, 1, 2]) for _ in range(2)]
     padding = [draw.whole(0, size // 2) for size in kernel]
@@ -348,17 +348,17 @@ def lower_reduce(lowering: Lowering) -> Node:
     return lowering.view(lowering.transpose(apart, natural), shape(bound.node))
 
 
-def _draw_folded(draw: Draw) -> Tensor:
+def _draw_folded(draw: CaseDraw) -> Tensor:
     return draw.numbers((draw.whole(1, 4), draw.channels(), draw.whole(1, 5)))
 
 
-def reduce_samples(draw: Draw) -> dict[str, Any]:
+def reduce_samples(draw: CaseDraw) -> dict[str, Any]:
     running = draw.flag()
     kinds = [How.SUM, How.PRODUCT, *([] if running else [MEAN, How.SMALLER, How.LARGER])]
     return {"input": _draw_folded(draw), "how": int(draw.pick(kinds)), "running": running}
 
 
-def position_samples(draw: Draw) -> dict[str, Any]:
+def position_samples(draw: CaseDraw) -> dict[str, Any]:
     return {"input": _draw_folded(draw), "how": int(draw.pick([How.SMALLER, How.LARGER]))}
 
 

@@ -27,7 +27,7 @@ from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.parameters import Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.functions import LONGEST, root_argument, squared, summed
@@ -298,7 +298,7 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW,) * len(call["inputs"]), pixelwise=True, elementwise=not call["rows"])
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     most = 2**MULTIPLIER_BITS - 1
     by_row, apart = draw.pick([(True, False), (False, False), (True, True)])
     drawn = measures.draw_pair(draw) if by_row else binary.draw_operands(draw, by_channel=False)

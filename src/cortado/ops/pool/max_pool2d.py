@@ -16,9 +16,9 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
-from cortado.ir.parameters import High, Low, OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import High, InZeroPoint, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization, SharedWith
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work
 from cortado.ops.float_graph import pair
 from cortado.ops.loops import pool
@@ -38,7 +38,7 @@ def reference(
     padding: list[int],
     dilation: list[int],
     ceil_mode: bool,
-    input_zero_point: ZeroPoint,
+    input_zero_point: InZeroPoint,
     output_zero_point: OutZeroPoint,
     activation_min: Low,
     activation_max: High,
@@ -150,7 +150,7 @@ KERNELS = KernelTable(
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def _samples(draw: Draw, *, ceil_mode: bool = True, dilations: tuple[int, ...] = (1,)) -> dict[str, Any]:
+def _samples(draw: CaseDraw, *, ceil_mode: bool = True, dilations: tuple[int, ...] = (1,)) -> dict[str, Any]:
     kernel = [draw.whole(1, 5) for _ in range(2)]
     dilation = [draw.pick(dilations) for _ in range(2)]
     padding = [draw.whole(0, k // 2) for k in kernel]

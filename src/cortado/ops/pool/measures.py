@@ -19,7 +19,7 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Call, Lowering
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.float_graph import add_permute, add_view
 
 WIDE = 62
@@ -98,17 +98,17 @@ def match_pair(bound: Bound, most: int) -> Quantization | Reject:
     return check_length(bound, most) or Quantization({"input": kind, "other": kind}, kind)
 
 
-def draw_ends(draw: Draw, kind: Element = INT8) -> tuple[int, int]:
+def draw_ends(draw: CaseDraw, kind: Element = INT8) -> tuple[int, int]:
     """Between which codes the values of a sample lie: all, or few."""
     found: tuple[int, int] = draw.pick([kind.codes, kind.codes, (-3, 3), (5, 6), (kind.low, kind.low)])
     return found
 
 
-def draw_codes(draw: Draw, sizes: tuple[int, ...], kind: Element) -> Tensor:
+def draw_codes(draw: CaseDraw, sizes: tuple[int, ...], kind: Element) -> Tensor:
     return sampling.codes(draw.seed(), sizes, *draw_ends(draw, kind), kind.torch_dtype)
 
 
-def draw_pair(draw: Draw, kind: Element = INT8) -> dict[str, Any]:
+def draw_pair(draw: CaseDraw, kind: Element = INT8) -> dict[str, Any]:
     """Two tensors of a sample, sometimes equal, of many values or few, and their zero points."""
     sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
     ends, seed = draw_ends(draw, kind), draw.seed()

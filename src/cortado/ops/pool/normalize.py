@@ -27,9 +27,9 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ir.parameters import High, Low, ZeroPoint
+from cortado.ir.parameters import High, InZeroPoint, Low
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
 from cortado.ops.pool import measures
@@ -88,7 +88,7 @@ def reference(
     first: int,
     groups: int,
     centered: bool,
-    input_zero_point: ZeroPoint,
+    input_zero_point: InZeroPoint,
     epsilon: int,
     variance_shift: int,
     exponent: int,
@@ -392,7 +392,7 @@ def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
     return Work(("calls", *_LOOPS), quantities)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Trailing dimensions, and groups of channels before or behind the pixels; any spread, any eps."""
     seed, kind = draw.seed(), draw.pick([INT8, INT8, INT16])
     trailing = draw.flag()

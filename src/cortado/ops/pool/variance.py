@@ -20,7 +20,7 @@ from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
 from cortado.ir.parameters import Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view, parts_of, replace_result
@@ -134,7 +134,7 @@ def _work(call: Call) -> Work:
 KERNELS = by_element("variance", struct="cortado_variance_t", fields=_fields, work=_work)
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Rows of any spread, and factors around those that make codes of it."""
     sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
     kind = draw.pick([INT8, INT8, INT16])

@@ -16,7 +16,7 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor
 from cortado.ir import sampling
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
 from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
@@ -81,7 +81,7 @@ def lower(lowering: Lowering) -> Node:
 KERNELS = recurrent.kernels(recurrent.LayerKind("gru", GATES, 2, lambda call: {"cell_bits": call["cell_bits"]}))
 
 
-def draw_case(draw: Draw) -> dict[str, Any]:
+def draw_case(draw: CaseDraw) -> dict[str, Any]:
     multipliers, shifts = sampling.fixed_points(draw.seed(), 1, -8, -5)
     factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
     layer = recurrent.draw_layer(draw, GATES, states=1)

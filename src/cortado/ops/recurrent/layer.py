@@ -34,7 +34,7 @@ from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import EVERY_CORE, All, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering
 from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.conv import packing
 from cortado.ops.conv.convolution import sum_bounds
@@ -528,7 +528,7 @@ def kernels(kind: LayerKind) -> KernelTable:
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def draw_layer(draw: Draw, gates: int, states: int) -> dict[str, Any]:
+def draw_layer(draw: CaseDraw, gates: int, states: int) -> dict[str, Any]:
     """Draws the arguments that all three take. Sums that saturate gates, and sums that don't."""
     seed = draw.seed()
     batch, steps = draw.pick([1, 1, 2]), draw.whole(1, 6)
@@ -555,10 +555,10 @@ def draw_layer(draw: Draw, gates: int, states: int) -> dict[str, Any]:
     }
 
 
-def samples_of(draw_case: Callable[[Draw], dict[str, Any]]) -> Callable[[Draw], dict[str, Any]]:
+def samples_of(draw_case: Callable[[CaseDraw], dict[str, Any]]) -> Callable[[CaseDraw], dict[str, Any]]:
     """Draws samples of int8 codes, of int16 that are like them, and with weights of 4 bits."""
 
-    def samples(draw: Draw) -> dict[str, Any]:
+    def samples(draw: CaseDraw) -> dict[str, Any]:
         case, kind = {**draw_case(draw), "run": None}, draw.pick([INT8, INT8, INT16, INT4])
         if kind is not INT4:
             return wide.as_wide(case, draw.seed()) if kind is INT16 else case

@@ -22,7 +22,7 @@ from cortado.ir.c_call import Absent, Operand
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
 from cortado.ops.recurrent import layer as recurrent
@@ -144,7 +144,7 @@ _WRITTEN = (((), (Operand.OUT, None)), ((CELLS,), (Operand.OUT, Absent())), ((ST
 KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=2, written=_WRITTEN))
 
 
-def draw_case(draw: Draw) -> dict[str, Any]:
+def draw_case(draw: CaseDraw) -> dict[str, Any]:
     multipliers, shifts = sampling.fixed_points(draw.seed(), 3, -8, -5)
     drawn = {
         **recurrent.draw_layer(draw, GATES, states=2),

@@ -14,7 +14,7 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.ir import sampling
 from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ops.reach import to_codes
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import RNN_LAYER
@@ -62,7 +62,7 @@ def lower(lowering: Lowering) -> Node:
 KERNELS = recurrent.kernels(recurrent.LayerKind("rnn", 1, 0, lambda call: {"relu": int(call["relu"])}))
 
 
-def draw_case(draw: Draw) -> dict[str, Any]:
+def draw_case(draw: CaseDraw) -> dict[str, Any]:
     multipliers, shifts = sampling.fixed_points(draw.seed(), 1, -8, -5)
     factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
     drawn = {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw.flag()}

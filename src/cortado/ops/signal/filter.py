@@ -35,7 +35,7 @@ from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
 from cortado.ir.parameters import High, Low, Multiplier
 from cortado.ir.roles import Activation, Plain, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.signal.sections import COEFFICIENT_BITS, LARGEST, LIFT, SectionIntegers, in_integers, pole_size
 
@@ -144,7 +144,7 @@ KERNELS = KernelTable(
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Filters that are stable and filters that are not, whose sums saturate."""
     channels, count, sections = (draw.whole(1, most) for most in (3, 24, 3))
     seed = draw.seed()

@@ -23,7 +23,7 @@ from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Quantization, SharedWith
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed
@@ -85,7 +85,7 @@ KERNELS = only(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kind = draw.pick(KINDS)
     size, sign = _WIDTHS[kind]
     sizes = draw.sizes(9, 1, 4)

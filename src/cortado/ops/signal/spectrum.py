@@ -28,7 +28,7 @@ from cortado.ir.c_call import Bytes, Operand
 from cortado.ir.kernel import Array, Field, RowRule, Rows
 from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Operator, Place
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.pool import measures
 from cortado.ops.signal.fft import (
@@ -309,7 +309,7 @@ def _drawn_bands(rng: np.random.Generator, bins: int, bands: int) -> dict[str, T
     return {name: torch.from_numpy(data.astype(np.int32)) for name, data in found.items()}
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Every length, any window and hop, all curves, from silence to full scale."""
     points = draw.pick([32, 36, 50, 64, 96, 128, 150, 240, 256, 400, 512])
     window = draw.whole(max(points // 2, 1), points)

@@ -29,7 +29,7 @@ from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.parameters import OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.softmax import softmax
 from cortado.ops.softmax.masked_softmax import draw_rows, kept_work, mask_codes, roles
@@ -203,7 +203,7 @@ KERNELS = KernelTable(
 )
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Input scales from one to the next, output scales that the calibration of such inputs could give; of int16 from
     codes that saturate to codes that vanish. Masks of any density, of some rows nothing left."""
     kind, kept = draw.pick([INT8, INT8, INT16]), list[Tensor]()

@@ -35,7 +35,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ir.roles import Activation, Mask, Quantization, Role
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops.elementwise.activation import all_codes
 from cortado.ops.integer.truth import truth_codes
@@ -385,7 +385,7 @@ def rows(call: Call) -> Rows | None:
     return None if call["kept"] else Rows((ONE_ROW,), pixelwise=True)
 
 
-def draw_rows(draw: Draw, element: Element) -> tuple[dict[str, Any], Tensor]:
+def draw_rows(draw: CaseDraw, element: Element) -> tuple[dict[str, Any], Tensor]:
     """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
     drawn = softmax.draw_input(draw, 1024, 2500, element=element)
     codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
@@ -398,7 +398,7 @@ def draw_rows(draw: Draw, element: Element) -> tuple[dict[str, Any], Tensor]:
     return {**drawn, "input": codes}, mask
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     """Constant and computed masks of any density, of some rows nothing left."""
     kind = draw.pick([INT8, INT8, INT16])
     drawn, mask = draw_rows(draw, kind)
@@ -414,7 +414,7 @@ def samples(draw: Draw) -> dict[str, Any]:
     }
 
 
-def _weaker(draw: Draw, mask: Tensor) -> list[Tensor]:
+def _weaker(draw: CaseDraw, mask: Tensor) -> list[Tensor]:
     """A second mask, which keeps some of what the first does not."""
     return [(~mask).to(torch.int8) | sampling.codes(draw.seed(), tuple(mask.shape), 0, 1)]
 

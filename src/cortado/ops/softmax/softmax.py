@@ -27,9 +27,9 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import EVERY_CORE, SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
-from cortado.ir.parameters import OutZeroPoint, ZeroPoint
+from cortado.ir.parameters import InZeroPoint, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
-from cortado.ir.sampling import Draw
+from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT
 
@@ -182,7 +182,7 @@ def reference(
     *,
     input: Tensor,
     dim: int,
-    input_zero_point: ZeroPoint,
+    input_zero_point: InZeroPoint,
     output_zero_point: OutZeroPoint,
     input_multiplier: int,
     input_shift: int,
@@ -327,7 +327,7 @@ KERNELS = KernelTable(
 )
 
 
-def draw_input(draw: Draw, *long: int, element: Element = INT8) -> dict[str, Any]:
+def draw_input(draw: CaseDraw, *long: int, element: Element = INT8) -> dict[str, Any]:
     """An input of any rank and a scale, as multiplier, shift and diff_min; rows may also be as `long`."""
     length = draw.pick([draw.channels(), draw.pick([100, 257, 511, LARGEST_PTE_ROW, *long])])
     sizes = (*draw.sizes(4, 0, 3), length)
@@ -336,7 +336,7 @@ def draw_input(draw: Draw, *long: int, element: Element = INT8) -> dict[str, Any
     return {"input": draw.codes(sizes, element), **factor}
 
 
-def samples(draw: Draw) -> dict[str, Any]:
+def samples(draw: CaseDraw) -> dict[str, Any]:
     kind = draw.pick([INT8, INT8, INT16])
     return {
         **draw_input(draw, element=kind),
@@ -345,7 +345,7 @@ def samples(draw: Draw) -> dict[str, Any]:
     }
 
 
-def long_samples(draw: Draw) -> dict[str, Any]:
+def long_samples(draw: CaseDraw) -> dict[str, Any]:
     return draw_input(draw, 1024, 2500)
 
 
