@@ -20,10 +20,12 @@ from torch import nn
 from _common import BASELINES, TARGETS, progress, table
 from cortado.base.target import from_target_string
 from cortado.exploring.sketch import Sketch, board_work, prepared, sketch
-from cortado.options import Activations, Artifacts, Optimize, Options
+from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 
 PEERS = BASELINES["cmsis_dsp_f32"]["cycles_per_product"]
-OPTIONS = Options(activations=Activations.FLOAT32, artifacts=Artifacts.C, optimize=Optimize.TIME)
+OPTIONS = Options(
+    activations=Activations.FLOAT32, weights=Weights.FLOAT32, artifacts=Artifacts.C, optimize=Optimize.TIME
+)
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(640, 128), (1, 640)),
     "conv1x1": (lambda: nn.Conv2d(64, 64, 1), (1, 64, 25, 5)),

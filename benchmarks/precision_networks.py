@@ -1,6 +1,8 @@
-"""Whole networks in int8, in int16, in what --precision auto chooses and with int4 weights: what each keeps and takes.
+"""Whole networks in int8, int16, float32, in what --precision auto chooses and with int4 weights: what each keeps and
+takes.
 
-    python benchmarks/precision_networks.py [--networks ds_cnn,kws_gru] [--target cortex-m4] [--samples 200] [--json]
+    python benchmarks/precision_networks.py [--networks ds_cnn,kws_gru] [--target cortex-m4] [--samples 200]
+        [--kinds 'int8;float32'] [--json]
 
 Networks of the zoo are scored on the samples that ship with them; the two with state that a user wrote are calibrated
 on one sequence of 64 steps and scored on ten fresh ones of 200 steps. The bar of `auto` lies half way from what int8
@@ -36,6 +38,8 @@ KINDS: Mapping[str, dict[str, Any]] = {
     "int8, state int16": {},
     "int16": {"activations": "int16"},
     HALF_WAY: {"precision": "auto"},
+    "float32": {"activations": "float32", "weights": "float32"},
+    "float32, int8 weights": {"activations": "float32"},
     "int4 weights": {"weights": "int4", "weight_group": 32, "state": "int8"},
 }
 
@@ -122,7 +126,7 @@ def rows(name: str, target: str, samples: int, kinds: Collection[str]) -> Iterat
             )
         except CortadoError as error:
             row = Row(name, kind, why=_short(str(error)), bar=given.get("min_sqnr"))
-        kept += [] if row.sqnr_db is None else [row.sqnr_db]
+        kept += [] if row.sqnr_db is None or kind.startswith("float32") else [row.sqnr_db]
         yield row
 
 
@@ -149,12 +153,14 @@ def main() -> None:
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--target", default="cortex-m4")
     parser.add_argument("--samples", type=int, default=200)
-    parser.add_argument("--without-int4", action="store_true")
+    parser.add_argument(
+        "--kinds", default=";".join(KINDS), help="separated by ';'; auto needs int8 and int16 before it"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
     names = arguments.networks.split(",")
-    kinds = [kind for kind in KINDS if kind != "int4 weights" or not arguments.without_int4]
+    kinds = arguments.kinds.split(";")
     found = collected(row for name in names for row in rows(name, arguments.target, arguments.samples, kinds))
     if arguments.markdown:
         print(markdown(found))

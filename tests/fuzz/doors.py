@@ -111,7 +111,7 @@ def _options(build: Build, model: Model) -> Options:
         Way.INT16: {"activations": Activations.INT16},
         Way.MIXED: {"int16": ("first",)},
         Way.INT4: {"weights": Weights.INT4},
-        Way.FLOAT32: {"activations": Activations.FLOAT32},
+        Way.FLOAT32: {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32},
         Way.ISLANDS: {"float32": ("first",)},
     }
     products: dict[Product, dict[str, Any]] = {

@@ -281,7 +281,7 @@ def options_of(module: Elements) -> Options:
     if module.precision == SOME:
         return replace(EVERY_VALUE, int16=module.chosen)
     if module.precision == FLOAT:
-        return replace(EVERY_VALUE, activations=Activations.FLOAT32)
+        return replace(EVERY_VALUE, activations=Activations.FLOAT32, weights=Weights.FLOAT32)
     if module.precision == FLOATS:
         return replace(EVERY_VALUE, float32=module.chosen)
     if module.weights == "8-bit weights":

@@ -9,6 +9,8 @@
 
 #if defined(__ARM_FEATURE_DSP)
 
+#include "cortado_finish_f32.h"
+
 static void cortado_tile16(const cortado_tile_f32_t *T)
 {
     float sums[16];

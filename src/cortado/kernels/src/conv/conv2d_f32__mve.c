@@ -8,6 +8,8 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
+#include "cortado_finish_f32.h"
+
 #include <arm_mve.h>
 
 static void cortado_copy_numbers(float *to, const float *from, int32_t n)

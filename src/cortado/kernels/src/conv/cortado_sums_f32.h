@@ -57,16 +57,6 @@ static inline void cortado_plain_sums_f32(const cortado_tile_f32_t *T, float *su
     }
 }
 
-/* Sums to outputs. */
-static inline void cortado_finish_f32(const cortado_tile_f32_t *T, const float *sums, float *out)
-{
-    const float low = T->low, high = T->high;
-    const int bounds = cortado_f32_bits(low) != 0xFF800000u || cortado_f32_bits(high) != 0x7F800000u;
-    for (int32_t i = 0; i < T->channels; i++) {
-        out[i] = bounds ? cortado_bounded(sums[i], low, high) : cortado_f32_canonical(sums[i]);
-    }
-}
-
 #endif
 
 #endif /* CORTADO_SUMS_F32_H */
