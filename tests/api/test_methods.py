@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from torch import Tensor, nn
 import cortado
 from cortado import Options
 from cortado.base.errors import CortadoError
+from cortado.base.target import BUNDLE_FLAGS
+from cortado.emit.c.bundle import emit_methods
 from cortado.emit.image.files import image_sources
 from cortado.emit.image.thunks import table_text
 from cortado.emit.image.writer import emit_image
@@ -20,7 +24,9 @@ from cortado.emit.pte.delegate import emit_delegates
 from cortado.methods import CompiledMethods, touched
 from cortado.options import Artifacts, PteKind
 from cortado.pte.reader import read_pte_file
+from cortado.run import toolchain
 from cortado.run.executorch_host import DelegateKernels, run_pte
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cli import Run
 
 pytestmark = [
@@ -105,6 +111,40 @@ def test_calls_of_all_methods_give_the_references_bits_and_the_modules_counts(ta
             assert error <= 0.1 * max(float(expected[0].abs().max()), 40.0)
         else:
             assert outputs == ()
+
+
+def _c_type(values: Any) -> str:
+    return "float" if values.dtype == np.float32 else f"{values.dtype}_t"
+
+
+def test_the_example_of_the_readme_calls_every_method(taught: CompiledMethods, tmp_path: Path) -> None:
+    """It is compiled as it stands, and what it gives for calls in a row is what the reference gives."""
+    files = emit_methods(list(taught.planned_for_host().values()), [None] * len(METHODS)).files
+    write_files(tmp_path, files)
+    readme = files["README.md"]
+    found = re.search(r"```c\n(.*?)```", readme, re.DOTALL)
+    assert found is not None
+    assert "int call_learn(const int8_t *input0, const int32_t *input1)" in found[1]
+    assert "| INPUT1 | label | int32 | [1] as in the model |" in readme
+    calls = _calls(12, seed=9)
+    given, expected = taught.reference(calls)
+    results = ["scores", "counts"]
+    lines = [f"static {_c_type(value)} {name}[{value.size}];" for name, value in zip(results, expected[1], strict=True)]
+    lines += ["start();"]
+    for number, ((name, *_), inputs) in enumerate(zip(calls, given, strict=True)):
+        names = [f"in{number}_{at}" for at in range(len(inputs))]
+        for one, value in zip(names, inputs, strict=True):
+            lines.append(f"static const {_c_type(value)} {one}[] = {{{', '.join(map(str, value.reshape(-1)))}}};")
+        outputs = results if name == "forward" else []
+        call = "infer" if name == "forward" else f"call_{name}"
+        lines.append(f"if ({call}({', '.join((*names, *outputs))}) != 0) {{ return 1; }}")
+        lines += [f"fwrite({one}, 1, sizeof {one}, stdout);" for one in outputs]
+    main = "\n    ".join(["int main(void)\n{", *lines, "return 0;"])
+    (tmp_path / "example.c").write_text(f"{found[1]}\n#include <stdio.h>\n\n{main}\n}}\n")
+    sources, flags = bundle_sources(tmp_path, "c"), [*WARNINGS, *BUNDLE_FLAGS]
+    program = toolchain.build_executable(sources, bundle_includes(tmp_path), flags, "example")
+    wanted = b"".join(value.tobytes() for outputs in expected for value in outputs)
+    assert subprocess.run([program], check=True, capture_output=True).stdout == wanted
 
 
 @pytest.mark.qemu

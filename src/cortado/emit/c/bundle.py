@@ -136,12 +136,13 @@ def emit_methods(planned: Sequence[Planned], stacks: Sequence[int | None], versi
         calls += layers.calls.pieces
     own |= {f"{name}_data.h": arrays.header("", renamed_arrays(arrays.marked)), f"{name}_data.c": arrays.source()}
     build, wanted = build_of(own), sorted(sources)
+    told = [(one, Interface.of(own, c_identifier(one.program.name))) for one in planned[1:]]
     every = [*(f"{prefix}.c" for prefix in names), f"{name}_data.c"]
     bundle = Bundle(
         files={
             **{file: text.replace(BUILD, build) for file, text in own.items()},
             "CMakeLists.txt": cmake_text(name, [(name, every)], wanted),
-            "README.md": readme_text(planned[0], Interface.of(own, name), arrays.total_bytes, {}),
+            "README.md": readme_text(planned[0], Interface.of(own, name), arrays.total_bytes, {}, told),
             LICENSE: license_text(),
             **kernel_files(wanted),
         },

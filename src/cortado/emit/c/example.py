@@ -84,8 +84,8 @@ class _Function:
         return f"{self.head}({listed(self.parameters, indent=len(self.head) + 1) or 'void'})\n{{\n{lines}\n}}\n"
 
 
-def example_text(interface: Interface) -> str:
-    """C that compiles and runs as it stands."""
+def example_text(interface: Interface, methods: Sequence[Interface] = ()) -> str:
+    """C that compiles and runs as it stands, with a function for each further method."""
     name, start = interface.name, ""
     own = [f"const {name}_arena_t *arena = {name}_default_arena();"] if interface.split else []
     if interface.starts:
@@ -97,12 +97,22 @@ def example_text(interface: Interface) -> str:
     camera = f'#include "{name}_camera.h"\n' if "take_line" in interface.functions else ""
     static = "" if interface.split else f"static {name}_arena_t arena;\n\n"
     work = _Function(head, [*given, *results], [*fed, *taken]).text(own)
+    further = "".join(_method_text(one, name) for one in methods)
     return f"""#include <stdint.h>
 #include <string.h>
 
 #include "{name}.h"
 {camera}
-{static}{start}{about}{work}"""
+{static}{start}{about}{work}{further}"""
+
+
+def _method_text(method: Interface, model: str) -> str:
+    """A function around a further method of a model; MODEL.h includes its header."""
+    given, fill = _inputs(method)
+    results, copies = _outputs(method)
+    called = _unless(f"{method.name}({method.arena}) != 0")
+    head = f"int call{method.name.removeprefix(model)}"
+    return "\n" + _Function(head, [*given, *results], [*fill, *called, *copies, "return 0;"]).text([])
 
 
 def _about(interface: Interface, head: str) -> str:
@@ -119,13 +129,26 @@ def _fed(interface: Interface) -> tuple[list[str], list[str]]:
         return _pictures(interface)
     if "push" in interface.functions:
         return _endless(interface) if interface.endless else _rows(interface)
+    parameters, fill = _inputs(interface)
+    return parameters, [*fill, *_unless(f"{interface.call('run')} != 0")]
+
+
+def _inputs(interface: Interface) -> tuple[list[str], list[str]]:
+    """Parameters for whole inputs, and the lines that copy them to where they are read."""
     types, upper = interface.types("INPUT"), interface.name.upper()
-    parameters = [f"const {kind} *input{number}" for number, kind in enumerate(types)]
-    fill = [
+    return [f"const {kind} *input{number}" for number, kind in enumerate(types)], [
         f"memcpy({interface.call('input', str(number))}, input{number}, {upper}_INPUT{number}_BYTES);"
         for number in range(len(types))
     ]
-    return parameters, [*fill, *_unless(f"{interface.call('run')} != 0")]
+
+
+def _outputs(interface: Interface) -> tuple[list[str], list[str]]:
+    """Parameters for outputs, and the lines that copy them there."""
+    types, upper = interface.types("OUTPUT"), interface.name.upper()
+    return [f"{kind} *output{number}" for number, kind in enumerate(types)], [
+        f"memcpy(output{number}, {interface.call('output', str(number))}, {upper}_OUTPUT{number}_BYTES);"
+        for number in range(len(types))
+    ]
 
 
 def _unless(wrong: str) -> list[str]:
@@ -182,7 +205,7 @@ def _endless(interface: Interface) -> tuple[list[str], list[str]]:
 
 def _results(interface: Interface) -> tuple[str, list[str], list[str]]:
     """The head of the example's function, its parameters for results, and the lines that write them."""
-    done, upper = "return 1;" if interface.endless else "return 0;", interface.name.upper()
+    done = "return 1;" if interface.endless else "return 0;"
     if "decision" in interface.functions:
         return "int decide", ["int *decided"], [f"*decided = {interface.call('decision')};", done]
     if interface.scores:
@@ -190,12 +213,8 @@ def _results(interface: Interface) -> tuple[str, list[str], list[str]]:
         if interface.endless:
             return "int classify", ["int *best_class"], [*best, "*best_class = best;", done]
         return "int classify", [], [*best, "return best;"]
-    types = interface.types("OUTPUT")
-    copies = [
-        f"memcpy(output{number}, {interface.call('output', str(number))}, {upper}_OUTPUT{number}_BYTES);"
-        for number in range(len(types))
-    ]
-    return "int infer", [f"{kind} *output{number}" for number, kind in enumerate(types)], [*copies, done]
+    results, copies = _outputs(interface)
+    return "int infer", results, [*copies, done]
 
 
 def _best_class(interface: Interface) -> list[str]:

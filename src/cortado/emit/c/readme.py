@@ -1,7 +1,7 @@
 """README.md of a bundle, for the firmware engineer."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cortado.base.element import INT8
@@ -14,7 +14,7 @@ from cortado.emit.c.rows import pushed_step
 from cortado.emit.c.state import state_place
 from cortado.emit.c.text import WIDTH, OfPlan
 from cortado.plan.planned import Planned
-from cortado.plan.program import Stream
+from cortado.plan.program import Program, Stream, Tensor
 
 
 def _core_flags(target: CortexMTargetConfig) -> str:
@@ -36,6 +36,7 @@ class _Readme(OfPlan):
     interface: Interface
     constants: int  # bytes of them
     sections: Mapping[str, int]  # of them, in sections of their own
+    methods: Sequence[tuple[Planned, Interface]] = ()  # further ones
 
     def text(self) -> str:
         return f"""# {plain(self.program.name)} for {self.program.target.target_string}
@@ -47,7 +48,7 @@ class _Readme(OfPlan):
 {self._sections()}{stack_row(None)}
 
 ```c
-{example_text(self.interface)}```
+{example_text(self.interface, [one for _, one in self.methods])}```
 
 {self._building()}
 
@@ -57,7 +58,7 @@ class _Readme(OfPlan):
 
 {self._tensor_table()}
 
-## How it runs
+{self._further()}## How it runs
 
 {self._tables()}
 
@@ -224,6 +225,17 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"(`{self.name}.h`), to measure its steps with a cycle counter. None costs anything when it is off."
         )
 
+    def _further(self) -> str:
+        """The inputs and outputs of further methods."""
+        if not self.methods:
+            return ""
+        text = _paragraph(
+            f"Further methods have the arena and the state of `{self.name}_run` and return what it returns; each has "
+            "its macros and functions in a header of its own. A call of one destroys inputs and outputs of all."
+        )
+        tables = [f"`{interface.name}`:\n\n{_table(planned.program)}" for planned, interface in self.methods]
+        return "## Methods\n\n" + "\n\n".join([text, *tables]) + "\n\n"
+
     def _license(self) -> str:
         return _paragraph(
             "The code is under the Apache License 2.0 ([LICENSE](LICENSE)), the kernels and what was written for this "
@@ -232,10 +244,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
     def _tensor_table(self) -> str:
         """Type, order and meaning of every input and output, as the header's macros say them."""
-        groups = (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
-        tensors = [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
-        rows = [f"| {tag} | {tensor_name(tensor)} | {tensor.dtype} | {order(tensor)} |" for tag, tensor in tensors]
-        text = "| | name | type | shape and order |\n|---|---|---|---|\n" + "\n".join(rows)
+        tensors, text = _tagged(self.program), _table(self.program)
         coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
         if not coded:
             return text
@@ -255,6 +264,23 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return f"{text}\n\n{meaning}"
 
 
-def readme_text(planned: Planned, interface: Interface, constants: int, sections: Mapping[str, int]) -> str:
+def _tagged(program: Program) -> list[tuple[str, Tensor]]:
+    """Inputs and outputs with their names in macros."""
+    groups = (("INPUT", program.inputs), ("OUTPUT", program.outputs))
+    return [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
+
+
+def _table(program: Program) -> str:
+    rows = [f"| {tag} | {tensor_name(one)} | {one.dtype} | {order(one)} |" for tag, one in _tagged(program)]
+    return "| | name | type | shape and order |\n|---|---|---|---|\n" + "\n".join(rows)
+
+
+def readme_text(
+    planned: Planned,
+    interface: Interface,
+    constants: int,
+    sections: Mapping[str, int],
+    methods: Sequence[tuple[Planned, Interface]] = (),
+) -> str:
     """README.md of a bundle: memory, an example that compiles, the order of the data."""
-    return _Readme(planned, interface, constants, sections).text()
+    return _Readme(planned, interface, constants, sections, methods).text()
