@@ -20,14 +20,14 @@ from cortado.base.element import INT8
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.ir.cases import cases_of
-from cortado.ir.op import Operator, Place, registry
+from cortado.ir.op import Operator, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.run.executorch_host import DelegateKernels, delegate_library, run_pte
 from helpers import cases
 from helpers.networks import lowered
 
 ANY, SCALAR, DSP, MVE = "cortex-m", "cortex-m0plus", "cortex-m4", "cortex-m55"
-IN_PTE = [op for op in registry().operators.values() if op.kernel is not None and Place.PTE in op.places]
+IN_PTE = [op for op in registry().operators.values() if op.kernel is not None and op.in_pte]
 # A stack too small for any layer that pads: everything has to come from scratch or from a temp allocator. Compiling
 # takes longer than the runs do.
 SANITIZED = (

@@ -17,7 +17,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
 from cortado.ir.cases import cases_of
-from cortado.ir.op import Operator, Pattern, Place, Priority, Rewrite, collect, registry, result_elements
+from cortado.ir.op import Operator, Pattern, Priority, Rewrite, collect, registry, result_elements
 from cortado.ir.schemas import overload
 from cortado.ops.elementwise.activation import ACTIVATION
 from helpers import cases
@@ -50,8 +50,7 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
 
 
 @_parameters([op for op in registry().operators.values() if op.namespace == "cortado"])
-def test_an_operator_of_ours_is_in_a_pte_in_the_words_of_others_only(operator: Operator) -> None:
-    assert (operator.pte is not None) == (Place.PTE in operator.places)
+def test_an_operator_of_ours_says_how_a_pte_holds_it_or_why_it_cant(operator: Operator) -> None:
     assert operator.constraints  # how the .pte holds it, or why it can't
 
 

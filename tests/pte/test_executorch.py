@@ -17,7 +17,7 @@ from cortado.base.target import from_target_string
 from cortado.emit.pte.edge import EdgeProgram, to_edge
 from cortado.emit.pte.program import bundle_pte, emit_pte
 from cortado.emit.pte.values import ALIGNMENT, share_values
-from cortado.ir.op import Operator, Place, registry
+from cortado.ir.op import Operator, registry
 from cortado.models import zoo
 from cortado.options import LinearWeights
 from cortado.passes import CortexMPassManager
@@ -249,7 +249,7 @@ def test_empty_scratch_runs() -> None:
 
 
 def test_c_only_operators_are_refused_with_their_reason() -> None:
-    only = [op for op in registry().operators.values() if Place.PTE not in op.places and op.kernel is not None]
+    only = [op for op in registry().operators.values() if not op.in_pte and op.kernel is not None]
     assert only
     operator = replace(only[0])
     program, _ = cases.lowered_program([(operator, draw(operator, 1)[0])])

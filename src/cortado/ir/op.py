@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cache, cached_property
 from inspect import signature
 from string import ascii_lowercase
@@ -202,13 +202,6 @@ class Result:
     element: Element | ElementOf
 
 
-class Place(Enum):
-    """Which artifact may hold a call."""
-
-    PTE = "pte"
-    C = "C"
-
-
 class Kernels(Protocol):
     """The kernels of an operator."""
 
@@ -270,16 +263,20 @@ class Operator:
     pte: Callable[[Mapping[str, Any], "PteWriter", CortexMTargetConfig], Node] | None = None
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
     pte_limit: Callable[[Call], str | None] = lambda call: None
-    places: frozenset[Place] = frozenset(Place)
     in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
     constraints: str = ""
     # Draws legal arguments; those that it leaves out are drawn by their types, and all if there is none.
     samples: Callable[["CaseDraw"], dict[str, Any]] | None = None
 
     @property
+    def in_pte(self) -> bool:
+        """Whether a .pte holds it: under its own name, or in calls of others."""
+        return self.namespace != "cortado" or self.pte is not None
+
+    @property
     def c_only(self) -> str | None:
         """Why a .pte can't hold it; None if it can."""
-        if Place.PTE in self.places:
+        if self.in_pte:
             return None
         return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
 

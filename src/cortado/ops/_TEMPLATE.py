@@ -17,7 +17,7 @@ from cortado.ir import sampling
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -205,7 +205,6 @@ LERP = Operator(
     tensors=("self", "end"),  # the activation operands, in the order of the kernel's rows
     # The arguments of the same call on operands before a permutation of their dimensions; elementwise: the same.
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),  # leave it out where the .pte can hold it too
     constraints="equal shapes, 0 < weight < 1; C bundle only: ExecuTorch has no such operator",
     samples=samples,
     # Also: dtype of the result (int8); pte, the same call in operators that a .pte may hold; pte_limit, what kernels of

@@ -5,7 +5,7 @@ import inspect
 from dataclasses import dataclass
 from types import ModuleType
 
-from cortado.ir.op import Operator, Pattern, Place, Registry, Rewrite, module_names, registry
+from cortado.ir.op import Operator, Pattern, Registry, Rewrite, module_names, registry
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def _entry(operator: Operator, known: Registry) -> Entry:
     return Entry(
         operator=operator.name,
         summary=operator.summary,
-        pte=Place.PTE in operator.places,
+        pte=operator.in_pte,
         c=operator.view or operator.kernel is not None,
         constraints=operator.constraints,
         aten=_aten_of(module),

@@ -372,13 +372,9 @@ def operator_header() -> str:
 
     Operators on NHWC tensors also get their twin, whose tensors are named NCHW and stored channels-last.
     """
-    from cortado.ir.op import Place, registry
+    from cortado.ir.op import registry
 
-    operators = [
-        operator
-        for operator in registry().operators.values()
-        if operator.namespace == "cortex_m" and Place.PTE in operator.places
-    ]
+    operators = [operator for operator in registry().operators.values() if operator.namespace == "cortex_m"]
     entries = {operator.base: operator.arguments for operator in operators}
     entries |= {base.removesuffix(_NHWC): arguments for base, arguments in entries.items() if base.endswith(_NHWC)}
     declarations = "\n".join(_declaration(base, arguments) for base, arguments in sorted(entries.items()))

@@ -20,7 +20,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel_table import Several, only
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -175,7 +175,6 @@ FLOAT_CONV2D = Operator(
     macs=macs,
     element=FLOAT32,
     channel_constants=("weight", "bias", "scale"),
-    places=frozenset({Place.C}),
     constraints="constant weights, float32 or int8 with a scale per channel, and bias; C bundle only",
     samples=samples,
 )
@@ -285,7 +284,6 @@ FLOAT_MATMUL = Operator(
     macs=product_macs,
     element=FLOAT32,
     tensors=("self", "mat2"),
-    places=frozenset({Place.C}),
     constraints="C bundle only",
     samples=product_samples,
 )

@@ -38,7 +38,7 @@ from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, Several
-from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -584,7 +584,6 @@ TRANSPOSE_CONV2D_C = replace(
     name="cortado::transpose_conv2d_nhwc",
     scratch=(),
     summary="2-D transposed convolution of a shape that CMSIS-NN gets wrong",
-    places=frozenset({Place.C}),
     pte_scratch=lambda call, backend: (),
     constraints=(
         "CMSIS-NN's kernel takes one image and padding below the kernel size where strides are at most 2 and channels "

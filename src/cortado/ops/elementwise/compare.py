@@ -22,7 +22,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.parameters import InZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -258,7 +258,6 @@ COMPARE = Operator(
     rows=rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints="numbers less than a step apart are equal; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,
 )

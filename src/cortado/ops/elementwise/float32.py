@@ -22,7 +22,7 @@ from cortado.ir.c_call import Absent, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -321,7 +321,6 @@ FLOAT_CALCULATE = Operator(
     rows=rows,
     tensors=("self", "other"),
     relayout=relayout,
-    places=frozenset({Place.C}),
     constraints="shapes that torch broadcasts, in at most 6 loops; C bundle only",
     samples=samples,
 )

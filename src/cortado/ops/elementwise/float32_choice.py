@@ -19,7 +19,7 @@ from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise.activation import TRUTH
@@ -94,7 +94,6 @@ FLOAT_WHERE = Operator(
     rows=rows,
     tensors=("mask", "self", "other"),
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints="equal shapes, or one value for all; C bundle only",
     samples=samples,
 )
@@ -150,7 +149,6 @@ FLOAT_FROM_INT = Operator(
     kernel=_kernels("from_s32", INT32, FLOAT32),
     element=FLOAT32,
     rows=lambda call: _ONE_BY_ONE,
-    places=frozenset({Place.C}),
     constraints="C bundle only",
 )
 FLOAT_TO_INT = Operator(
@@ -161,7 +159,6 @@ FLOAT_TO_INT = Operator(
     kernel=_kernels("to_s32", FLOAT32, INT32),
     element=INT32,
     rows=lambda call: _ONE_BY_ONE,
-    places=frozenset({Place.C}),
     constraints="what leaves 32 bits is the nearest that does not, NaN is 0; C bundle only",
 )
 FLOAT_TO_TRUTH = Operator(
@@ -171,7 +168,6 @@ FLOAT_TO_TRUTH = Operator(
     shape=lambda call: call.shape("input"),
     kernel=_kernels("to_bool", FLOAT32, BOOL),
     element=BOOL,
-    places=frozenset({Place.C}),
     constraints="C bundle only",
 )
 

@@ -18,7 +18,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
 from cortado.ops.floats import NO_BOUNDS, FloatArray, as_it_is, bounded, quiet, stored
@@ -103,7 +103,6 @@ FLOAT_FUNCTION = Operator(
     element=FLOAT32,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints="C bundle only",
     samples=samples,
 )

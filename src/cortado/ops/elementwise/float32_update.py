@@ -13,7 +13,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.c_call import Absent, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, Operator, Place
+from cortado.ir.op import Call, Operator
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.floats import quiet, stored
@@ -92,7 +92,6 @@ FLOAT_UPDATE = Operator(
     rows=walked,
     element=FLOAT32,
     tensors=("self", "factor", "rows", "other"),
-    places=frozenset({Place.C}),
     constraints="new values of state; C bundle only",
     samples=samples,
 )

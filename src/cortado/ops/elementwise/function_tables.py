@@ -21,7 +21,7 @@ from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.loops import ELEMENTS
@@ -270,7 +270,6 @@ FUNCTION = Operator(
     element=INT16,
     relayout=lambda arguments, perm: arguments,
     by_channel=True,
-    places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch's operators take int8",
     samples=samples,
 )
@@ -284,7 +283,6 @@ PATCHED = Operator(
     element=INT16,
     relayout=lambda arguments, perm: arguments,
     by_channel=True,
-    places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch's operators take int8",
     samples=patched_samples,
 )
@@ -298,7 +296,6 @@ STEPS = Operator(
     element=ElementOf(("dtype",)),
     relayout=lambda arguments, perm: arguments,
     by_channel=True,
-    places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch's operators take int8",
     samples=steps_samples,
 )

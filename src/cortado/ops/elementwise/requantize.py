@@ -18,7 +18,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator
 from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -179,7 +179,6 @@ REQUANTIZE = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch's operators take int8",
     by_channel=True,
     samples=samples,

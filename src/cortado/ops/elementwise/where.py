@@ -21,7 +21,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Joined, Mask, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -181,7 +181,6 @@ WHERE = Operator(
     rows=rows,
     tensors=("mask", "self", "other"),
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints="equal shapes, or one value for all; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,
 )

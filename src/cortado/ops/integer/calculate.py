@@ -19,7 +19,7 @@ from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -167,7 +167,6 @@ CALCULATE_INT = Operator(
     kernel=KERNELS,
     element=INT32,
     tensors=("self", "other"),
-    places=frozenset({Place.C}),
     constraints="equal shapes, or one number; modulo 2^32; C bundle only: a .pte takes real numbers",
     samples=samples,
 )

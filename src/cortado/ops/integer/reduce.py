@@ -20,7 +20,7 @@ from cortado.ir.facts import IN_FLOAT, dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -209,7 +209,6 @@ REDUCE_INT = Operator(
     shape=output_shape,
     kernel=KERNELS,
     element=INT32,
-    places=frozenset({Place.C}),
     constraints="modulo 2^32; C bundle only: a .pte takes real numbers",
     samples=samples,
 )

@@ -19,7 +19,7 @@ from cortado.ir.domain import DomainRule, Interval, Making, overloads
 from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, is_call, shape
-from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.roles import Mask, Plain, Quantization
 from cortado.ops.elementwise.activation import TRUTH, all_codes, table
 from cortado.ops.elementwise.binary import broadcast_to
@@ -77,7 +77,6 @@ TRUTH_VIEW = Operator(
     kernel=None,
     view=True,
     element=BOOL,
-    places=frozenset({Place.C}),
     constraints="C bundle only: a .pte gives real numbers",
 )
 

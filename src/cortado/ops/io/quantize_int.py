@@ -18,7 +18,7 @@ from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.facts import dtype, holds_integers
 from cortado.ir.graph import Bound
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -105,7 +105,6 @@ QUANTIZE_INT = Operator(
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=ElementOf(("dtype",)),
-    places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",
     samples=samples,
 )

@@ -15,7 +15,7 @@ from cortado.base.numerics import QParams, Tensor
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Operator, Place
+from cortado.ir.op import Operator
 from cortado.ops.loops import FOURS
 
 SMALLEST = 2.0**-60  # scale there is
@@ -90,7 +90,6 @@ FLIP = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
     samples=lambda draw: {"input": draw.codes(draw.rows(), INT8)},
-    places=frozenset({Place.C}),
     constraints=_C_ONLY,
 )
 
@@ -109,6 +108,5 @@ RAW = Operator(
     view=True,
     relayout=lambda arguments, perm: arguments,
     samples=lambda draw: {"input": draw.codes(draw.rows(), INT8)},
-    places=frozenset({Place.C}),
     constraints=_C_ONLY,
 )

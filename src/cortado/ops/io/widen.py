@@ -17,7 +17,7 @@ from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -87,7 +87,6 @@ WIDEN = Operator(
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=INT32,
-    places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",
     samples=samples,
 )

@@ -15,7 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Result
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.work import loops
 from cortado.ops.move.pick import POSITIONS, VALUES, by_results
@@ -73,7 +73,6 @@ ARGMAX = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
-    places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
 )
 

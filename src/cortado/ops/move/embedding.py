@@ -25,7 +25,7 @@ from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -291,7 +291,6 @@ EMBEDDING = Operator(
     kernel=KERNELS,
     element=ElementOf(("weight",)),
     tensors=("indices",),
-    places=frozenset({Place.C}),
     constraints=CONSTRAINTS,
     samples=samples,
 )

@@ -20,7 +20,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import InZeroPoint, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -272,7 +272,6 @@ EMBEDDING_BAG = Operator(
     kernel=KERNELS,
     element=ElementOf(("weight",)),
     tensors=("indices",),
-    places=frozenset({Place.C}),
     constraints=CONSTRAINTS,
     samples=samples,
 )

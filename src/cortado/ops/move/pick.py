@@ -19,7 +19,7 @@ from cortado.ir.facts import holds_integers
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, operator_of
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, operator_of
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -145,7 +145,6 @@ PICK = Operator(
     kernel=KERNELS,
     element=ElementOf(("input",)),
     tensors=("input", "positions"),
-    places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,
 )

@@ -14,7 +14,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import CortexMTargetConfig
 from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.kernel_table import KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Rewrite
 from cortado.ir.roles import Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.move.movement import MAX_LOOPS, StridedWalk, loops, shared, strided_rows, strides_of
@@ -186,7 +186,6 @@ PERMUTE_COPY = Operator(
     permutes=True,
     element=ElementOf(("self",)),
     tensors=("self",),
-    places=frozenset({Place.PTE}),
 )
 
 PERMUTE_PATTERN = Pattern(

@@ -19,7 +19,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
-from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Place, Result, Rewrite
+from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Result, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -176,7 +176,6 @@ TOPK = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
-    places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,
 )

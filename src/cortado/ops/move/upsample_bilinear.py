@@ -24,7 +24,7 @@ from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.kernel import Array, Field, RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -183,7 +183,6 @@ UPSAMPLE_BILINEAR = Operator(
     rows=rows,
     macs=lambda call: 4 * int(np.prod(call.out_shape)),
     element=ElementOf(("input",)),
-    places=frozenset({Place.C}),
     constraints="ExecuTorch has no integer kernel for it",
     by_channel=True,
     samples=samples,

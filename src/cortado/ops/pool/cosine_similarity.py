@@ -17,7 +17,7 @@ from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, by_element
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
 from cortado.ir.roles import Quantization
 from cortado.ir.sampling import CaseDraw
@@ -163,7 +163,6 @@ COSINE_SIMILARITY = Operator(
     rows=lambda call: measures.rows(2),
     element=ElementOf(("input",)),
     tensors=("input", "other"),
-    places=frozenset({Place.C}),
     constraints=(
         f"vectors of at most {LARGEST_ROW} values; C bundle only: the runtime has no integer operator for it, and "
         "norms in int8 would lose small vectors"

@@ -17,7 +17,7 @@ from cortado.ir import sampling
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import by_element
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -131,7 +131,6 @@ CUMSUM = Operator(
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=ElementOf(("input",)),
-    places=frozenset({Place.C}),
     constraints=(
         "another dimension than the last is transposed there; C bundle only: the runtime has no integer operator for it"
     ),

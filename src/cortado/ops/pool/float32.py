@@ -20,7 +20,7 @@ from cortado.ir.facts import is_float32
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, only
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, operator_of
+from cortado.ir.op import Call, Lowering, Operator, Pattern, operator_of
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -179,7 +179,6 @@ FLOAT_POOL2D = Operator(
     kernel=KERNELS,
     rows=rows,
     element=FLOAT32,
-    places=frozenset({Place.C}),
     constraints="C bundle only",
     samples=samples,
 )
@@ -369,7 +368,6 @@ FLOAT_REDUCE = Operator(
     shape=reduced_shape,
     kernel=REDUCE_KERNELS,
     element=FLOAT32,
-    places=frozenset({Place.C}),
     constraints="C bundle only",
     samples=reduce_samples,
 )
@@ -380,7 +378,6 @@ FLOAT_POSITION = Operator(
     shape=reduced_shape,
     kernel=POSITION_KERNELS,
     element=INT32,
-    places=frozenset({Place.C}),
     constraints="C bundle only",
     samples=position_samples,
 )

@@ -24,7 +24,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -329,7 +329,6 @@ MAGNITUDE = Operator(
     rows=rows,
     tensors=("inputs",),
     relayout=lambda arguments, perm: None if arguments["rows"] and perm[-1] != len(perm) - 1 else arguments,
-    places=frozenset({Place.C}),
     constraints=(
         f"rows of at most {LARGEST_ROW} values; C bundle only: the runtime has no integer operator for it, and squares "
         "in int8 would lose small magnitudes"

@@ -15,7 +15,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, PteWriter
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.parameters import High, InZeroPoint, Low, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
@@ -197,7 +197,6 @@ DILATED_MAX_POOL2D = replace(
     MAX_POOL2D,
     name="cortado::dilated_max_pool2d_nhwc",
     summary="maximum over a window with gaps",
-    places=frozenset({Place.C}),
     constraints="ExecuTorch's max_pool2d kernel takes no dilation",
     samples=partial(_samples, dilations=(1, 2, 3)),
 )

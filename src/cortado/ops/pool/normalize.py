@@ -26,7 +26,7 @@ from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.parameters import High, InZeroPoint, Low
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -432,7 +432,6 @@ NORMALIZE = Operator(
     rows=rows,
     relayout=relayout,
     element=ElementOf(("input",)),
-    places=frozenset({Place.C}),
     in_pieces=True,
     constraints=(
         f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}; C bundle "

@@ -17,7 +17,7 @@ from cortado.base.numerics import LEAST_SHIFT, Tensor, clamp_int8
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import by_element
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.parameters import Multiplier, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -156,7 +156,6 @@ VARIANCE = Operator(
     kernel=KERNELS,
     rows=lambda call: measures.rows(1),
     element=ElementOf(("input",)),
-    places=frozenset({Place.C}),
     constraints=(
         f"rows of at most {LARGEST_ROW} values, of int16 {LARGEST_WIDE_ROW}; C bundle only: the runtime has no integer "
         "operator for it, and squares in int8 would lose small variances"

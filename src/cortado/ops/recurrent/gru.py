@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.ir import sampling
-from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
@@ -100,7 +100,6 @@ GRU = Operator(
     macs=recurrent.macs,
     element=ElementOf(("input",)),
     tensors=("input", "start"),
-    places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
     samples=recurrent.samples_of(draw_case),
 )

@@ -21,7 +21,7 @@ from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Operand
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Result
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
@@ -176,7 +176,6 @@ LSTM = Operator(
     kernel=KERNELS,
     macs=recurrent.macs,
     tensors=("input", "start"),
-    places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
     samples=recurrent.samples_of(draw_case),
 )

@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.ir import sampling
-from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.reach import to_codes
 from cortado.ops.recurrent import layer as recurrent
@@ -79,7 +79,6 @@ RNN = Operator(
     macs=recurrent.macs,
     element=ElementOf(("input",)),
     tensors=("input", "start"),
-    places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
     samples=recurrent.samples_of(draw_case),
 )

@@ -32,7 +32,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Result
 from cortado.ir.parameters import High, Low, Multiplier
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -170,7 +170,6 @@ FILTER = Operator(
     also=(Result(STATE, state_shape, INT32),),
     tensors=("input", "state"),
     macs=lambda call: COEFFICIENTS * call.shape("coefficients")[0] * call.shape("input")[0] * call.shape("input")[1],
-    places=frozenset({Place.C}),
     constraints="stable poles; C bundle only: the runtime has no integer operator for it",
     samples=samples,
 )

@@ -21,7 +21,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -102,7 +102,6 @@ SAMPLES = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT16,
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints=_C_ONLY,
     samples=samples,
 )
@@ -121,7 +120,6 @@ RAW_SAMPLES = Operator(
     element=INT16,
     view=True,
     relayout=lambda arguments, perm: arguments,
-    places=frozenset({Place.C}),
     constraints=_C_ONLY,
 )
 

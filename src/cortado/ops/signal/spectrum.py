@@ -27,7 +27,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, Operand
 from cortado.ir.kernel import Array, Field, RowRule, Rows
 from cortado.ir.kernel_table import EVERY_CORE, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Operator, Place
+from cortado.ir.op import Call, ElementOf, Operator
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.pool import measures
@@ -366,7 +366,6 @@ SPECTRUM = Operator(
     rows=rows,
     element=ElementOf(("dtype",)),
     macs=lambda call: call["frames"] * call.shape("weights")[0],
-    places=frozenset({Place.C}),
     constraints=(
         f"even lengths 2^a 3^b 5^c from {SHORTEST} to {LONGEST}; C bundle only: the runtime has no integer operator "
         "for it"

@@ -14,7 +14,7 @@ from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Lowering, Operator, Pattern, Place
+from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.work import loops
 from cortado.ops.floats import as_it_is, quiet, stored
 
@@ -66,7 +66,6 @@ FLOAT_SOFTMAX = Operator(
     kernel=KERNELS,
     element=FLOAT32,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    places=frozenset({Place.C}),
     constraints="another dimension than the last is transposed there; C bundle only",
 )
 FLOAT_SOFTMAX_PATTERN = Pattern(

@@ -26,7 +26,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.parameters import OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -232,7 +232,6 @@ LOG_SOFTMAX = Operator(
     element=ElementOf(("input",)),
     rows=lambda call: None if call["kept"] else Rows((ONE_ROW,), pixelwise=True),
     tensors=("input", "kept"),
-    places=frozenset({Place.C}),
     constraints=(
         "what is hidden is read by what has a meaning for minus infinity alone; C bundle only: no kernel of the "
         "runtime keeps the logarithms of small probabilities apart"

@@ -33,7 +33,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Mask, Quantization, Role
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
@@ -428,7 +428,6 @@ MASKED_SOFTMAX = Operator(
     element=ElementOf(("input",)),
     rows=rows,
     tensors=("input", "kept"),
-    places=frozenset({Place.C}),
     constraints=(
         "a row of which nothing is kept is 0 behind -inf, and what float32 makes of it behind finite numbers; C bundle "
         "only: the runtime's softmax has no mask, and a number that is added to the scores takes their range"

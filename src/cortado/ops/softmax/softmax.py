@@ -26,7 +26,7 @@ from cortado.ir.c_call import Number
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import EVERY_CORE, SPAN, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.parameters import InZeroPoint, OutZeroPoint
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -386,7 +386,6 @@ LONG_SOFTMAX = Operator(
     kernel=KERNELS,
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    places=frozenset({Place.C}),
     constraints=(
         f"C bundle only: the runtime's sum of exponentials has room for {LARGEST_PTE_ROW} values; of a scale of 1/256 "
         "nothing is left where no value stands out of 512"
