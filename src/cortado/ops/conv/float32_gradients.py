@@ -198,7 +198,7 @@ def computed_named(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """What other decompositions make of convolutions of images."""
+    """Writes a convolution of images out, where its weights or bias are no constants."""
     if weight.dim() != 4:
         return NotImplemented
     if transposed:
@@ -207,7 +207,7 @@ def computed_named(
 
 
 def _computed(bound: Bound) -> bool:
-    """Of a batch, with weights or a bias that are no constants."""
+    """Tells whether weights or a bias, of a batch, are no constants."""
     given = [bound[name] for name in ("weight", "bias") if isinstance(bound.get(name), Node)]
     batched = len(shape(bound["input"])) == len(shape(bound["weight"]))
     return batched and not isinstance(bound["padding"], str) and not all(map(is_constant, given))
