@@ -171,6 +171,10 @@ MOVED: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
     "a fraction": (lambda a, b: a / 2.5 <= b, small(1, 60, count=2, low=-50, high=50)),
     "a number that is none": (lambda a, b: a / 0.1 != b, small(1, 60, count=2, low=-50, high=50)),
     "a product with a real number": (lambda a, b: b < a * 0.4, small(1, 60, count=2, low=-50, high=50)),
+    "a root of a column beside a row": (
+        lambda a, b: a[:, :7, None].float().abs().sqrt() == b[:, None],
+        small(1, 60, count=2, low=-5, high=17),
+    ),
     "a root": (lambda a, b: a.float().abs().sqrt() == b, small(1, 60, count=2, low=-5, high=17)),
 }
 
@@ -178,6 +182,24 @@ MOVED: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
 @pytest.mark.parametrize("name", MOVED)
 def test_means_and_quotients_of_integers_are_compared_exactly_behind_what_moves_them(name: str) -> None:
     assert_equal_to_eager(Expression(MOVED[name][0]), MOVED[name][1])
+
+
+def _first_replaced(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[..., 0] = -7
+    return y
+
+
+def _truth_replaced(x: Tensor) -> Tensor:
+    y = (x != 0).clone()
+    y[..., 0] = -2
+    return y
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.int16, torch.int32])
+@pytest.mark.parametrize("function", [_first_replaced, _truth_replaced])
+def test_a_number_is_written_into_integers_of_every_type(function: Callable[[Tensor], Tensor], kind: Any) -> None:
+    assert_equal_to_eager(Expression(function), lambda rng: (torch.randint(-9, 9, (4, 6), generator=rng).to(kind),))
 
 
 def test_the_first_fraction_beyond_a_number_is_the_smallest_there_is() -> None:

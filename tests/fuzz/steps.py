@@ -12,7 +12,10 @@ Tensor = torch.Tensor
 Values = list[Tensor]
 NARROW = (torch.int8, torch.int16, torch.uint8)
 TABLE = torch.tensor([7, -300, 70000, 0, 5, 12, -1, 9])
-IN_FLOAT = ("scaled", "as float", "float sum", "float sides", "mean", "through float", "beside a fraction")
+IN_FLOAT = (
+    *("scaled", "as float", "float sum", "float sides", "mean", "through float", "beside a fraction"),
+    *("quotients moved", "divided beside", "padded mean", "mean of means", "root beside"),
+)
 TRUTHS = torch.tensor([True, False, False, True, True])
 
 
@@ -68,6 +71,11 @@ def _collapsed(x: Tensor) -> Tensor:
     return torch.where(x != before, x, torch.zeros_like(x))
 
 
+def _quotients_moved(a: Tensor, b: Tensor) -> Tensor:
+    quotients = a.clamp(-99, 99) / (b.long().clamp(-9, 9) ** 2 + 1)
+    return quotients == quotients.roll(1, -1)
+
+
 CALLS: dict[str, Callable[..., Tensor]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -99,6 +107,11 @@ CALLS: dict[str, Callable[..., Tensor]] = {
     "float sum": lambda a, number: a.float().sum(-1) > number,
     "float sides": lambda a, b: (a.float() + 1) >= b.float(),
     "mean": lambda a, number: a.float().mean(-1, keepdim=True) < number / 2,
+    "quotients moved": _quotients_moved,
+    "divided beside": lambda a, b: a.clamp(-99, 99) / -2.5 >= b.clamp(-40, 40),
+    "padded mean": lambda a, number: functional.pad(a.float(), (1, 1)).mean(-1) <= number / 3,
+    "mean of means": lambda a, number: a.float().mean(-1, keepdim=True).transpose(0, -1).mean(0) > number / 4,
+    "root beside": lambda a, b: a.clamp(0, 99).float().sqrt() == b.clamp(-1, 9),
     "and": lambda a, b: (a != 0) & (b > 0),
     "or": lambda a, b: a.bool() | b.bool(),
     "xor": lambda a, b: torch.logical_xor(a, b),
@@ -198,14 +211,19 @@ def _kind(rng: Random, value: Tensor) -> torch.dtype:
     return rng.choice((torch.int64, torch.int32, torch.bool, *NARROW))
 
 
-_NUMBERS = "add number|rsub number|greater|not equal|beside a fraction|scaled|as float|float sum|mean|where number"
+_NUMBERS = (
+    "add number|rsub number|greater|not equal|beside a fraction|scaled|as float|float sum|mean|padded mean|"
+    "mean of means|where number"
+)
 _FACTORS = "mul number|divide by number|truncate|remainder of number|fmod"
 _DIMS = "any|all|sum|count|count nonzero|cumsum|flip|roll|select"
 _DIMS_OF_INTEGERS = "amax|min"
 _PLAIN = "not|sum of all|through float|transpose|slice|expand|repeat|flatten|constant positions|one hot|arange"
 _INTEGERS = "neg|abs|square|sign|table|truth table|collapse"
 _PAIRS = "less|equal|float sides|and|or|xor|masked_fill|gather|take_along_dim|take|index_select|brackets"
-_PAIRS_OF_INTEGERS = "add|sub|mul|minimum|maximum|floor_divide|remainder|write at"
+_PAIRS_OF_INTEGERS = (
+    "quotients moved|divided beside|root beside|add|sub|mul|minimum|maximum|floor_divide|remainder|write at"
+)
 
 STEPS: dict[str, Callable[[Random, Values], Step | None]] = {
     **{name: _one(name, truth=False, number=_number) for name in _NUMBERS.split("|")},

@@ -102,6 +102,8 @@ def _parts_of(place: int, output: Any) -> list[OutputPart]:
         return [OutputPart(place, None, sources[0])]
     numbers = [int(number) for number in found.unique().tolist()]
     boxes = {number: _box(found == number) for number in numbers}
+    if not set(numbers) <= set(range(len(sources) + 1)):  # constants that are no positions are no labels
+        return [OutputPart(place, None, None)]
     if len(numbers) > MOST_PARTS or any(box is None for box in boxes.values()):
         return [OutputPart(place, None, None)]
     return [OutputPart(place, boxes[number], sources[number - 1] if number else None) for number in numbers]

@@ -307,8 +307,8 @@ class Meeting:
 
     def _word(self, node: Node) -> Node | None:
         if is_constant(node):
-            data = constant_data(node)
-            return add_constant(node, "words", data.to(torch.int64)) if data.dtype == torch.bool else node
+            narrow = has_integer_dtype(node) and dtype(node) not in (torch.int32, torch.int64)
+            return add_constant(node, "words", constant_data(node).to(torch.int64)) if narrow else node
         if not has_integer_dtype(node):
             return None
         if self.holds_truth(node):

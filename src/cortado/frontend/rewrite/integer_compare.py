@@ -552,7 +552,7 @@ def _beside_integer(node: Node) -> Node | None:
     side, other = sides
     root = CURVES.of(side).root
     known = domain_of(root).interval
-    if domain_of(other).kind is DomainKind.REAL or not _is_listed(root, node) or known is None:
+    if domain_of(other).kind is DomainKind.REAL or not _is_listed(root, side) or known is None:
         return None
     values = _computed(side, root, torch.arange(known.low, known.high + 1).to(dtype(root))).double()
     if bool(values.isnan().any()):
@@ -573,11 +573,11 @@ def _mirrored(accepts: int) -> int:
     return (accepts & EQUAL) | (BELOW if accepts & ABOVE else 0) | (ABOVE if accepts & BELOW else 0)
 
 
-def _is_listed(root: Node, node: Node) -> bool:
-    """Whether a call of an integer has a table of all that this may be."""
+def _is_listed(root: Node, made: Node) -> bool:
+    """Whether a tensor that is made of an integer has a table of all that this may be."""
     known = domain_of(root).interval
     listed = known is not None and known.high - known.low < MOST_LISTED
-    return listed and domain_of(root).kind is not DomainKind.REAL and shape(root) == shape(node)
+    return listed and domain_of(root).kind is not DomainKind.REAL and shape(root) == shape(made)
 
 
 def _listed(node: Node, root: Node, values: Tensor) -> Node:
@@ -594,7 +594,7 @@ def _looked_up(node: Node, source: Node) -> Node | None:
     """An integer that is computed in float32 of one integer: a table of all that it may be."""
     root = CURVES.of(source).root
     known = domain_of(root).interval
-    if not dtype(source).is_floating_point or not _is_listed(root, node) or known is None:
+    if not dtype(source).is_floating_point or not _is_listed(root, source) or known is None:
         return None
     return _listed(node, root, _computed(node, root, torch.arange(known.low, known.high + 1).to(dtype(root))))
 
