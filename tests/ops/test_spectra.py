@@ -413,6 +413,33 @@ def test_a_product_with_a_matrix_goes_row_by_row_in_a_stream() -> None:
         assert np.array_equal(output, reference_outputs(compiled.graph, [whole])[0][0].numpy())
 
 
+@pytest.mark.parametrize("power", [1.5, 2, 3])
+def test_a_function_that_brings_bands_further_apart_has_16_bits(power: float) -> None:
+    """Of 8 bits the quiet half of the bands would be none; sounds that calibration has not heard."""
+    window = torch.hann_window(64)
+
+    def powers(x: Tensor, window: Tensor) -> Tensor:
+        bins = torch.stft(x.float() / 32768, 64, 32, 64, window, center=False, return_complex=True)
+        return (bins.abs() ** 2) ** power
+
+    rng, model = torch.Generator().manual_seed(7), Expression(powers, window=window)
+
+    def tones(count: int) -> list[tuple[Tensor]]:
+        at, found = torch.arange(640), []
+        for _ in range(count):
+            pitch, loud = 1 + torch.rand(1, generator=rng), 3000 * (0.5 + torch.rand(1, generator=rng))
+            tone = sum(torch.sin(0.05 * number * at * pitch) for number in range(1, 6))
+            found.append(((loud * tone).clamp(-32768, 32767).round().to(torch.int16)[None],))
+        return found
+
+    data, fresh = tones(32), tones(8)
+    compiled = api.compile(model, data[0], "cortex-m4", data, name="powers", options=BUNDLE)
+    assert compiled.graph is not None
+    wanted = torch.cat([model(*batch).flatten() for batch in fresh])
+    got = torch.cat([reference_outputs(compiled.graph, batch)[0].flatten() for batch in fresh])
+    assert decibels(wanted, got) > 42
+
+
 def test_what_follows_may_be_zero_for_a_louder_signal() -> None:
     """Of which nothing can be told by how it grows."""
     bands = Spectrogram(64)

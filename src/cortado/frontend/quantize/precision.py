@@ -22,14 +22,17 @@ from cortado.frontend.quantize.observers import SETTLED, Scheme
 from cortado.frontend.rewrite.filter_probes import gives_signals
 from cortado.frontend.rewrite.state import becomes, holders, results, user_outputs
 from cortado.ir.facts import VALUE, FactKey, is_float32, note_element, wanted_element
-from cortado.ir.graph import bind, describe, module_path, shape
+from cortado.ir.graph import bind, computed_call, describe, module_path, shape, sole_user
 from cortado.ir.matching import Match, decide, patterns_of, takes
 from cortado.ir.op import Pattern
 from cortado.ir.roles import Joined, Plain, SharedWith
+from cortado.ops.elementwise.pointwise import is_pointwise, is_table
+from cortado.ops.probing import attempt
 from cortado.ops.signal.codes import SPECTRUM_OF
 from cortado.ops.signal.filter import FILTER_OF
 from cortado.options import Activations, Options
 
+EXPANDED = 0.95  # of a function's range in one decade; of a straight line it is 0.9
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
 MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
 WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have 8 or 16 bits
@@ -171,9 +174,35 @@ def _of_signals(graph: Graph) -> dict[Node, Element]:
         return is_float32(node) and _may_be_wide(node)
 
     signals = [bind(node)["signal"] for node in readers]
+    expanded = [one for node in readers if node not in found for one in _expanded(node)]
     return found | dict.fromkeys(
-        _reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes)), INT16
+        [*expanded, *_reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes))], INT16
     )
+
+
+def _expanded(bands: Node) -> list[Node]:
+    """Bands, and a function of them alone that brings their sizes further apart than they are (a power above 1): of 8
+    bits the quiet half would be none."""
+    way = [bands]
+    reader = sole_user(bands)
+    while reader is not None and _keeps_codes(reader) and len(reader.all_input_nodes) == 1:
+        way.append(reader)
+        reader = sole_user(reader)
+    function = reader is not None and (is_pointwise(reader) or is_table(reader))
+    if reader is None or not function or len(reader.all_input_nodes) != 1 or not _expands(reader):
+        return []
+    found = [*way, reader]
+    return found if all(map(_may_be_wide, found)) else []
+
+
+def _expands(function: Node) -> bool:
+    """Whether nearly all of a function's range lies in the last of several decades."""
+    decades = torch.logspace(-4, 4, 9, dtype=torch.float64)
+    values = attempt(lambda value: computed_call(function, lambda _: value), decades)
+    if values is None or values.shape != decades.shape:
+        return False
+    steps = values.diff()
+    return bool((steps >= 0).all()) and float(steps[-1]) > EXPANDED * float(values[-1] - values[0]) > 0
 
 
 def _of_samples(graph: Graph) -> dict[Node, Element]:
