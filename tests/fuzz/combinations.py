@@ -26,6 +26,7 @@ class Form(StrEnum):
     IDS = "ids in"
     TRUTH = "truth out"
     METHODS = "methods"
+    WATCHED = "watched"
 
 
 class Way(StrEnum):

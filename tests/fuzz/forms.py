@@ -159,6 +159,8 @@ def model_of(form: Form, seed: int) -> Model:
         decided = form is Form.DECISION
         options: dict[str, Any] = {"stream": 2, **({"decide": "smooth=2,threshold=0.3"} if decided else {})}
         return Model(Images(stride, width, softmax=decided).eval(), picture, options, hop_rows=stride)
+    if form is Form.WATCHED:
+        return Model(Images(stride, width).eval(), picture, {"watch": "second"})
     if form is Form.CAMERA:
         camera = {
             "input_format": "rgb888",

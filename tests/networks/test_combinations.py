@@ -5,7 +5,7 @@ import pytest
 from fuzz.combinations import Build, Combination, Door, Form, Product, Way, drawn, least_seen
 from fuzz.doors import check, check_all
 
-SAMPLE, SEED = 60, 70
+SAMPLE, SEED = 60, 103
 CAMPAIGN = 2000
 
 
@@ -32,6 +32,14 @@ def test_pictures_of_a_camera_are_run_as_a_pte_too() -> None:
     """Codes stand for real numbers, which is what such a file takes."""
     (found,) = check(Build(Form.CAMERA, Way.INT8, Product.CLASSIC, 3), [Door.PAGE])
     assert found.right, found
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+def test_a_watched_network_is_right_at_every_door_that_takes_it() -> None:
+    doors = [Door.HOST, Door.BOARD, Door.VALIDATE, Door.EVALUATE, Door.SELFTEST, Door.EXAMPLE]
+    found = check(Build(Form.WATCHED, Way.INT8, Product.C, 5), doors)
+    assert {str(one.combination): one.outcome for one in found if not one.right} == {}
 
 
 def test_a_combination_says_what_it_is() -> None:
