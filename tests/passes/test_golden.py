@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from cortado.base.target import from_target_string
 from cortado.frontend.capture.export import capture
-from cortado.frontend.quantize.convert import Quantized, quantize
+from cortado.frontend.quantize.convert import Quantized, as_float, quantize
 from cortado.ir.graph import outputs
 from cortado.ir.passes import Level
 from cortado.options import InputLayout, LinearWeights
@@ -25,6 +25,7 @@ from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes, NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import LastSteps, TimeWindows
+from cortado.passes.updates import Updates
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from helpers.golden import Golden
 from helpers.graphs import graph_text, run_real
@@ -59,7 +60,10 @@ class Case:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(dyadic(*parameter.shape, unit=2.0**-6))
-        return quantize(capture(model, self.inputs()), self.inputs(), [self.inputs()], EVERY_VALUE)
+        captured = capture(model, self.inputs())
+        if self.of is Updates:  # a pass of float32
+            return as_float(captured, self.inputs(), [self.inputs()])
+        return quantize(captured, self.inputs(), [self.inputs()], EVERY_VALUE)
 
     def manager(self, program: ExportedProgram, passes: Sequence[type[CortexMPass]]) -> CortexMPassManager:
         """With all that the pass is asked for by."""
@@ -450,6 +454,34 @@ def a_linear_layer_over_the_input(m: Any, x: Tensor) -> Tensor:
 def a_single_row(m: Any, x: Tensor) -> Tensor:
     """There are no rows to read one by one."""
     return m.layer(torch.relu(m.conv(x)).flatten(1))
+
+
+# ---- updates -------------------------------------------------------------------------------------------------------
+
+
+@case(Updates, ROW, ROW)
+def a_step_of_descent(m: Any, x: Tensor, gradient: Tensor) -> Tensor:
+    """A tensor less a part of another is one call."""
+    return x - torch.abs(gradient) * 0.5
+
+
+@case(Updates, (3, 4), (3, 1), ROW)
+def an_outer_product(m: Any, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """A gradient that is a product of a column and a row is never whole in memory."""
+    return x - (a @ b) * 0.25
+
+
+@case(Updates, ROW, ROW, ROW)
+def with_momentum(m: Any, x: Tensor, momentum: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """What is left of the last steps is a second call, which the first one reads."""
+    kept = momentum * 0.5 + gradient
+    return x - kept * 0.25, kept
+
+
+@case(Updates, (3, 1), ROW)
+def squares_of_an_outer_product(m: Any, a: Tensor, b: Tensor) -> Tensor:
+    """The sum of squares of a column times a row is a product of two sums."""
+    return (a @ b).square().sum().reshape(1, 1)
 
 
 # ---- the tests -----------------------------------------------------------------------------------------------------
