@@ -814,7 +814,6 @@ void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_
  * spectrum_loops_s16__mve.h. */
 typedef struct {
     int32_t block, skip, window_length;
-    int32_t emphasis; /* 2^15 is 1; 0: none */
     int32_t pairs, bins, bands; /* bins that are read */
     int32_t power, curve, clamped, headroom;
     int32_t floor_high, floor_low; /* floor_high * 2^31 + floor_low */
@@ -829,6 +828,7 @@ typedef struct {
     const int16_t *starts, *counts, *weights;
     const int16_t *roots;      /* of magnitudes: min(65535, 4096 * sqrt(i)), i = 64 ... 256 */
     const int16_t *logarithms; /* of curve 0: 65536 * log2(1 + i / 128), i = 0 ... 128, modulo 2^16 */
+    int32_t emphasis;          /* 2^15 is 1; 0: none. Behind the pointers: those are among the first 32 words */
 } cortado_spectrum_t;
 
 void cortado_spectrum_s16(const cortado_spectrum_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
