@@ -804,7 +804,7 @@ void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_
  * before it, 0 where that lies in a row that is NULL, and halved; then `skip` is at least 1), band b is acc = sum of
  * weight * |X|^power over `counts[b]` bins from `starts[b]` on; weights are unsigned, 2^15 is 1. Then the floor, in
  * units of the largest s, is added, or is the least (`clamped`), and
- *   curve 0   out = requant((log2(acc) - (base + power * s) * 2^16 + offset) << 7), of 16 fractional bits
+ *   curve 0   out = requant((log2(acc) - power * s * 2^16 + offset) << 7), of 16 fractional bits
  *   curve 1   out = acc * out_multiplier * 2^(out_shift - 31 - power * s), of its upper 31 bits
  *   curve 2   the same of its square root
  * plus out_zero, clamped. The FFT is of `pairs` complex numbers, in stages of radix[0], radix[1] ...: `places` has
@@ -817,7 +817,7 @@ typedef struct {
     int32_t pairs, bins, bands; /* bins that are read */
     int32_t power, curve, clamped, headroom;
     int32_t floor_high, floor_low; /* floor_high * 2^31 + floor_low */
-    int32_t base, offset;
+    int32_t offset;
     int32_t out_multiplier, out_shift, out_zero, act_min, act_max;
     int32_t wide; /* 1: out holds 16-bit codes */
     int32_t stages;

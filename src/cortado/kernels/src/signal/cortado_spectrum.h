@@ -145,7 +145,7 @@ static inline int32_t cortado_band_code(const cortado_spectrum_t *L, uint64_t ac
     if (L->curve != 0) {
         return cortado_scaled_band(L, acc, right);
     }
-    const int32_t log = cortado_log2(L, acc == 0 ? 1 : acc) - cortado_shl(L->base + right, 16) + L->offset;
+    const int32_t log = cortado_log2(L, acc == 0 ? 1 : acc) - cortado_shl(right, 16) + L->offset;
     return cortado_requant(cortado_shl(log, 7), L->out_multiplier, L->out_shift);
 }
 

@@ -219,7 +219,7 @@ static inline void put_logarithms(const cortado_spectrum_t *L, int8_t *out, cons
         high = vaddq_n_u32(high, (uint32_t)(floor >> 32));
         high = vaddq_m_n_u32(high, high, 1, vcmphiq_u32(vdupq_n_u32(least), low));
     }
-    const int32_t more = L->offset - cortado_shl(L->base + right, 16);
+    const int32_t more = L->offset - cortado_shl(right, 16);
     const int32x4_t log = vaddq_n_s32(log2_of((const uint16_t *)(const void *)L->logarithms, low, high), more);
     int32x4_t code = requant(vshlq_n_s32(log, 7), L->out_multiplier, L->out_shift);
     code = vaddq_n_s32(code, L->out_zero);
