@@ -118,6 +118,14 @@ FUNCTIONS: Mapping[str, tuple[Called, tuple[Shape, ...]]] = {
     "interpolate area": (lambda x: F.interpolate(x, size=(3, 4), mode="area"), (IMAGE,)),
     "interpolate trilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), (VOLUME,)),
     "interpolate nearest-exact": (lambda x: F.interpolate(x, size=(9, 5), mode="nearest-exact"), (IMAGE,)),
+    "interpolate, antialiased": (lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), (IMAGE,)),
+    "other names": (
+        lambda a, b: torch.multiply(torch.subtract(a, 0.5), torch.negative(torch.true_divide(a, b))),
+        (LINE,) * 2,
+    ),
+    "fmin": (lambda a, b: torch.fmin(torch.log(a), torch.fmax(a, b)), (LINE, LINE)),
+    "copies": (lambda x: torch.squeeze_copy(x.unsqueeze(0)) + torch.copysign(x, -1.0), (LINE,)),
+    "divide, rounded": (lambda x: torch.divide(x, 0.5, rounding_mode="floor") + torch.sgn(x), (LINE,)),
     "grid_sample": (lambda x, g: F.grid_sample(x, g.tanh(), align_corners=False), (IMAGE, (1, 3, 4, 2))),
     "affine_grid": (lambda t: F.affine_grid(t, [1, 2, 4, 5], align_corners=False), ((1, 2, 3),)),
     "attention, causal": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), (ROW, ROW)),
@@ -209,7 +217,18 @@ REFUSED: Mapping[str, tuple[Called, tuple[Shape, ...], str]] = {
     "rand": (lambda x: x + torch.rand_like(x), (LINE,), "other outputs every time"),
 }
 SAMPLE = ("CELU", "Conv3d", "LSTM projected", "Bilinear", "Fold")
-SAMPLED = ("conv2d, computed weights", "max_unpool2d", "cummax", "logcumsumexp", "quantile", "scatter_add", "rfft")
+SAMPLED = (
+    "conv2d, computed weights",
+    "max_unpool2d",
+    "cummax",
+    "logcumsumexp",
+    "quantile",
+    "scatter_add",
+    "rfft",
+    "other names",
+    "fmin",
+    "copies",
+)
 
 
 def _marked(names: Mapping[str, Any], sample: tuple[str, ...]) -> list[Any]:

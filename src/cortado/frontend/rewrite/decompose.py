@@ -52,10 +52,21 @@ def _is_known(target: Any, floating: bool) -> bool:
     known = registry()
     if not floating:
         return is_plain(target) or target in known.patterns or target in known.rewrites
+    return target in known.domains or _has_kernel(target)
+
+
+def _has_kernel(target: Any) -> bool:
+    """Whether float32 takes a call of real numbers as it is; a rule of domains may be for integers alone."""
+    known = registry()
     rewrite = known.rewrites.get(target)
     moves = any(pattern.moves for pattern in known.patterns.get(target, ()))
     written = rewrite is not None and rewrite.any_element
-    return is_plain(target) or target in known.floats or target in known.domains or moves or written
+    return is_plain(target) or target in known.floats or moves or written
+
+
+def _gives_reals(node: Node) -> bool:
+    value = VALUE.of(node)
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _function_of(node: Node) -> _Function | None:
@@ -68,7 +79,8 @@ def _function_of(node: Node) -> _Function | None:
     for one in (real, ours):
         if one is not None and (one.takes is None or one.takes(bind(node))):
             return one.function
-    if _is_known(target, floating) or not node.all_input_nodes or not _gives_numbers(node):
+    taken = _has_kernel(target) if floating and _gives_reals(node) else _is_known(target, floating)
+    if taken or not node.all_input_nodes or not _gives_numbers(node):
         return None
     return target if _is_composite(target) else decomposition_table.get(target)
 

@@ -48,7 +48,7 @@ def atanh(self: Tensor) -> Tensor:
     return torch.where(self < 0, -found, found)
 
 
-def remainder(self: Tensor, other: Tensor | float) -> Tensor:
+def remainder(self: Tensor | float, other: Any) -> Tensor:
     return self - torch.floor(self / other) * other
 
 
@@ -108,7 +108,32 @@ def rrelu(self: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bo
     return NotImplemented if training else torch.nn.functional.leaky_relu(self, (lower + upper) / 2)
 
 
+def round_decimals(self: Tensor, *, decimals: int) -> Tensor:
+    factor = 10.0 ** abs(decimals)
+    return torch.round(self * factor) / factor if decimals >= 0 else torch.round(self / factor) * factor
+
+
+def of_numbers(chosen: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The smaller or the larger; of NaN and a number the number."""
+
+    def called(self: Tensor, other: Tensor) -> Tensor:
+        return torch.where(torch.isnan(self), other, torch.where(torch.isnan(other), self, chosen(self, other)))
+
+    return called
+
+
+def copy_sign(self: Tensor, other: Tensor) -> Tensor:
+    """Of zeros too: the reciprocal of -0 is below 0."""
+    return self.abs() * torch.where((other < 0) | (torch.reciprocal(other) < 0), -1.0, 1.0)
+
+
 _FUNCTIONS: dict[Any, Any] = {
+    aten.copysign.Tensor: copy_sign,
+    aten.round.decimals: round_decimals,
+    aten.remainder.Scalar_Tensor: remainder,
+    aten.fmin.default: of_numbers(torch.minimum),
+    aten.fmax.default: of_numbers(torch.maximum),
+    aten.copysign.Scalar: lambda self, other: self.abs() * math.copysign(1.0, other),
     aten.rrelu.default: rrelu,
     aten.angle.default: angle,
     aten.square.default: lambda self: self * self,

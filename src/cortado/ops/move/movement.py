@@ -17,10 +17,10 @@ from cortado.base.errors import Reject
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import holds_integers
-from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel import Field
 from cortado.ir.kernel_table import KernelRow, of_size
-from cortado.ir.op import Call, Lowering, Pattern, Rewrite
+from cortado.ir.op import Call, Lowering, Pattern, Rewrite, registry
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.loops import COPIED, RunSteps, copies
@@ -212,8 +212,13 @@ PLAIN = _plain()
 
 
 def without_copy(bound: Bound) -> Node:
+    """The call without the copy, in the spelling that it has itself."""
     target = PLAIN[bound.node.target]  # type: ignore[index]
-    return add_call(bound.node, target, *bound.node.args, **bound.node.kwargs)
+    plain, spelled = (
+        add_call(bound.node, target, *bound.node.args, **bound.node.kwargs),
+        registry().rewrites.get(target),
+    )
+    return (None if spelled is None else spelled.rewrite(bind(plain))) or plain
 
 
 COPIED_RULE = DomainRule(

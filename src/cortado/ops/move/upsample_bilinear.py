@@ -246,4 +246,5 @@ RESIZED_REWRITE = Rewrite(
         aten.upsample_trilinear3d.vec,
     ),
     rewrite=resized,
+    any_element=True,
 )
