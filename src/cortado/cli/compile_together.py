@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
-from cortado.cli.parsing import options_of
+from cortado.cli.parsing import has_methods, options_of
 from cortado.cli.tables import ProgressBar
 
 if TYPE_CHECKING:
@@ -122,8 +122,6 @@ def _compiled(
 
 def methods_command(arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"]) -> bool:
     """Compiles a model with several methods; False where the file defines none."""
-    from cortado.models.sources import has_methods
-
     if not has_methods(spec):
         return False
     progress = ProgressBar()

@@ -6,6 +6,7 @@ The Options of a compile, from its arguments.
 import argparse
 from collections.abc import Callable
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cortado.base import names as base_names
@@ -98,3 +99,9 @@ def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
             raise CortadoError(f"--shape {text}: expected the name of an input and its sizes, as in image=1,3,96,96")
         found[name] = tuple(int(part) for part in parts)
     return found
+
+
+def has_methods(spec: str) -> bool:
+    """Whether a file may define ModelMethods: it names them."""
+    path = Path(spec)
+    return path.suffix == ".py" and path.is_file() and b"ModelMethods" in path.read_bytes()

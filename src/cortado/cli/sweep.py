@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.names import operator_base
 from cortado.cli.arguments import method_argument
-from cortado.cli.parsing import shape_argument, shapes_of
+from cortado.cli.parsing import has_methods, shape_argument, shapes_of
 from cortado.cli.tables import ProgressBar, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
@@ -64,7 +64,7 @@ def _methods_estimates(
     arguments: argparse.Namespace, target: "CortexMTargetConfig", chip: "Chip | None", options: "Options"
 ) -> "dict[str, Estimate] | None":
     """The estimates of a file with ModelMethods, or of the one that is named; None of any other model."""
-    from cortado.models.sources import has_methods, load_methods
+    from cortado.models.sources import load_methods
 
     source = load_methods(arguments.model) if has_methods(arguments.model) else None
     if source is None:

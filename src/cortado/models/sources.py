@@ -189,12 +189,6 @@ class MethodsSource:
     calls: Sequence[tuple[Any, ...]]
 
 
-def has_methods(spec: str) -> bool:
-    """Whether a file may define ModelMethods: it names them."""
-    path = Path(spec)
-    return path.suffix == ".py" and path.is_file() and b"ModelMethods" in path.read_bytes()
-
-
 def load_methods(spec: str) -> MethodsSource | None:
     """The model of a file that defines ModelMethods; None for any other."""
     path = Path(spec)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from cortado.base.errors import NotInteger, Refused, Reject
@@ -73,10 +72,10 @@ def _refused(error: Refused, names: dict[str, Node]) -> dict[str, Island]:
 
 def islands_hint(nodes: Sequence[Node], options: Options) -> str:
     """A hint at float32 in the C bundle, where it has operators for all of this."""
-    known = bool(nodes) and all(isinstance(node.target, OpOverload) and has_float32(node.target) for node in nodes)
+    known = bool(nodes) and all(has_float32(node) for node in nodes)
     if not known or options.allow_float or not options.has_codes or options.artifacts is Artifacts.PTE:
         return ""
     return (
-        "\n--allow-float (allow_float=True in Options) computes this in float32 in the C bundle, and by ExecuTorch's "
-        "float kernels in a .pte; --activations float32 all of the network"
+        "\n--allow-float (allow_float=True in Options) computes this in float32 in the C bundle, and in a .pte where "
+        "ExecuTorch has a float kernel for it; --activations float32 all of the network"
     )

@@ -42,7 +42,7 @@ def spell_out(module: GraphModule, only: Callable[[Node], bool] = lambda node: T
             continue
         make_out_of_place(node)
         function = _function_of(node)
-        traced = None if function is None else _traced(node, function)
+        traced = None if function is None else _traced(node, function, floating=wanted_element(node).floating)
         if traced is not None:
             left += _inline(node, traced)
 
@@ -85,11 +85,13 @@ def _function_of(node: Node) -> _Function | None:
     return target if _is_composite(target) else decomposition_table.get(target)
 
 
-def has_float32(target: OpOverload) -> bool:
-    """Whether float32 has an operator for a call, or it has calls for which it has."""
-    known = registry()
-    ours = target in known.floats or target in known.float_decompositions or target in known.decompositions
-    return ours or target in FORMS or target in decomposition_table
+def has_float32(node: Node) -> bool:
+    """Whether float32 has an operator for a call, or for all calls that it becomes."""
+    known, target = registry(), node.target
+    if target in known.floats or target in known.float_decompositions or target in FORMS:
+        return True
+    function = _table(floating=True).get(target) if isinstance(target, OpOverload) else None
+    return function is not None and _traced(node, function, floating=True) is not None
 
 
 def _is_composite(target: OpOverload) -> bool:
@@ -150,9 +152,8 @@ def write_in_pieces(module: GraphModule) -> None:
             written_out(node, pieces[0])
 
 
-def _traced(node: Node, function: _Function) -> GraphModule | None:
+def _traced(node: Node, function: _Function, *, floating: bool) -> GraphModule | None:
     """The calls that a call becomes; None if one of them is not known either."""
-    floating = wanted_element(node).floating
     table = {target: one for target, one in _table(floating).items() if target != node.target}
     try:
         traced = _trace(node, function, table)
