@@ -123,7 +123,7 @@ def of_numbers(chosen: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, 
 
 
 def copy_sign(self: Tensor, other: Tensor) -> Tensor:
-    """Of zeros too: the reciprocal of -0 is below 0."""
+    """Takes the signs of zeros too: the reciprocal of -0 is below 0."""
     return self.abs() * torch.where((other < 0) | (torch.reciprocal(other) < 0), -1.0, 1.0)
 
 
