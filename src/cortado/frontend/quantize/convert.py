@@ -60,7 +60,7 @@ from cortado.frontend.quantize.precision_search import (
 )
 from cortado.frontend.quantize.prequantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantize.qat import QatModel, prepare_graph
-from cortado.frontend.quantize.quantizer import CortexMQuantizer
+from cortado.frontend.quantize.quantizer import CortexMQuantizer, move_clamps_to_kernels
 from cortado.frontend.quantize.scales import take
 from cortado.frontend.quantize.sharing import SharedRanges, meet, share
 from cortado.frontend.quantize.ties import Tied, avoid_ties, tied_inputs
@@ -330,6 +330,7 @@ def as_float(
     stream = StateSequence(keep_needed(module, captured.state), how.sequence)
     if how.sequence is not None and not stream.state:
         raise CortadoError(NO_STATE)
+    move_clamps_to_kernels(module)
     settle_matches(module.graph)
     given, checked, kept = batches or [tuple(example_inputs)], list[FloatRun](), set[int]()
     begins = [not stream.state or stream.begins(number) for number in range(len(given))]

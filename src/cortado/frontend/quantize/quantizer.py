@@ -118,9 +118,14 @@ class _Group:
         return isinstance(self.spec, FixedQParamsQuantizationSpec)
 
 
+def move_clamps_to_kernels(model: GraphModule) -> None:
+    """Moves clamps over views and maxima to the kernels that carry them as their bounds."""
+    hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
+
+
 def _merge(model: GraphModule) -> None:
     """Clamps where a kernel has them, and functions of one tensor as one call each."""
-    hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
+    move_clamps_to_kernels(model)
     merge_pieces(model, cut=_fused_clamps(model))
 
 

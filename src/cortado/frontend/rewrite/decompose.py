@@ -90,7 +90,12 @@ def has_float32(node: Node) -> bool:
     known, target = registry(), node.target
     if target in known.floats or target in known.float_decompositions or target in FORMS:
         return True
-    function = _table(floating=True).get(target) if isinstance(target, OpOverload) else None
+    if not isinstance(target, OpOverload):
+        return False
+    if _is_composite(target):
+        calls = [one for one in _trace(node, target, {}).graph.nodes if one.op == "call_function"]
+        return all(one.target is operator.getitem or _is_known(one.target, True) or has_float32(one) for one in calls)
+    function = _table(floating=True).get(target)
     return function is not None and _traced(node, function, floating=True) is not None
 
 
