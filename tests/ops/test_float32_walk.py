@@ -38,11 +38,12 @@ class Calls(nn.Module):
 
 ACTIVATIONS = (
     "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh Identity LeakyReLU LogSigmoid Mish PReLU RReLU ReLU "
-    "ReLU6 SELU SiLU Sigmoid Softmin Softplus Softshrink Softsign Tanh Tanhshrink"
+    "ReLU6 SELU SiLU Sigmoid Softplus Softshrink Softsign Tanh Tanhshrink"
 )
 MODULES: Mapping[str, tuple[Built, tuple[Shape, ...]]] = {
     **{name: (getattr(nn, name), ((2, 8),)) for name in ACTIVATIONS.split()},
     "Softmax": (lambda: nn.Softmax(1), (LINE,)),
+    "Softmin": (lambda: nn.Softmin(1), (LINE,)),
     "LogSoftmax": (lambda: nn.LogSoftmax(1), (LINE,)),
     "Softmax2d": (nn.Softmax2d, (IMAGE,)),
     "Threshold": (lambda: nn.Threshold(0.1, -2.0), (LINE,)),
