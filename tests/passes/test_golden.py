@@ -484,6 +484,12 @@ def squares_of_an_outer_product(m: Any, a: Tensor, b: Tensor) -> Tensor:
     return (a @ b).square().sum().reshape(1, 1)
 
 
+@case(Updates, ROW, ROW)
+def a_sum_of_products(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """The sum of the products of two tensors is a row times a column."""
+    return (x * y).sum().reshape(1, 1)
+
+
 # ---- the tests -----------------------------------------------------------------------------------------------------
 
 

@@ -58,7 +58,7 @@ class SGD:
         """New parameters, and new momenta where there is momentum."""
         if self.clip is not None:
             squares = [(one * one).sum() for one in gradients]
-            norm = torch.sqrt(torch.stack(squares).sum() if len(squares) > 1 else squares[0])
+            norm = torch.sqrt(sum(squares[1:], squares[0]))
             scale = torch.clamp(self.clip / (norm + 1e-6), max=1.0)
             gradients = [one * scale for one in gradients]
         if self.weight_decay:

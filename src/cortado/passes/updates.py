@@ -18,6 +18,7 @@ from cortado.ops.integer.calculate import How
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.ops.pool.float32 import FLOAT_REDUCE
 from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.clean_up import merge_calls
 from cortado.passes.lower import add_operator_call, add_view
 from cortado.passes.orders import behind_views, is_a, operands
 
@@ -36,7 +37,8 @@ class _Term:
 class Updates(ContextPass):
     """An output that is a sum of an input and other terms, as p - rate * g, is one call, which can write it over the
     input; a gradient that is a product of matrices is never whole in memory. The sum of squares of a column times a row
-    is a product of two sums; a product of a row and a transposed matrix is the matrix times the row as a column."""
+    is a product of two sums, a sum of products a row times a column; a product of a row and a transposed matrix is the
+    matrix times the row as a column."""
 
     name: ClassVar[str] = "updates"
     level_before: ClassVar[Level] = Level.LOWERED
@@ -52,8 +54,10 @@ class Updates(ContextPass):
         self.mode = mode
         constants = constant_names(self.program)
         self.given = {one for one in module.graph.nodes if one.op == "placeholder" and one.name not in constants}
-        rewrites = (self._row_times_matrix, self._squares, self._update)
+        rewrites = (self._row_times_matrix, self._squares, self._sum_of_products, self._update)
         changed = [self._rewritten(node, rewrite) for rewrite in rewrites for node in list(module.graph.nodes)]
+        merge_calls(module)
+        module.graph.eliminate_dead_code()
         remove_unused_constants(self.program)
         return any(changed)
 
@@ -100,10 +104,8 @@ class Updates(ContextPass):
 
     def _squares(self, node: Node) -> Node | None:
         """The sum of squares of all numbers of a column times a row."""
-        if not is_a(node, FLOAT_REDUCE) or node.kwargs["how"] != How.SUM or math.prod(shape(node)) != 1:
-            return None
-        square = behind_views(operands(node)[0])
-        factors = _factors(square, How.PRODUCT)
+        square = _summed(node)
+        factors = None if square is None else _factors(square, How.PRODUCT)
         gradient = None if factors is None or factors[0] is not factors[1] else behind_views(factors[0])
         if gradient is None or not _is_matmul(gradient) or shape(operands(gradient)[0])[::2] != (1, 1):
             return None
@@ -114,6 +116,19 @@ class Updates(ContextPass):
             line = add_view(node, self.mode, squares, (1, count, 1))
             found.append(add_operator_call(node, self.mode, FLOAT_REDUCE, {**node.kwargs, "input": line}))
         return self._product(node, found)
+
+    def _sum_of_products(self, node: Node) -> Node | None:
+        """The sum of all products of two tensors is a row times a column."""
+        products = _summed(node)
+        if products is None or not _is_only_read_here(products):
+            return None
+        factors, count = _factors(products, How.PRODUCT) or [], math.prod(shape(products))
+        if [math.prod(shape(one)) for one in factors] != [count, count]:
+            return None
+        row, column = (behind_views(one) for one in factors)
+        return self._matmul(
+            node, add_view(node, self.mode, row, (1, 1, count)), add_view(node, self.mode, column, (1, count, 1))
+        )
 
     # ---- updates -----------------------------------------------------------------------------------------------------
 
@@ -185,6 +200,12 @@ def _calls(terms: Sequence[_Term]) -> int:
 
 def _is_matmul(node: Node) -> bool:
     return is_a(node, FLOAT_MATMUL)
+
+
+def _summed(node: Node) -> Node | None:
+    """The tensor that a call adds up whole."""
+    is_sum = is_a(node, FLOAT_REDUCE) and node.kwargs["how"] == How.SUM and math.prod(shape(node)) == 1
+    return behind_views(operands(node)[0]) if is_sum else None
 
 
 def _factors(node: Node, *how: How) -> list[Node] | None:

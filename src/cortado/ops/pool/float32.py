@@ -338,6 +338,8 @@ def lower_reduce(lowering: Lowering) -> Node:
     folded, kept = _folded(lowering, dims_of(bound, len(sizes)))
     if bound.node.target in _POSITIONS:
         made = lowering.call(FLOAT_POSITION, input=folded, how=how)
+    elif shape(folded)[1] == 1:  # of one number, all of them are that number
+        made = folded
     else:
         made = lowering.call(FLOAT_REDUCE, input=folded, how=how, running=False)
     if not kept or list(kept) == sorted(kept):

@@ -176,12 +176,38 @@ static void advance(const cortado_program_t *program, const cortado_stage_t *sta
     }
 }
 
+/* The one call of a stage that is one step with one row, of operands that lie whole somewhere: 1; or else 0. */
+CORTADO_ONCE static int run_call(const cortado_program_t *program, const cortado_step_t *step, arena_t arena,
+                                 const int8_t **rows)
+{
+    const cortado_port_t *const ports = program->ports + step->port;
+    for (uint32_t i = 0; i < step->ports; i++) {
+        const cortado_port_t *const port = ports + i;
+        if (port->taps != 1 || port->pad != 0 || port->height != 1) {
+            return 0;
+        }
+        rows[i] = port->producer == CORTADO_CONSTANT ? port->at.constant : PLACE(arena, port->at.offset);
+    }
+    uint8_t *const out = PLACE(arena, step->out_offset);
+    YIELDED();
+    PROFILED(program, step);
+    step->call(step->layer, rows, (int8_t *)out, step->n, PLACE(arena, step->scratch_offset), 0);
+    TRACED(out, step->out_row_bytes);
+    TRACED_ALSO(ports, step->ports, rows, 1u);
+    COUNTED(program, step, out, rows, 1u, 1);
+    return 1;
+}
+
 void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
                        arena_t arena, cortado_state_t *state, const int8_t **rows)
 {
     const cortado_step_t *steps = program->steps + stage->first;
     PAINT(program, number, arena);
     CHECK_SCRATCH(steps, stage->steps);
+    if (stage->steps == 1 && stage->images == 1 && steps->rows == 1 && run_call(program, steps, arena, rows)) {
+        CHECK(program, steps, number, arena);
+        return;
+    }
     for (uint32_t image = 0; image < stage->images; image++) {
         reset(steps, program->ports, state, stage->steps);
         advance(program, stage, number, image, arena, state, rows);
