@@ -38,20 +38,24 @@ if [ "$(id -u)" != 0 ]; then
   as root: $command"
 fi
 
-# Runs apt-get, and again while another program has its lock; what it says is in $said.
+# Runs apt-get; what it says is in $said. While another program has its lock, apt-get waits without a word: the first try
+# waits for nothing, so that a line can say it. Of some of its locks it never waits, so it is asked again.
+patience=0 waited=0
 apt() {
-  waited=0
   while :; do
-    if said=$($sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=$most "$@" 2>&1); then
+    began=$(date +%s)
+    if said=$($sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=$patience "$@" 2>&1); then
       return 0
     fi
     case $said in *"ould not get lock"* | *"nable to lock"* | *"nable to acquire"*) ;; *) return 1 ;; esac
-    if [ $waited -ge $most ]; then return 1; fi
-    if [ $waited = 0 ]; then
+    if [ $patience = 0 ]; then
       echo "the package manager is in use by another program; waiting for it, up to $((most / 60)) minutes"
+      patience=$most
+    else
+      waited=$((waited + 5 + $(date +%s) - began))
+      if [ $waited -ge $most ]; then return 1; fi
+      sleep 5
     fi
-    sleep 5
-    waited=$((waited + 5))
   done
 }
 

@@ -17,7 +17,7 @@ import torch
 from cortado.api import Model
 from cortado.artifact.opened import Artifact
 from cortado.options import Artifacts, Options, PackageKind
-from helpers.cli import TINY, Run, in_new_process, refused
+from helpers.cli import TINY, WITHOUT_TORCH, Run, in_new_process, refused, without_torch
 from helpers.gdb_servers import emulated
 from helpers.paths import MODELS, ROOT
 
@@ -118,21 +118,6 @@ def test_a_fresh_interpreter_finds_it(name: str) -> None:
 
 
 # ---- without torch -------------------------------------------------------------------------------------------------
-
-WITHOUT_TORCH = """
-import sys
-class NotInstalled:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "torchao", "executorch"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, NotInstalled())
-from cortado.cli.entry import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return in_new_process("-c", WITHOUT_TORCH, *map(str, arguments))
 
 
 @pytest.mark.qemu

@@ -34,6 +34,22 @@ def in_new_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=1800)
 
 
+WITHOUT_TORCH = """
+import sys
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "torchao", "executorch"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NotInstalled())
+from cortado.cli.entry import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return in_new_process("-c", WITHOUT_TORCH, *map(str, arguments))
+
+
 def compile_tiny(run: Run, *arguments: object) -> Done:
     return run("compile", TINY, "--calibration", f"{TINY}:calibration", *arguments)
 

@@ -13,9 +13,9 @@ This page is made from the program's own parsers; `make golden` writes it again.
 
 Results go to standard output, progress and errors to standard error. `cortado COMMAND --help` prints what is below.
 With `--json` an error is also an object on standard output: `{"error": {"exit_code": 2, "kind": ..., "message": ...}}`.
-`run`, `profile`, `pack`, `kernels`, `compare`, `inspect`, `plan`, `targets`, `chips` and `doctor` need no torch: what
-tests firmware needs only the folder ([firmware.md](firmware.md#on-a-machine-without-torch)). For the tab key, put
-`eval "$(cortado completion bash)"` into `~/.bashrc`; zsh and fish have theirs.
+`run`, `show`, `profile`, `pack`, `kernels`, `compare`, `inspect`, `plan`, `targets`, `chips` and `doctor` need no
+torch: what tests firmware needs only the folder ([firmware.md](firmware.md#on-a-machine-without-torch)). For the tab
+key, put `eval "$(cortado completion bash)"` into `~/.bashrc`; zsh and fish have theirs.
 
 | exit code | means |
 |---|---|

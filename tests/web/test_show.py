@@ -17,10 +17,13 @@ import torch
 from torch import nn
 
 import cortado
+from cortado.api import Model
 from cortado.artifact.opened import PAGE, Artifact
+from cortado.cli.show import WRITTEN
+from cortado.options import Artifacts, Options, PackageKind
 from cortado.web import server
 from cortado.web.server import EVERYWHERE, LOCAL, Served, serve
-from helpers.cli import Run, one_sentence
+from helpers.cli import Run, one_sentence, without_torch
 from helpers.paths import ROOT
 from helpers.site import documentation
 
@@ -130,6 +133,26 @@ def test_the_page_can_be_a_file(run: Run, heard: Artifact, tmp_path: Path) -> No
     done = run("show", heard.folder, "--write", tmp_path / "loud.html")
     assert (done.code, done.out) == (0, f"written to {tmp_path / 'loud.html'}\n")
     assert (tmp_path / "loud.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.host
+def test_without_torch_the_page_that_was_written_is_shown(tiny: Model, tiny_artifact: Artifact, tmp_path: Path) -> None:
+    """Of a folder that was compiled with --package web; others say what is missing."""
+    options = Options(artifacts=Artifacts.C, package=(PackageKind.WEB,))
+    folder = tiny.compile("cortex-m4", options).save(tmp_path / "tiny").folder
+    done = without_torch("show", folder, "--write", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page.html").read_bytes() == (folder / WRITTEN).read_bytes()
+    for arguments, what in (
+        ((tiny_artifact.folder,), f"{tiny_artifact.folder} has none"),
+        ((folder, "--recording", sound(tmp_path / "beep.wav")), "its sounds are put into it"),
+    ):
+        done = without_torch("show", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == [
+            "cortado: the page is made with torch, which is not installed (pip install 'cortado[compile]'); without it "
+            f"`cortado show` serves the page that `cortado compile --package web` wrote, and {what}"
+        ]
 
 
 def test_mistakes_are_told_in_one_sentence(run: Run, tiny_artifact: Artifact, heard: Artifact, tmp_path: Path) -> None:

@@ -382,7 +382,6 @@ class Artifact:
     ) -> Checked:
         """The .pte on ExecuTorch's own runtime. `reference` is that of these samples, if it is known."""
         self.check_trust()
-        pass
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
 
         if self.report.pte is None:

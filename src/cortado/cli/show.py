@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
+from cortado.base.versions import TORCH
 from cortado.cli.arguments import method_argument
 from cortado.cli.parsing import add
 from cortado.cli.run import folder_of
@@ -13,6 +14,8 @@ from cortado.cli.run import folder_of
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.web.facts import PageSound
+
+WRITTEN = "web/index.html"  # below a compiled folder: of `compile --package web`
 
 
 def show_arguments(commands: Any) -> None:
@@ -43,31 +46,55 @@ def show_arguments(commands: Any) -> None:
 def show_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.folder import write_file
     from cortado.artifact.opened import PAGE, Artifact
-    from cortado.run.doctor import require
-    from cortado.run.toolchain import Tool
-    from cortado.web.facts import Shown
-    from cortado.web.package import INDEX, web_module, web_page
+    from cortado.artifact.pages import INDEX
     from cortado.web.server import serve
 
     artifact = Artifact.open(folder_of(arguments.folder, [], arguments.method), trust=arguments.trust)
     artifact.check_bundle()
     artifact.check_trust()
-    require((Tool.CLANG, Tool.WASM_LD))
     if arguments.port not in range(65536):
         raise CortadoError(f"--port {arguments.port} is no port; expected 0 to 65535")
-    with artifact.guarded():
-        shown = Shown.opened(artifact, _sounds(artifact, arguments.recording))
-        wasm = web_module(shown)
-        if arguments.write is not None:
-            write_file(arguments.write, web_page(shown, wasm).encode())
-            print(f"written to {arguments.write}")
-            return
-        pages = {INDEX: web_page(shown, wasm, report=PAGE).encode(), PAGE: (artifact.folder / PAGE).read_bytes()}
+    page = _page(artifact, arguments)
+    if arguments.write is not None:
+        write_file(arguments.write, page)
+        print(f"written to {arguments.write}")
+        return
+    pages = {INDEX: page, PAGE: (artifact.folder / PAGE).read_bytes()}
     served = serve(pages, port=arguments.port, lan=arguments.lan)
     print(f"{served.address}\n{served.reach}; Ctrl-C ends it", flush=True)
     if not arguments.no_browser:
         webbrowser.open(served.address)
     served.run()
+
+
+def _page(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:
+    """A page that is made now; without torch, the one that `compile --package web` wrote."""
+    try:
+        return _made(artifact, arguments)
+    except ModuleNotFoundError as error:
+        if error.name != TORCH.name:
+            raise
+    written = artifact.folder / WRITTEN
+    if arguments.recording or not written.is_file():
+        what = "its sounds are put into it" if arguments.recording else f"{artifact.folder} has none"
+        raise CortadoError(
+            f"the page is made with torch, which is not installed ({TORCH.install}); without it `cortado show` serves "
+            f"the page that `cortado compile --package web` wrote, and {what}"
+        )
+    return written.read_bytes()
+
+
+def _made(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:
+    from cortado.artifact.opened import PAGE
+    from cortado.run.doctor import require
+    from cortado.run.toolchain import Tool
+    from cortado.web.facts import Shown
+    from cortado.web.package import web_module, web_page
+
+    require((Tool.CLANG, Tool.WASM_LD))
+    with artifact.guarded():
+        shown = Shown.opened(artifact, _sounds(artifact, arguments.recording))
+        return web_page(shown, web_module(shown), report=PAGE if arguments.write is None else None).encode()
 
 
 def _sounds(artifact: "Artifact", paths: list[Path]) -> list["PageSound"]:
