@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cortado import api
     from cortado.artifact.report import FlashReport, MemoryReport
     from cortado.emit.c.bundle import Bundle
+    from cortado.profile import Profile
     from cortado.scoring.scores import Evaluation
 
 logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
@@ -207,3 +208,15 @@ def remember(name: str, record: Any, path: Path | None) -> None:
         line = {"benchmark": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "result": record}
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def profiled(compiled: "api.Compiled") -> "Profile":
+    """What the example takes on the emulated board; bits other than the reference's end the benchmark."""
+    from cortado.profile import profile
+
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = compiled.save(Path(folder) / compiled.name)
+        done = profile(artifact, [artifact.example()])
+    if not done.bit_exact:
+        raise SystemExit(f"{compiled.name} on {compiled.target.target_string} is not bit-exact")
+    return done

@@ -17,6 +17,12 @@ from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.models import zoo
 from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 from cortado.plan.planned import jobs_of, loop_of
+from cortado.run.board import build_firmware, find_board
+from cortado.run.elf import load_image
+from cortado.run.harness import run_harness
+from cortado.run.runner import Flown
+from cortado.run.stack import disassemble
+from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork
 from single_layers import draw_biased, draw_cells, draw_layers, draw_products, draw_rare, draw_wide, draw_windows
@@ -108,3 +114,14 @@ def _measured(found: Sketch, work: MeasuredWork) -> dict[str, Any]:
 def _cycles(work: MeasuredWork, part: Part, step: int | None = None) -> float:
     numbers = work.steps if step is None else [step]
     return sum(work.steps[n][part].cycles.typical for n in numbers if n in work.steps and part in work.steps[n])
+
+
+def calls_work(
+    target: CortexMTargetConfig, sources: Sequence[Path], folders: Sequence[Path], flags: Sequence[str], count: int
+) -> MeasuredWork:
+    """What each of `count` calls takes in a program of its own for the board's harness, which marks them as steps."""
+    board = find_board(target.machine)
+    elf = build_firmware(board, sources, folders, [*target.compiler_flags(), *flags], "calls")
+    done = run_harness(elf, board, b"", 1, plugin=Watch(count=True, order=tuple(range(count))))
+    assert done.flow is not None
+    return Flown(done.flow, disassemble(elf, target.cpu), skipped_ranges(load_image(elf))).work(target.cpu)

@@ -14,15 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from _measuring import calls_work
 from cortado.base.system import KERNEL_FILES, KERNEL_FOLDERS
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig
 from cortado.plan.kernel_costs import TABLE
-from cortado.run.board import build_firmware, find_board
-from cortado.run.elf import load_image
-from cortado.run.harness import run_harness
-from cortado.run.runner import Flown
-from cortado.run.stack import disassemble
-from cortado.run.watch import Watch, skipped_ranges
 
 WIDTHS = (20, 84)  # pixels of a row
 FORMATS = ("565", "888", "yuyv", "grey8")
@@ -82,16 +77,11 @@ const cortado_harness_model_t cortado_harness_model = {{
 def measured(target: CortexMTargetConfig) -> dict[str, dict[str, float]]:
     """By function; two widths tell a pixel from a call."""
     sources = [KERNEL_FILES[f"cortado_camera_{how}.c"] for how in FORMATS]
-    board, count = find_board(target.machine), len(list(cases()))
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         own = Path(temporary) / "model.c"
         own.write_text(source())
-        flags = [*target.compiler_flags(), "-std=c99", *BUNDLE_FLAGS]
-        folders = [*KERNEL_FOLDERS]
-        elf = build_firmware(board, [*sources, own], folders, flags, "camera")
-        done = run_harness(elf, board, b"", 1, plugin=Watch(count=True, order=tuple(range(count))))
-        assert done.flow is not None
-        work = Flown(done.flow, disassemble(elf, target.cpu), skipped_ranges(load_image(elf))).work(target.cpu)
+        flags = ["-std=c99", *BUNDLE_FLAGS]
+        work = calls_work(target, [*sources, own], KERNEL_FOLDERS, flags, len(list(cases())))
     cycles = {case: work.step(number).cycles.typical for number, case in enumerate(cases())}
     found: dict[str, dict[str, float]] = {}
     few, many = WIDTHS

@@ -3,15 +3,12 @@
 python benchmarks/cycles.py [--networks ds_cnn,...] [--targets m0,m3,m4,m55] [--json]
 """
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from _common import TARGETS, measured, progress, ratio, table
+from _common import TARGETS, measured, profiled, progress, ratio, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.models import zoo
-from cortado.profile import profile
 
 # Millions of cycles of version 0.1's kernels, by core and network: the bars for changes.
 BARS: dict[str, dict[str, float]] = {
@@ -29,11 +26,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
     for key in keys:
         progress(f"{name} {key}")
         compiled = model.compile(from_target_string(TARGETS[key]))
-        with tempfile.TemporaryDirectory() as folder:
-            artifact = compiled.save(Path(folder) / name)
-            done = profile(artifact, [artifact.example()])
-        if not done.bit_exact:
-            raise SystemExit(f"{name} on {key} is not bit-exact")
+        done = profiled(compiled)
         total, cycles = done.timing.total, done.timing.total.cycles.whole()
         found.append(
             {

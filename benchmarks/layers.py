@@ -6,7 +6,6 @@ python benchmarks/layers.py [--targets m4,m55] [--layers NAME,...] [--json] [--h
 
 import argparse
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from _common import BASELINES, NOTE, TARGETS, geometric_mean, progress, ratio, remember, table
+from _common import BASELINES, NOTE, TARGETS, geometric_mean, profiled, progress, ratio, remember, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.options import Optimize
-from cortado.profile import profile
 
 LAYERS: dict[str, Any] = BASELINES["cmsis_nn_layers"]
 
@@ -78,11 +76,7 @@ def measure(name: str, targets: list[str]) -> dict[str, int]:
     found = {}
     for key in targets:
         compiled = model.compile(from_target_string(TARGETS[key]), api.Options(optimize=Optimize.TIME))
-        with tempfile.TemporaryDirectory() as folder:
-            artifact = compiled.save(Path(folder) / name)
-            done = profile(artifact, [artifact.example()])
-        if not done.bit_exact:
-            raise SystemExit(f"{name} on {key} is not bit-exact")
+        done = profiled(compiled)
         found[key] = done.timing.total.instructions
         if key == "m4":
             found[CYCLES] = round(done.timing.total.cycles.typical)

@@ -23,17 +23,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from _common import BASELINES, FOLDER, TARGETS, geometric_mean, progress, ratio, table
+from _common import BASELINES, FOLDER, TARGETS, geometric_mean, profiled, progress, ratio, table
+from _measuring import calls_work
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.options import Artifacts, Optimize
-from cortado.profile import profile
-from cortado.run.board import build_firmware, find_board
-from cortado.run.elf import load_image
-from cortado.run.harness import run_harness
-from cortado.run.runner import Flown
-from cortado.run.stack import disassemble
-from cortado.run.watch import Watch, skipped_ranges
 from mcunet import Mcunet
 
 STORED: dict[str, Any] = BASELINES["cmsis_nn_newest"]
@@ -131,12 +125,8 @@ def ours(
         batches = [tuple(torch.randn(shape) for shape in shapes) for _ in range(2)]
     model = api.prepare(module.eval(), batches[0], batches, name=name)
     compiled = model.compile(from_target_string(TARGETS[target]), api.Options(optimize=optimize, artifacts=Artifacts.C))
-    with tempfile.TemporaryDirectory() as folder:
-        artifact = compiled.save(Path(folder) / name)
-        done = profile(artifact, [artifact.example()])
-    if not done.bit_exact or artifact.report.memory is None:
-        raise SystemExit(f"{name} on {target} is not bit-exact")
-    return round(done.timing.total.cycles.typical), artifact.report.memory.arena_bytes
+    assert compiled.report.memory is not None
+    return round(profiled(compiled).timing.total.cycles.typical), compiled.report.memory.arena_bytes
 
 
 def layer_cycles(name: str, target: str) -> int:
@@ -237,21 +227,16 @@ const cortado_harness_model_t cortado_harness_model = {{
 def cmsis_nn(checkout: Path, names: Sequence[str], key: str) -> dict[str, int]:
     """Cycles of CMSIS-NN's functions on one target."""
     target = from_target_string(TARGETS[key])
-    board, layers = find_board(target.machine), [LAYERS[name] for name in names]
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         own = Path(temporary) / "model.c"
-        own.write_text(source(layers))
+        own.write_text(source([LAYERS[name] for name in names]))
         sources = [
             path
             for path in sorted((checkout / "Source").rglob("*.c"))
             if "Bindings" not in path.parts and not path.stem.endswith(("f16", "f32"))
         ]
-        flags = [*target.compiler_flags(), "-Ofast", "-std=gnu11", "-ffunction-sections", "-w"]
-        elf = build_firmware(board, [*sources, own], [checkout / "Include"], flags, "peer")
-        done = run_harness(elf, board, b"", 1, plugin=Watch(count=True, order=tuple(range(len(layers)))))
-        if done.flow is None:
-            raise SystemExit(f"{key}: the emulator counted nothing")
-        work = Flown(done.flow, disassemble(elf, target.cpu), skipped_ranges(load_image(elf))).work(target.cpu)
+        flags = ["-Ofast", "-std=gnu11", "-ffunction-sections", "-w"]
+        work = calls_work(target, [*sources, own], [checkout / "Include"], flags, len(names))
     return {name: round(work.step(number).cycles.typical) for number, name in enumerate(names)}
 
 

@@ -6,17 +6,14 @@ python benchmarks/recurrent.py [--targets m0,m4,m55] [--units 64] [--steps 4] [-
 
 import argparse
 import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from _common import NOTE, TARGETS, progress, ratio, table
+from _common import NOTE, TARGETS, profiled, progress, ratio, table
 from cortado import api
 from cortado.base.target import from_target_string
-from cortado.profile import profile
 
 LAYERS = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
 
@@ -41,11 +38,7 @@ def measure(targets: list[str], units: int, steps: int) -> dict[str, dict[str, f
     found = {}
     for key in targets:
         progress(key)
-        with tempfile.TemporaryDirectory() as folder:
-            artifact = model.compile(from_target_string(TARGETS[key])).save(Path(folder) / "recurrent")
-            done = profile(artifact, [artifact.example()])
-        if not done.bit_exact:
-            raise SystemExit(f"{key} is not bit-exact")
+        done = profiled(model.compile(from_target_string(TARGETS[key])))
         found[key] = {
             layer.report.module.removeprefix("recurrent."): layer.spent.instructions / layer.report.macs
             for layer in done.layers

@@ -4,18 +4,15 @@
 python benchmarks/schedules.py [--networks ds_cnn,...] [--targets m0,m3,m4,m55] [--json]
 """
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from _common import TARGETS, measured, progress, sizes_of, table
+from _common import TARGETS, measured, profiled, progress, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.kernel_costs import known_costs, loop_cycles
 from cortado.plan.planned import Planned, estimated_cycles, loop_of
-from cortado.profile import profile
 
 
 def estimate(planned: Planned) -> int:
@@ -44,11 +41,7 @@ def run(model: api.Model, key: str, optimize: Optimize) -> dict[str, Any]:
     compiled = model.compile(from_target_string(TARGETS[key]), api.Options(optimize=optimize))
     memory, _ = sizes_of(compiled)
     assert compiled.planned is not None
-    with tempfile.TemporaryDirectory() as folder:
-        artifact = compiled.save(Path(folder) / compiled.name)
-        done = profile(artifact, [artifact.example()])
-    if not done.bit_exact:
-        raise SystemExit(f"{compiled.name} on {key} is not bit-exact")
+    done = profiled(compiled)
     return {
         "target": key,
         "optimize": optimize.value,

@@ -35,6 +35,7 @@ from cortado.emit.image.files import loader_files
 from cortado.emit.image.layout import check_one_core
 from cortado.emit.image.writer import ModelImage, emit_image
 from cortado.exploring.estimation import Estimate, planned_estimate
+from cortado.exploring.sketch import info_of
 from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.ir.graph import module_path
 from cortado.ops.meaning import CallKind, means
@@ -365,7 +366,7 @@ class CompiledMethods:
         entries = [
             text for one in others for text in (entry_of(one), *(f"{c_identifier(one.name)}_{verb}" for verb in _PORTS))
         ]
-        return methods_code_bytes(self.bundle, _info_of(main), entries)
+        return methods_code_bytes(self.bundle, info_of(main), entries)
 
     def save(self, folder: str | Path) -> None:
         """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
@@ -454,14 +455,6 @@ class CompiledMethods:
     @property
     def _options(self) -> Options:
         return next(iter(self.methods.values())).options
-
-
-def _info_of(program: Program) -> BundleInfo:
-    inputs, outputs = (
-        tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
-        for tensors in (program.inputs, program.outputs)
-    )
-    return BundleInfo(c_identifier(program.name), program.target, inputs, outputs, state=bool(program.state))
 
 
 def _packed(number: int, inputs: Sequence[ArrayType], room: int) -> ArrayType:

@@ -50,9 +50,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
         methods = _methods_estimates(arguments, target, chip, options)
         if methods is None:
             source = load_model(arguments.model, shapes_of(arguments))
-            found = estimate(source.model, source.example_inputs, chip, target, options)
-    if methods is None:
-        methods = {source.name: found}
+            methods = {source.name: estimate(source.model, source.example_inputs, chip, target, options)}
     if arguments.json:
         made = [{"model": name, **asdict(one), "flash_bytes": one.flash_bytes} for name, one in methods.items()]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=2))

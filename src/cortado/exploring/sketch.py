@@ -24,6 +24,7 @@ from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.pricing import lowered
+from cortado.plan.program import Program
 from cortado.plan.request import Asked
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
@@ -53,21 +54,24 @@ class Sketch:
 
     @property
     def info(self) -> BundleInfo:
-        program = self.planned.program
-        row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
-        inputs, outputs = (
-            tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
-            for tensors in (program.inputs, program.outputs)
-        )
-        if program.stream is not None:
-            inputs = (rows_port(inputs[0], row_bytes, program.stream),)
-        name = c_identifier(program.name)
-        return BundleInfo(name, program.target, inputs, outputs, row_bytes, bool(self.graph.state))
+        return info_of(self.planned.program)
 
     @property
     def code_bytes(self) -> int | None:
         """None without a compiler."""
         return measure.code_bytes(self.bundle, self.info)
+
+
+def info_of(program: Program) -> BundleInfo:
+    """Describe what a program that calls a bundle has to know of it."""
+    row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
+    inputs, outputs = (
+        tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
+        for tensors in (program.inputs, program.outputs)
+    )
+    if program.stream is not None:
+        inputs = (rows_port(inputs[0], row_bytes, program.stream),)
+    return BundleInfo(c_identifier(program.name), program.target, inputs, outputs, row_bytes, bool(program.state))
 
 
 def prepared(

@@ -9,7 +9,7 @@ import torch
 from cortado.base.element import element_of
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Operator, result_elements
-from cortado.ir.parameters import High, InOffset, InZeroPoint, Low, Multiplier, OutZeroPoint
+from cortado.ir.roles import High, InOffset, InZeroPoint, Low, Multiplier, OutZeroPoint
 from cortado.ir.sampling import CaseDraw
 
 Tensor = torch.Tensor

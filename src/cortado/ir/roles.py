@@ -1,7 +1,10 @@
-"""How the tensors of a pattern are quantized: what it asks of the quantizer."""
+"""How the tensors of a pattern are quantized, which it asks of the quantizer, and what numbers of a call are, by which
+tests draw them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
 
 from cortado.base.element import INT8, Element
 from cortado.base.numerics import QParams
@@ -83,3 +86,25 @@ class Quantization:
     output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output
+
+
+# ---- numbers of a call -------------------------------------------------------------------------------------------
+
+
+class NumberRole(Enum):
+    """Numbers of a call that follow from the elements of the operands and of the result."""
+
+    ZERO_POINT = "zero point of the operands"
+    OFFSET = "minus the zero point of the operands"
+    OUT_ZERO_POINT = "zero point of the result"
+    LOW = "least code of the result"
+    HIGH = "largest code of the result"
+    MULTIPLIER = "fraction of a factor, with 31 bits"
+
+
+InZeroPoint = Annotated[int, NumberRole.ZERO_POINT]
+InOffset = Annotated[int, NumberRole.OFFSET]
+OutZeroPoint = Annotated[int, NumberRole.OUT_ZERO_POINT]
+Low = Annotated[int, NumberRole.LOW]
+High = Annotated[int, NumberRole.HIGH]
+Multiplier = Annotated[int, NumberRole.MULTIPLIER]

@@ -171,7 +171,7 @@ class _Region:
             return True
         given = known_arguments(self.program, node)
         weight, bias = given["weight"], given["bias"]
-        fewer = weight.movedim(channel_axis(node), 0)[kept].movedim(0, channel_axis(node))
+        fewer = _some(weight, channel_axis(node), kept)
         return division(node, fewer, None if bias is None else bias[kept]) == division(node, weight, bias)
 
     # ---- without them ----------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class _Region:
                 data = known_value(self.program, node.kwargs[name])
                 if data is not None:
                     axis = channel_axis(node) if name == "weight" else 0
-                    replace_constant(self.program, node, name, data.movedim(axis, 0)[kept].movedim(0, axis), KEPT)
+                    replace_constant(self.program, node, name, _some(data, axis, kept), KEPT)
         arguments = {name: value for name, value in node.kwargs.items() if name in operator.argument_names}
         VALUE.note(node, shaped(self.mode, operator.shape(shaped_call(operator, arguments)), dtype(node)))
         TWIN.forget(node)  # the float model's tensor has more channels
@@ -209,3 +209,8 @@ def _chosen(dead: Tensor) -> Tensor:
     gone = torch.zeros_like(dead)
     gone[dead.nonzero().reshape(-1)[: count - left]] = True
     return gone
+
+
+def _some(data: Tensor, axis: int, kept: Tensor) -> Tensor:
+    """Select those of a dimension that a mask keeps."""
+    return data.movedim(axis, 0)[kept].movedim(0, axis)

@@ -233,7 +233,8 @@ def _scaled(part: Node, sign: float) -> _Term:
         return _Term(value, sign)
     number: Any = value.kwargs["number"]
     if len(factors) == 1:
-        return replace(_scaled(factors[0], sign), number=_scaled(factors[0], sign).number * number)
+        inner = _scaled(factors[0], sign)
+        return replace(inner, number=inner.number * number)
     small, large = sorted(factors, key=lambda one: math.prod(shape(one)))
     inner = _scaled(large, sign)
     is_number = math.prod(shape(small)) == 1 and inner.computed is None

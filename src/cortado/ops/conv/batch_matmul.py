@@ -23,8 +23,7 @@ from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import InOffset, Multiplier, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, InOffset, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops, nested
 from cortado.ops.conv import packing

@@ -22,8 +22,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
-from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, High, InOffset, Low, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops import reach
 from cortado.ops.conv import convolution, depthwise_conv2d, kernels

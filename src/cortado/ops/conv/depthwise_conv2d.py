@@ -18,8 +18,7 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Priority, PteWriter
-from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, High, InOffset, Low, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops import reach
 from cortado.ops.conv import convolution, kernels

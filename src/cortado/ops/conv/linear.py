@@ -21,8 +21,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import Several
 from cortado.ir.op import Call, Lowering, Operator, Pattern
-from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, High, InOffset, Low, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import (

@@ -39,8 +39,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, bind, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable, Several
 from cortado.ir.op import Call, ElementOf, Kernels, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import High, InOffset, Low, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, High, InOffset, Low, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import reach

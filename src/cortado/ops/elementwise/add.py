@@ -23,8 +23,7 @@ from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
-from cortado.ir.roles import Quantization
+from cortado.ir.roles import High, InZeroPoint, Low, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops.conv import packing

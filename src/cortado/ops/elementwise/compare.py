@@ -23,8 +23,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern
-from cortado.ir.parameters import InZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, InZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.elementwise.activation import TRUTH

@@ -16,8 +16,7 @@ from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import InZeroPoint, OutZeroPoint
-from cortado.ir.roles import Quantization
+from cortado.ir.roles import InZeroPoint, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.activation import clamped

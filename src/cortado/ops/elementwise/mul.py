@@ -15,8 +15,7 @@ from cortado.ir.c_call import Number, Operand
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
-from cortado.ir.roles import Quantization
+from cortado.ir.roles import InZeroPoint, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.conv import packing

@@ -19,7 +19,7 @@ from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator
-from cortado.ir.parameters import High, InZeroPoint, Low, Multiplier, OutZeroPoint
+from cortado.ir.roles import High, InZeroPoint, Low, Multiplier, OutZeroPoint
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS

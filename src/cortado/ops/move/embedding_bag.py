@@ -21,8 +21,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import InZeroPoint, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, InZeroPoint, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops import reach

@@ -46,10 +46,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def lower(lowering: Lowering) -> Node:
-    bound, positions = lowering.bound, lowering.node("positions")
-    known = lowering.constant_of(positions)
-    if known is not None:
-        positions = lowering.constant("positions", known.to(torch.int32))  # as inputs of 64 bits are
+    bound, positions = lowering.bound, as_words(lowering, lowering.node("positions"), "positions")
     source = as_words(lowering, bound["self"], "self") if holds_integers(bound["self"]) else lowering.node("self")
     call = taken_from(positions)
     operator = None if call is None else operator_of(call.target)

@@ -25,8 +25,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows, Running
 from cortado.ir.kernel_table import EVERY_CORE, WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
-from cortado.ir.parameters import InOffset, InZeroPoint, Multiplier, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.roles import Activation, InOffset, InZeroPoint, Multiplier, OutZeroPoint, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work
 from cortado.ops.conv import conv2d, packing

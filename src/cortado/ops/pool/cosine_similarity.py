@@ -18,8 +18,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import InZeroPoint, Multiplier, OutZeroPoint
-from cortado.ir.roles import Quantization
+from cortado.ir.roles import InZeroPoint, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops import reach

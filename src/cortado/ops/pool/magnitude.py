@@ -25,8 +25,7 @@ from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import Multiplier, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise import binary

@@ -16,8 +16,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
-from cortado.ir.parameters import High, InZeroPoint, Low, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization, SharedWith
+from cortado.ir.roles import Activation, High, InZeroPoint, Low, OutZeroPoint, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work
 from cortado.ops.float_graph import pair

@@ -18,8 +18,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
-from cortado.ir.parameters import Multiplier, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops import reach

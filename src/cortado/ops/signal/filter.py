@@ -33,8 +33,7 @@ from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Result
-from cortado.ir.parameters import High, Low, Multiplier
-from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.roles import Activation, High, Low, Multiplier, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.signal.sections import COEFFICIENT_BITS, LARGEST, LIFT, SectionIntegers, in_integers, pole_size

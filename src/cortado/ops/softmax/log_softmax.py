@@ -27,8 +27,7 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
-from cortado.ir.parameters import OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.softmax import softmax

@@ -27,8 +27,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import EVERY_CORE, SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
-from cortado.ir.parameters import InZeroPoint, OutZeroPoint
-from cortado.ir.roles import Activation, Quantization
+from cortado.ir.roles import Activation, InZeroPoint, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise.activation import UNIT_INTERVAL, WIDE_UNIT

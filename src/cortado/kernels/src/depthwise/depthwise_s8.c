@@ -23,6 +23,12 @@ static int32_t start_value(const cortado_depthwise_t *L, int32_t oc)
     return sum;
 }
 
+/* A pixel under the window; those outside of the image are zero points. */
+static inline const int8_t *pixel(const cortado_depthwise_t *L, const int8_t *row, int32_t at)
+{
+    return row != NULL && at >= 0 && at < L->in_w ? row + at * L->in_c : L->zero;
+}
+
 /* The sum over the window whose leftmost column is `left`, for one input channel c and its weights w. */
 static int32_t window_sum(const cortado_depthwise_t *L, const int8_t *const rows[], int32_t left, int32_t c,
                           const int8_t *w)
@@ -43,7 +49,7 @@ static int32_t window_sum(const cortado_depthwise_t *L, const int8_t *const rows
         }
         int32_t at = left;
         for (int32_t kx = L->kernel_w; kx > 0; kx--) {
-            const int8_t *x = row != NULL && at >= 0 && at < L->in_w ? row + at * L->in_c : L->zero;
+            const int8_t *x = pixel(L, row, at);
             sum += x[c] * *w;
             at += L->dilation_w;
             w += L->out_c;
@@ -70,7 +76,7 @@ static void add_window(int32_t sums[4], const cortado_depthwise_t *L, const int8
         const int8_t *row = rows[ky];
         int32_t at = left;
         for (int32_t kx = L->kernel_w; kx > 0; kx--) {
-            const int8_t *x = row != NULL && at >= 0 && at < L->in_w ? row + at * L->in_c : L->zero;
+            const int8_t *x = pixel(L, row, at);
             add_four(sums, x + c, w);
             at += L->dilation_w;
             w += L->out_c;
