@@ -549,7 +549,7 @@ def _with_islands(
     try:
         quantized, islands = with_islands(captured, attempt)
     except Refused:
-        if asked.options.artifacts is Artifacts.C:
+        if not asked.options.makes_operators:
             raise
         return whole(), None
     return replace(quantized, islands=islands), cache(whole) if islands else None

@@ -113,9 +113,10 @@ def _programs(
     try:
         program = lowered(quantized, target, options, intermediates, stream=stream, passes=passes)
     except NotInteger as error:
-        if without is not None or not options.allow_float:
+        operators = without is None and options.makes_operators
+        if not operators or not options.allow_float:
             hint = islands_hint(error.nodes, options)
-            hint = hint or ("" if without is not None else _hint(lambda: lower(True, None)))
+            hint = hint or (_hint(lambda: lower(True, None)) if operators else "")
             raise NotInteger(error.nodes, error.reasons, hint) from error
         _check_no_budget(options, error.reasons)
         return Programs(None, lower(True, place), bundle_missing=error.reasons)

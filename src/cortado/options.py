@@ -219,9 +219,6 @@ _CONFLICTS = (
         "int4 weights have a scale per channel, meet int8 tensors and are for the C bundle",
     ),
 )
-_ALL_INTEGERS = (
-    "a delegate's network is all integers; CortadoPartitioner leaves what stays in float to ExecuTorch's kernels"
-)
 
 
 # ---- the options -----------------------------------------------------------------------------------------
@@ -604,7 +601,6 @@ class Options:
         "compute what no integer operator takes in float32 in the C bundle, and what a .pte can't hold in integers in "
         "ExecuTorch's float kernels there; both are listed",
         spellings=("--allow_float",),
-        undelegated=_ALL_INTEGERS,
     )
     keep_float: tuple[str, ...] = option(
         (),
@@ -615,7 +611,8 @@ class Options:
         read=expressions,
         repeated=True,
         artifact=Artifacts.PTE,
-        undelegated=_ALL_INTEGERS,
+        undelegated="what stays in ExecuTorch's float kernels is not in the one call; CortadoPartitioner leaves it to "
+        "them",
     )
 
     @property

@@ -122,6 +122,47 @@ def test_masks_and_tensors_of_16_bits_run_on_the_real_runtime(tmp_path: Path) ->
         assert artifact.run_on_executorch([[x.numpy() for x in sample] for sample in data]).bit_exact
 
 
+class Running(nn.Module):
+    """A running product, which no integer operator computes, between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.last(torch.cumprod(torch.sigmoid(self.first(x)), 1))
+        return result
+
+
+def test_what_stays_in_float32_is_in_the_one_call_too(tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    data = [(torch.randn(1, 8),) for _ in range(6)]
+    chain = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    kinds: list[tuple[nn.Module, dict[str, Any]]] = [
+        (Running(), {"allow_float": True}),
+        (Running(), {"activations": Activations.FLOAT32}),
+        (chain, {"float32": ("2",)}),
+    ]
+    for number, (model, kind) in enumerate(kinds):
+        options = Options(pte=PteKind.DELEGATE, **kind)
+        compiled = cortado.compile(model.eval(), data[0], "cortex-m55", data, name="running", options=options)
+        assert compiled.report.pte is not None
+        assert compiled.report.pte.kind is PteKind.DELEGATE
+        artifact = compiled.save(tmp_path / str(number))
+        assert artifact.run_on_executorch([[x.numpy() for x in sample] for sample in data]).bit_exact
+
+
+def test_what_nobody_computes_is_refused_in_terms_of_the_model() -> None:
+    class Inverse(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.inv(torch.relu(x))
+
+    data = [(torch.randn(3, 3),) for _ in range(4)]
+    with pytest.raises(CortadoError, match=r"linalg_inv.*no integer operator") as refused:
+        cortado.compile(Inverse(), data[0], "cortex-m55", data, options=replace(DELEGATE, allow_float=True))
+    assert "--artifacts" not in str(refused.value)
+
+
 def _kernels(net: Imaged) -> DelegateKernels:
     return DelegateKernels(*portable_files(net.image))
 
@@ -244,16 +285,16 @@ REFUSED: dict[str, dict[str, Any]] = {
     "--artifacts": {"artifacts": "c"},
     "--bundleio": {"bundleio": True},
     "--etrecord": {"etrecord": True},
-    "--allow-float": {"allow_float": True},
-    "--keep-float": {"keep_float": ("head",), "allow_float": True},
+    "--keep-float": {"keep_float": ("head",)},
     "--memory": {"memory": {"fast": 65536, "slow": 262144}},
     "--place": {"place": ("conv=external",)},
     "--decide": {"decide": "threshold=0.5"},
+    "--watch": {"watch": "head"},
     "--input-format": {"input_format": "rgb565", "input_size": "32x32"},
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", NOT_DELEGATED)
 def test_what_it_cannot_be_beside_is_refused_by_the_reason_on_the_page(name: str) -> None:
     page = (ROOT / "docs" / "executorch.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith("| ") and f"`{name}`" in line.split("|")[1])

@@ -1,7 +1,12 @@
 """`cortado kernels --executorch`: the folder that an ExecuTorch firmware adds to its build."""
 
+import os
 import re
+import shlex
+import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,16 +19,17 @@ from cortado.base.target import Compiler, from_target_string
 from cortado.options import PteKind
 from cortado.run.executorch_host import wheel
 from helpers.cli import Run
+from helpers.paths import ROOT
 
-CORE = "cortex-m4"
-CMAKE = """
+CORE = "cortex-m55"
+HEADER = """
 cmake_minimum_required(VERSION 3.19)
 project(firmware LANGUAGES C CXX ASM)
+add_library(firmware STATIC empty.c)
+"""
+RUNTIME = """
 add_library(executorch_core INTERFACE)
 target_compile_options(executorch_core INTERFACE {flags})
-add_subdirectory(cortado)
-add_library(firmware STATIC $<TARGET_OBJECTS:cortado_delegate>)
-target_link_libraries(firmware PRIVATE cortado_delegate)
 """
 
 
@@ -39,12 +45,54 @@ def pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.qemu
-def test_the_folder_builds_beside_executorchs_target(pte: Path, tmp_path: Path, run: Run) -> None:
-    shown = run("kernels", pte, "--executorch", tmp_path / "cortado", "--json").json
-    assert any("linear" in row["kernel"] for row in shown)
-    flags = " ".join(wheel().compile_flags).replace('"', '\\"').replace(" -isystem ", " SHELL:-isystem ")
-    quoted = " ".join(f'"{word}"' for word in _options(flags))
-    (tmp_path / "CMakeLists.txt").write_text(CMAKE.format(flags=quoted))
+def test_the_page_followed_to_the_letter_builds_a_firmware_with_the_delegate(tmp_path: Path) -> None:
+    commands, cmake = _section()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in map(shlex.split, commands):
+        done = subprocess.run(
+            [str(shutil.which(command[0], path=path)), *command[1:]],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+    firmware, build = tmp_path / "firmware", tmp_path / "built"
+    (firmware / "CMakeLists.txt").write_text(HEADER + cmake)
+    (firmware / "empty.c").write_text("typedef int nothing;\n")
+    _stand_in(firmware / "path" / "to" / "executorch")
+    _build(firmware, build)
+    listed = subprocess.run(
+        ["arm-none-eabi-nm", "-A", build / "libfirmware.a"], capture_output=True, text=True, check=True
+    )
+    assert " T cortado_delegate_registered" in listed.stdout
+    stated = sum(map(_number, re.findall(r"^\| .*\| (?:about )?([\d,]+) bytes \|$", _readme(firmware), re.M)))
+    linked = _linked_bytes(build, from_target_string(CORE).compiler_flags(Compiler.GCC), tmp_path / "firmware.elf")
+    assert abs(stated - linked) < 0.1 * linked, (stated, linked)
+
+
+def _stand_in(folder: Path) -> None:
+    """A project with the target that ExecuTorch's own has: the headers of the wheel, which has no runtime for cores."""
+    flags = iter(wheel().compile_flags)
+    words = [f"SHELL:-isystem {next(flags)}" if word == "-isystem" else word for word in flags]
+    quoted = " ".join('"' + word.replace('"', '\\"') + '"' for word in words)
+    folder.mkdir(parents=True)
+    (folder / "CMakeLists.txt").write_text(RUNTIME.format(flags=quoted))
+
+
+def _section() -> tuple[list[str], str]:
+    """The commands of the page's section about the delegate up to those that write its folder, and the lines of
+    CMake."""
+    page = (ROOT / "docs" / "executorch.md").read_text()
+    section = page[page.index("\n## The delegate\n") :]
+    cmake = re.search(r"```cmake\n(.*?)```", section, re.DOTALL)
+    assert cmake is not None
+    commands = re.findall(r"^    (\S.*)$", section[: cmake.start()], re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["cortado", "mkdir", "cp"]
+    return commands, cmake[1]
+
+
+def _build(firmware: Path, build: Path) -> None:
     target = " ".join(from_target_string(CORE).compiler_flags(Compiler.GCC))
     settings = {
         "CMAKE_SYSTEM_NAME": "Generic",
@@ -57,18 +105,10 @@ def test_the_folder_builds_beside_executorchs_target(pte: Path, tmp_path: Path, 
         "CMAKE_CXX_FLAGS": f"{target} -Wno-psabi",
         "CMAKE_ASM_FLAGS": target,
     }
-    build = tmp_path / "build"
     made = [f"-D{name}={value}" for name, value in settings.items()]
-    for command in (["-G", "Ninja", "-S", str(tmp_path), "-B", str(build), *made], ["--build", str(build)]):
+    for command in (["-G", "Ninja", "-S", str(firmware), "-B", str(build), *made], ["--build", str(build)]):
         done = subprocess.run(["cmake", *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    listed = subprocess.run(
-        ["arm-none-eabi-nm", "-A", build / "libfirmware.a"], capture_output=True, text=True, check=True
-    )
-    assert " T cortado_delegate_registered" in listed.stdout
-    stated = sum(map(_number, re.findall(r"^\| .*\| (?:about )?([\d,]+) bytes \|$", _readme(tmp_path), re.M)))
-    linked = _linked_bytes(build, target.split(), tmp_path / "firmware.elf")
-    assert abs(stated - linked) < 0.1 * linked, (stated, linked)
 
 
 def _readme(folder: Path) -> str:
@@ -79,7 +119,7 @@ def _number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def _linked_bytes(build: Path, target: list[str], output: Path) -> int:
+def _linked_bytes(build: Path, target: Sequence[str], output: Path) -> int:
     """Code of a program with the delegate and what it calls of the loader; without ExecuTorch and the C library."""
     libraries = [build / "libfirmware.a", build / "cortado" / "loader" / "libcortado_image.a"]
     gone = "-Wl,--gc-sections,--unresolved-symbols=ignore-all,--defsym=__dso_handle=0,-e,cortado_delegate_registered"
@@ -94,17 +134,6 @@ def test_a_compile_writes_the_same_folder(pte: Path, tmp_path: Path, run: Run) -
     run("kernels", pte, "--executorch", tmp_path / "cortado")
     for path in sorted((tmp_path / "cortado").rglob("*.*")):
         assert path.read_bytes() == (pte.parent / "executorch" / path.relative_to(tmp_path / "cortado")).read_bytes()
-
-
-def _options(flags: str) -> list[str]:
-    """Each option with its value in one word."""
-    words, found = flags.split(" "), list[str]()
-    for word in words:
-        if found and found[-1] == "SHELL:-isystem":
-            found[-1] += f" {word}"
-        else:
-            found.append(word)
-    return found
 
 
 def test_a_file_without_a_delegate_needs_none_of_it(tmp_path: Path, run: Run) -> None:
