@@ -35,9 +35,14 @@ check: setup
 unit: setup
 	$(PYTEST) -m "not slow and not host and not qemu" $(UNIT)
 
-# The long tests too, family by family; what became of them is kept in tests/long.json for docs/testing.md.
+# The long tests too, family by family; what became of them is kept in tests/long.json for docs/testing.md. Then a part of the
+# tests with another Python, which has to be on PATH; and the commit that all of it passed on is kept for `make release`.
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+
 test-all: test
 	PYTHONPATH=tests $(BIN)/python -m helpers.long_run
+	$(BIN)/python tools/versions.py --only python3.13-torch2.13.0 --keep
+	$(BIN)/python tools/green.py $(COMMIT)
 
 # Random networks by the thousand (docs/testing.md): make fuzz [SEED=0] [NETWORKS=3000]. Goes on where it stopped.
 SEED     ?= 0
@@ -80,8 +85,9 @@ docs: setup
 misra: setup test-tools
 	$(BIN)/python tools/misra.py
 
-# Checks and builds a release into dist/: make release VERSION=0.2.0 [PYTHONS="3.11 3.12"] (docs/releasing.md)
-release: setup
+# Builds wheel and source package into dist/ and tries them; with VERSION=0.2.0 checks the tree before and tags it
+# behind: make release [VERSION=0.2.0] [PYTHONS="3.11 3.12"] (docs/releasing.md)
+release: setup test-tools
 	$(BIN)/python tools/release.py $(VERSION) --pythons $(PYTHONS)
 
 # Which lines of src the tests of `make test` run: build/coverage.txt and, for docs/testing.md, build/coverage.json

@@ -1,4 +1,7 @@
-"""Checks and builds a release: `make release VERSION=0.2.0`. docs/releasing.md has the steps; a fault ends it."""
+"""Checks, builds and tags a release: `make release VERSION=0.2.0`. docs/releasing.md has the steps; a fault ends it.
+
+Without a version it is a rehearsal: the tree as it is, built and tried, and nothing tagged.
+"""
 
 import argparse
 import hashlib
@@ -9,12 +12,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import documentation
+import green
 import versions
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +38,8 @@ class Tree:
     changelog: str
     tags: tuple[str, ...]
     changes: str  # git status --porcelain
+    issues: str  # tools/issues.toml
+    green: str | None  # what keeps the tree from being one that all tests passed on
 
     @staticmethod
     def here() -> "Tree":
@@ -41,8 +48,10 @@ class Tree:
             package=(ROOT / "src" / "cortado" / "__init__.py").read_text(),
             kernels=(ROOT / "src" / "cortado" / "kernels" / "include" / "cortado_version.h").read_text(),
             changelog=(ROOT / "CHANGELOG.md").read_text(),
-            tags=tuple(_git("tag", "--list", "v*").split()),
-            changes=_git("status", "--porcelain"),
+            tags=tuple(green.git("tag", "--list", "v*").split()),
+            changes=green.git("status", "--porcelain"),
+            issues=(ROOT / "tools" / "issues.toml").read_text(),
+            green=green.fault_here(),
         )
 
 
@@ -56,12 +65,14 @@ def faults(version: str, tree: Tree) -> Iterator[str]:
     older = [tag for tag in tree.tags if _numbers(tag[1:]) >= _numbers(version)]
     if older:
         yield f"{', '.join(older)} exists; expected a version above it"
-    for name, text, key in (("pyproject.toml", tree.project, "version"), ("__init__.py", tree.package, "__version__")):
-        found = re.search(rf'^{key} = "([^"]*)"', text, re.MULTILINE)
-        if found is None or found[1] != version:
-            yield f"{name} says {found[1] if found else 'no version'}, expected {version}"
+    for name, said in (("pyproject.toml", _version_of(tree.project)), ("__init__.py", _version_of(tree.package))):
+        if said != version:
+            yield f"{name} says {said}, expected {version}"
     yield from _kernel_faults(version, tree.kernels)
     yield from _changelog_faults(version, tree.changelog)
+    yield from _issue_faults(version, tree.issues)
+    if tree.green is not None:
+        yield tree.green
 
 
 def _kernel_faults(version: str, header: str) -> Iterator[str]:
@@ -77,14 +88,19 @@ def _kernel_faults(version: str, header: str) -> Iterator[str]:
         yield f"cortado_version.h has {found} in the names of functions, expected {major}_{minor}_{patch}"
 
 
+def _issue_faults(version: str, text: str) -> Iterator[str]:
+    """Issues that this version waits for and that are open."""
+    table = tomllib.loads(text)
+    waiting = [str(issue["number"]) for issue in table["issue"] if not issue["resolved"]]
+    if waiting and _numbers(version) >= _numbers(table["version"]):
+        yield f"{table['version']} waits for the issues {', '.join(waiting)}, which tools/issues.toml has as open"
+
+
 def python_faults(pythons: Iterable[str]) -> Iterator[str]:
     """Versions of Python that the wheel is to be tried with, and are not here."""
     for one in pythons:
-        if shutil.which(f"python{one}") is None:
-            yield (
-                f"python{one} is not on PATH, and the wheel is tried with it; install it (pyenv install {one}), or "
-                "name those that are here: make release PYTHONS=3.11"
-            )
+        if not versions.is_here(one):
+            yield f"{versions.missing(one)}; or name those that are here: make release PYTHONS=3.11"
 
 
 def _sections(changelog: str) -> dict[str, str]:
@@ -102,13 +118,14 @@ def _changelog_faults(version: str, changelog: str) -> Iterator[str]:
         yield f"CHANGELOG.md has entries under [Unreleased]; move them to [{version}]"
 
 
+def _version_of(text: str) -> str:
+    found = re.search(r'^(?:version|__version__) = "([^"]*)"', text, re.MULTILINE)
+    return found[1] if found else "no version"
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     found = _VERSION.match(version)
     return tuple(map(int, found.groups())) if found else (0, 0, 0)
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.rstrip()
 
 
 def _run(*command: object, cwd: Path = ROOT, **environment: str) -> str:
@@ -159,9 +176,17 @@ def check_package(package: Path, version: str, tracked: Iterable[str]) -> None:
             raise SystemExit(f"{package.name}, installed: cortado is found at {file.strip()}, expected {place}")
 
 
-def try_wheel(wheel: Path, version: str, python: str) -> None:
-    """An empty environment of this Python with the wheel and what it asks for: what needs no torch works, and
-    `cortado compile` says what brings it."""
+def compiled_model(folder: Path) -> Path:
+    """A compiled network with everything that is done without torch: a .pte, a self-test, a page."""
+    tiny = ROOT / "tests" / "models" / "tiny.py"
+    given = ("--calibration", f"{tiny}:calibration", "-t", "cortex-m4", "--package", "cmake,web")
+    _run(sys.executable, "-m", "cortado", "compile", tiny, *given, "-o", folder)
+    return folder
+
+
+def try_wheel(wheel: Path, version: str, python: str, model: Path) -> None:
+    """An empty environment of this Python with the wheel and what it asks for: what needs no torch works with a model
+    that was compiled elsewhere, and `cortado compile` says what brings torch."""
     with tempfile.TemporaryDirectory(prefix="cortado-environment-") as place:
         _run(f"python{python}", "-m", "venv", place)
         programs = Path(place) / "bin"
@@ -169,7 +194,15 @@ def try_wheel(wheel: Path, version: str, python: str) -> None:
         answer = _run(programs / "cortado", "--version", cwd=Path(place)).strip()
         if answer != f"cortado {version}":
             raise SystemExit(f"{wheel.name}, Python {python}: cortado --version says '{answer}', expected {version}")
-        for command in (("chips",), ("compile", "--help")):
+        for command in (
+            ("chips",),
+            ("doctor",),
+            ("compile", "--help"),
+            ("inspect", next(model.glob("*.pte"))),
+            ("pack", model, "--package", "zephyr,arduino", "-o", "packed"),
+            ("run", model),
+            ("show", model, "--trust", "--write", "page.html"),
+        ):
             _run(programs / "cortado", *command, cwd=Path(place))
         refused = subprocess.run(
             [programs / "cortado", "compile", "ds_cnn"], cwd=place, capture_output=True, text=True, check=False
@@ -182,8 +215,10 @@ def try_wheel(wheel: Path, version: str, python: str) -> None:
 
 
 def notes(version: str, changelog: str, files: Iterable[Path], pythons: Iterable[str]) -> str:
-    """The notes of a release: what changed, the files, and the versions of Python that the wheel was tried with."""
-    date, _, changes = _sections(changelog)[version].partition("\n")
+    """The notes of a release, or of one to come: what changed, the files, and the versions of Python that the wheel
+    was tried with."""
+    sections = _sections(changelog)
+    date, _, changes = sections.get(version, sections["Unreleased"]).partition("\n")
     listed = "\n".join(f"    {hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files)
     return (
         f"# Cortado {version}{date}\n{changes.rstrip()}\n\n## Files\n\n{listed}\n\n"
@@ -192,30 +227,42 @@ def notes(version: str, changelog: str, files: Iterable[Path], pythons: Iterable
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("version", nargs="?", default="", help="as in 0.2.0")
-    parser.add_argument("--pythons", nargs="*", default=PYTHONS, help="to try the wheel with (default: %(default)s)")
-    arguments = parser.parse_args()
-    version, pythons = arguments.version, arguments.pythons or PYTHONS
-    tree = Tree.here()
-    found = [*faults(version, tree), *python_faults(pythons)]
-    if found:
-        raise SystemExit("no release: " + "\n".join(found))
+def build_and_try(version: str, pythons: Iterable[str]) -> list[Path]:
+    """Wheel and source package in dist/, whole, and the wheel in an empty environment of each Python."""
     files = build()
-    tracked = [name.removeprefix("src/") for name in _git("ls-files", "src/cortado").splitlines()]
+    tracked = [name.removeprefix("src/") for name in green.git("ls-files", "src/cortado").splitlines()]
     for path in files:
         check_package(path, version, tracked)
-    for python in pythons:
-        for wheel in (path for path in files if path.suffix == ".whl"):
-            try_wheel(wheel, version, python)
+    with tempfile.TemporaryDirectory(prefix="cortado-model-") as place:
+        model = compiled_model(Path(place) / "model")
+        for python in pythons:
+            for wheel in (path for path in files if path.suffix == ".whl"):
+                try_wheel(wheel, version, python, model)
+    return files
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("version", nargs="?", default="", help="as in 0.2.0 (default: a rehearsal)")
+    parser.add_argument("--pythons", nargs="*", default=PYTHONS, help="to try the wheel with (default: %(default)s)")
+    arguments = parser.parse_args()
+    pythons, tree = arguments.pythons or PYTHONS, Tree.here()
+    found = [*(faults(arguments.version, tree) if arguments.version else ()), *python_faults(pythons)]
+    if found:
+        raise SystemExit("no release: " + "\n".join(found))
+    version = arguments.version or _version_of(tree.project)
+    files = build_and_try(version, pythons)
     site = documentation.build()
     if site.returncode != 0:
         raise SystemExit(f"the site has faults:\n{site.stderr}")
     written = notes(version, tree.changelog, files, pythons)
     (DIST / "NOTES.md").write_text(written)
     print(written)
-    print(f"left to do:\n  git tag -a v{version} -F dist/NOTES.md && git push --tags\n  upload dist/ to the index")
+    if not arguments.version:
+        print("a rehearsal: nothing is tagged; make release VERSION=... does")
+        return
+    green.git("tag", "-a", f"v{version}", "--cleanup=verbatim", "-F", str(DIST / "NOTES.md"))
+    print(f"tagged v{version}; left to do:\n  git push --tags\n  upload dist/ to the index")
 
 
 if __name__ == "__main__":

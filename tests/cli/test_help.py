@@ -6,14 +6,13 @@ import re
 import resource
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 import cortado
 from cortado.base.errors import CortadoError
-from cortado.base.versions import PACKAGES, TORCH, Verdict, newer_than_tested
+from cortado.base.versions import PACKAGES, Verdict, newer_than_tested
 from cortado.cli.entry import make_parser
 from cortado.models import zoo
 from cortado.run import confined, doctor
@@ -252,14 +251,3 @@ def test_a_torch_that_is_newer_is_told_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert newer_than_tested() == "torch 2.16.0 is newer than any that Cortado is tested with (2.11 to 2.15)"
     monkeypatch.undo()
     assert newer_than_tested() is None
-
-
-def test_the_page_of_versions_has_a_row_for_each_combination() -> None:
-    """And the oldest and the newest of them are those that Cortado takes without a word."""
-    table = tomllib.loads((ROOT / "tools" / "versions.toml").read_text())
-    page = (ROOT / "docs" / "versions.md").read_text()
-    for row in table["combination"]:
-        assert f"\n| {row['python']} | {row['torch']} | {row['torchao']} |" in page
-    minors = sorted(row["torch"].rpartition(".")[0] for row in table["combination"])
-    assert (minors[0], minors[-1]) == (TORCH.oldest, TORCH.newest)
-    assert all((ROOT / path).exists() for path in table["tests"])
