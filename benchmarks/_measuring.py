@@ -25,14 +25,23 @@ from cortado.run.stack import disassemble
 from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork
-from single_layers import draw_biased, draw_cells, draw_layers, draw_products, draw_rare, draw_wide, draw_windows
+from single_layers import (
+    draw_biased,
+    draw_cells,
+    draw_floats,
+    draw_layers,
+    draw_products,
+    draw_rare,
+    draw_wide,
+    draw_windows,
+)
 
 Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
 DRAWN = {
     **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
-    **{"c": draw_windows, "u": draw_windows, "i": draw_windows, "j": draw_windows, "k": draw_cells},
+    **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells},
 }
 # Of 16-bit codes, with 4-bit weights, of float32.
 OPTIONS: dict[str, dict[str, Any]] = {

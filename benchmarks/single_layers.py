@@ -78,6 +78,11 @@ def draw_windows(seed: int) -> Drawn:
     return _draw(seed, (_window, _window, _window, _depthwise), 2 * TOGETHER)
 
 
+def draw_floats(seed: int) -> Drawn:
+    """Those, pointwise and linear layers."""
+    return _draw(seed, (_window, _window, _pointwise, _pointwise, _linear, _depthwise), 2 * TOGETHER)
+
+
 def draw_cells(seed: int) -> Drawn:
     """Plain recurrent layers of a few units."""
     return _draw(seed, (_cells,), TOGETHER)

@@ -57,7 +57,7 @@ TOGETHER = {
     "cortado_weaker_softmax_s8": "masked_softmax_s8",
     "cortado_conv1x1_narrow_s8": "conv2d_narrow_s8",
     **{f"cortado_{name}_f32": file for file, names in FLOATS.items() for name in names.split()},
-    "cortado_conv1x1_codes_f32": "conv2d_codes_f32",
+    **{f"cortado_conv1x1_codes_f32{isa}": "conv2d_codes_f32" for isa in ("", "__dsp", "__mve")},
     **{f"cortado_conv1x1_f32{isa}": "conv2d_f32" for isa in ("", "__dsp", "__mve")},
     "cortado_linear_runs_s8__scalar": "linear_narrow_s8",
     **{f"cortado_{window}_runs_s8__{isa}": f"{window}_narrow_s8" for window in WINDOWS for isa in ("dsp", "mve")},

@@ -1215,7 +1215,7 @@ typedef struct {
     int32_t kernel_h, kernel_w;
     int32_t stride_w, pad_left, dilation_w;
     float act_min, act_max;
-    const float *weights; /* the variant's stream */
+    const void *weights; /* the variant's stream */
 } cortado_layer_f32_packed_t;
 
 void cortado_conv2d_f32__dsp(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out,
@@ -1226,6 +1226,16 @@ void cortado_conv1x1_f32__dsp(const cortado_layer_f32_packed_t *L, const float *
 void cortado_conv1x1_f32__mve(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
 int32_t cortado_conv2d_f32__dsp_scratch(const cortado_layer_f32_packed_t *L);
 int32_t cortado_conv2d_f32__mve_scratch(const cortado_layer_f32_packed_t *L);
+
+/* As cortado_layer_codes_f32_t for one group. */
+void cortado_conv2d_codes_f32__dsp(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out,
+                                   void *scratch);
+void cortado_conv2d_codes_f32__mve(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out,
+                                   void *scratch);
+void cortado_conv1x1_codes_f32__dsp(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
+void cortado_conv1x1_codes_f32__mve(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
+int32_t cortado_conv2d_codes_f32__dsp_scratch(const cortado_layer_f32_packed_t *L);
+int32_t cortado_conv2d_codes_f32__mve_scratch(const cortado_layer_f32_packed_t *L);
 
 /* How several numbers become one, beside those of integers. */
 #define CORTADO_MEAN 13

@@ -223,7 +223,7 @@ SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: 
 
 
 # What a portable layer's descriptor has and a packed one's has not: the stream holds it.
-_IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift"})
+_IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift", "scale"})
 
 
 def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -12,11 +12,16 @@ WIDE, NARROW = 16, 8  # channels of a block; behind the last wide one, few are a
 
 def fits(weights: Numbers, bias: Numbers, fields: Mapping[str, Any]) -> bool:
     """Whether such kernels give the bits of the portable one. They add products of zeros for taps outside of the image:
-    0 * w is no zero where w is infinite or NaN, and -0 + 0 is 0. Vectors take denormal bounds for zeros."""
+    0 * w is no zero where w is infinite or NaN, and -0 + 0 is 0."""
+    negative_zero = np.signbit(bias) & (bias == 0)
+    return bool(fits_codes(fields) and np.isfinite(weights).all() and not negative_zero.any())
+
+
+def fits_codes(fields: Mapping[str, Any]) -> bool:
+    """The same of weights that are codes, whose sums begin with 0. Vectors take denormal bounds for zeros."""
     bounds = np.abs([fields["act_min"], fields["act_max"]])
     denormal = (bounds > 0) & (bounds < np.finfo(np.float32).tiny)
-    negative_zero = np.signbit(bias) & (bias == 0)
-    return bool(fields["groups"] == 1 and np.isfinite(weights).all() and not negative_zero.any() and not denormal.any())
+    return bool(fields["groups"] == 1 and not denormal.any())
 
 
 def blocks(channels: int) -> Iterator[tuple[int, int]]:
@@ -34,4 +39,18 @@ def pack_blocks(weights: Numbers, bias: Numbers) -> Numbers:
         some = rows[:, first : first + room]
         block[:, : some.shape[1]] = some
         packed.append(block.reshape(-1))
+    return np.concatenate(packed)
+
+
+def pack_codes(codes: Numbers, bias: Numbers, scale: Numbers) -> Numbers:
+    """Blocks of channels: their biases and scales, then the codes of one product after the other
+    (cortado_codes_f32.h)."""
+    rows = codes.reshape(len(bias), -1)
+    packed = []
+    for first in range(0, len(bias), NARROW):
+        some = slice(first, first + NARROW)
+        heads, block = np.zeros((2, NARROW), np.float32), np.zeros((rows.shape[1], NARROW), np.int8)
+        heads[:, : len(bias[some])] = bias[some], scale[some]
+        block[:, : len(bias[some])] = rows[some].T
+        packed += [heads.reshape(-1).view(np.int8), block.reshape(-1)]
     return np.concatenate(packed)

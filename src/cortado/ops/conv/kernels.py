@@ -173,8 +173,9 @@ def _float_layer(call: Call, form: ConvForm) -> ConvLayer:
     }
     unscaled = np.zeros_like(bias, np.int32)
     if call["scale"] is not None:
-        fields["scale"] = Array(call.array("scale"))
-        return ConvLayer(call, form, fields, weights, (bias, unscaled, unscaled), packs=False)
+        scale = call.array("scale")
+        fields["scale"] = Array(scale)
+        return ConvLayer(call, form, fields, weights, (bias, scale, unscaled), packs=floats.fits_codes(fields))
     return ConvLayer(call, form, fields, weights, (bias, unscaled, unscaled), packs=floats.fits(weights, bias, fields))
 
 
@@ -203,7 +204,7 @@ def _packed_fields(layer: ConvLayer, stream: Numbers, grouped: bool) -> dict[str
     if layer.stored is not None:
         kept = packed({**layer.fields, "weights": Array(layer.stored.codes), "groups": 1}, stream)
         return {name: kept[name] for name in (*_INT4_FIELDS[layer.form], "out_offset", "act_min", "act_max", "weights")}
-    if layer.elements == A32W32:
+    if layer.call.element.floating:
         return packed({name: value for name, value in layer.fields.items() if name != "groups"}, stream)
     # With a depth multiplier of 1, which all others need, neither it nor the output channels are of use.
     unused = {"depth_multiplier", "out_c"} if "depth_multiplier" in layer.fields else {"sum_shift"}
@@ -351,6 +352,9 @@ def _int4_rows(form: ConvForm, kind: str) -> list[ConvKernel]:
     ]  # fmt: skip
 
 
+_CODES_PAY = {Core.DSP: 6, Core.MVE: 2}  # channels, of which blocks of 8 are fewer cycles than one after the other
+
+
 def _float_rows(form: ConvForm) -> list[ConvKernel]:
     """Several outputs at once, each of one sum; windows are gathered by two."""
     name, window = form.value, form is ConvForm.WINDOW
@@ -361,13 +365,22 @@ def _float_rows(form: ConvForm) -> list[ConvKernel]:
     def pack(layer: ConvLayer, core: Core) -> Numbers:
         return floats.pack_blocks(layer.weights, layer.tables[0])
 
-    portable = ConvKernel(f"{name}_f32", A32W32)
+    def pack_codes(layer: ConvLayer, core: Core) -> Numbers:
+        return floats.pack_codes(layer.weights, *layer.tables[:2])
+
+    def pays(layer: ConvLayer, core: Core) -> bool:
+        return layer.call.out_shape[3] >= _CODES_PAY[core]
+
+    portable, of_codes = ConvKernel(f"{name}_f32", A32W32), ConvKernel(f"{name}_codes_f32", A32W8)
     fast = replace(portable, pack=pack, scratch=scratch, tile=1 if window else 2)
+    fast_codes = replace(fast, elements=A32W8, pack=pack_codes, fits=pays)
     return [
         replace(fast, symbol=f"{name}_f32__mve", cores=(Core.MVE,)),
         replace(fast, symbol=f"{name}_f32__dsp", cores=(Core.DSP,)),
         portable,
-        ConvKernel(f"{name}_codes_f32", A32W8),
+        replace(fast_codes, symbol=f"{name}_codes_f32__mve", cores=(Core.MVE,)),
+        replace(fast_codes, symbol=f"{name}_codes_f32__dsp", cores=(Core.DSP,)),
+        of_codes,
     ]
 
 
@@ -562,7 +575,8 @@ def bare(form: ConvForm, row: ConvKernel) -> Kernel:
     """A row's function and descriptor, whatever the layer."""
     reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
     name = ConvForm.WINDOW.value if row.grouped else form.value
-    known = {A16W8: "layer_s16", A8W4: name if row.pack else "narrow", A32W32: "layer_f32", A32W8: "layer_codes_f32"}
+    narrow, codes = (name, "layer_f32") if row.pack else ("narrow", "layer_codes_f32")
+    known = {A16W8: "layer_s16", A8W4: narrow, A32W32: "layer_f32", A32W8: codes}
     layer = known.get(row.elements, name)
     # Of real numbers, only windows that are gathered need scratch.
     needs = not row.elements[0].floating or (row.pack is not None and form is ConvForm.WINDOW)

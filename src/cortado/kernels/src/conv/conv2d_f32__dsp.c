@@ -33,22 +33,7 @@ static void cortado_tile8x2(const cortado_tile_f32_t *T)
     cortado_finish_f32(T, sums + 8, T->out1);
 }
 
-static void cortado_copy_numbers(float *to, const float *from, int32_t n)
-{
-    for (; n >= 4; n -= 4, to += 4, from += 4) {
-        const float a = from[0], b = from[1], c = from[2], d = from[3];
-        to[0] = a;
-        to[1] = b;
-        to[2] = c;
-        to[3] = d;
-        CORTADO_STAY_A_LOOP;
-    }
-    for (; n > 0; n--) {
-        *to++ = *from++;
-        CORTADO_STAY_A_LOOP;
-    }
-}
-
+#include "cortado_pixels_f32.h"
 #include "cortado_spans_f32.h"
 
 void cortado_conv2d_f32__dsp(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out, void *scratch)

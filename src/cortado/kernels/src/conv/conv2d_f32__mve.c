@@ -10,16 +10,6 @@
 
 #include "cortado_finish_f32.h"
 
-#include <arm_mve.h>
-
-static void cortado_copy_numbers(float *to, const float *from, int32_t n)
-{
-    for (; n > 0; n -= 4, to += 4, from += 4) {
-        const mve_pred16_t inside = vctp32q((uint32_t)n);
-        vstrwq_p_u32((uint32_t *)(void *)to, vldrwq_z_u32((const uint32_t *)(const void *)from, inside), inside);
-    }
-}
-
 /* Without vectors: denormal numbers are none to them. */
 static CORTADO_ONCE void plain(const cortado_tile_f32_t *T, int32_t channels, int32_t pixels)
 {
@@ -52,6 +42,7 @@ static void cortado_tile8x2(const cortado_tile_f32_t *T)
     }
 }
 
+#include "cortado_pixels_f32.h"
 #include "cortado_spans_f32.h"
 
 void cortado_conv2d_f32__mve(const cortado_layer_f32_packed_t *L, const int8_t *const rows[], float *out, void *scratch)

@@ -9,8 +9,7 @@
  *
  * Tile: 1 pixel x 16 or 8 channels, 2 pixels x 8 channels. Scratch: none.
  *
- * Vectors take denormal numbers for zeros and make zeros of them. The core remembers if that happened: then nothing is
- * stored, the result isn't 0, and the outputs are to be made without vectors. (Two flags of FPSCR are lost.)
+ * Where there are denormal numbers, nothing is stored and the result isn't 0: conv_outputs_f32__mve.h.
  *
  * Four channels are a vector, and x is in a core register. A product and a sum are two instructions: a fused one would
  * round once. Loads stand between arithmetic, the next weights while these are used; nothing is loaded behind the last
@@ -20,75 +19,15 @@
  *   q0-q3 weights, then their products   q4-q7 sums
  */
 #include "conv_sums_f32__mve.h"
-#include "cortado_asm.h"
+#include "conv_outputs_f32__mve.h"
 
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
 
-#define DENORMALS 0x88 /* of FPSCR: one was read, one would have been the result */
-
 /* Sums begin with the biases, which lie where weights of a product before the first would. */
     .macro enter
-    push    {r4-r7, lr}
-    sub     sp, sp, #4
-    vpush   {d8-d15}
-    vmrs    r7, fpscr
-    tst     r7, #DENORMALS
-    beq     .Lclear_\@
-    bic     r7, r7, #DENORMALS
-    vmsr    fpscr, r7
-.Lclear_\@:
-    ldm     r0, {r1-r5}
+    begin
     vldrw.32 q4, [r1]
     vldrw.32 q5, [r1, #16]
-    .endm
-
-    .macro leave
-    movs    r0, #0
-    vpop    {d8-d15}
-    add     sp, sp, #4
-    pop     {r4-r7, pc}
-    .endm
-
-/* Where outputs go, how many, and their bounds; none where there were denormal numbers. */
-    .macro outputs
-    vmrs    r7, fpscr
-    ands    r7, r7, #DENORMALS
-    beq     .Loutputs_\@
-    mov     r0, r7
-    vpop    {d8-d15}
-    add     sp, sp, #4
-    pop     {r4-r7, pc}
-.Loutputs_\@:
-    add     r0, r0, #TILE_F32_OUT
-    ldm     r0, {r1-r5}
-    movw    r6, #0
-    movt    r6, #0x7FC0
-    .endm
-
-/* Four sums within their bounds, of NaN the canonical one, as far as there are r3 channels. (NaN counts as less than
- * anything, so it is left out there.) */
-    .macro output sums, to
-    vcmp.f32 eq, \sums, \sums
-    vpst
-    vcmpt.f32 lt, \sums, r4
-    vpst
-    vdupt.32 \sums, r4
-    vcmp.f32 gt, \sums, r5
-    vpst
-    vdupt.32 \sums, r5
-    vcmp.f32 ne, \sums, \sums
-    vpst
-    vdupt.32 \sums, r6
-    vctp.32 r3
-    vpst
-    vstrwt.32 \sums, [\to], #16
-    .endm
-
-/* Four channels fewer. */
-    .macro four_more
-    subs    r3, r3, #4
-    it      mi
-    movmi   r3, #0
     .endm
 
 /* The products of one x with 16 weights, of which the first four are multiplied already. */

@@ -39,16 +39,17 @@ CORTADO_AT(cortado_tile_f32_t, channels, TILE_F32_OUT + 8);
 CORTADO_AT(cortado_tile_f32_t, low, TILE_F32_OUT + 12);
 CORTADO_AT(cortado_tile_f32_t, high, TILE_F32_OUT + 16);
 
-/* Sums in C: 16 or 8 of one pixel, or 8 of two. */
+/* Sums in C: 16 or 8 of one pixel, or 8 of two; nothing is added for channels that aren't there. */
 static inline void cortado_plain_sums_f32(const cortado_tile_f32_t *T, float *sums, int32_t channels, int32_t pixels)
 {
     const int32_t step = T->step / 4;
     for (int32_t i = 0; i < pixels; i++, sums += channels) {
         const float *const x = i == 0 ? T->x0 : T->x1;
         for (int32_t c = 0; c < channels; c++) {
+            const int32_t products = c < T->channels ? T->products : 0;
             const float *w = T->block + c;
             float sum = *w;
-            for (int32_t k = 0; k < T->products; k++) {
+            for (int32_t k = 0; k < products; k++) {
                 w += step;
                 sum = sum + cortado_f32_mul(x[k], *w);
             }

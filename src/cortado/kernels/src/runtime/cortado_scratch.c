@@ -107,6 +107,16 @@ int32_t cortado_conv2d_f32__mve_scratch(const cortado_layer_f32_packed_t *L)
     return cortado_conv2d_f32__dsp_scratch(L);
 }
 
+int32_t cortado_conv2d_codes_f32__dsp_scratch(const cortado_layer_f32_packed_t *L)
+{
+    return cortado_conv2d_f32__dsp_scratch(L);
+}
+
+int32_t cortado_conv2d_codes_f32__mve_scratch(const cortado_layer_f32_packed_t *L)
+{
+    return cortado_conv2d_f32__dsp_scratch(L);
+}
+
 int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels)
 {
     return pixels > 1 ? 4 * ((L->in_c + 1) & ~1) : 0;
