@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import platform
 import re
 import resource
 import subprocess
@@ -185,6 +186,29 @@ def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monke
     assert items["executorch"]["follows"] == missing
     header = run("doctor").out.splitlines()[0]
     assert header.split("  ")[-1].strip() == "WHAT FOLLOWS"
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "follows"),
+    [
+        ("python", "3.11.7", "as tested"),
+        ("python", "3.13.0", "tested too (3.11 to 3.13)"),
+        ("python", "3.14.2", "should work, and is newer than any that is tested (3.11 to 3.13)"),
+        ("python", "3.10.4", "not taken, expected 3.11 to 3.13: install Python 3.11 to 3.13"),
+        ("torch", "2.15.0+cu130", "tested too (2.11 to 2.15)"),
+        ("torch", "2.16.0", "should work, and is newer than any that is tested (2.11 to 2.15)"),
+    ],
+)
+def test_doctor_says_what_follows_from_a_version(
+    run: Run, monkeypatch: pytest.MonkeyPatch, package: str, version: str, follows: str
+) -> None:
+    real = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version if name == package else real(name))
+    if package == "python":
+        monkeypatch.setattr(platform, "python_version", lambda: version)
+    items = {item["name"]: item for item in run("doctor", "--json").json}
+    assert items[package]["follows"] == follows
+    assert items[package]["found"] == (not follows.startswith("not taken"))
 
 
 @pytest.mark.parametrize(

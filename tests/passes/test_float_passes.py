@@ -95,7 +95,7 @@ def a_slice_is_written(m: Any, x: Tensor) -> Tensor:
     """A view of what was written sees the new values, whoever took it first."""
     y = x.clone()
     last = y[:, 2:]
-    y[:, 3] = 0.5
+    y[:, 3] = x[:, 0]
     return last + x[:, :2]
 
 

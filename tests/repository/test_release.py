@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import cortado
-from cortado.run.doctor import TESTED_PYTHON
+from cortado.base.versions import PYTHON
 from helpers.paths import ROOT
 
 KERNELS = "#define CORTADO_KERNELS_VERSION_NUMBER 200 /* of 0.2.0 */\n#define OF(x) x##_of_version_0_2_0_kernels\n"
@@ -147,7 +147,7 @@ def test_test_all_ends_with_another_python_and_the_record() -> None:
     pinned = re.findall(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text())[0]
     combinations = tomllib.loads((ROOT / "tools" / "versions.toml").read_text())["combination"]
     chosen = [one for one in combinations if name == f"python{one['python']}-torch{one['torch']}"]
-    assert [(one["torch"], one["python"] == TESTED_PYTHON) for one in chosen] == [(pinned, False)]
+    assert [(one["torch"], one["python"] == PYTHON.pinned) for one in chosen] == [(pinned, False)]
 
 
 # ---- packages and notes ---------------------------------------------------------------------------------------------

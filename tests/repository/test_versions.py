@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cortado.base.versions import TORCH, TORCHAO, numbers
+from cortado.base.versions import PYTHON, TORCH, TORCHAO, numbers
 from helpers.paths import ROOT
 
 
@@ -34,10 +34,14 @@ def test_the_combinations_span_what_is_taken_without_a_word(versions: Any) -> No
         minors = sorted(numbers(version)[:2] for version in found | {package.pinned})
         assert (minors[0], minors[-1]) == (numbers(package.oldest), numbers(package.newest))
         assert len({minor[1] for minor in minors}) == minors[-1][1] - minors[0][1] + 1, "a minor version is left out"
-    assert {one.python for one in versions.COMBINATIONS} == {"3.11", "3.12", "3.13"}
+    pythons = {one.python for one in versions.COMBINATIONS}
+    assert pythons == {"3.11", "3.12", "3.13"}
+    assert (min(pythons), max(pythons)) == (PYTHON.oldest, PYTHON.newest)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["requires-python"] == ">=3.11"
-    assert all((ROOT / path).exists() for path in versions.TESTS)
+    assert project["requires-python"] == f">={PYTHON.oldest}"
+    for test in versions.TESTS:
+        path, _, function = test.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text() if function else (ROOT / path).is_file()
 
 
 def test_what_fails_and_what_differs_is_told(versions: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

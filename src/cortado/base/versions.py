@@ -70,6 +70,7 @@ TORCHAO = Package("torchao", "0.18.0", "0.17", "0.18", "compiling models: quanti
 EXECUTORCH = Package(
     "executorch", "1.5.1", "1.5", "1.5", "writing and running .pte files", newer_works=False, extra="executorch"
 )
+PYTHON = Package("python", "3.11", "3.11", "3.13", "everything")
 PACKAGES = (
     TORCH,
     TORCHAO,

@@ -2,17 +2,13 @@
 
 import platform
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.base.errors import MissingTool
-from cortado.base.versions import PACKAGES, Package, Verdict
+from cortado.base.versions import PACKAGES, PYTHON, Package, Verdict
 from cortado.run import confined, toolchain
 from cortado.run.toolchain import Tool
-
-OLDEST_PYTHON = (3, 11)
-TESTED_PYTHON = "3.11"
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,8 @@ class Item:
         elif within:
             follows = f"tested too ({also})"
         else:
-            follows = f"should work, and is not the version that is tested ({tested})"
+            what = f"newer than any that is tested ({also})" if also else f"not the version that is tested ({tested})"
+            follows = f"should work, and is {what}"
         return Item(name, fits and version is not None, version, needed_for, fix, optional, tested, follows)
 
 
@@ -69,24 +66,25 @@ def check() -> list[Item]:
 
 
 def _python() -> Item:
-    wanted = ".".join(map(str, OLDEST_PYTHON))
-    fits = sys.version_info[:2] >= OLDEST_PYTHON
-    fix = f"install Python {wanted} or newer"
-    return Item.of("python", platform.python_version(), "everything", fix, tested=TESTED_PYTHON, fits=fits)
+    return _of(PYTHON, platform.python_version(), f"install Python {PYTHON.tested}")
 
 
 def _package(package: Package) -> Item:
     version = package.found
+    return _of(package, version, package.install, optional=package.extra is not None and version is None)
+
+
+def _of(package: Package, version: str | None, fix: str, *, optional: bool = False) -> Item:
     return Item.of(
         package.name,
         version,
         package.needed_for,
-        package.install,
+        fix,
         tested=package.pinned,
         also=package.tested,
         within=version is not None and package.verdict(version) is Verdict.TESTED,
         fits=version is not None and package.takes(version),
-        optional=package.extra is not None and version is None,
+        optional=optional,
     )
 
 
