@@ -51,7 +51,9 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
 
 @_parameters([op for op in registry().operators.values() if op.namespace == "cortado"])
 def test_an_operator_of_ours_says_how_a_pte_holds_it_or_why_it_cant(operator: Operator) -> None:
-    assert operator.constraints  # how the .pte holds it, or why it can't
+    told = operator.constraints if operator.in_pte else operator.c_only
+    assert told
+    assert not told.endswith("only")
 
 
 # ---- what the records say of themselves ----------------------------------------------------------------------

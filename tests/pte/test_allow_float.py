@@ -124,9 +124,18 @@ class Determinant(nn.Module):
         return torch.linalg.det(self.linear(x))
 
 
+class ManyKinds(nn.Module):
+    """Eight calls of five operators that exist in C only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(4):
+            x = F.max_pool2d(x, 3, 1, 1, dilation=2)
+        return torch.where(x > 0, x.cumsum(-1), x.var(-1, keepdim=True, unbiased=False))
+
+
 IN_C = {DilatedPool: (1, 2, 12, 12), TwoImages: (2, 20, 5, 5), LogSoftmax: (2, 8)}
 NOT_IN_C = {Angle: (1, 2, 8, 8), AngleOfInput: (2, 5)}
-OTHERS = {Bags: (2, 5), Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
+OTHERS = {ManyKinds: (1, 2, 12, 12), Bags: (2, 5), Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
 SHAPES: dict[type[nn.Module], tuple[int, ...]] = {**IN_C, **NOT_IN_C, **OTHERS}
 
 
@@ -156,6 +165,15 @@ def test_without_the_flag_there_is_no_pte_and_no_float(kind: type[nn.Module]) ->
     assert compiled.pte is None
     assert compiled.report.float_operators == ()
     assert "C bundle only" in compiled.report.pte_missing[0]
+
+
+@pytest.mark.cases(1)
+def test_calls_of_one_kind_are_told_once_and_further_operators_by_their_names() -> None:
+    pools, second, third, others, _ = quantized(ManyKinds).compile(TARGET).report.pte_missing
+    assert f"{Path(__file__).name}:" in pools
+    assert ", and 3 other calls: cortado::dilated_max_pool2d_nhwc exists in the C bundle only (" in pools
+    assert all("exists in the C bundle only (" in one for one in (second, third))
+    assert others.startswith("so do calls of cortado::")
 
 
 @pytest.mark.cases(1)

@@ -264,7 +264,8 @@ class Operator:
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
     pte_limit: Callable[[Call], str | None] = lambda call: None
     in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
-    constraints: str = ""
+    constraints: str = ""  # what it takes
+    no_pte: str = ""  # why no .pte holds it, where it is not that it computes in float32
     # Draws legal arguments; those that it leaves out are drawn by their types, and all if there is none.
     samples: Callable[["CaseDraw"], dict[str, Any]] | None = None
 
@@ -278,7 +279,8 @@ class Operator:
         """Why a .pte can't hold it; None if it can."""
         if self.in_pte:
             return None
-        return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+        why = self.no_pte or ("it computes in float32" if is_of_floats(self.name) else "")
+        return f"{self.name} exists in the C bundle only" + (f" ({why})" if why else "")
 
     @property
     def results(self) -> tuple[str, ...]:

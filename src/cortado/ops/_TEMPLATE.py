@@ -204,7 +204,8 @@ LERP = Operator(
     tensors=("self", "end"),  # the activation operands, in the order of the kernel's rows
     # The arguments of the same call on operands before a permutation of their dimensions; elementwise: the same.
     relayout=lambda arguments, perm: arguments,
-    constraints="equal shapes, 0 < weight < 1; C bundle only: ExecuTorch has no such operator",
+    constraints="equal shapes, 0 < weight < 1",
+    no_pte="ExecuTorch has no such operator",
     samples=samples,
     # Also: dtype of the result (int8); pte, the same call in operators that a .pte may hold; pte_limit, what kernels of
     # ExecuTorch's can't do; permutes, identity and channel_constants, which let the passes drop and move calls.

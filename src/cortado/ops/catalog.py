@@ -15,6 +15,7 @@ class Entry:
     operator: str
     summary: str
     pte: bool
+    no_pte: str
     c: bool
     constraints: str
     aten: tuple[str, ...]
@@ -32,6 +33,7 @@ def _entry(operator: Operator, known: Registry) -> Entry:
         operator=operator.name,
         summary=operator.summary,
         pte=operator.in_pte,
+        no_pte=operator.no_pte,
         c=operator.view or operator.kernel is not None,
         constraints=operator.constraints,
         aten=_aten_of(module),
@@ -90,6 +92,7 @@ def as_markdown() -> str:
     ]
     for entry in entries():
         pte, c = ("yes" if flag else "no" for flag in (entry.pte, entry.c))
+        pte += f": {entry.no_pte}" if entry.no_pte else ""
         lines.append(f"| `{entry.operator}` | {entry.summary} | {pte} | {c} | {entry.constraints or '-'} |")
     found = taken()
     lines += ["", "## aten overloads that are taken", ""]

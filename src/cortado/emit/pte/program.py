@@ -87,6 +87,7 @@ def bundle_pte(data: bytes, samples: Sequence[Sequence[ArrayType]], expected: Se
 
 # ---- program ---------------------------------------------------------------------------------------------
 
+MOST_TOLD = 3  # kinds of calls that are named with their source lines
 LAYOUT = "as in the model"
 
 
@@ -188,11 +189,24 @@ def c_only_reason(node: Node) -> str | None:
 
 
 def c_only(program: ExportedProgram) -> list[str]:
-    """The nodes that exist in the C bundle only, each with its source line and the reason."""
-    refused = []
+    """Tell what exists in the C bundle only and why: calls of one kind in a line with the source line of the first;
+    behind some lines, the names of further operators."""
+    alike: dict[str, list[Node]] = {}
     for node in program.graph_module.graph.nodes:
         reason = c_only_reason(node)
         if reason is not None:
             ending = f", and {NO_FLOAT_KERNEL}" if NOT_ATEN.known(node) else ""
-            refused.append(f"{describe(node)}: {reason}{ending}")
-    return refused
+            alike.setdefault(reason + ending, []).append(node)
+    kinds = sorted(alike.items(), key=lambda kind: not NOT_ATEN.known(kind[1][0]))  # these decide what would help
+    told = [f"{describe(nodes[0])}{_others(len(nodes) - 1)}: {reason}" for reason, nodes in kinds[:MOST_TOLD]]
+    names = sorted({_operator_name(nodes[0]) for _, nodes in kinds[MOST_TOLD:]})
+    return [*told, f"so do calls of {', '.join(names)}"] if names else told
+
+
+def _others(count: int) -> str:
+    return f", and {count} other call{'s' if count > 1 else ''}" if count else ""
+
+
+def _operator_name(node: Node) -> str:
+    operator = op.operator_of(node.target)
+    return str(node.target) if operator is None else operator.name

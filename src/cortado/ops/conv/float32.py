@@ -175,7 +175,7 @@ FLOAT_CONV2D = Operator(
     macs=macs,
     element=FLOAT32,
     channel_constants=("weight", "bias", "scale"),
-    constraints="constant weights, float32 or int8 with a scale per channel, and bias; C bundle only",
+    constraints="constant weights, float32 or int8 with a scale per channel, and bias",
     samples=samples,
 )
 
@@ -284,7 +284,6 @@ FLOAT_MATMUL = Operator(
     macs=product_macs,
     element=FLOAT32,
     tensors=("self", "mat2"),
-    constraints="C bundle only",
     samples=product_samples,
 )
 FLOAT_BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=as_it_is, lower=lower_product, floating=True)

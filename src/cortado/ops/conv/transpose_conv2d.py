@@ -584,7 +584,8 @@ TRANSPOSE_CONV2D_C = replace(
     scratch=(),
     summary="2-D transposed convolution of a shape that CMSIS-NN gets wrong",
     pte_scratch=lambda call, backend: (),
-    constraints=(
+    constraints="",
+    no_pte=(
         "CMSIS-NN's kernel takes one image and padding below the kernel size where strides are at most 2 and channels "
         "more than 16, elsewhere an input whose height x stride is at least the padding"
     ),

@@ -257,7 +257,8 @@ COMPARE = Operator(
     rows=rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
-    constraints="numbers less than a step apart are equal; C bundle only: ExecuTorch has no int8 kernel",
+    constraints="numbers less than a step apart are equal",
+    no_pte="ExecuTorch has no int8 kernel",
     samples=samples,
 )
 

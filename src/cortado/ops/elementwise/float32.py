@@ -321,7 +321,7 @@ FLOAT_CALCULATE = Operator(
     rows=rows,
     tensors=("self", "other"),
     relayout=relayout,
-    constraints="shapes that torch broadcasts, in at most 6 loops; C bundle only",
+    constraints="shapes that torch broadcasts, in at most 6 loops",
     samples=samples,
 )
 

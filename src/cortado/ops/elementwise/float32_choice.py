@@ -94,7 +94,7 @@ FLOAT_WHERE = Operator(
     rows=rows,
     tensors=("mask", "self", "other"),
     relayout=lambda arguments, perm: arguments,
-    constraints="equal shapes, or one value for all; C bundle only",
+    constraints="equal shapes, or one value for all",
     samples=samples,
 )
 FLOAT_CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower, floating=True)
@@ -149,7 +149,6 @@ FLOAT_FROM_INT = Operator(
     kernel=_kernels("from_s32", INT32, FLOAT32),
     element=FLOAT32,
     rows=lambda call: _ONE_BY_ONE,
-    constraints="C bundle only",
 )
 FLOAT_TO_INT = Operator(
     name="cortado::float_to_int",
@@ -159,7 +158,7 @@ FLOAT_TO_INT = Operator(
     kernel=_kernels("to_s32", FLOAT32, INT32),
     element=INT32,
     rows=lambda call: _ONE_BY_ONE,
-    constraints="what leaves 32 bits is the nearest that does not, NaN is 0; C bundle only",
+    constraints="what leaves 32 bits is the nearest that does not, NaN is 0",
 )
 FLOAT_TO_TRUTH = Operator(
     name="cortado::float_to_truth",
@@ -168,7 +167,6 @@ FLOAT_TO_TRUTH = Operator(
     shape=lambda call: call.shape("input"),
     kernel=_kernels("to_bool", FLOAT32, BOOL),
     element=BOOL,
-    constraints="C bundle only",
 )
 
 

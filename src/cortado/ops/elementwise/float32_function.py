@@ -103,7 +103,6 @@ FLOAT_FUNCTION = Operator(
     element=FLOAT32,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
-    constraints="C bundle only",
     samples=samples,
 )
 

@@ -92,6 +92,6 @@ FLOAT_UPDATE = Operator(
     rows=walked,
     element=FLOAT32,
     tensors=("self", "factor", "rows", "other"),
-    constraints="new values of state; C bundle only",
+    constraints="new values of state",
     samples=samples,
 )

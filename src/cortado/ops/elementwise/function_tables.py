@@ -270,7 +270,7 @@ FUNCTION = Operator(
     element=INT16,
     relayout=lambda arguments, perm: arguments,
     by_channel=True,
-    constraints="C bundle only: ExecuTorch's operators take int8",
+    no_pte="ExecuTorch's operators take int8",
     samples=samples,
 )
 PATCHED = Operator(
@@ -283,7 +283,7 @@ PATCHED = Operator(
     element=INT16,
     relayout=lambda arguments, perm: arguments,
     by_channel=True,
-    constraints="C bundle only: ExecuTorch's operators take int8",
+    no_pte="ExecuTorch's operators take int8",
     samples=patched_samples,
 )
 STEPS = Operator(
@@ -296,6 +296,6 @@ STEPS = Operator(
     element=ElementOf(("dtype",)),
     relayout=lambda arguments, perm: arguments,
     by_channel=True,
-    constraints="C bundle only: ExecuTorch's operators take int8",
+    no_pte="ExecuTorch's operators take int8",
     samples=steps_samples,
 )

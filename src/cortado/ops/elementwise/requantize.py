@@ -179,7 +179,7 @@ REQUANTIZE = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
     relayout=lambda arguments, perm: arguments,
-    constraints="C bundle only: ExecuTorch's operators take int8",
+    no_pte="ExecuTorch's operators take int8",
     by_channel=True,
     samples=samples,
 )

@@ -181,7 +181,8 @@ WHERE = Operator(
     rows=rows,
     tensors=("mask", "self", "other"),
     relayout=lambda arguments, perm: arguments,
-    constraints="equal shapes, or one value for all; C bundle only: ExecuTorch has no int8 kernel",
+    constraints="equal shapes, or one value for all",
+    no_pte="ExecuTorch has no int8 kernel",
     samples=samples,
 )
 

@@ -167,7 +167,8 @@ CALCULATE_INT = Operator(
     kernel=KERNELS,
     element=INT32,
     tensors=("self", "other"),
-    constraints="equal shapes, or one number; modulo 2^32; C bundle only: a .pte takes real numbers",
+    constraints="equal shapes, or one number; modulo 2^32",
+    no_pte="a .pte takes real numbers",
     samples=samples,
 )
 

@@ -209,7 +209,8 @@ REDUCE_INT = Operator(
     shape=output_shape,
     kernel=KERNELS,
     element=INT32,
-    constraints="modulo 2^32; C bundle only: a .pte takes real numbers",
+    constraints="modulo 2^32",
+    no_pte="a .pte takes real numbers",
     samples=samples,
 )
 

@@ -77,7 +77,7 @@ TRUTH_VIEW = Operator(
     kernel=None,
     view=True,
     element=BOOL,
-    constraints="C bundle only: a .pte gives real numbers",
+    no_pte="a .pte gives real numbers",
 )
 
 AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower)

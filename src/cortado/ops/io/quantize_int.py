@@ -105,7 +105,7 @@ QUANTIZE_INT = Operator(
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=ElementOf(("dtype",)),
-    constraints="C bundle only: a .pte takes real numbers",
+    no_pte="a .pte takes real numbers",
     samples=samples,
 )
 

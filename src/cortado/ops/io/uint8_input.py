@@ -21,7 +21,7 @@ from cortado.ops.loops import FOURS
 SMALLEST = 2.0**-60  # scale there is
 STRAIGHT = 1e-3  # steps that a straight line may be off its codes: float32 rounds
 
-_C_ONLY = "C bundle only: a .pte takes real numbers"
+_NO_PTE = "a .pte takes real numbers"
 
 
 def flipped(codes: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ FLIP = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
     samples=lambda draw: {"input": draw.codes(draw.rows(), INT8)},
-    constraints=_C_ONLY,
+    no_pte=_NO_PTE,
 )
 
 
@@ -108,5 +108,5 @@ RAW = Operator(
     view=True,
     relayout=lambda arguments, perm: arguments,
     samples=lambda draw: {"input": draw.codes(draw.rows(), INT8)},
-    constraints=_C_ONLY,
+    no_pte=_NO_PTE,
 )

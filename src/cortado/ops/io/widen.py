@@ -87,7 +87,7 @@ WIDEN = Operator(
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=INT32,
-    constraints="C bundle only: a .pte takes real numbers",
+    no_pte="a .pte takes real numbers",
     samples=samples,
 )
 

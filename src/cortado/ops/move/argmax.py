@@ -73,7 +73,8 @@ ARGMAX = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
-    constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
+    constraints="of equal codes the first",
+    no_pte="ExecuTorch has no int8 kernel",
 )
 
 ARGMAX_PATTERN = Pattern(aten=(aten.argmax.default, aten.argmin.default), match=match, lower=lower)

@@ -39,9 +39,8 @@ from cortado.ops.pool.reductions import reduce
 
 aten = torch.ops.aten
 
-CONSTRAINTS = (
-    "a constant table; ids outside of it count as its first or last; C bundle only: ExecuTorch has no int8 kernel"
-)
+CONSTRAINTS = "a constant table; ids outside of it count as its first or last"
+NO_PTE = "ExecuTorch has no int8 kernel"
 
 
 def within(ids: Tensor, count: int) -> Tensor:
@@ -292,6 +291,7 @@ EMBEDDING = Operator(
     element=ElementOf(("weight",)),
     tensors=("indices",),
     constraints=CONSTRAINTS,
+    no_pte=NO_PTE,
     samples=samples,
 )
 

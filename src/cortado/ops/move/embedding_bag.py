@@ -28,7 +28,7 @@ from cortado.ops import reach
 from cortado.ops.conv.convolution import check_sums
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
 from cortado.ops.io.widen import as_words
-from cortado.ops.move.embedding import CONSTRAINTS, check, draw_ids, within
+from cortado.ops.move.embedding import CONSTRAINTS, NO_PTE, check, draw_ids, within
 
 aten = torch.ops.aten
 
@@ -272,6 +272,7 @@ EMBEDDING_BAG = Operator(
     element=ElementOf(("weight",)),
     tensors=("indices",),
     constraints=CONSTRAINTS,
+    no_pte=NO_PTE,
     samples=samples,
 )
 

@@ -145,7 +145,7 @@ PICK = Operator(
     kernel=KERNELS,
     element=ElementOf(("input",)),
     tensors=("input", "positions"),
-    constraints="C bundle only: ExecuTorch has no int8 kernel",
+    no_pte="ExecuTorch has no int8 kernel",
     samples=samples,
 )
 

@@ -176,7 +176,8 @@ TOPK = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
-    constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
+    constraints="of equal codes the first",
+    no_pte="ExecuTorch has no int8 kernel",
     samples=samples,
 )
 

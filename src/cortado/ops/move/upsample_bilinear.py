@@ -183,7 +183,7 @@ UPSAMPLE_BILINEAR = Operator(
     rows=rows,
     macs=lambda call: 4 * int(np.prod(call.out_shape)),
     element=ElementOf(("input",)),
-    constraints="ExecuTorch has no integer kernel for it",
+    no_pte="ExecuTorch has no integer kernel for it",
     by_channel=True,
     samples=samples,
 )

@@ -162,10 +162,8 @@ COSINE_SIMILARITY = Operator(
     rows=lambda call: measures.rows(2),
     element=ElementOf(("input",)),
     tensors=("input", "other"),
-    constraints=(
-        f"vectors of at most {LARGEST_ROW} values; C bundle only: the runtime has no integer operator for it, and "
-        "norms in int8 would lose small vectors"
-    ),
+    constraints=f"vectors of at most {LARGEST_ROW} values",
+    no_pte="the runtime has no integer operator for it, and norms in int8 would lose small vectors",
     samples=samples,
 )
 

@@ -130,9 +130,8 @@ CUMSUM = Operator(
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=ElementOf(("input",)),
-    constraints=(
-        "another dimension than the last is transposed there; C bundle only: the runtime has no integer operator for it"
-    ),
+    constraints="another dimension than the last is transposed there",
+    no_pte="the runtime has no integer operator for it",
     samples=samples,
 )
 

@@ -179,7 +179,6 @@ FLOAT_POOL2D = Operator(
     kernel=KERNELS,
     rows=rows,
     element=FLOAT32,
-    constraints="C bundle only",
     samples=samples,
 )
 FLOAT_POOL2D_PATTERN = Pattern(
@@ -370,7 +369,6 @@ FLOAT_REDUCE = Operator(
     shape=reduced_shape,
     kernel=REDUCE_KERNELS,
     element=FLOAT32,
-    constraints="C bundle only",
     samples=reduce_samples,
 )
 FLOAT_POSITION = Operator(
@@ -380,7 +378,6 @@ FLOAT_POSITION = Operator(
     shape=reduced_shape,
     kernel=POSITION_KERNELS,
     element=INT32,
-    constraints="C bundle only",
     samples=position_samples,
 )
 FLOAT_REDUCE_PATTERN = Pattern(aten=tuple(_HOW), match=match_reduce, lower=lower_reduce, floating=True)

@@ -196,7 +196,8 @@ DILATED_MAX_POOL2D = replace(
     MAX_POOL2D,
     name="cortado::dilated_max_pool2d_nhwc",
     summary="maximum over a window with gaps",
-    constraints="ExecuTorch's max_pool2d kernel takes no dilation",
+    constraints="",
+    no_pte="ExecuTorch's max_pool2d kernel takes no dilation",
     samples=partial(_samples, dilations=(1, 2, 3)),
 )
 

@@ -432,10 +432,8 @@ NORMALIZE = Operator(
     relayout=relayout,
     element=ElementOf(("input",)),
     in_pieces=True,
-    constraints=(
-        f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}; C bundle "
-        "only: a .pte has it in pieces, in which groups of small variance lose more"
-    ),
+    constraints=f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}",
+    no_pte="a .pte has it in pieces, in which groups of small variance lose more",
     samples=samples,
 )
 

@@ -230,9 +230,10 @@ def macs(call: Call) -> int:
     return batch * steps * (math.prod(call.shape("weight_x")) + math.prod(call.shape("weight_h")))
 
 
-CONSTRAINTS = (
-    "constant weights, no projection; C bundle only: the runtime has no such operator, and a sequence written out in "
-    "int8 operators costs 17 calls a step and loses what 16-bit states keep"
+CONSTRAINTS = "constant weights, no projection"
+NO_PTE = (
+    "the runtime has no such operator, and a sequence written out in int8 operators costs 17 calls a step and loses "
+    "what 16-bit states keep"
 )
 ARGUMENTS = (
     "Tensor input, Tensor weight_x, Tensor bias_x, Tensor multiplier_x, Tensor shift_x, Tensor weight_h, "

@@ -177,6 +177,7 @@ LSTM = Operator(
     macs=recurrent.macs,
     tensors=("input", "start"),
     constraints=recurrent.CONSTRAINTS,
+    no_pte=recurrent.NO_PTE,
     samples=recurrent.samples_of(draw_case),
 )
 

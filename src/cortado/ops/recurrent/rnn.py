@@ -80,6 +80,7 @@ RNN = Operator(
     element=ElementOf(("input",)),
     tensors=("input", "start"),
     constraints=recurrent.CONSTRAINTS,
+    no_pte=recurrent.NO_PTE,
     samples=recurrent.samples_of(draw_case),
 )
 

@@ -169,7 +169,8 @@ FILTER = Operator(
     also=(Result(STATE, state_shape, INT32),),
     tensors=("input", "state"),
     macs=lambda call: COEFFICIENTS * call.shape("coefficients")[0] * call.shape("input")[0] * call.shape("input")[1],
-    constraints="stable poles; C bundle only: the runtime has no integer operator for it",
+    constraints="stable poles",
+    no_pte="the runtime has no integer operator for it",
     samples=samples,
 )
 

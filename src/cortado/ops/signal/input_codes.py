@@ -28,7 +28,7 @@ from cortado.ir.work import Work, loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed
 KINDS = tuple(_WIDTHS)
-_C_ONLY = "C bundle only: a .pte takes real numbers"
+_NO_PTE = "a .pte takes real numbers"
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ SAMPLES = Operator(
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT16,
     relayout=lambda arguments, perm: arguments,
-    constraints=_C_ONLY,
+    no_pte=_NO_PTE,
     samples=samples,
 )
 
@@ -120,7 +120,7 @@ RAW_SAMPLES = Operator(
     element=INT16,
     view=True,
     relayout=lambda arguments, perm: arguments,
-    constraints=_C_ONLY,
+    no_pte=_NO_PTE,
 )
 
 SAMPLES_PATTERN = Pattern(aten=(SAMPLES_OF,), match=match, lower=lower)

@@ -365,9 +365,7 @@ SPECTRUM = Operator(
     rows=rows,
     element=ElementOf(("dtype",)),
     macs=lambda call: call["frames"] * call.shape("weights")[0],
-    constraints=(
-        f"even lengths 2^a 3^b 5^c from {SHORTEST} to {LONGEST}; C bundle only: the runtime has no integer operator "
-        "for it"
-    ),
+    constraints=f"even lengths 2^a 3^b 5^c from {SHORTEST} to {LONGEST}",
+    no_pte="the runtime has no integer operator for it",
     samples=samples,
 )

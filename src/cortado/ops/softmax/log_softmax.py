@@ -231,10 +231,8 @@ LOG_SOFTMAX = Operator(
     element=ElementOf(("input",)),
     rows=lambda call: None if call["kept"] else Rows((ONE_ROW,), pixelwise=True),
     tensors=("input", "kept"),
-    constraints=(
-        "what is hidden is read by what has a meaning for minus infinity alone; C bundle only: no kernel of the "
-        "runtime keeps the logarithms of small probabilities apart"
-    ),
+    constraints="what is hidden is read by what has a meaning for minus infinity alone",
+    no_pte="no kernel of the runtime keeps the logarithms of small probabilities apart",
     samples=samples,
 )
 

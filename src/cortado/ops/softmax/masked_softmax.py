@@ -428,10 +428,8 @@ MASKED_SOFTMAX = Operator(
     element=ElementOf(("input",)),
     rows=rows,
     tensors=("input", "kept"),
-    constraints=(
-        "a row of which nothing is kept is 0 behind -inf, and what float32 makes of it behind finite numbers; C bundle "
-        "only: the runtime's softmax has no mask, and a number that is added to the scores takes their range"
-    ),
+    constraints="a row of which nothing is kept is 0 behind -inf, and what float32 makes of it behind finite numbers",
+    no_pte="the runtime's softmax has no mask, and a number that is added to the scores takes their range",
     samples=samples,
 )
 

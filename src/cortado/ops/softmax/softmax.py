@@ -385,8 +385,8 @@ LONG_SOFTMAX = Operator(
     kernel=KERNELS,
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    constraints=(
-        f"C bundle only: the runtime's sum of exponentials has room for {LARGEST_PTE_ROW} values; of a scale of 1/256 "
+    no_pte=(
+        f"the runtime's sum of exponentials has room for {LARGEST_PTE_ROW} values; of a scale of 1/256 "
         "nothing is left where no value stands out of 512"
     ),
     samples=long_samples,
