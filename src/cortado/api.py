@@ -76,6 +76,7 @@ from cortado.run.doctor import require
 from cortado.run.toolchain import Tool
 from cortado.scoring.accuracy import AccuracyFindings, check_outputs
 from cortado.scoring.blame import advice
+from cortado.scoring.trials import tried_findings
 
 Tensor = torch.Tensor
 # An input of the model, or several of them; a number and None are constants of the compiled one.
@@ -118,6 +119,7 @@ class Model:
         with clock.phase("check"):
             kept = check_outputs(graphs.reported, runs, self.quantized.parts, self._blamed, self._classes)
             programs, pte_form = self._checked_form(programs, graphs, runs, kept)
+            tried = tried_findings(self.quantized)
         c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
         if c is not None and options.pte is PteKind.DELEGATE:
@@ -137,7 +139,7 @@ class Model:
             pte_form=pte_form,
             bundle_missing=programs.bundle_missing,
             float_operators=graphs.float_operators,
-            findings=(*self.quantized.findings, *kept.findings, *self._of_target(c, pte, target, programs.own_form)),
+            findings=(*tried, *kept.findings, *self._of_target(c, pte, target, programs.own_form)),
             first=kept.first,
             removed=removed_channels(programs.c or programs.pte),  # type: ignore[arg-type]
             delay=self.delay or 0,

@@ -163,16 +163,17 @@ class Cures:
         most = max(SAMPLES, min(TRIED if measure is SIGNAL else MANY, WORK // max(model.size, 1)))
         self._model, self._part, self._measure = model, part, measure
         self._runs = _some(runs, STEPS if model.initial else most)
-        self._now = self._try({})
+        self.now = self.kept({})
 
-    def _try(self, others: Roundings) -> float:
+    def kept(self, others: Roundings) -> float:
+        """What the part keeps with other roundings."""
         run = partial(self._model.run_with, others=others)
         return _kept(self._model, self._runs, self._part, run, self._measure)
 
-    def _helps(self, kept: float) -> bool:
-        return self._measure.helps(self._now, kept)
+    def helps(self, kept: float) -> bool:
+        return self._measure.helps(self.now, kept)
 
-    def _shown(self, kept: float) -> str:
+    def shown(self, kept: float) -> str:
         return self._measure.in_words(kept)
 
     def apart(self) -> str:
@@ -184,31 +185,31 @@ class Cures:
         low, high = min(0.0, *(float(one.min()) for one in seen)), max(0.0, *(float(one.max()) for one in seen))
         if not places or high <= low:
             return ""
-        alone = self._try({**dict.fromkeys(places, exact), places[-1]: _grid(low, high)})
-        if not self._helps(alone):
+        alone = self.kept({**dict.fromkeys(places, exact), places[-1]: grid(low, high)})
+        if not self.helps(alone):
             return ""
         joins = [node for node in _way(output, lambda node: not _passes(node)) if len(node.all_input_nodes) > 1]
         names = "|".join(sorted(node.name for node in joins))
-        wide = self._try({place: _wide_grid(place) for place in places})
+        wide = self.kept({place: _wide_grid(place) for place in places})
         return (
             f"It shares its scale with larger values in {describe(joins[0])}: as an output of its own it "
-            f"{self._shown(alone)}, with --int16 '{names}' it {self._shown(wide)} (it {self._shown(self._now)} now, on "
+            f"{self.shown(alone)}, with --int16 '{names}' it {self.shown(wide)} (it {self.shown(self.now)} now, on "
             "the same samples)"
         )
 
     def wider(self, places: Sequence[Node]) -> str:
         """Ranges that hold all values, int16 for a few tensors, or for all; nothing where it does not help."""
-        for text, others in (self._unsaturated(), self._wide(places), self._all_wide()):
-            kept = self._try(others) if others else self._now
-            if self._helps(kept):
-                return f"With {text} it {self._shown(kept)} (it {self._shown(self._now)} now, on the same samples)"
+        for text, others in (self._unsaturated(), self.wide(places), self._all_wide()):
+            kept = self.kept(others) if others else self.now
+            if self.helps(kept):
+                return f"With {text} it {self.shown(kept)} (it {self.shown(self.now)} now, on the same samples)"
         weights = {place: exact for place in self._model.places if means(place, CallKind.QUANTIZE_CHANNELS)}
-        if self._helps(self._try(weights)):
+        if self.helps(self.kept(weights)):
             return "int16 does not help: weights of 8 bits hold it back, train with quantization (prepare_qat)"
         return ""
 
-    def _unsaturated(self) -> tuple[str, Roundings]:
-        """The range of all values for int8 tensors that some lie beyond."""
+    def reached(self) -> dict[Node, tuple[float, float]]:
+        """The ends of int8 tensors, by the call that quantizes each; zero is within them."""
         reached: dict[Node, tuple[float, float]] = {}
 
         def seen(place: Node, value: Tensor) -> Tensor:
@@ -219,12 +220,16 @@ class Cures:
             return value
 
         places = [place for place in self._model.places if is_quantize(place) and torch.int8 in place.args]
-        self._try({place: partial(seen, place) for place in places})
-        beyond = {place: ends for place, ends in reached.items() if _passes_range(place, *ends)}
-        return "--calibration-method minmax", {place: _grid(*ends) for place, ends in beyond.items()}
+        self.kept({place: partial(seen, place) for place in places})
+        return reached
 
-    def _wide(self, places: Sequence[Node]) -> tuple[str, Roundings]:
-        """int16 for tensors, each with the calls that make and read it."""
+    def _unsaturated(self) -> tuple[str, Roundings]:
+        """The range of all values for int8 tensors that some lie beyond."""
+        return "--calibration-method minmax", unsaturated(self.reached())
+
+    def wide(self, places: Sequence[Node]) -> tuple[str, Roundings]:
+        """The option that gives tensors int16, each with the calls that make and read it; none where one of these has
+        8 bits only."""
         chosen = [place for place in places if is_quantize(place)]
         calls = [call for place in chosen for call in _around(place)]
         if not calls or not all(MAY_BE_WIDE.known(call) for call in calls):
@@ -239,7 +244,12 @@ class Cures:
         return "--activations int16", {place: _wide_grid(place) for place in found}
 
 
-def _grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
+def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:
+    """Ranges of all values for tensors that reach further than their codes."""
+    return {place: grid(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
+
+
+def grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
     """Rounds to int8 codes of a range."""
     scale = (high - low) / INT8.steps
     zero = round(INT8.low - low / scale)

@@ -40,6 +40,7 @@ class Settled:
 
     odd: frozenset[int]  # samples that some tensor's range leaves out
     findings: tuple[Finding, ...]
+    narrow: tuple[str, ...] = ()  # the tensor with the fewest codes, and the call that joins it with larger ones
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def settle(
     findings += [_lone(sample, tensors) for sample, tensors in sorted(notes.lone.items()) if sample not in notes.odd]
     findings += [_few_codes(list(notes.narrow.values()))] if notes.narrow else []
     findings += [_saturation(notes.passed)] if notes.passed else []
-    return Settled(frozenset(notes.odd), tuple(findings))
+    return Settled(frozenset(notes.odd), tuple(findings), _narrowest(list(notes.narrow.values())))
 
 
 def _of_the_data(batches: Sequence[Inputs], names: Sequence[str]) -> list[Finding]:
@@ -242,6 +243,14 @@ def _lone(sample: int, tensors: Sequence[_Beyond]) -> Finding:
     )
 
 
+def _narrowest(tensors: Sequence[_Narrow]) -> tuple[str, ...]:
+    if not tensors:
+        return ()
+    worst = min(tensors, key=lambda one: one.codes).tensor
+    join = joined_by(worst)
+    return (worst.name,) if join is None else (worst.name, join.name)
+
+
 def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
     worst = min(tensors, key=lambda one: one.codes)
     plural = "s" if worst.codes != 1 else ""
@@ -260,10 +269,7 @@ def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
 def _remedy(tensor: Node) -> str:
     join = joined_by(tensor)
     if join is None:
-        return (
-            "Take away what is the same in all of them, or divide by how far they reach, before it; or give it 16 bits "
-            f"(--int16 '{tensor.name}')"
-        )
+        return "Take away what is the same in all of them, or divide by how far they reach, before it"
     return (
         f"It shares that range with larger ones in {describe(join)}: return them as an output of their own, or bring "
         "both to one size before they are joined"
@@ -275,13 +281,15 @@ def _saturation(tensors: Sequence[_Passed]) -> Finding:
     expected = worst.expected
     return Finding(
         kind=FindingKind.SATURATION,
-        text=f"{_names(worst.tensor, len(tensors))} will saturate in about {expected.often:.1%} of new samples: one "
-        f"calibration sample reaches {expected.beyond:.0%} further than all others, and leaving it out costs "
-        f"{expected.ratio:.0f} times the noise of rounding (expected {EXPECTED:g} or less); give more samples, with "
-        "the largest values that the model will meet (`cortado evaluate --saturation` counts what saturates)",
+        text=f"{_names(worst.tensor, len(tensors))} will saturate in about {expected.often:.1%} of new samples: "
+        f"calibration sample {expected.sample} reaches {expected.beyond:.0%} further than all others, and leaving it "
+        f"out costs {expected.ratio:.0f} times the noise of rounding (expected {EXPECTED:g} or less); give more "
+        "samples, with the largest values that the model will meet (`cortado evaluate --saturation` counts what "
+        "saturates)",
         found=expected.ratio,
         limit=EXPECTED,
         tensor=describe(worst.tensor),
+        sample=expected.sample,
     )
 
 

@@ -92,6 +92,7 @@ class Quantized:
     example_inputs: Inputs
     checked: tuple[FloatRun, ...] = ()  # calibration inputs: all, or as many as can be remembered; the first always
     findings: tuple[Finding, ...] = ()  # of the calibration data
+    narrow: tuple[str, ...] = ()  # the tensor with the fewest codes, if few, and the call that joins it with others
     tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
     reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have 8 or 16 bits
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
@@ -174,6 +175,7 @@ def quantize(
         example_inputs=tuple(example_inputs),
         checked=tuple(replace(run, usual=run.number not in settled.odd) for run in data.runs),
         findings=(*static, *settled.findings),
+        narrow=settled.narrow,
         tied=tied_inputs(converted, batches),
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
         nones=captured.nones,

@@ -31,6 +31,7 @@ class LastingRange:
     beyond: float  # of the range that was seen, that a new sample may pass it by
     often: float  # the part of new samples that do
     ratio: float  # the noise of saturation, in noises of rounding
+    sample: int  # that reaches furthest
 
 
 def regressing(prepared: GraphModule) -> frozenset[RangeObserver]:
@@ -69,6 +70,7 @@ def lasting(seen: Sequence[Seen], low: float, high: float, steps: int) -> Lastin
         beyond=max(above.beyond, below.beyond),
         often=((above.beyond > 0) + (below.beyond > 0)) / (len(samples) + 1),
         ratio=float((above.noise[best] + below.noise[best]) / rounding[best]),
+        sample=max(above, below, key=lambda one: one.noise[best]).sample,
     )
 
 
@@ -76,6 +78,7 @@ def lasting(seen: Sequence[Seen], low: float, high: float, steps: int) -> Lastin
 class _Excess:
     noise: np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # mean square beyond the end, for each factor
     beyond: float
+    sample: int
 
 
 def _excess(seen: Sequence[Seen], end: float, samples: int) -> _Excess:
@@ -85,13 +88,13 @@ def _excess(seen: Sequence[Seen], end: float, samples: int) -> _Excess:
         reached[one.sample] = max(reached.get(one.sample, 0.0), one.high)
     first, second = sorted(reached, key=lambda sample: -reached[sample])[:2]
     if end <= 0.0 or reached[second] <= 0.0:
-        return _Excess(np.zeros(len(FACTORS)), 0.0)
+        return _Excess(np.zeros(len(FACTORS)), 0.0, first)
     without = end * reached[second] / reached[first]
     mine = [one for one in seen if one.sample == first]
     values, counts = np.concatenate([one.centers for one in mine]), np.concatenate([one.counts for one in mine])
     over = np.maximum(values[None] - FACTORS[:, None] * without, 0.0)
     noise = (over**2 * counts).sum(1) / counts.sum() / samples
-    return _Excess(noise, reached[first] / reached[second] - 1)
+    return _Excess(noise, reached[first] / reached[second] - 1, first)
 
 
 def _mirrored(one: Seen) -> Seen:
