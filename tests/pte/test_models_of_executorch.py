@@ -1,7 +1,7 @@
 """Models of the kinds that ExecuTorch's Cortex-M tests name as not lowered yet, made here and narrower: a voice
 detector with a spectrum and an LSTM, speech recognition by 1-d convolutions, an object detector."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -101,7 +101,7 @@ class Detector(nn.Module):
         return (likely * self.steps.reshape(1, 1, -1, 1)).sum(2), torch.sigmoid(scores)
 
 
-MODELS = {
+MODELS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
     "voice": (VoiceDetector, [(1, 144), (1, 16), (1, 16)]),
     "wav2letter": (_wav2letter, [(1, 1, 3200)]),
     "detector": (Detector, [(1, 3, 16, 16)]),
