@@ -117,7 +117,7 @@ def _programs(
         if not operators or not options.allow_float:
             hint = islands_hint(error.nodes, options)
             hint = hint or (_hint(lambda: lower(True, None)) if operators else "")
-            raise NotInteger(error.nodes, error.reasons, hint) from error
+            raise NotInteger(error.nodes, error.reasons, hint, floating=error.floating) from error
         _check_no_budget(options, error.reasons)
         return Programs(None, lower(True, place), bundle_missing=error.reasons)
     if options.pte is PteKind.DELEGATE:

@@ -132,3 +132,23 @@ def test_a_score_that_was_measured_in_int8_is_not_said_of_another() -> None:
     score = load_accuracy("ds_cnn")
     assert score.beside("int8") == str(score)
     assert score.beside("int16") == f"{score}; not measured in int16"
+
+
+def test_layers_of_float32_show_what_the_example_gave_and_the_scales_of_their_weights() -> None:
+    torch.manual_seed(3)
+    options, model = Options(activations=Activations.FLOAT32, artifacts=Artifacts.C), Net().eval()
+    (x,) = batches(1, 1)[0]
+    compiled = prepare(model, (x,), name="net", options=options).compile("cortex-m4", options)
+    report, scores = compiled.report, compiled.run(x, on="host").outputs[0]
+    given, made = report.inputs[0].seen, report.outputs[0].seen
+    assert given is not None
+    assert (given.least, given.largest) == (float(x.min()), float(x.max()))
+    assert made is not None
+    assert (made.least, made.largest) == (float(scores.min()), float(scores.max()))
+    assert all(layer.seen is not None and layer.seen.least <= layer.seen.largest for layer in report.layers)
+    scales = [layer.weight_scales for layer in report.layers if layer.weights_bytes]
+    weights = [layer.weight.detach().abs() for layer in (model.first, model.second, model.out)]
+    assert [one.channels for one in scales if one] == [len(one) for one in weights]
+    for one, weight in zip(scales, weights, strict=True):
+        assert one is not None
+        assert one.largest == pytest.approx(float(weight.max()) / 127, rel=1e-5)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from cortado.api import Options, prepare
 from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import from_target_string
-from cortado.options import Artifacts
+from cortado.options import Activations, Artifacts
 from helpers.single import Function, images, rejected
 
 TABLE = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
@@ -312,6 +312,14 @@ def test_the_hint_is_given_only_where_it_helps(function: Callable[..., Tensor], 
     else:
         with pytest.raises(NotInteger, match="can't run in integer arithmetic"):
             prepare(model, (x,), [(x,)], name="net", options=allowed).compile("cortex-m4", allowed)
+
+
+def test_what_was_to_be_float32_is_not_said_to_be_integers() -> None:
+    options, x = Options(activations=Activations.FLOAT32, artifacts=Artifacts.C), torch.randn(2, 8)
+    with pytest.raises(NotInteger, match=r"^can't run in float32:\n  aten\.lgamma"):
+        prepare(Function(lambda self, x: torch.lgamma(x)), (x,), name="net", options=options).compile(
+            "cortex-m4", options
+        )
 
 
 def test_a_batch_norm_without_statistics_is_refused() -> None:

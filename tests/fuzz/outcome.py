@@ -223,7 +223,7 @@ def spying(outcome: Outcome) -> Iterator[None]:
 def reason(text: str) -> str:
     """A refusal without the names and numbers of this one network: same reasons count together."""
     lines = text.split("\n")
-    line = lines[1] if text.startswith("can't run in integer arithmetic") and len(lines) > 1 else lines[0]
+    line = lines[1] if text.startswith("can't run in ") and len(lines) > 1 else lines[0]
     line = re.sub(r" in module '[^']*'| at \S+:\d+ \(.*?\)(?=:? [a-z])", "", line)
     line = re.sub(r"'[^']*'", "'...'", re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "N", line))
     return line.strip()[:160]

@@ -50,6 +50,7 @@ from cortado.artifact.report import (
     ScheduleReport,
     SearchReport,
     SectionReport,
+    SeenReport,
     SpectrogramReport,
     StateReport,
     StreamReport,
@@ -97,9 +98,11 @@ from cortado.run.measure import Measured
 _FIXED_POINT_BITS = 31  # a factor is multiplier * 2^(shift - 31)
 
 
-def layer_reports(planned: Planned, graph: LoweredGraph) -> tuple[LayerReport, ...]:
+def layer_reports(planned: Planned, graph: LoweredGraph, first: Mapping[str, Values]) -> tuple[LayerReport, ...]:
     pairs = zip(planned.program.steps, estimated_cycles(planned), calls_of(planned), strict=True)
-    return tuple(_layer(step, graph, cycles, calls) for step, cycles, calls in pairs)
+    return tuple(
+        replace(_layer(step, graph, cycles, calls), seen=_seen(first.get(step.name))) for step, cycles, calls in pairs
+    )
 
 
 def longest_call(layers: Sequence[LayerReport]) -> LongestCallReport | None:
@@ -128,6 +131,13 @@ def _layer(step: Step, graph: LoweredGraph, cycles: float | None, calls: int) ->
     )
 
 
+def _seen(values: Values | None) -> SeenReport | None:
+    finite = None if values is None or not values.is_floating_point() else values[values.isfinite()]
+    if finite is None or not finite.numel():
+        return None
+    return SeenReport(least=float(finite.min()), largest=float(finite.max()))
+
+
 def _weights_bytes(step: Step) -> int:
     """On the core whose kernel has most."""
     operands = sum(port.source.data.nbytes for port in step.inputs if isinstance(port.source, Array))
@@ -147,7 +157,12 @@ def _arrays(fields: Mapping[str, Field]) -> Iterator[int]:
 
 
 def _weight_scales(call: LoweredCall, value: Value, graph: LoweredGraph) -> WeightScalesReport | None:
-    """A weighted layer's factors are the scales of its weights, times its input's over its output's."""
+    """A weighted layer's factors are the scales of its weights, times its input's over its output's; one of float32 has
+    the scales themselves."""
+    weighted = value.element.floating and "weight" in call.arguments
+    known = _numbers(call.arguments.get("scale"), graph) if weighted else None
+    if known is not None:
+        return WeightScalesReport(channels=len(known), least=float(known.min()), largest=float(known.max()))
     multipliers, shifts = (
         _numbers(call.arguments.get(f"requantize_{name}"), graph) for name in ("multipliers", "shifts")
     )
@@ -352,10 +367,10 @@ def build_report(
         removed_channels=removed,
         spectrograms=spectrogram_reports(graph, first),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
-        layers=() if c is None else layer_reports(c.planned, graph),
+        layers=() if c is None else layer_reports(c.planned, graph, first),
         weights=weights,
-        inputs=tuple(_tensor(tensor) for tensor in inputs),
-        outputs=tuple(_tensor(tensor) for tensor in outputs),
+        inputs=tuple(_tensor(tensor, first) for tensor in inputs),
+        outputs=tuple(_tensor(tensor, first) for tensor in outputs),
         state=tuple(_state(graph, state, None if c is None else c.planned, quantized.reasons) for state in graph.state),
         bundle_missing=tuple(bundle_missing),
         pte=None if pte is None else _pte(pte, options),
@@ -592,13 +607,14 @@ def _port(name: str, node: str, value: Value) -> Tensor:
     return Tensor(name, node, node, value.shape, value.element, None, layout)
 
 
-def _tensor(tensor: Tensor) -> TensorReport:
+def _tensor(tensor: Tensor, first: Mapping[str, Values]) -> TensorReport:
     return filled(
         TensorReport,
         tensor,
         model_shape=tuple(tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))),
         dtype=_dtype(tensor),
         **_codes(tensor.qparams),
+        seen=_seen(first.get(tensor.node)),
     )
 
 

@@ -348,7 +348,7 @@ def quantization_table(report: Report) -> Markup:
             *_weights(layer.weight_scales),
         )
         for layer in report.layers
-        if layer.scale is not None
+        if layer.scale is not None or layer.seen is not None
     ]
     head = (
         "layer",
@@ -363,7 +363,10 @@ def quantization_table(report: Report) -> Markup:
         "most",
     )
     table = Table(head, rows, frozenset(range(3, 10)), sortable=True, name="quantization").markup()
-    text = "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold."
+    text = (
+        "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold, "
+        "of float32 those of the example input."
+    )
     return Markup(f"{table}\n{note(text)}") if rows else Markup("")
 
 
@@ -372,7 +375,9 @@ def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
     numbers are those of int8: only the .pte has such."""
     scale, zero = value.scale, value.zero_point
     if scale is None or zero is None:
-        return ("", "", "", "")
+        seen = None if isinstance(value, StateReport) else value.seen
+        ends = ("", "") if seen is None else (TableCell(f"{end:.4g}", end) for end in (seen.least, seen.largest))
+        return ("", "", *ends)
     shown, kind = TableCell(f"{scale:.9g}", scale), value.element if isinstance(value, LayerReport) else value.dtype
     if kind is None:
         return shown, zero, "", ""

@@ -475,6 +475,14 @@ class WeightScalesReport:
 
 
 @json_class
+class SeenReport:
+    """The real numbers of a float32 tensor with the example input; those that are none or infinite are left out."""
+
+    least: float = key("the smallest")
+    largest: float = key("the largest")
+
+
+@json_class
 class LongestCallReport:
     """The longest that a run goes without a look at anything else: between two calls of cortado_yield."""
 
@@ -501,6 +509,7 @@ class LayerReport:
     scale: Scale | None = key("of its output's codes; null where values are no codes", default=None)
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes", default=None)
     weight_scales: WeightScalesReport | None = key("the scales of its weights; null if it has none", default=None)
+    seen: SeenReport | None = key("its output with the example input; null where it is not float32", default=None)
 
 
 @json_class
@@ -515,6 +524,7 @@ class TensorReport:
     dtype: DType = key("the type of its values")
     scale: Scale | None = key("real value = scale * (code - zero_point); null where values are no codes")
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes")
+    seen: SeenReport | None = key("its values in the example; null where they are not float32", default=None)
 
     @property
     def scores(self) -> ClassScores:

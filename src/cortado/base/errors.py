@@ -43,11 +43,12 @@ class TooLarge(Refused):
 
 
 class NotInteger(Refused):
-    """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
+    """Calls that no integer operator takes, or none of float32: `reasons` has a line for each of `nodes`."""
 
-    def __init__(self, nodes: Sequence[Any], reasons: Sequence[str], hint: str = "") -> None:
-        super().__init__("\n  ".join(["can't run in integer arithmetic:", *reasons]) + hint, nodes)
-        self.reasons = tuple(reasons)
+    def __init__(self, nodes: Sequence[Any], reasons: Sequence[str], hint: str = "", *, floating: bool = False) -> None:
+        title = f"can't run in {'float32' if floating else 'integer arithmetic'}:"
+        super().__init__("\n  ".join([title, *reasons]) + hint, nodes)
+        self.reasons, self.floating = tuple(reasons), floating
 
 
 class WrongResult(CortadoError):

@@ -1,6 +1,6 @@
 """Which pattern takes a node: decided once, before a graph is quantized, and kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,9 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from cortado.base.element import Element
-from cortado.base.errors import Reject
-from cortado.ir.facts import USUAL, FactKey, dtype, holds_integers
-from cortado.ir.graph import Bound, bind
+from cortado.base.errors import NotInteger, Reject
+from cortado.ir.facts import USUAL, FactKey, dtype, holds_integers, wanted_element
+from cortado.ir.graph import Bound, bind, describe
 from cortado.ir.op import Pattern, registry
 from cortado.ir.roles import Activation, Mask, Plain, Quantization, SharedWith
 
@@ -33,6 +33,12 @@ def patterns_of(target: Any, element: Element = USUAL) -> tuple[Pattern, ...]:
 
 
 MATCH: FactKey[Match | Reject] = FactKey("cortado_match")  # of a call: what was decided when it was quantized
+
+
+def not_taken(refused: Mapping[Node, str]) -> NotInteger:
+    """The error of calls that no operator takes, by their reasons."""
+    floating = all(wanted_element(node).floating for node in refused)
+    return NotInteger(list(refused), [f"{describe(node)}: {why}" for node, why in refused.items()], floating=floating)
 
 
 def find(node: Node) -> Match | Reject:

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.element import FLOAT32
-from cortado.base.errors import CortadoError, NotInteger, Reject
+from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TRAINED, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import (
@@ -28,7 +28,7 @@ from cortado.ir.graph import (
     shaped,
     user_inputs,
 )
-from cortado.ir.matching import Match, find
+from cortado.ir.matching import Match, find, not_taken
 from cortado.ir.op import Operator, c_only, operator_of, result_elements, shaped_call
 from cortado.ir.passes import Level
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_function, stays_in_float
@@ -69,7 +69,7 @@ class Lower(ContextPass):
             if reason is not None:
                 refused[node] = reason
         if refused:
-            raise NotInteger(list(refused), [f"{describe(node)}: {reason}" for node, reason in refused.items()])
+            raise not_taken(refused)
         module.graph.eliminate_dead_code()
         return True
 

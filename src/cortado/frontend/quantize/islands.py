@@ -12,7 +12,7 @@ from cortado.frontend.quantize.precision import note_calls
 from cortado.frontend.rewrite.decompose import has_float32
 from cortado.ir.facts import ORIGIN
 from cortado.ir.graph import copied, describe, module_path, source_line
-from cortado.ir.matching import MATCH
+from cortado.ir.matching import MATCH, not_taken
 from cortado.options import Artifacts, Options
 
 _Found = TypeVar("_Found")
@@ -54,7 +54,7 @@ def check_taken(graph: Graph) -> None:
     """Refuses a graph that was matched, before it is calibrated."""
     refused = {node: match.reason for node in graph.nodes if isinstance(match := MATCH.of(node), Reject)}
     if refused:
-        raise NotInteger(list(refused), [f"{describe(node)}: {reason}" for node, reason in refused.items()])
+        raise not_taken(refused)
 
 
 def _refused(error: Refused, names: dict[str, Node]) -> dict[str, Island]:
