@@ -275,3 +275,18 @@ def test_a_torch_that_is_newer_is_told_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert newer_than_tested() == "torch 2.16.0 is newer than any that Cortado is tested with (2.11 to 2.15)"
     monkeypatch.undo()
     assert newer_than_tested() is None
+
+
+def test_a_warning_is_a_line_without_a_place() -> None:
+    lines = [
+        "import atexit, sys, warnings",
+        "from cortado.base.errors import CortadoWarning",
+        "from cortado.cli.entry import main",
+        "atexit.register(warnings.warn, 'anything else', UserWarning)",
+        "atexit.register(warnings.warn, 'torch 9 is newer', CortadoWarning)",
+        "sys.argv = ['cortado', 'targets']",
+        "main()",
+    ]
+    told = in_new_process("-c", "\n".join(lines)).stderr.splitlines()
+    assert told[0] == "warning: torch 9 is newer"
+    assert "UserWarning: anything else" in told[1]

@@ -22,7 +22,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_page_is_what_was_measured(versions: Any) -> None:
     known = versions.results()
     assert versions.table(known) in versions.PAGE.read_text(), "make test-versions writes it"
-    assert all(one.passed > 500 for one in known.values())
+    assert all(one.passed > 100 for one in known.values())
 
 
 def test_the_combinations_span_what_is_taken_without_a_word(versions: Any) -> None:

@@ -8,13 +8,14 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from cortado import __version__, quiet_libraries
-from cortado.base.errors import CortadoError, TellsWhatIsMissing, Unfinished, WrongResult
+from cortado.base.errors import CortadoError, CortadoWarning, TellsWhatIsMissing, Unfinished, WrongResult
 from cortado.cli import interrupts
 from cortado.cli.arguments import (
     compare_arguments,
@@ -56,8 +57,28 @@ class Exit(IntEnum):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """A command, by the process's own arguments, which then ends here, or by others."""
+    if argv is None:
+        warnings.showwarning = _say
     code = _main(argv)
     return code if argv is not None else _leave(code)
+
+
+_show = warnings.showwarning
+
+
+def _say(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Cortado's own warnings are lines as all that it says, without a place in its sources."""
+    if issubclass(category, CortadoWarning):
+        print(f"warning: {message}", file=sys.stderr)
+    else:
+        _show(message, category, filename, lineno, file, line)
 
 
 def _main(argv: Sequence[str] | None) -> int:
