@@ -17,7 +17,7 @@ from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weight
 from cortado.artifact.report import PteFormReport, WeightsReport
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger, Refused
 from cortado.base.findings import Finding, FindingKind
-from cortado.base.names import check_name
+from cortado.base.names import check_name, is_of_floats
 from cortado.base.progress import IMPORT_EXECUTORCH, Clock, PhaseProgress, with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.base.versions import newer_than_tested
@@ -47,7 +47,6 @@ from cortado.frontend.quantize.ties import ties_finding
 from cortado.frontend.rewrite.decompose import write_in_pieces
 from cortado.frontend.rewrite.unpadded import longer_windows, without_padding
 from cortado.ir.graph import copied, source_line
-from cortado.ir.op import is_of_floats
 from cortado.ir.patched import alone, forgotten, late_code
 from cortado.lowering import Graphs, Programs, programs_of, without_executorch
 from cortado.models.sources import read_labelled

@@ -10,7 +10,7 @@ import torch
 
 import cortado
 from cortado.artifact.report import DType
-from cortado.base.element import BOOL, FLOAT32, INT4, INT8, INT16, INT32, UINT8, Element, element_of
+from cortado.base.element import BOOL, FLOAT32, INT4, INT8, INT16, INT32, UINT8, Element, arithmetic, element_of
 
 INTEGERS = [INT8, INT16, INT32, UINT8]
 
@@ -64,3 +64,17 @@ def test_no_record_has_an_element_unless_it_is_told_one() -> None:
     fields = [(one, field) for one in records if dataclasses.is_dataclass(one) for field in dataclasses.fields(one)]
     assert len(fields) > 500
     assert [(one, field.name) for one, field in fields if field.init and isinstance(field.default, Element)] == []
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ((), "integers"),
+        (("int16", "int16"), "int16"),
+        (("float32", "int8"), "int8 and float32"),
+        (("float32", "int16", "int8"), "int8, int16 and float32"),
+    ],
+)
+def test_elements_in_words(names: tuple[str, ...], text: str) -> None:
+    assert arithmetic(names) == text
+    assert arithmetic(names, int4_weights=True) == f"{text}, with int4 weights"

@@ -63,7 +63,7 @@ from cortado.base.chips import Chip
 from cortado.base.codec import filled
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.base.names import c_identifier, text_of, version_of
+from cortado.base.names import c_identifier, is_of_floats, text_of, version_of
 from cortado.base.numerics import QParams
 from cortado.base.progress import rounded
 from cortado.base.target import CortexMTargetConfig
@@ -77,7 +77,7 @@ from cortado.frontend.quantize.islands import Island
 from cortado.frontend.quantize.precision_search import Mixed
 from cortado.ir.facts import ORIGIN
 from cortado.ir.kernel import Array, Field, NestedDescriptor
-from cortado.ir.op import is_of_floats, registry
+from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.problem import Buffer, Time, peak_buffers, timeline
 from cortado.ops.signal.spectrum import SPECTRUM

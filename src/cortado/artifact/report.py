@@ -24,7 +24,7 @@ from cortado.base.decision import MOST_HELD, MOST_SMOOTHED
 from cortado.base.element import arithmetic, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.base.names import NODE_NAME
+from cortado.base.names import NODE_NAME, is_of_floats
 from cortado.base.regions import REGION_NAME
 from cortado.options import (
     Activations,
@@ -721,11 +721,10 @@ class Report:
     @property
     def arithmetic(self) -> str:
         """The elements in which it computes real numbers, in words."""
-        real = [
-            layer for layer in self.layers if layer.scale is not None or layer.operator.startswith("cortado::float_")
-        ]
-        coded = [layer.element.value for layer in real if layer.element is not None]
-        return arithmetic(coded, int4_weights=any(one.element == "int4" for one in self.weights))
+        floats = [DType.FLOAT32 for layer in self.layers if is_of_floats(layer.operator)]
+        coded = [layer.element for layer in self.layers if layer.scale is not None and layer.element is not None]
+        real = [*floats, *coded] if self.layers else [DType.INT8]  # ExecuTorch's operators
+        return arithmetic(map(str, real), int4_weights=any(one.element == "int4" for one in self.weights))
 
     @property
     def rule(self) -> DecisionRule | None:

@@ -121,6 +121,7 @@ def element_of(dtype: Any) -> Element:
 
 
 def arithmetic(elements: Iterable[str], *, int4_weights: bool = False) -> str:
-    """The elements of a network in words: `int8 and int16, with int4 weights`."""
-    names = sorted(set(elements), key=lambda name: element_of(name).bits)
-    return " and ".join(names or [INT8.name]) + (", with int4 weights" if int4_weights else "")
+    """The elements of a network's real numbers in words: `int8 and int16, with int4 weights`."""
+    *others, last = sorted(set(elements), key=lambda name: element_of(name).bits) or ["integers"]
+    names = f"{', '.join(others)} and {last}" if others else last
+    return names + (", with int4 weights" if int4_weights else "")

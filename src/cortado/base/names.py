@@ -106,6 +106,11 @@ def printable_data(value: Any) -> Any:
     return value
 
 
+def is_of_floats(name: str) -> bool:
+    """Whether an operator, by its name, computes in float32; those of integers and codes don't."""
+    return name.startswith("cortado::float_")
+
+
 # ---- models by what they compute -----------------------------------------------------------------------------------
 
 ID_DIGITS = 16

@@ -22,6 +22,7 @@ from torch.fx import Node
 
 from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError, Reject
+from cortado.base.names import is_of_floats
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.domain import DomainRule
@@ -474,11 +475,6 @@ def wider_elements(node: Node) -> list[Element]:
     """The elements of what a call of the lowered graph reads and gives, but for int8."""
     known = [qparams(one) for one in (node, *node.all_input_nodes)]
     return [one.element for one in known if one is not None and one.element != INT8]
-
-
-def is_of_floats(name: str) -> bool:
-    """Whether an operator, by its name, computes in float32; those of integers and codes don't."""
-    return name.startswith("cortado::float_")
 
 
 def quantizes(node: Node) -> bool:

@@ -197,10 +197,12 @@ def c_only(program: ExportedProgram) -> list[str]:
         if reason is not None:
             ending = f", and {NO_FLOAT_KERNEL}" if NOT_ATEN.known(node) else ""
             alike.setdefault(reason + ending, []).append(node)
-    kinds = sorted(alike.items(), key=lambda kind: not NOT_ATEN.known(kind[1][0]))  # these decide what would help
+    kinds = list(alike.items())
     told = [f"{describe(nodes[0])}{_others(len(nodes) - 1)}: {reason}" for reason, nodes in kinds[:MOST_TOLD]]
-    names = sorted({_operator_name(nodes[0]) for _, nodes in kinds[MOST_TOLD:]})
-    return [*told, f"so do calls of {', '.join(names)}"] if names else told
+    further = kinds[MOST_TOLD:]
+    names = sorted({_operator_name(nodes[0]) for _, nodes in further})
+    some = f"; of some, {NO_FLOAT_KERNEL}" if any(NO_FLOAT_KERNEL in reason for reason, _ in further) else ""
+    return [*told, f"so do calls of {', '.join(names)}{some}"] if names else told
 
 
 def _others(count: int) -> str:
