@@ -33,8 +33,12 @@ def graph_text(program: ExportedProgram, unread: bool) -> str:
 def _line(program: ExportedProgram, node: Node) -> str:
     if node.op == "output":
         return f"return {', '.join(str(value) for value in outputs(program))}"
-    value: Tensor = VALUE.must(node)
-    parts = [f"{node.name}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}", *_quantization(node)]
+    value: Any = VALUE.must(node)  # a tensor, or one for each result
+    kinds = [
+        f"{one.dtype}{list(one.shape)}".removeprefix("torch.")
+        for one in (value if isinstance(value, tuple) else [value])
+    ]
+    parts = [f"{node.name}: {', '.join(kinds)}", *_quantization(node)]
     return f"{' '.join(parts)} = {_right_side(program, node)}" + ("" if node.users else "  # read by nothing")
 
 

@@ -69,8 +69,8 @@ def looking_ahead(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> tuple[Tensor
 @pytest.mark.parametrize(
     ("step", "updates", "whole"),
     [
-        (momentum, 2, 0),
-        (other_spelling, 2, 0),
+        (momentum, 1, 0),
+        (other_spelling, 1, 0),
         (clipped, 2, 0),
         (plain, 1, 0),
         (decayed, 1, 0),
@@ -78,7 +78,7 @@ def looking_ahead(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> tuple[Tensor
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_a_step_of_gradient_descent_is_one_call_for_each_tensor(
+def test_a_step_of_gradient_descent_is_at_most_one_call_for_each_tensor(
     step: Step, updates: int, whole: int, batch: int
 ) -> None:
     generator = torch.Generator().manual_seed(batch)
@@ -91,7 +91,9 @@ def test_a_step_of_gradient_descent_is_one_call_for_each_tensor(
     sizes = [one.row_bytes for one in made if one.operator == PRODUCT]
     needed = whole or (step is clipped and batch > 1)  # the norm of a sum of products needs all of it
     assert (3 * 5 * 4 in sizes) == bool(needed)
-    assert len(compiled.planned.in_place) == len(compiled.planned.program.state) == (1 if updates == 1 else 2)
+    assert (
+        len(compiled.planned.in_place) == len(compiled.planned.program.state) == (1 if step in (plain, decayed) else 2)
+    )
     eager = Descent(step)
     wanted = torch.cat([eager(*one, rate) for one in calls])
     steps = [torch.cat(one) for one in zip(*calls, strict=True)]

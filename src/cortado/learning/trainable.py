@@ -25,9 +25,31 @@ from cortado.base.errors import CortadoError
 Loss = Callable[[Tensor, Tensor], Tensor]  # of the module's output and a target, one number
 
 
+class _CrossEntropy(torch.autograd.Function):
+    """Cross entropy whose gradient is what it is of probabilities: of their sum, which is 1, nothing is computed."""
+
+    @staticmethod
+    def forward(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        logs = functional.log_softmax(scores, -1)
+        return -(logs * target).sum(-1).mean(), logs
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1], inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        logs, target = ctx.saved_tensors
+        each = logs.numel() // logs.shape[-1]
+        found = logs.exp() - target
+        return (found if each == 1 else found / each) * gradients[0], None
+
+
 def cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy with probabilities as targets, one-hot or not: the mean over the batch."""
-    return -(functional.log_softmax(scores, -1) * target).sum(-1).mean()
+    """Cross entropy with probabilities as targets, one-hot or not, which sum to 1: the mean over the batch."""
+    found: Tensor = _CrossEntropy.apply(scores, target)[0]
+    return found
 
 
 def squared_error(found: Tensor, target: Tensor) -> Tensor:
@@ -59,7 +81,8 @@ class SGD:
         if self.clip is not None:
             squares = [(one * one).sum() for one in gradients]
             norm = torch.sqrt(sum(squares[1:], squares[0]))
-            scale = torch.clamp(self.clip / (norm + 1e-6), max=1.0)
+            # clip / norm, at most 1
+            scale = torch.full_like(norm, self.clip) / torch.clamp(norm + 1e-6, min=self.clip)
             gradients = [one * scale for one in gradients]
         if self.weight_decay:
             gradients = [one + self.weight_decay * old for one, old in zip(gradients, parameters, strict=True)]

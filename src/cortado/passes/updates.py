@@ -1,25 +1,32 @@
 """updates: what gradient descent makes of a tensor is one call: of products of matrices only the factors are kept."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.ir.graph import add_constant, constant_names, fake_mode_of, remove_unused_constants, shape
+from cortado.ir.graph import (
+    add_constant,
+    constant_names,
+    constant_value,
+    fake_mode_of,
+    remove_unused_constants,
+    shape,
+)
 from cortado.ir.passes import Level
 from cortado.ops.conv.float32 import FLOAT_MATMUL
 from cortado.ops.elementwise.float32 import FLOAT_CALCULATE
-from cortado.ops.elementwise.float32_update import FLOAT_UPDATE
+from cortado.ops.elementwise.float32_update import FLOAT_UPDATE, MOVED, OUT
 from cortado.ops.floats import NO_BOUNDS
 from cortado.ops.integer.calculate import How
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.ops.pool.float32 import FLOAT_REDUCE
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.clean_up import merge_calls
-from cortado.passes.lower import add_operator_call, add_view
+from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.orders import behind_views, is_a, operands
 
 _SIGNS = {How.SUM: 1.0, How.DIFFERENCE: -1.0}
@@ -54,7 +61,8 @@ class Updates(ContextPass):
         self.mode = mode
         constants = constant_names(self.program)
         self.given = {one for one in module.graph.nodes if one.op == "placeholder" and one.name not in constants}
-        rewrites = (self._row_times_matrix, self._squares, self._sum_of_products, self._update)
+        self.made: dict[Node, Node] = {}
+        rewrites = (self._row_times_matrix, self._squares, self._sum_of_products, self._update, self._moved)
         changed = [self._rewritten(node, rewrite) for rewrite in rewrites for node in list(module.graph.nodes)]
         merge_calls(module)
         module.graph.eliminate_dead_code()
@@ -179,8 +187,33 @@ class Updates(ContextPass):
             "other": viewed[1:],
             "weight": first.number,
             "decay": others[0].number if others else 0.0,
+            "rate": 0.0,
         }
-        return add_operator_call(node, self.mode, FLOAT_UPDATE, arguments)
+        return self._called(node, arguments, OUT)
+
+    def _called(self, like: Node, arguments: Mapping[str, Any], result: str) -> Node:
+        """A call of the update, of which one result is read."""
+        call = add_operator_call(like, self.mode, FLOAT_UPDATE, arguments)
+        part = add_part(like, call, result)
+        self.made[part] = call
+        return part
+
+    def _moved(self, node: Node) -> Node | None:
+        """The other tensor of an update, moved by a part of what that makes: the same call makes it."""
+        call = self.made.get(node)
+        speed = None if call is None else behind_views(call.kwargs["rows"])
+        first = None if speed is None else self.made.get(speed)
+        if call is None or speed is None or first is None or call.kwargs["weight"] != 1.0 or call.kwargs["other"]:
+            return None
+        rate = constant_value(self.program, call.kwargs["factor"])
+        moved = [behind_views(one) for one in first.kwargs["other"]]
+        if rate is None or rate.numel() != 1 or moved != [behind_views(call.kwargs["self"])]:
+            return None
+        with node.graph.inserting_before(speed):
+            both = self._called(speed, {**first.kwargs, "rate": float(rate)}, OUT)
+            part = add_part(node, self.made[both], MOVED)
+        speed.replace_all_uses_with(both)
+        return part
 
     def _factor(self, like: Node, factor: Node | None, term: _Term) -> Node:
         """The factors of the rows: of a product of matrices its left side, times what else they are."""

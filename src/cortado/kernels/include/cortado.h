@@ -1332,11 +1332,11 @@ void cortado_matmul_f32(const cortado_matmul_f32_t *L, const float *a, const flo
  * NULL, and the output may lie where self or other does. */
 typedef struct {
     int32_t rows, columns, depth;
-    float weight, decay;
+    float weight, decay, rate;
 } cortado_update_f32_t;
 
 void cortado_update_f32(const cortado_update_f32_t *L, const float *self, const float *factor, const float *rows,
-                        const float *other, float *out);
+                        const float *other, float *out, float *moved);
 
 /* e = exp(x - the largest); out = e / the sum of e, or (x - the largest) - log of that sum. */
 void cortado_softmax_f32(const float *in, float *out, int32_t pixels, int32_t channels);

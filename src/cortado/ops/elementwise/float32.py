@@ -311,6 +311,12 @@ def _drawn(draw: CaseDraw, sizes: _Shape, kind: str) -> _Shape:
     return {"equal": sizes, "one": (1,), "last": sizes[-1:]}[kind]
 
 
+def is_identity(call: Call) -> bool:
+    """A tensor times 1, without bounds."""
+    bounds = (call["activation_min"], call["activation_max"])
+    return not call["other"] and call["how"] == How.PRODUCT and call["number"] == 1.0 and bounds == NO_BOUNDS
+
+
 FLOAT_CALCULATE = Operator(
     name="cortado::float_calculate",
     summary="sums, products, quotients, minimum, maximum, atan2, powers and comparisons of two float32 tensors",
@@ -321,6 +327,7 @@ FLOAT_CALCULATE = Operator(
     rows=rows,
     tensors=("self", "other"),
     relayout=relayout,
+    identity=is_identity,
     constraints="shapes that torch broadcasts, in at most 6 loops",
     samples=samples,
 )

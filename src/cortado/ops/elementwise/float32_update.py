@@ -1,4 +1,5 @@
-"""out = self * weight + (factor x rows + other * decay), in float32: state that is moved by a product of matrices.
+"""out = self * weight + (factor x rows + other * decay); moved = other + out * rate; in float32: state that is moved by
+a product of matrices, and other state that this moves.
 
 What gradient descent makes of parameters and momenta. Each product and each sum is rounded; the product of matrices is
 the sum over their common dimension, from its first product on.
@@ -10,26 +11,30 @@ import numpy as np
 
 from cortado.base.element import FLOAT32
 from cortado.base.numerics import Tensor
-from cortado.ir.c_call import Absent, Operand, Row
+from cortado.ir.c_call import Absent, Operand, Row, Written
 from cortado.ir.kernel import ONE_ROW, Field, RowRule, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, Operator
+from cortado.ir.op import Call, Operator, Result
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.floats import quiet, stored
 
+OUT, MOVED = "out", "moved"  # the results
+
 
 @quiet
 def reference(
-    *, self: Tensor, factor: Tensor, rows: Tensor, other: list[Tensor], weight: float, decay: float
-) -> Tensor:
+    *, self: Tensor, factor: Tensor, rows: Tensor, other: list[Tensor], weight: float, decay: float, rate: float
+) -> tuple[Tensor, Tensor]:
     left, right = factor.numpy(), rows.numpy()
     found = left[:, :1] * right[:1]
     for k in range(1, len(right)):
         found = found + left[:, k : k + 1] * right[k : k + 1]
     for one in other:
         found = found + one.numpy() * np.float32(decay)
-    return stored(self.numpy() * np.float32(weight) + found)
+    made = stored(self.numpy() * np.float32(weight) + found)
+    step = made.numpy() * np.float32(rate)
+    return made, stored(other[0].numpy() + step if other else step)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -45,7 +50,7 @@ def walked(call: Call) -> Rows:
 def _fields(call: Call) -> dict[str, Field]:
     rows, columns = call.shape("self")
     sizes = {"rows": rows, "columns": columns, "depth": call.shape("rows")[0]}
-    return {**sizes, "weight": float(call["weight"]), "decay": float(call["decay"])}
+    return {**sizes, **{name: float(call[name]) for name in ("weight", "decay", "rate")}}
 
 
 def _work(call: Call) -> Work:
@@ -54,20 +59,23 @@ def _work(call: Call) -> Work:
     return loops("calls calls*rows outputs outputs*decayed outputs*deep", **sizes)
 
 
-def _row(others: int) -> KernelRow:
-    """A row for calls with another tensor, or without."""
+def _row(others: int, read: tuple[bool, bool]) -> KernelRow:
+    """A row for calls with another tensor, or without, of which these results are read."""
+    out, moved = (Operand.OUT if read[0] else Absent()), (Absent() if read[0] else Operand.OUT)
+    behind = Written(Row(3 + others)) if all(read) else moved
     return KernelRow(
         "update_f32",
         FLOAT32,
-        fits=lambda call: len(call["other"]) == others,
-        arguments=(Operand.LAYER, Row(0), Row(1), Row(2), Row(3) if others else Absent(), Operand.OUT),
+        fits=lambda call: (len(call["other"]), call.gives(OUT), call.gives(MOVED)) == (others, *read),
+        arguments=(Operand.LAYER, Row(0), Row(1), Row(2), Row(3) if others else Absent(), out, behind),
         struct="cortado_update_f32_t",
         fields=_fields,
         work=_work,
     )
 
 
-KERNELS = KernelTable((_row(1), _row(0)))
+_READ = ((True, True), (True, False), (False, True))
+KERNELS = KernelTable(tuple(_row(others, read) for others in (1, 0) for read in _READ))
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
@@ -80,17 +88,20 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
         "other": [draw.numbers((rows, columns))] if draw.flag() else [],
         "weight": draw.pick(numbers),
         "decay": draw.pick(numbers),
+        "rate": draw.pick(numbers),
     }
 
 
 FLOAT_UPDATE = Operator(
     name="cortado::float_update",
-    summary="a tensor times a number, and a product of matrices added to it, in float32: a step of gradient descent",
+    summary="a tensor times a number, and a product of matrices added to it, in float32; what this moves: a step of "
+    "gradient descent",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
     rows=walked,
     element=FLOAT32,
+    also=(Result(MOVED, output_shape, FLOAT32),),
     tensors=("self", "factor", "rows", "other"),
     constraints="new values of state",
     samples=samples,

@@ -45,29 +45,110 @@ typedef struct {
     do {                                                                       \
         for (const float *const end = out + n; out < end; out++) {             \
             const float x = *a, y = *b;                                        \
-            *out = cortado_bounded(expression, low, high);                     \
+            *out = (expression);                                               \
             a += S.a_step;                                                     \
             b += S.b_step;                                                     \
+            CORTADO_STAY_A_LOOP;                                               \
         }                                                                      \
     } while (0)
+
+#if defined(CORTADO_ONE_NAN)
+/* Fours of elements, of two tensors or of one and a number; a list of words costs a cycle more than its words. */
+#define OPERATION(name, to, b) name " s" #to ", s" #to ", " b "\n"
+#define FOURS(name, load, b0, b1, b2, b3, ...)                                                                         \
+    __asm__ volatile("1:\n"                                                                                            \
+                     "vldmia %[a]!, {s0-s3}\n" load OPERATION(name, 0, b0) OPERATION(name, 1, b1)                      \
+                         OPERATION(name, 2, b2) OPERATION(name, 3, b3) "vstmia %[out]!, {s0-s3}\n"                     \
+                     "subs %[left], %[left], #1\n"                                                                     \
+                     "bne 1b\n"                                                                                        \
+                     : [a] "+r"(a), [b] "+r"(b), [out] "+r"(out), [left] "+r"(left)                                    \
+                     : __VA_ARGS__                                                                                     \
+                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "cc", "memory")
+#define OF_TWO(name) FOURS(name, "vldmia %[b]!, {s4-s7}\n", "s4", "s5", "s6", "s7", [y] "t"(0.0f))
+#define BY_ONE(name) FOURS(name, "", "%[y]", "%[y]", "%[y]", "%[y]", [y] "t"(*b))
+
+/* Returns how many elements they are. */
+static int32_t fours(operands_t S, float *out, int32_t n, int32_t how)
+{
+    const int swapped = S.a_step == 0 && how != CORTADO_DIFFERENCE;
+    const float *a = swapped ? S.b : S.a, *b = swapped ? S.a : S.b;
+    const int one = swapped || S.b_step == 0;
+    int32_t left = n >> 2;
+    if (left == 0 || (swapped ? S.b_step : S.a_step) == 0) {
+        return 0;
+    }
+    if (how == CORTADO_SUM) {
+        if (one) {
+            BY_ONE("vadd.f32");
+        } else {
+            OF_TWO("vadd.f32");
+        }
+    } else if (how == CORTADO_DIFFERENCE) {
+        if (one) {
+            BY_ONE("vsub.f32");
+        } else {
+            OF_TWO("vsub.f32");
+        }
+    } else {
+        if (one) {
+            BY_ONE("vmul.f32");
+        } else {
+            OF_TWO("vmul.f32");
+        }
+    }
+    return n & ~3;
+}
+#else
+static int32_t fours(operands_t S, float *out, int32_t n, int32_t how)
+{
+    (void)S, (void)out, (void)n, (void)how;
+    return 0;
+}
+#endif
+
+/* Without bounds. */
+static void plain(const operands_t S, float *out, int32_t n, int32_t how)
+{
+    const uint32_t before = cortado_one_nan();
+    const int32_t done = fours(S, out, n, how);
+    if (done == n) {
+        cortado_any_nan(before);
+        return;
+    }
+    const float *a = S.a + done * S.a_step, *b = S.b + done * S.b_step;
+    out += done;
+    n -= done;
+    if (how == CORTADO_SUM) {
+        EACH(cortado_result(x + y));
+    } else if (how == CORTADO_DIFFERENCE) {
+        EACH(cortado_result(x - y));
+    } else {
+        EACH(cortado_result(cortado_f32_mul(x, y)));
+    }
+    cortado_any_nan(before);
+}
 
 /* One loop for each operation that networks are full of; all others choose for each number. */
 static void calculate(const cortado_calculate_f32_t *L, const operands_t S, float *out, int32_t n)
 {
-    const float low = L->act_min, high = L->act_max;
+    const float low = L->act_min, high = L->act_max, infinity = cortado_f32_infinity();
     const float *a = S.a, *b = S.b;
+    if (L->how <= CORTADO_PRODUCT && low == -infinity && high == infinity) {
+        plain(S, out, n, L->how);
+        return;
+    }
     switch (L->how) {
     case CORTADO_SUM:
-        EACH(x + y);
+        EACH(cortado_bounded(x + y, low, high));
         break;
     case CORTADO_DIFFERENCE:
-        EACH(x - y);
+        EACH(cortado_bounded(x - y, low, high));
         break;
     case CORTADO_PRODUCT:
-        EACH(x * y);
+        EACH(cortado_bounded(x * y, low, high));
         break;
     default:
-        EACH(calculated(x, y, L->how));
+        EACH(cortado_bounded(calculated(x, y, L->how), low, high));
         break;
     }
 }
@@ -78,6 +159,15 @@ void cortado_calculate_f32(const cortado_calculate_f32_t *L, const float *a, con
     a = a == NULL ? &L->number : a;
     b = b == NULL ? &L->number : b;
     const int32_t a_step = L->a_period != 1, b_step = L->b_period != 1;
+    if (n == 1) {
+        *out = cortado_bounded(calculated(*a, *b, L->how), L->act_min, L->act_max);
+        return;
+    }
+    if ((a_step == 0 || L->a_period >= n) && (b_step == 0 || L->b_period >= n)) {
+        const operands_t S = {a, b, a_step, b_step};
+        calculate(L, S, out, n);
+        return;
+    }
     while (n > 0) {
         const int32_t left_a = a_step != 0 ? L->a_period - at_a : n, left_b = b_step != 0 ? L->b_period - at_b : n;
         const int32_t span = cortado_min(n, cortado_min(left_a, left_b));

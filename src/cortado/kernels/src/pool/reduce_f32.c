@@ -22,13 +22,23 @@ static float reduced(float found, float v, int32_t how)
     return is_beyond(v, found, how) || v != v ? v : found;
 }
 
+/* found + v[0] + v[inner] ...: `more` numbers. */
+static float added(float found, const float *v, int32_t more, int32_t inner)
+{
+    for (; more > 0; more--, v += inner) {
+        found = found + *v;
+    }
+    return found;
+}
+
 void cortado_reduce_f32(const float *in, float *out, int32_t outer, int32_t length, int32_t inner, int32_t how,
                         int32_t running)
 {
     for (; outer > 0; outer--, in += length * inner, out += running != 0 ? length * inner : inner) {
         for (int32_t i = 0; i < inner; i++) {
-            float found = in[i];
-            for (int32_t k = 1; k < length; k++) {
+            const int is_sum = running == 0 && (how == CORTADO_SUM || how == CORTADO_MEAN);
+            float found = is_sum ? added(in[i], in + inner + i, length - 1, inner) : in[i];
+            for (int32_t k = is_sum ? length : 1; k < length; k++) {
                 if (running != 0) {
                     out[(k - 1) * inner + i] = cortado_f32_canonical(found);
                 }

@@ -176,24 +176,24 @@ static void advance(const cortado_program_t *program, const cortado_stage_t *sta
     }
 }
 
-/* The one call of a stage that is one step with one row, of operands that lie whole somewhere: 1; or else 0. */
-CORTADO_ONCE static int run_call(const cortado_program_t *program, const cortado_step_t *step, arena_t arena,
-                                 const int8_t **rows)
+/* The one call of a stage that is one step with one row, of the first row of each operand: 1; or else 0. */
+static inline int run_call(const cortado_program_t *program, const cortado_step_t *step, arena_t arena,
+                           const int8_t **rows)
 {
-    const cortado_port_t *const ports = program->ports + step->port;
-    for (uint32_t i = 0; i < step->ports; i++) {
-        const cortado_port_t *const port = ports + i;
-        if (port->taps != 1 || port->pad != 0 || port->height != 1) {
+    const cortado_port_t *port = program->ports + step->port;
+    const int8_t **row = rows;
+    for (uint32_t ports = step->ports; ports > 0; ports--, port++) {
+        if (((port->taps ^ 1u) | port->pad) != 0) {
             return 0;
         }
-        rows[i] = port->producer == CORTADO_CONSTANT ? port->at.constant : PLACE(arena, port->at.offset);
+        *row++ = port->producer == CORTADO_CONSTANT ? port->at.constant : (int8_t *)PLACE(arena, port->at.offset);
     }
     uint8_t *const out = PLACE(arena, step->out_offset);
     YIELDED();
     PROFILED(program, step);
     step->call(step->layer, rows, (int8_t *)out, step->n, PLACE(arena, step->scratch_offset), 0);
     TRACED(out, step->out_row_bytes);
-    TRACED_ALSO(ports, step->ports, rows, 1u);
+    TRACED_ALSO(program->ports + step->port, step->ports, rows, 1u);
     COUNTED(program, step, out, rows, 1u, 1);
     return 1;
 }

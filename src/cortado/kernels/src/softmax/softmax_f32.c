@@ -39,8 +39,11 @@ void cortado_log_softmax_f32(const float *in, float *out, int32_t pixels, int32_
             sum = sum + cortado_f32_exp(in[c] - largest);
         }
         sum = cortado_f32_log(sum);
+        const uint32_t before = cortado_one_nan();
         for (int32_t c = 0; c < channels; c++) {
-            out[c] = cortado_f32_canonical((in[c] - largest) - sum);
+            out[c] = cortado_result((in[c] - largest) - sum);
+            CORTADO_STAY_A_LOOP;
         }
+        cortado_any_nan(before);
     }
 }
