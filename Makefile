@@ -35,13 +35,13 @@ check: setup
 unit: setup
 	$(PYTEST) -m "not slow and not host and not qemu" $(UNIT)
 
-# The long tests too, family by family; what became of them is kept in tests/long.json for docs/testing.md. Then a part of the
-# tests with another Python, which has to be on PATH; and the commit that all of it passed on is kept for `make release`.
+# A part of the tests with another Python too, which has to be on PATH, and the long tests, family by family; what became of them
+# is kept in tests/long.json for docs/testing.md, and for `make release` the commit that all of it passed on.
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 
 test-all: test
-	PYTHONPATH=tests $(BIN)/python -m helpers.long_run
 	$(BIN)/python tools/versions.py --only python3.13-torch2.13.0 --keep
+	PYTHONPATH=tests $(BIN)/python -m helpers.long_run
 	$(BIN)/python tools/green.py $(COMMIT)
 
 # Random networks by the thousand (docs/testing.md): make fuzz [SEED=0] [NETWORKS=3000]. Goes on where it stopped.

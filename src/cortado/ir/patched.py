@@ -9,6 +9,7 @@ import functools
 import inspect
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -139,6 +140,18 @@ def replaced(place: PatchPoint, by: Callable[..., Any]) -> Iterator[None]:
             yield
         finally:
             setattr(place.owner, place.attribute, before)
+
+
+# ---- while torch.export.load works ------------------------------------------------------------------------------
+
+
+@contextmanager
+def loaded_quietly() -> Iterator[None]:
+    """Some versions of torch make a program's tensors of the file's bytes, which can't be written, and warn of it.
+    Nothing here writes into them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
+        yield
 
 
 # ---- while torch.export works ----------------------------------------------------------------------------------

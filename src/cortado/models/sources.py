@@ -28,6 +28,7 @@ from cortado.frontend.capture.incoming import as_module, comes_quantized, evalua
 from cortado.frontend.capture.inputs import Inputs, check_batches, ending
 from cortado.frontend.capture.numbers import with_numbers
 from cortado.frontend.quantize.accuracy_targets import Labelled
+from cortado.ir.patched import loaded_quietly
 from cortado.models import zoo
 from cortado.onnx import load_onnx
 
@@ -274,7 +275,8 @@ def _from_exported(path: Path) -> Source:
         )
     print(f"warning: {path} is loaded with torch.export.load; only open files you trust", file=sys.stderr)
     try:
-        program = torch.export.load(path)
+        with loaded_quietly():
+            program = torch.export.load(path)
     except Exception as error:
         lines = str(error).splitlines() or [type(error).__name__]
         raise CortadoError(f"{path} is not a readable exported program: {lines[0]}") from error
