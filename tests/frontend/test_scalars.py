@@ -26,6 +26,7 @@ class Scalars(nn.Module):
             mean.prod(0),
             mean.index_select(0, torch.tensor([0])),
             torch.where((mean > 0.1).any(0), mean, -mean),
+            torch.where(mean > 0.1, mean, 0.25),
         )
 
 

@@ -74,9 +74,10 @@ def _kept(bound: Bound) -> tuple[Node, torch.Tensor]:
 
 
 def _side(making: Making, bound: Bound, side: Any) -> Node | None:
-    """A tensor of the result's shape, or a constant of one number."""
+    """A tensor of the result's shape, or a constant of one number, without a dimension where the result has none."""
     if is_number(side):
-        return add_constant(bound.node, "number", torch.tensor([float(known_number(side))]))
+        sizes = (1,) * min(1, len(shape(bound.node)))
+        return add_constant(bound.node, "number", torch.full(sizes, float(known_number(side))))
     found = making.real(side)
     return None if found is None else broadcast_to(bound, found, shape(bound.node))
 
