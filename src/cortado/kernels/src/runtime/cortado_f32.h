@@ -249,11 +249,12 @@ static inline float cortado_f32_expm1(float x)
 static inline float cortado_f32_sigmoid(float x)
 {
     int32_t n;
-    if (!(x > -104.0f && x < 18.0f)) {
+    const int usual = cortado_f32_abs(x) < 16.0f; /* most are: n is less than 24 */
+    if (!usual && !(x > -104.0f && x < 18.0f)) {
         return x > 0.0f ? 1.0f : x == x ? 0.0f : cortado_f32_nan();
     }
     const float q = cortado_f32_reduced_exp(-x, &n);
-    if (n < 24) {
+    if (usual || n < 24) {
         const float power = cortado_f32_power2(n);
         return 1.0f / ((power + 1.0f) + cortado_f32_mul(q, power));
     }
