@@ -180,8 +180,8 @@ class Orientation(nn.Module):
 @pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m0plus"))
 def test_an_orientation_filter_follows_eager_torch(target: str) -> None:
     rng = torch.Generator().manual_seed(4)
-    gyro = torch.randn(200, 1, 3, generator=rng) * 0.3
-    pull = torch.tensor([[0.1, 0.2, 1.0]]) + torch.randn(200, 1, 3, generator=rng) * 0.05
+    gyro = torch.randn(1000, 1, 3, generator=rng) * 0.3
+    pull = torch.tensor([[0.1, 0.2, 1.0]]) + torch.randn(1000, 1, 3, generator=rng) * 0.05
     found = prepare(Orientation(), (gyro[0], pull[0]), options=FLOAT).compile(target, FLOAT).run(gyro, pull)
     eager = Orientation()
     wanted = torch.cat([eager(*given) for given in zip(gyro, pull, strict=True)])

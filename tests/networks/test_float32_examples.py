@@ -147,6 +147,53 @@ class Polar(nn.Module):
         return [z.abs(), z.angle(), w.real, w.imag, *(torch.view_as_real(one) for one in made)]
 
 
+class Kalman(nn.Module):
+    """An extended Kalman filter: a place and a speed, from distance, direction and both speeds; the inverse of its 4x4
+    matrix is written out by minors of two rows."""
+
+    state: Tensor
+    spread: Tensor
+    step: Tensor
+    unit: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.tensor([[1.5, 1.0, 0.1, 0.0]]))
+        self.register_buffer("spread", torch.eye(4))
+        self.register_buffer("step", torch.eye(4) + 0.1 * torch.eye(4).roll(2, 1).triu())
+        self.register_buffer("unit", torch.eye(4))
+
+    def forward(self, seen: Tensor) -> Tensor:
+        state = self.state @ self.step.T
+        spread = self.step @ self.spread @ self.step.T + 0.01 * self.unit
+        x, y, speeds = state[:, :1], state[:, 1:2], state[:, 2:]
+        square = x * x + y * y + 1e-3
+        far, none = torch.sqrt(square), torch.zeros(1, 2)
+        rows = [torch.cat([x / far, y / far, none], 1), torch.cat([-y / square, x / square, none], 1), self.unit[2:]]
+        slope = torch.cat(rows, 0)
+        error = seen - torch.cat([far, torch.atan2(y, x), speeds], 1)
+        gain = spread @ slope.T @ inverse(slope @ spread @ slope.T + 0.5 * self.unit)
+        self.state = state + error @ gain.T
+        self.spread = (self.unit - gain @ slope) @ spread
+        return self.state
+
+
+def inverse(matrix: Tensor) -> Tensor:
+    """Of a 4x4 matrix: minors of the first two rows, and of the last two, by the columns that they leave out."""
+    a = [[matrix[i : i + 1, j : j + 1] for j in range(4)] for i in range(4)]
+    columns = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+    s, c = ([a[i][j] * a[i + 1][k] - a[i + 1][j] * a[i][k] for j, k in columns] for i in (0, 2))
+    size = s[0] * c[5] - s[1] * c[4] + s[2] * c[3] + s[3] * c[2] - s[4] * c[1] + s[5] * c[0]
+    rows = []
+    for others in ((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)):
+        j, k, n = others
+        for row, minors in ((1, c), (0, c), (3, s), (2, s)):
+            parts = [minors[columns.index(pair)] for pair in ((k, n), (j, n), (j, k))]
+            made = a[row][j] * parts[0] - a[row][k] * parts[1] + a[row][n] * parts[2]
+            rows.append(made if (row + len(rows) // 4) % 2 else -made)
+    return torch.cat(rows, 1).view(4, 4) / size
+
+
 @dataclass(frozen=True)
 class Example:
     """A model, the shapes of its inputs, and whether calls follow one another."""
@@ -160,6 +207,7 @@ class Example:
 
 
 EXAMPLES = {
+    "kalman": Example(Kalman, ((1, 4),)),
     "enhancer": Example(Enhancer, ((1, 32),)),
     "denoiser": Example(Denoiser, ((1, 80),)),
     "splines": Example(lambda: nn.Sequential(Splines(4, 3), Splines(3, 2)), ((1, 4),)),
