@@ -21,6 +21,8 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_page_is_what_was_measured(versions: Any) -> None:
     known = versions.results()
+    assert list(known) == [one.name for one in versions.COMBINATIONS], "run make test-versions"
+    assert versions.NOT_RUN not in versions.PAGE.read_text()
     assert versions.table(known) in versions.PAGE.read_text(), "make test-versions writes it"
     assert all(one.passed > 100 for one in known.values())
 
