@@ -34,7 +34,7 @@ from cortado.frontend.capture.export import Captured, capture
 from cortado.frontend.capture.inputs import Inputs, check_batches, check_example, checked_labels
 from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
-from cortado.frontend.capture.watched import SURPRISE, watched
+from cortado.frontend.capture.watched import WIDE, watched
 from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
 from cortado.frontend.quantize.islands import islands_hint, with_islands
 from cortado.frontend.quantize.judgement import FloatRun, Measure
@@ -462,7 +462,7 @@ def _with_surprise(module: Any, batches: Any, inputs: Inputs, options: Options) 
     """With --watch: the module with one output more, which is int16."""
     if options.watch is None:
         return module, options
-    more = replace(options, int16=(*options.int16, rf"{SURPRISE}.*"))
+    more = replace(options, int16=(*options.int16, WIDE))
     return watched(module, check_batches(batches, inputs), options.watch), more
 
 

@@ -108,6 +108,21 @@ def test_c_tells_strange_inputs_and_evaluate_scores_it(tmp_path: Path, run: Run)
     assert abs(limit * compiled.report.outputs[-1].scale - 1.0) < 0.01
 
 
+def test_an_estimate_counts_what_watching_takes() -> None:
+    """Without calibration data: as many classes as there are scores."""
+    data, model = _data(60, 1), Net().eval()
+    options = Options(watch="pool", artifacts="c")
+    plain = cortado.estimate(model, (data[:1],), target="cortex-m4", options=Options(artifacts="c"))
+    found = cortado.estimate(model, (data[:1],), target="cortex-m4", options=options)
+    compiled = cortado.compile(model, (data[:1],), "cortex-m4", data, "net", options)
+    assert compiled.planned is not None
+    assert found.ram_bytes == compiled.planned.plan.peak
+    assert found.cycles > plain.cycles
+    assert len(found.layers) == len(compiled.planned.program.steps)
+    with pytest.raises(CortadoError, match="has no such layer"):
+        cortado.estimate(model, (data[:1],), target="cortex-m4", options=Options(watch="nowhere"))
+
+
 WRONG = [
     ("head.0", 40, "has no such layer, expected one of body, body.0"),
     ("pool", 10, "needs at least 20 calibration samples, found 10"),

@@ -46,6 +46,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
             optimize=Optimize(arguments.optimize),
             io=Border(arguments.io),
             linear=LinearWeights(arguments.linear),
+            watch=arguments.watch,
         )
         methods = _methods_estimates(arguments, target, chip, options)
         if methods is None:
@@ -203,6 +204,7 @@ def estimate_arguments(commands: Any, add: Any) -> None:
     ):
         choices = [member.value for member in kind]
         parser.add_argument(option, choices=choices, default=default.value, help="as for `compile`")
+    parser.add_argument("--watch", metavar="LAYER", help="as for `compile`; with as many means as there are scores")
 
 
 def sweep_arguments(commands: Any, add: Any) -> None:

@@ -18,6 +18,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.frontend.capture.watched import WIDE, watched_without_data
 from cortado.frontend.quantize.judgement import FloatRun
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 from cortado.plan import checks
@@ -79,6 +80,9 @@ def prepared(
 ) -> Model:
     """A model that was quantized by its example inputs alone."""
     quick = replace(options, calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
+    if options.watch is not None:
+        model = watched_without_data(model, tuple(example_inputs), options.watch)
+        quick = replace(quick, watch=None, int16=(*quick.int16, WIDE))
     return prepare(model, example_inputs, [tuple(example_inputs)], NAME, options=quick)
 
 

@@ -20,6 +20,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.capture.inputs import Inputs
 
 SURPRISE = "cortado_surprise"  # the module that computes it
+WIDE = rf"{SURPRISE}.*"  # which is int16
 _OWN = "cortado_watched"
 FOLDS = 5  # of the calibration data: each is held against the others
 BEYOND = 0.01  # of the held-back data are above the limit
@@ -82,13 +83,7 @@ def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[A
 def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], layer: str) -> nn.Module:
     """The module with the surprise of a layer's features as its last output; means, deviations and limit are those of
     calibration data."""
-    if isinstance(module, ExportedProgram):
-        raise CortadoError(
-            f"--watch {layer}: the model is an exported program, expected a module whose layers have names"
-        )
-    if layer not in dict(module.named_modules()) or not layer:
-        known = ", ".join(name for name, _ in module.named_modules() if name)
-        raise CortadoError(f"--watch {layer}: the model has no such layer, expected one of {known}")
+    module = _with_layer(module, layer)
     if len(batches) < FEWEST:
         raise CortadoError(f"--watch {layer} needs at least {FEWEST} calibration samples, found {len(batches)}")
     running, features, classes = copy.deepcopy(module).eval(), [], []
@@ -107,10 +102,39 @@ def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], laye
     return _like(module)(module, layer, surprise).train(module.training)
 
 
-def _class_of(outputs: Any) -> int:
-    """The best class, where the first output is scores of some."""
+def watched_without_data(module: nn.Module | ExportedProgram, example: Sequence[Any], layer: str) -> nn.Module:
+    """The same with means of nothing, for a plan: of as many classes as the network tells apart, the most there are."""
+    module = _with_layer(module, layer)
+    with torch.no_grad():
+        outputs, found = run_watched(copy.deepcopy(module).eval(), layer, example)
+    features, scores = features_of(found).float(), _scores(outputs)
+    apart = torch.arange(1 if scores is None else scores.shape[1])[:, None] * (1.0 + features.abs().mean())
+    surprise = Surprise(features + apart, torch.linspace(1.0, 2.0, features.shape[1]))
+    return _like(module)(module, layer, surprise).train(module.training)
+
+
+def _with_layer(module: nn.Module | ExportedProgram, layer: str) -> nn.Module:
+    """The module, if it has the layer."""
+    if isinstance(module, ExportedProgram):
+        raise CortadoError(
+            f"--watch {layer}: the model is an exported program, expected a module whose layers have names"
+        )
+    if layer not in dict(module.named_modules()) or not layer:
+        known = ", ".join(name for name, _ in module.named_modules() if name)
+        raise CortadoError(f"--watch {layer}: the model has no such layer, expected one of {known}")
+    return module
+
+
+def _scores(outputs: Any) -> Tensor | None:
+    """The first output, where it is scores of some classes."""
     first = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    return int(first.argmax()) if isinstance(first, Tensor) and first.dim() == 2 and first.shape[0] == 1 else 0
+    return first if isinstance(first, Tensor) and first.dim() == 2 and first.shape[0] == 1 else None
+
+
+def _class_of(outputs: Any) -> int:
+    """The best class, where there are scores."""
+    scores = _scores(outputs)
+    return 0 if scores is None else int(scores.argmax())
 
 
 def _statistics(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
