@@ -185,9 +185,10 @@ def main() -> int:
         sys.exit(f"--only {arguments.only}: expected part of one of {', '.join(one.name for one in COMBINATIONS)}")
     absent = [missing(python) for python in sorted({one.python for one in chosen}) if not is_here(python)]
     print("\n".join(absent), end="\n" if absent else "")
-    wanted = hashes(Path(sys.executable))
+    here = [one for one in chosen if is_here(one.python)]
+    wanted = hashes(Path(sys.executable)) if here else {}
     whole = not absent
-    for one in (one for one in chosen if is_here(one.python)):
+    for one in here:
         found = tried(one, environment(one, arguments.environments), wanted)
         keep({**results(), one.name: found})
         print(f"{one.name}: {found.tests} tests pass; C: {found.artifacts}", flush=True)

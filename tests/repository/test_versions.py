@@ -41,9 +41,7 @@ def test_the_combinations_span_what_is_taken_without_a_word(versions: Any) -> No
     assert (min(pythons), max(pythons)) == (PYTHON.oldest, PYTHON.newest)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["requires-python"] == f">={PYTHON.oldest}"
-    for test in versions.TESTS:
-        path, _, function = test.partition("::")
-        assert f"def {function}(" in (ROOT / path).read_text() if function else (ROOT / path).is_file()
+    assert all((ROOT / path).exists() for path in versions.TESTS)
 
 
 def test_what_fails_and_what_differs_is_told(versions: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
