@@ -166,7 +166,7 @@ class Cures:
         self.now = self.kept({})
 
     def kept(self, others: Roundings) -> float:
-        """What the part keeps with other roundings."""
+        """The part's decibels with other roundings."""
         run = partial(self._model.run_with, others=others)
         return _kept(self._model, self._runs, self._part, run, self._measure)
 

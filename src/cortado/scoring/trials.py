@@ -35,7 +35,7 @@ class _Trials:
     model: Alone
 
     def sentence(self, finding: Finding) -> str:
-        """What advice gives; nothing where it can't be tried."""
+        """Results of advice; nothing where it can't be tried."""
         if finding.kind is FindingKind.FEW_CODES:
             return self._wide()
         one = next((run for run in self.quantized.checked if run.number == finding.sample), None)
@@ -73,7 +73,7 @@ class _Trials:
         return f"With {option} {name} {cures[number].shown(then[number])} (it {now} now, on the same samples)"
 
     def _of_both(self, pairs: Sequence[tuple[Cures, Cures]], what: str, others: Roundings) -> str:
-        """What an output keeps of the sample that is told of, and of the others: one that changes most."""
+        """An output's figures for the sample that is told of and for the others: one that changes most."""
         then = [(one.kept(others), rest.kept(others)) for one, rest in pairs]
         changed = [
             number
