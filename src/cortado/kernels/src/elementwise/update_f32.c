@@ -47,20 +47,20 @@ static void element(const cortado_update_f32_t *L, const row_t *R, const float *
 /* Rows one after the other: the factor of each in s24, the rows that it is of from their beginning. */
 #define ROWS "2:\nvldmia %[factor]!, {s24}\nldr %[left], %[bytes]\nlsr %[left], %[left], #5\n1:\n"
 #define PRODUCTS "vldmia %[rows]!, {s0-s7}\n" MUL8(0, 1, 2, 3, 4, 5, 6, 7, "s24")
-#define DECAY                                                                                                         \
-    "vldmia %[other]!, {s8-s15}\n" MUL(16, 8, "%[decay]") MUL(17, 9, "%[decay]") MUL(18, 10, "%[decay]")              \
-        MUL(19, 11, "%[decay]") MUL(20, 12, "%[decay]") MUL(21, 13, "%[decay]") MUL(22, 14, "%[decay]")               \
+#define DECAY                                                                                                        \
+    "vldmia %[other]!, {s8-s15}\n" MUL(16, 8, "%[decay]") MUL(17, 9, "%[decay]") MUL(18, 10, "%[decay]")             \
+        MUL(19, 11, "%[decay]") MUL(20, 12, "%[decay]") MUL(21, 13, "%[decay]") MUL(22, 14, "%[decay]")              \
             MUL(23, 15, "%[decay]") ADD8(16, 17, 18, 19, 20, 21, 22, 23)
-#define SELF                                                                                                          \
-    "vldmia %[self]!, {s16-s23}\n" MUL8(16, 17, 18, 19, 20, 21, 22, 23, "%[weight]")                                  \
+#define SELF                                                                                                         \
+    "vldmia %[self]!, {s16-s23}\n" MUL8(16, 17, 18, 19, 20, 21, 22, 23, "%[weight]")                                 \
         ADD8(16, 17, 18, 19, 20, 21, 22, 23) "vstmia %[out]!, {s0-s7}\n"
-#define STEP                                                                                                          \
+#define STEP                                                                                                         \
     MUL8(0, 1, 2, 3, 4, 5, 6, 7, "%[rate]") ADD8(8, 9, 10, 11, 12, 13, 14, 15) "vstmia %[moved]!, {s0-s7}\n"
-#define AGAIN                                                                                                         \
-    "subs %[left], %[left], #1\nbne 1b\n"                                                                                \
+#define AGAIN                                                                                                        \
+    "subs %[left], %[left], #1\nbne 1b\n"                                                                            \
     "ldr %[left], %[bytes]\nsub %[rows], %[rows], %[left]\nsubs %[count], %[count], #1\nbne 2b\n"
-#define REGISTERS                                                                                                     \
-    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s16",      \
+#define REGISTERS                                                                                                    \
+    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s16",     \
         "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "cc", "memory"
 
 /* Eights of elements of `count` rows whose sums are one product each; returns how many elements of a row they are. More

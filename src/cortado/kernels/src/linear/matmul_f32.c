@@ -39,8 +39,8 @@ static int32_t rows_by_fours(const float *a, const float *column, int32_t depth,
                          : [x] "+r"(x), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [left] "+r"(left),
                            [s] "+t"(s), [t] "+t"(t), [u] "+t"(u), [v] "+t"(v)
                          :
-                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14",
-                           "s15", "s16", "s17", "s18", "s19", "cc", "memory");
+                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13",
+                           "s14", "s15", "s16", "s17", "s18", "s19", "cc", "memory");
         a = d;
         *out++ = s;
         *out++ = t;
