@@ -101,7 +101,7 @@ def conversation(rng: np.random.Generator, voices: Sequence[Speaker], size: int)
     parts, length = list[Wave](), 0
     while length < size:
         pause = np.zeros(int(RATE * rng.uniform(0.2, 1.5)))
-        voice = voices[rng.integers(len(voices))].says(SENTENCES[rng.integers(len(SENTENCES))])
+        voice = voices[int(rng.integers(len(voices)))].says(SENTENCES[int(rng.integers(len(SENTENCES)))])
         parts += [pause, voice * 10 ** rng.uniform(-1.5, -0.1)]
         length += len(pause) + len(voice)
     start = rng.integers(length - size + 1)
@@ -178,10 +178,10 @@ def lines_of_text(count: int, height: int, width: int) -> Wave:
     light of their own."""
     rng, found = np.random.default_rng(11), []
     for number in range(count):
-        words = SENTENCES[rng.integers(len(SENTENCES))].split()
+        words = SENTENCES[int(rng.integers(len(SENTENCES)))].split()
         start = rng.integers(len(words))
         text = " ".join(words[start : start + 3]).title() + str(rng.integers(1000))
-        font = f"/usr/share/fonts/truetype/dejavu/{FONTS[rng.integers(len(FONTS))]}.ttf"
+        font = f"/usr/share/fonts/truetype/dejavu/{FONTS[int(rng.integers(len(FONTS)))]}.ttf"
         command = ["convert", "-background", "white", "-fill", "black", "-font", font, "-pointsize", "40"]
         made = subprocess.run(
             [*command, f"label:{text}", "-resize", f"{width}x{height}!", "-depth", "8", "gray:-"],
