@@ -118,7 +118,6 @@ class Model:
         with clock.phase("check"):
             kept = check_outputs(graphs.reported, runs, self.quantized.parts, self._blamed, self._classes)
             programs, pte_form = self._checked_form(programs, graphs, runs, kept)
-            tried = tried_findings(self.quantized)
         c = None if graphs.c is None else self._in_c(graphs.c, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
         if c is not None and options.pte is PteKind.DELEGATE:
@@ -138,7 +137,7 @@ class Model:
             pte_form=pte_form,
             bundle_missing=programs.bundle_missing,
             float_operators=graphs.float_operators,
-            findings=(*tried, *kept.findings, *self._of_target(c, pte, target, programs.own_form)),
+            findings=(*self._tried, *kept.findings, *self._of_target(c, pte, target, programs.own_form)),
             first=kept.first,
             removed=removed_channels(programs.c or programs.pte),  # type: ignore[arg-type]
             delay=self.delay or 0,
@@ -187,6 +186,11 @@ class Model:
     @property
     def _classes(self) -> int | None:
         return None if self.labels is None else len(self.labels)
+
+    @property
+    def _tried(self) -> list[Finding]:
+        """Findings of calibration, each with what its advice gives."""
+        return tried_findings(self.quantized)
 
     def _blamed(self, part: OutputPart, measure: Measure) -> str:
         """The tensors that a part of an output loses most to, and what would help."""

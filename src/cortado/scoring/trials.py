@@ -14,7 +14,7 @@ from cortado.frontend.quantize.prequantized import qparams_of
 from cortado.scoring.blame import Alone, Cures, Roundings, grid, unsaturated
 
 OUTPUTS = 4  # that advice is tried on, at most
-Ends = dict[Node, tuple[float, float]]
+Reached = dict[Node, tuple[float, float]]
 ABOUT_A_SAMPLE = (FindingKind.ODD_SAMPLE, FindingKind.LONE_SAMPLE, FindingKind.SATURATION)
 
 
@@ -94,13 +94,13 @@ def _name(part: OutputPart) -> str:
     return f"output {part.output}" if part.box is None else f"part {part.where} of output {part.output}"
 
 
-def _joined(mine: Ends, theirs: Ends) -> Ends:
+def _joined(mine: Reached, theirs: Reached) -> Reached:
     """The ends of both."""
     both = mine.keys() & theirs.keys()
     return {one: (min(mine[one][0], theirs[one][0]), max(mine[one][1], theirs[one][1])) for one in both}
 
 
-def _without(mine: Ends, theirs: Ends) -> Roundings:
+def _without(mine: Reached, theirs: Reached) -> Roundings:
     """Ranges that are as much smaller, at each end, as the others reach less far than that sample."""
     found = {}
     for place in mine.keys() & theirs.keys():
