@@ -41,7 +41,7 @@ MOST_ARENA_BYTES = {
     "mobilenet_v2": 208_000,
     "mobilenet_v3_small": 162_000,
 }
-MOST_CODE_BYTES = {"ds_cnn": 6 * 1024 + 256, "mobilenet_v2": 10 * 1024 + 512}
+MOST_CODE_BYTES = {"ds_cnn": 6 * 1024 + 288, "mobilenet_v2": 10 * 1024 + 512}
 PLANNED = ("cortex-m55", "cortex-m4", "cortex-m0plus")
 
 
