@@ -43,6 +43,8 @@ class Loop:
     edges: int = 0  # rows of windows that have some outside
     several: int = 0  # operands of calls that have more than one
     kept_bytes: int = 0  # state that is copied when all is done
+    direct: int = 0  # calls of stages that are one step with one row
+    direct_ports: int = 0  # their operands
 
     def __add__(self, other: "Loop") -> "Loop":
         return Loop(**{name: value + getattr(other, name) for name, value in vars(self).items()})
@@ -154,8 +156,20 @@ def is_plain(step: Step, port: Port, *, inside: bool) -> bool:
     return inside and port.rule == ONE_ROW and port not in step.also
 
 
+def direct_loop(steps: Sequence[Step]) -> Loop | None:
+    """Workload of a stage that is one call of whole operands, for which no rows are looked for; None of others."""
+    (step, *others) = steps
+    whole = all(port.rule.taps == 1 and port.rule.first(0) == 0 for port in step.ports)
+    if others or step.images > 1 or step.rows > 1 or not step.ports or not whole:
+        return None
+    return Loop(stages=1, direct=1, direct_ports=len(step.ports))
+
+
 def stage_loop(steps: Sequence[Step], rows: Sequence[int]) -> Loop:
     """Workload of the row loop for a stage whose steps make these numbers of rows."""
+    direct = direct_loop(steps)
+    if direct is not None:
+        return direct
     makers = {name: number for number, step in enumerate(steps) for name in step.outputs}
     read = [(makers.get(str(port.source)), number) for number, step in enumerate(steps) for port in step.inputs]
     last = dict(read)  # step -> the last that reads what it makes

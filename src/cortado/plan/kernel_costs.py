@@ -16,7 +16,7 @@ from typing import Any
 from cortado.base.camera import Camera
 from cortado.base.errors import CortadoError
 from cortado.base.target import ONE_OF_EACH, Core, CortexM, CortexMTargetConfig
-from cortado.plan.jobs import Job, Loop, is_plain, step_job, step_loop
+from cortado.plan.jobs import Job, Loop, direct_loop, is_plain, step_job, step_loop
 from cortado.plan.program import Program, Step
 
 TABLE = Path(__file__).parent / "kernel_costs.json"
@@ -111,6 +111,9 @@ class StageCosts:
     def stage(self, first: int, rows: Sequence[int]) -> float:
         """Cycles of the stage that starts with step `first` and whose steps make these numbers of rows."""
         end = first + len(rows)
+        direct = direct_loop(self._steps[first:end])
+        if direct is not None:
+            return self.kernel(first, rows[0]) + loop_cycles(self._costs, direct, runs=0)
         total = loop_cycles(self._costs, Loop(stages=1, images=self._steps[first].images), runs=0)
         for index, made in enumerate(rows, start=first):
             inside = tuple([maker >= first for maker in self._makers[index]])
