@@ -6,7 +6,8 @@ import pytest
 
 from helpers.pt2e_programs import BAR, Lowered, draw, kernels_of, lower, worst
 
-SAMPLE = (1, 5, 9, 21, 23, 1005)  # every quantizer, alone and beside another; most of the time is ExecuTorch's lowering
+# Every quantizer, alone and beside another; of the last, ExecuTorch plans a mean in another order than it says before.
+SAMPLE = (1, 5, 9, 21, 23, 1005, 396)  # most of the time is ExecuTorch's lowering
 CAMPAIGN = range(500)
 TOGETHER = 25  # programs that one build of the runner has the kernels of
 pytestmark = [

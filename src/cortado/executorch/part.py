@@ -47,6 +47,8 @@ _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _WIDE = torch.int64
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
+MOST_DIGITS = 9  # dimensions that are a digit each
+
 NOT_QUANTIZED = (
     "it is not quantized, expected quantize and dequantize calls around it; quantize it with prepare_pt2e first "
     "(CortexMQuantizer)"
@@ -149,6 +151,13 @@ class Partition:
     def planned(self, target: str) -> Planned:
         return schedule(self.program(target))
 
+    @property
+    def orders(self) -> list[tuple[int, ...]]:
+        """The order of dimensions in memory of each tensor at the border, as ExecuTorch says it while parts are chosen.
+        It may decide otherwise when it plans its memory: then the delegate turns what comes."""
+        found = [_Edge(node, self).order for node in (*self.inputs, *self.outputs)]
+        return found if max(map(len, found), default=0) <= MOST_DIGITS else []
+
     def program(self, target: str) -> Program:
         """Returns the part as kernels of the target, which tables can hold."""
         self._check()
@@ -212,10 +221,11 @@ class CortadoBackend(BackendDetails):
             known = DEBUG_HANDLE.of(node)
             if node.op == "call_function" and known is not None:
                 handles.setdefault(module_path(node) or "", set()).add(known)
-        planned = Partition.whole(program).planned(target)
+        part = Partition.whole(program)
+        planned = part.planned(target)
         named = zip(layer_names(planned.program), planned.program.steps, strict=True)
         return PreprocessResult(
-            processed_bytes=delegate_blob(emit_image(planned), planned.program),
+            processed_bytes=delegate_blob(emit_image(planned), planned.program, part.orders),
             debug_handle_map={name: _handles(handles, step.module) for name, step in named},
         )
 

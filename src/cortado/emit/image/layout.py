@@ -17,7 +17,7 @@ STAGE = struct.Struct("<HHBx")
 LAST_WORD = 0xFFFF  # that the place of a table can be
 CRC_AT = 12  # where it stands; it is that of what comes behind
 COUNTER_BYTES = 16  # cortado_state_t
-HANDLE_BYTES = {4: 44, 8: 88}  # of the delegate, by those of a pointer (kernels/executorch/delegate.cpp)
+HANDLE_BYTES = {4: 48, 8: 96}  # of the delegate, by those of a pointer (kernels/executorch/delegate.cpp)
 
 _IN_WORDS = ("tensor", "state", "thunk", "call", "stage")
 

@@ -63,7 +63,7 @@ class ImageInfo:
     @property
     def delegate_bytes(self) -> int:
         """Bytes of the method allocator that the delegate takes, if its memory begins at a multiple of 8."""
-        return HANDLE_BYTES[self.head.pointer_bytes] + 4 + self.head.ram_bytes
+        return HANDLE_BYTES[self.head.pointer_bytes] + self.head.ram_bytes
 
     @property
     def version(self) -> str:

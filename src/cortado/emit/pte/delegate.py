@@ -142,9 +142,11 @@ def _port(tensor: Border, offset: int) -> DelegatePort:
     return DelegatePort((n, c, h, w), dtype, channels_last=True, offset=offset)
 
 
-def delegate_blob(image: ModelImage, program: Program) -> bytes:
-    """Returns the image and, behind it, a name for each step: what profilers call its events."""
-    return image.data + b"".join(name.encode() + b"\0" for name in layer_names(program))
+def delegate_blob(image: ModelImage, program: Program, orders: Sequence[Sequence[int]] = ()) -> bytes:
+    """Returns the image and, behind it, the orders of dimensions in memory that inputs and outputs were compiled with,
+    where others may come, and a name for each step: what profilers call its events."""
+    strings = (",".join("".join(map(str, order)) for order in orders), *layer_names(program))
+    return image.data + b"".join(text.encode() + b"\0" for text in strings)
 
 
 def layer_names(program: Program) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
  * CortadoBackend: an ExecuTorch delegate whose blob is an image (MODEL.cortado, cortado_image.h).
  *
  * Arguments of a call: the arena, if the file was planned with one, the inputs, the outputs. What lies in the arena
- * already is not copied. Integers of 64 bits, PyTorch's default, are narrowed on the way in and widened on the way out. A
+ * already is not copied. Integers of 64 bits, PyTorch's default, are narrowed on the way in and widened on the way out;
+ * a tensor whose dimensions lie in another order than ExecuTorch said when the part was compiled is turned. A
  * file without an arena takes it from the temp allocator with every call, or, where something lasts from call to call, once
  * from the method allocator. Nothing else is allocated; there are no exceptions.
  *
@@ -46,13 +47,14 @@ struct Handle {
     uint8_t *arena;        /* its own; NULL: an argument, or the temp allocator's */
     bool arena_is_planned; /* the first argument */
     bool started;          /* state has its first values */
+    const char *orders;    /* of the dimensions of inputs and outputs in memory, outermost first: "0231,01"; NULL: any */
 #ifdef CORTADO_PROFILE
     et_timestamp_t *spent; /* by each step, in ticks */
     const char *layers;    /* a name for each step, one behind the other; NULL: none */
 #endif
 };
 #if !defined(CORTADO_PROFILE) && !defined(CORTADO_CHECK_RANGES)
-static_assert(sizeof(Handle) == (sizeof(void *) == 4 ? 44 : 88), "`cortado inspect` says how much this takes");
+static_assert(sizeof(Handle) == (sizeof(void *) == 4 ? 48 : 96), "`cortado inspect` says how much this takes");
 #endif
 
 const char *reason(cortado_image_error_t error)
@@ -79,6 +81,79 @@ bool is_planned(ArrayRef<CompileSpec> specs)
     return false;
 }
 
+/* The strings behind the image, of which the first says the orders of dimensions; NULL where there are none. */
+const char *strings_in(const FreeableBuffer &blob, const cortado_image_t &image)
+{
+    const char *first = static_cast<const char *>(blob.data()) + image.bytes;
+    const size_t room = blob.size() - image.bytes;
+    return room != 0 && first[room - 1] == '\0' ? first : nullptr;
+}
+
+/* The order of a port, up to a comma or the end. */
+const char *order_of(const char *orders, uint32_t port)
+{
+    for (; port > 0 && *orders != '\0'; orders++) {
+        port -= *orders == ',';
+    }
+    return orders;
+}
+
+/* Whether a tensor's dimensions lie in an order; one of size 1 lies anywhere. */
+bool lies_so(const Tensor &tensor, const char *order)
+{
+    const ssize_t dims = tensor.dim();
+    ssize_t at = 0;
+    for (ssize_t i = 0; i < dims; i++) {
+        const int dim = order[i] - '0';
+        if (dim < 0 || dim >= dims) {
+            return false;
+        }
+        if (tensor.size(dim) == 1) {
+            continue;
+        }
+        while (tensor.size(tensor.dim_order()[at]) == 1) {
+            at++;
+        }
+        if (tensor.dim_order()[at++] != dim) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether each dimension of a tensor is in an order once. */
+bool is_order(const Tensor &tensor, const char *order)
+{
+    uint32_t seen = 0;
+    for (ssize_t i = 0; i < tensor.dim(); i++) {
+        const int dim = order[i] - '0';
+        if (dim < 0 || dim > 9 || dim >= tensor.dim() || (seen & (1u << dim)) != 0) {
+            return false;
+        }
+        seen |= 1u << dim;
+    }
+    return true;
+}
+
+/* Copies a tensor to a place where its dimensions lie in another order; or, if it is an output, from there. */
+void turn(const Tensor &tensor, const char *order, uint8_t *place, bool out)
+{
+    int32_t index[10] = {0};
+    uint8_t *const data = static_cast<uint8_t *>(tensor.mutable_data_ptr());
+    const size_t bytes = tensor.element_size();
+    for (ssize_t left = tensor.numel(); left > 0; left--, place += bytes) {
+        ssize_t at = 0;
+        for (ssize_t i = 0; i < tensor.dim(); i++) {
+            at += index[i] * tensor.strides()[order[i] - '0'];
+        }
+        uint8_t *const here = data + at * static_cast<ssize_t>(bytes);
+        std::memcpy(out ? here : place, out ? place : here, bytes);
+        for (ssize_t i = tensor.dim() - 1; i >= 0 && ++index[i] == tensor.sizes()[order[i] - '0']; i--) {
+            index[i] = 0;
+        }
+    }
+}
+
 #ifdef CORTADO_PROFILE
 
 /* The run that is under way: kernels are called with no context. */
@@ -95,16 +170,16 @@ void leave_step(uint32_t next)
     running.since = et_pal_current_ticks();
 }
 
-/* The names behind the image, where there is one for each step. */
+/* The names behind the orders, where there is one for each step. */
 const char *names_in(const FreeableBuffer &blob, const cortado_image_t &image)
 {
-    const char *first = static_cast<const char *>(blob.data()) + image.bytes;
+    const char *first = strings_in(blob, image);
     const size_t room = blob.size() - image.bytes;
     uint32_t count = 0;
-    for (size_t i = 0; i < room; i++) {
+    for (size_t i = 0; first != nullptr && i < room; i++) {
         count += first[i] == '\0';
     }
-    return room != 0 && count == image.steps && first[room - 1] == '\0' ? first : nullptr;
+    return count == image.steps + 1u ? first + std::strlen(first) + 1 : nullptr;
 }
 
 bool profile_init(Handle &handle, executorch::runtime::MemoryAllocator *allocator, const FreeableBuffer &blob)
@@ -171,6 +246,10 @@ public:
                    model.missing == nullptr ? "" : model.missing);
             return Error::DelegateInvalidCompatibility;
         }
+        handle->orders = strings_in(*processed, *model.image);
+        if (handle->orders != nullptr && *handle->orders == '\0') {
+            handle->orders = nullptr;
+        }
         const bool lasts = model.image->state_bytes != 0 || model.image->feeding != 0;
         if (lasts && !handle->arena_is_planned) {
             handle->arena = static_cast<uint8_t *>(allocator->allocate(model.image->arena_bytes, CORTADO_IMAGE_ALIGN));
@@ -211,12 +290,12 @@ public:
         profile_begin(*handle);
 #endif
         Error error = flag ? push(handle->model, arena, inputs[0]->toTensor(), outputs[image->outputs]->toTensor())
-                           : run(handle->model, arena, inputs);
+                           : run(*handle, arena, inputs);
 #ifdef CORTADO_PROFILE
         profile_end(*handle, context.event_tracer());
 #endif
         for (uint32_t i = 0; i < image->outputs && error == Error::Ok; i++) {
-            error = give(handle->model, arena, (int)i, outputs[i]->toTensor());
+            error = give(*handle, arena, (int)i, outputs[i]->toTensor());
         }
         return error;
     }
@@ -240,12 +319,37 @@ private:
         return arena;
     }
 
-    static Error run(const cortado_model_t &model, uint8_t *arena, EValue **inputs)
+    /* Whether a tensor of the call can be copied as it lies. */
+    static bool lies_as_compiled(const Handle &handle, uint32_t port, const Tensor &tensor)
     {
+        return handle.orders == nullptr || lies_so(tensor, order_of(handle.orders, port));
+    }
+
+    static Error turned(const Handle &handle, uint32_t port, const Tensor &tensor, void *place, uint32_t bytes, bool out)
+    {
+        const char *order = order_of(handle.orders, port);
+        const bool fits = is_order(tensor, order) && tensor.nbytes() == bytes && tensor.const_data_ptr() != place;
+        ET_CHECK_OR_RETURN_ERROR(fits, NotSupported,
+                                 "Cortado: argument %u has its dimensions in another order than it was compiled with",
+                                 (unsigned)port);
+        turn(tensor, order, static_cast<uint8_t *>(place), out);
+        return Error::Ok;
+    }
+
+    static Error run(const Handle &handle, uint8_t *arena, EValue **inputs)
+    {
+        const cortado_model_t &model = handle.model;
         for (int i = 0; i < model.image->inputs; i++) {
             const Tensor &tensor = inputs[i]->toTensor();
             void *to = cortado_image_input(&model, arena, i);
             const cortado_image_tensor_t *port = cortado_image_input_tensor(&model, i);
+            if (!lies_as_compiled(handle, (uint32_t)i, tensor)) {
+                const Error error = turned(handle, (uint32_t)i, tensor, to, port->bytes, false);
+                if (error != Error::Ok) {
+                    return error;
+                }
+                continue;
+            }
             if (is_wide(tensor, *port)) {
                 ET_CHECK_OR_RETURN_ERROR(narrow(tensor.const_data_ptr<int64_t>(), to, *port), InvalidArgument,
                                          "Cortado: input %d holds a number that has no place in %u bits", i,
@@ -325,10 +429,15 @@ private:
         return Error::Ok;
     }
 
-    static Error give(const cortado_model_t &model, const uint8_t *arena, int i, Tensor &tensor)
+    static Error give(const Handle &handle, uint8_t *arena, int i, Tensor &tensor)
     {
+        const cortado_model_t &model = handle.model;
         const void *from = cortado_image_output(&model, arena, i);
         const uint32_t bytes = cortado_image_output_tensor(&model, i)->bytes;
+        const uint32_t place = model.image->inputs + (uint32_t)i;
+        if (!lies_as_compiled(handle, place, tensor)) {
+            return turned(handle, place, tensor, const_cast<void *>(from), bytes, true);
+        }
         if (is_wide(tensor, *cortado_image_output_tensor(&model, i))) {
             widen(from, tensor.mutable_data_ptr<int64_t>(), *cortado_image_output_tensor(&model, i));
             return Error::Ok;
