@@ -184,7 +184,7 @@ def inverse(matrix: Tensor) -> Tensor:
     columns = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
     s, c = ([a[i][j] * a[i + 1][k] - a[i + 1][j] * a[i][k] for j, k in columns] for i in (0, 2))
     size = s[0] * c[5] - s[1] * c[4] + s[2] * c[3] + s[3] * c[2] - s[4] * c[1] + s[5] * c[0]
-    rows = []
+    rows: list[Tensor] = []
     for others in ((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)):
         j, k, n = others
         for row, minors in ((1, c), (0, c), (3, s), (2, s)):

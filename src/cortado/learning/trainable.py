@@ -39,7 +39,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(output[1], inputs[1])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         logs, target = ctx.saved_tensors
         each = logs.numel() // logs.shape[-1]
         found = logs.exp() - target

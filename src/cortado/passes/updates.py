@@ -1,7 +1,7 @@
 """updates: what gradient descent makes of a tensor is one call: of products of matrices only the factors are kept."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -61,7 +61,7 @@ class Updates(ContextPass):
         self.mode = mode
         constants = constant_names(self.program)
         self.given = {one for one in module.graph.nodes if one.op == "placeholder" and one.name not in constants}
-        self.made: dict[Node, Node] = {}
+        self.parts: dict[Node, Node] = {}
         rewrites = (self._row_times_matrix, self._squares, self._sum_of_products, self._update, self._moved)
         changed = [self._rewritten(node, rewrite) for rewrite in rewrites for node in list(module.graph.nodes)]
         merge_calls(module)
@@ -191,27 +191,29 @@ class Updates(ContextPass):
         }
         return self._called(node, arguments, OUT)
 
-    def _called(self, like: Node, arguments: Mapping[str, Any], result: str) -> Node:
+    def _called(self, like: Node, arguments: dict[str, Any], result: str) -> Node:
         """A call of the update, of which one result is read."""
         call = add_operator_call(like, self.mode, FLOAT_UPDATE, arguments)
         part = add_part(like, call, result)
-        self.made[part] = call
+        self.parts[part] = call
         return part
 
     def _moved(self, node: Node) -> Node | None:
         """The other tensor of an update, moved by a part of what that makes: the same call makes it."""
-        call = self.made.get(node)
-        speed = None if call is None else behind_views(call.kwargs["rows"])
-        first = None if speed is None else self.made.get(speed)
-        if call is None or speed is None or first is None or call.kwargs["weight"] != 1.0 or call.kwargs["other"]:
+        call = self.parts.get(node)
+        given: dict[str, Any] = {} if call is None else dict(call.kwargs)
+        speed = behind_views(given["rows"]) if given else None
+        first = None if speed is None else self.parts.get(speed)
+        if speed is None or first is None or given["weight"] != 1.0 or given["other"]:
             return None
-        rate = constant_value(self.program, call.kwargs["factor"])
-        moved = [behind_views(one) for one in first.kwargs["other"]]
-        if rate is None or rate.numel() != 1 or moved != [behind_views(call.kwargs["self"])]:
+        rate = constant_value(self.program, given["factor"])
+        others: Any = first.kwargs["other"]
+        moved = [behind_views(one) for one in others]
+        if rate is None or rate.numel() != 1 or moved != [behind_views(given["self"])]:
             return None
         with node.graph.inserting_before(speed):
             both = self._called(speed, {**first.kwargs, "rate": float(rate)}, OUT)
-            part = add_part(node, self.made[both], MOVED)
+            part = add_part(node, self.parts[both], MOVED)
         speed.replace_all_uses_with(both)
         return part
 
