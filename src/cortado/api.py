@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -187,9 +187,9 @@ class Model:
     def _classes(self) -> int | None:
         return None if self.labels is None else len(self.labels)
 
-    @property
+    @cached_property
     def _tried(self) -> list[Finding]:
-        """Findings of calibration, each with what its advice gives."""
+        """Findings of calibration, each with what its advice gives: the same for every target."""
         return tried_findings(self.quantized)
 
     def _blamed(self, part: OutputPart, measure: Measure) -> str:

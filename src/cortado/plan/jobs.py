@@ -158,9 +158,10 @@ def is_plain(step: Step, port: Port, *, inside: bool) -> bool:
 
 def direct_loop(steps: Sequence[Step]) -> Loop | None:
     """Workload of a stage that is one call of whole operands, for which no rows are looked for; None of others."""
-    (step, *others) = steps
-    whole = all(port.rule.taps == 1 and port.rule.first(0) == 0 for port in step.ports)
-    if others or step.images > 1 or step.rows > 1 or not step.ports or not whole:
+    step = steps[0]
+    if len(steps) > 1 or step.images > 1 or step.rows > 1 or not step.ports:
+        return None
+    if any(port.rule.taps != 1 or port.rule.first(0) != 0 for port in step.ports):
         return None
     return Loop(stages=1, direct=1, direct_ports=len(step.ports))
 
