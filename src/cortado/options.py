@@ -190,7 +190,7 @@ _CONFLICTS = (
     ),
     _Conflict(
         ("activations=float32",),
-        ("int16", "float32", "keep_float", "allow_float", "linear", "decide"),
+        ("int16", "float32", "keep_float", "allow_float", "linear"),
         "no tensor of the network has codes",
     ),
     _Conflict(

@@ -47,8 +47,10 @@ class Naive:
 
 
 def real(codes: Array, scale: float | None, zero_point: int | None) -> Array:
-    """What codes stand for. Sums of such numbers are exact in float64."""
-    assert scale is not None
+    """What codes stand for, and float32 as it is. Sums of such numbers are exact in float64."""
+    if scale is None:
+        assert codes.dtype == np.float32
+        return codes.astype(np.float64)
     assert zero_point is not None
     return (codes.astype(np.float64) - zero_point) * np.float64(np.float32(scale))
 

@@ -43,6 +43,7 @@ def test_what_samples_call_is_in_the_list() -> None:
 # ExecuTorch's operators, the sizes of scratch.
 BESIDE = {
     "cortado_decide.c",
+    "cortado_decide_f32.c",
     "cortado_image.c",
     "cortado_narrow_scratch.c",
     "cortado_regions.c",

@@ -16,7 +16,7 @@ from cortado.artifact.streamed import Recording, listen, with_decision
 from cortado.base.decision import decision_of
 from cortado.base.target import BUNDLE_FLAGS, Core
 from cortado.emit.c.bundle import emit_c
-from cortado.options import Activations, Artifacts, Options
+from cortado.options import Activations, Artifacts, Border, Options
 from cortado.run import toolchain
 from cortado.run.runner import HOST, RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.deciding import LABELS, Naive, Newest, Remembering, real, walk
@@ -83,6 +83,33 @@ def test_scores_that_are_no_probabilities(net: nn.Module, activations: Activatio
     assert found.report.outputs[0].dtype.value == activations.value
     check(found, net, 3000, HOST, SCORES_IN_FLOAT)
     check(found, net, 500, None, SCORES_IN_FLOAT)
+
+
+@pytest.mark.cases(1)
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("net", "options"),
+    [
+        (Newest(), {"activations": Activations.FLOAT32}),
+        (Remembering(), {"activations": Activations.FLOAT32}),
+        (Remembering(), {"io": Border.FLOAT}),
+    ],
+    ids=["stream", "state", "as-float32"],
+)
+def test_scores_in_float32(net: nn.Module, options: dict[str, Any], tmp_path: Path) -> None:
+    """With a float unit and without."""
+    first = None
+    for target in ("cortex-m0plus", "cortex-m4"):
+        found = compiled(net, target, **options).save(tmp_path / target)
+        assert (found.report.outputs[0].dtype.value, found.report.outputs[0].scale) == ("float32", None)
+        here = check(found, net, 600, HOST)
+        assert check(found, net, 600, None) == here
+        assert first in (None, here)
+        first = here
+        assert found.run(
+            [found.example()] * (1 if found.report.stream else 20), HOST, flags=(RUNTIME_CHECKS,)
+        ).bit_exact
 
 
 @pytest.mark.cases(1)

@@ -91,7 +91,6 @@ class CameraReport:
 
 Outputs = Annotated[int, Within(f"a number of outputs from 1 to {MOST_SMOOTHED}", 1, MOST_SMOOTHED)]
 Held = Annotated[int, Within(f"a number of outputs from 0 to {MOST_HELD}", 0, MOST_HELD)]
-Sum = Annotated[int, Within("an integer of 32 bits", -(2**31), 2**31 - 2)]
 
 
 @json_class
@@ -100,7 +99,9 @@ class DecisionReport:
 
     spec: str = key("what --decide said")
     smooth: Outputs = key("outputs whose scores are averaged")
-    thresholds: tuple[Sum | None, ...] = key("the least sum of a class's codes; null: it is never decided for")
+    thresholds: tuple[float | None, ...] = key(
+        "the least sum of a class's scores, of codes an integer; null: it is never decided for"
+    )
     holdoffs: tuple[Held, ...] = key("outputs that a class rests after a decision for it")
     bytes: int = key("of the arena, what is kept from output to output")
 
@@ -116,6 +117,8 @@ class DecisionReport:
             classes = 0
         if not lasts or len(self.thresholds) != classes or len(self.holdoffs) != classes:
             yield f"a decision by '{scores.name}', which can't be decided by"
+        if not self.rule(None).fits(scores.element):
+            yield f"a decision at sums that scores of {scores.element.name} don't have"
 
 
 # ---- precision -------------------------------------------------------------------------------------------

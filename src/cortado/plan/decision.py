@@ -1,7 +1,9 @@
-"""The decision of a classifier over time in integers: what the C bundle computes, and the reference of it.
+"""The decision of a classifier over time as sums: what the C bundle computes, and the reference of it.
 
 Codes of one output have one scale, so a mean of scores is at a threshold where the sum of their codes is at an integer:
 scale * (sum / smooth - zero_point) >= threshold where sum >= ceil(smooth * (threshold / scale + zero_point)).
+Scores in float32 are summed from the oldest to the newest; the least sum is the first number not below
+smooth * threshold.
 """
 
 from collections.abc import Sequence
@@ -12,25 +14,27 @@ from typing import TypeVar
 
 import numpy as np
 
+from cortado.base import float32
 from cortado.base.arrays import ArrayType
 from cortado.base.decision import Decision
-from cortado.base.element import Element
+from cortado.base.element import FLOAT32, Element, element_of
 from cortado.base.errors import CortadoError
 
 DECISION = "decision.kept"  # a buffer: what is kept from output to output
 NO_DECISION = -1
 MOST_CLASSES = 4096
+_LARGEST = float(np.finfo(np.float32).max)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """After each output: every class's sum of the last `smooth` codes. The class with the largest (of several, the
+    """After each output: every class's sum of the last `smooth` scores. The class with the largest (of several, the
     first) is decided for if `smooth` outputs came, its sum is at its threshold or above (None: never), and it was not
     decided for at one of the last `holdoffs` outputs."""
 
     smooth: int
-    thresholds: tuple[int | None, ...]  # by class
+    thresholds: tuple[float | None, ...]  # by class; of codes, integers
     holdoffs: tuple[int, ...]
     names: tuple[str, ...] = ()  # of the classes; none where they have only numbers
 
@@ -39,25 +43,44 @@ class DecisionRule:
         return len(self.thresholds)
 
     def bytes(self, element: Element) -> int:
-        """Returns the bytes that are kept: sums and the decision in 32 bits; place, count and hold-offs in 16; the
-        codes."""
-        return 4 * (self.classes + 1) + 2 * (2 + self.classes) + element.bytes * self.smooth * self.classes
+        """Returns the bytes that are kept: sums and the decision in 32 bits; place, count and hold-offs in 16, up to
+        where a score may lie; the scores."""
+        counts = -(-2 * (2 + self.classes) // element.bytes) * element.bytes
+        return 4 * (self.classes + 1) + counts + element.bytes * self.smooth * self.classes
 
     def decisions(self, scores: ArrayType) -> ArrayType:
-        """For codes of [outputs, classes]: the class decided for with each output, or NO_DECISION."""
-        codes = scores.reshape(-1, self.classes).astype(np.int64)
-        before = np.zeros((1, self.classes), np.int64)
-        running = np.concatenate([before, codes.cumsum(axis=0)])
-        found = np.full(len(codes), NO_DECISION, np.int32)
+        """For scores of [outputs, classes]: the class decided for with each output, or NO_DECISION."""
+        rows = scores.reshape(-1, self.classes)
+        found = np.full(len(rows), NO_DECISION, np.int32)
         free = [0] * self.classes  # the first output at which a class may be decided for again
-        for number in range(self.smooth - 1, len(codes)):
-            sums = running[number + 1] - running[number + 1 - self.smooth]
+        for number, sums in enumerate(self._sums(rows), start=self.smooth - 1):
             best = int(sums.argmax())
             threshold = self.thresholds[best]
             if threshold is not None and sums[best] >= threshold and number >= free[best]:
                 found[number] = best
                 free[best] = number + 1 + self.holdoffs[best]
         return found
+
+    def _sums(self, rows: ArrayType) -> ArrayType:
+        """The sums of each `smooth` rows that follow one another. NaN is no sum: it is below all that are."""
+        if len(rows) < self.smooth:
+            return rows[:0]
+        windows = np.lib.stride_tricks.sliding_window_view(rows, self.smooth, axis=0)
+        if not element_of(rows.dtype).floating:
+            return np.asarray(windows.sum(axis=-1, dtype=np.int64))
+        sums = float32.total(windows, axis=-1)
+        return np.where(np.isnan(sums), -float32.INFINITY, sums)
+
+    def least(self, element: Element) -> tuple[int | None, ...]:
+        """The thresholds as the C has them: integers, in float32 the number's bits."""
+        return tuple(None if one is None else _word(one, element) for one in self.thresholds)
+
+    def fits(self, element: Element) -> bool:
+        """Whether its thresholds are sums of such scores."""
+        known = (one for one in self.thresholds if one is not None)
+        if element.floating:
+            return all(abs(one) <= _LARGEST and float(np.float32(one)) == one for one in known)
+        return all(one == int(one) and -(2**31) <= one < 2**31 - 1 for one in known)
 
 
 @dataclass(frozen=True)
@@ -67,20 +90,20 @@ class ClassScores:
     name: str
     shape: Sequence[int]
     element: Element
-    scale: float | None  # None where values are no codes
+    scale: float | None  # None where values are no codes: integers or float32
     zero_point: int | None
 
     @property
     def classes(self) -> int:
         """Along the only dimension that is longer than 1; anything else has no classes."""
         long = [size for size in self.shape if size > 1]
-        is_scores = len(long) < 2 and self.scale is not None and self.element.real
+        is_scores = len(long) < 2 and self.element.real and (self.scale is not None or self.element == FLOAT32)
         classes = (long or [1])[0]
         alone = len(self.shape) < 2 or self.shape[0] == 1
         if not is_scores or not alone or classes > MOST_CLASSES:
             raise CortadoError(
                 f"--decide: '{self.name}' is {self.element.name} of shape {list(self.shape)}, expected scores of "
-                "classes, [1, classes], as int8 or int16 codes (--io int8)"
+                "classes, [1, classes], as float32 or as codes of 8 or 16 bits"
             )
         return classes
 
@@ -105,7 +128,7 @@ def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
 
 
 def rule_of(decision: Decision, scores: ClassScores, names: Sequence[str] | None) -> DecisionRule:
-    """The user's decision rule in integers."""
+    """The user's decision rule in sums of scores."""
     classes = scores.classes
     check_names(decision, classes, names)
     thresholds = _of_classes(decision.threshold, decision.thresholds, classes, names)
@@ -128,8 +151,10 @@ def _of_classes(usual: T, single: Sequence[tuple[str, T]], classes: int, names: 
     return found
 
 
-def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> int:
-    """The least sum of codes whose mean is at the threshold, which is the decimal number that was written."""
+def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> float:
+    """The least sum of scores whose mean is at the threshold, which is the decimal number that was written."""
+    if scores.element.floating:
+        return _least_float(smooth * Fraction(str(threshold)), scores.name)
     assert scores.scale is not None
     assert scores.zero_point is not None
     wanted, scale = Fraction(str(threshold)), Fraction(scores.scale)
@@ -140,3 +165,18 @@ def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> int:
             f"{float(low):.6g} and at most {float(high):.6g}"
         )
     return ceil(smooth * (wanted / scale + scores.zero_point))
+
+
+def _least_float(wanted: Fraction, name: str) -> float:
+    """The first number of float32 that is not below."""
+    if abs(wanted) > Fraction(_LARGEST):
+        raise CortadoError(
+            f"--decide: a sum of {float(wanted):.6g} is not within float32, in which '{name}' is; expected thresholds "
+            f"that, times the outputs that are averaged, are at most {_LARGEST:.6g}"
+        )
+    near = np.float32(float(wanted))
+    return float(near if Fraction(float(near)) >= wanted else np.nextafter(near, float32.INFINITY))
+
+
+def _word(threshold: float, element: Element) -> int:
+    return int(np.float32(threshold).view(np.int32)) if element.floating else int(threshold)

@@ -10,8 +10,7 @@ from cortado.base.target import ALIGNED_ONLY
 from cortado.emit.c.arena import placing_macros
 from cortado.emit.c.camera import camera_files, camera_sources
 from cortado.emit.c.data import Arrays, DataArray
-from cortado.emit.c.decision import SOURCE as DECISION_SOURCE
-from cortado.emit.c.decision import decision_in_c
+from cortado.emit.c.decision import decision_in_c, decision_sources
 from cortado.emit.c.example import Interface
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
@@ -79,7 +78,7 @@ def emit_c(
     sections = _placed(layers.arrays.section_bytes, places)
     decision = decision_in_c(planned)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    beside = {*tested, *_decides(planned), *_saves(planned), *camera_sources(planned.program)}
+    beside = {*tested, *decision_sources(planned), *_saves(planned), *camera_sources(planned.program)}
     sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *beside})
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
@@ -156,10 +155,6 @@ def emit_methods(planned: Sequence[Planned], stacks: Sequence[int | None], versi
     for one, stack in zip(planned, stacks, strict=True):
         bundle = with_stack(bundle, one, stack)
     return bundle
-
-
-def _decides(planned: Planned) -> tuple[str, ...]:
-    return () if planned.program.decision is None else (DECISION_SOURCE,)
 
 
 def _saves(planned: Planned) -> tuple[str, ...]:

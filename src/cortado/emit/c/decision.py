@@ -5,13 +5,13 @@ And MODEL_surprise, by which firmware decides whether to believe an output at al
 
 from dataclasses import dataclass
 
+from cortado.base.element import Element
 from cortado.base.names import c_identifier, c_string, plain
 from cortado.emit.c.arena import arena_parameter, local, place, wrong_arena
 from cortado.emit.c.text import LONGEST_TITLE, comment, listed
+from cortado.ir.c_sources import sources_of
 from cortado.plan.decision import DECISION, NO_DECISION, DecisionRule
 from cortado.plan.planned import Planned
-
-SOURCE = "cortado_decide.c"
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class DecisionInC:
     function: str = ""  # MODEL_decision
 
 
+def decision_sources(planned: Planned) -> tuple[str, ...]:
+    """The files of the kernel library that decide."""
+    program = planned.program
+    return () if program.decision is None else sources_of([_function_for(program.outputs[0].element)])
+
+
+def _function_for(scores: Element) -> str:
+    return "cortado_decide_f32" if scores.floating else "cortado_decide"
+
+
 def decision_in_c(planned: Planned) -> DecisionInC:
     rule = planned.program.decision
     if rule is None:
@@ -33,19 +43,20 @@ def decision_in_c(planned: Planned) -> DecisionInC:
     kept, scores = place(planned, DECISION, "uint8_t"), place(planned, output.buffer, "uint8_t")
     return DecisionInC(
         include='#include "cortado_decide.h"\n',
-        table=_table(rule, output.element.bytes),
+        table=_table(rule, output.element),
         reset=f"    cortado_reset_decision(&decision, {kept});\n",
-        take=f"cortado_decide(&decision, {kept}, {scores});\n",
+        take=f"{_function_for(output.element)}(&decision, {kept}, {scores});\n",
         function=_function(planned, kept),
     )
 
 
-def _table(rule: DecisionRule, score_bytes: int) -> str:
-    sums = listed(("INT32_MAX" if one is None else str(one) for one in rule.thresholds), indent=4)
+def _table(rule: DecisionRule, scores: Element) -> str:
+    sums = listed(("INT32_MAX" if one is None else str(one) for one in rule.least(scores)), indent=4)
+    which = f"last {rule.smooth} scores{', in bits of float32' if scores.floating else ''}"
     held = listed(map(str, rule.holdoffs), indent=4)
     return f"""/* ---- the decision ---- */
 
-/* Of each class: the least sum of its last {rule.smooth} scores, and the outputs that it rests after a decision. */
+/* Of each class: the least sum of its {which}, and the outputs that it rests after a decision. */
 static const int32_t decision_thresholds[] = {{
     {sums}
 }};
@@ -53,7 +64,7 @@ static const uint16_t decision_holdoffs[] = {{
     {held}
 }};
 static const cortado_decision_t decision = {{
-    decision_thresholds, decision_holdoffs, {rule.classes}u, {rule.smooth}u, {score_bytes}u
+    decision_thresholds, decision_holdoffs, {rule.classes}u, {rule.smooth}u, {scores.bytes}u
 }};
 
 """
