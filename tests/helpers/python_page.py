@@ -19,10 +19,10 @@ Everything that is public is an attribute of `cortado`, and is imported when it 
 ```python
 import cortado
 
-model = cortado.prepare(module, example_inputs, batches)          # captured and quantized once
+model = cortado.prepare(module, example_inputs, batches)  # captured and quantized once
 compiled = model.compile("cortex-m55", cortado.Options(optimize="ram", io="float"))
 artifact = compiled.save("build/model")
-cortado.evaluate("build/model", samples, labels).accuracy         # later, from the folder
+cortado.evaluate("build/model", samples, labels).accuracy  # later, from the folder
 ```
 
 An `Options` field is an option of `cortado compile` of the same name (`--input-layout` is `input_layout`) with the same
@@ -65,7 +65,8 @@ def _signature(node: ast.FunctionDef) -> str:
     if len(short) > 100:
         arguments = "".join(f"    {text},\n" for text in _arguments(node.args))
         short = f"def {node.name}(\n{arguments}){returns}: ..."
-    return f"```python\n{short}\n```\n"
+    quoted = short.replace("'", '"')  # as the formatter has it
+    return f"```python\n{quoted}\n```\n"
 
 
 def _arguments(given: ast.arguments) -> Iterator[str]:
