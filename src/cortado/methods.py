@@ -33,7 +33,7 @@ from cortado.emit.c.bundle import Bundle, emit_methods
 from cortado.emit.c.text import entry_of
 from cortado.emit.image.files import loader_files
 from cortado.emit.image.layout import check_one_core
-from cortado.emit.image.writer import ModelImage, emit_image
+from cortado.emit.image.writer import ModelImage, emit_image, emit_image_of
 from cortado.exploring.estimation import Estimate, planned_estimate
 from cortado.exploring.sketch import info_of
 from cortado.frontend.quantize.sharing import SharedRanges
@@ -330,6 +330,7 @@ class CompiledMethods:
     planned: Mapping[str, Planned]
     bundle: Bundle
     images: Mapping[str, ModelImage]  # of a delegate for ExecuTorch
+    image: ModelImage | None  # of all methods
 
     def __repr__(self) -> str:
         arena = next(iter(self.planned.values())).plan.peak
@@ -349,6 +350,7 @@ class CompiledMethods:
             "state": {kept.name: kept.initial.data.nbytes for kept in first.program.state},
             "arena_bytes": first.plan.peak,
             "weights_bytes": self.bundle.weights_bytes,
+            **({"image": {"bytes": len(image.data), "ram_bytes": image.ram_bytes}} if (image := self.image) else {}),
         }
 
     def estimates(self, chip: Chip | None = None) -> dict[str, Estimate]:
@@ -371,7 +373,7 @@ class CompiledMethods:
     def save(self, folder: str | Path) -> None:
         """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
         `profile` take; all or nothing."""
-        files: dict[str, str | bytes] = {**self.bundle.files, **self._for_executorch()}
+        files: dict[str, str | bytes] = {**self.bundle.files, **self._as_image(), **self._for_executorch()}
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             for name, compiled in self.methods.items():
                 place = Path(temporary) / name
@@ -388,6 +390,12 @@ class CompiledMethods:
 
         together = {name: (self.planned[name], image) for name, image in self.images.items()}
         return emit_delegates(together, {"model": self.name}).data
+
+    def _as_image(self) -> dict[str, str | bytes]:
+        if self.image is None:
+            return {}
+        loader = loader_files(self.image.thunks, self.image.sources)
+        return {f"{c_identifier(self.name)}.cortado": self.image.data, **loader}
 
     def _for_executorch(self) -> dict[str, str | bytes]:
         if not self.images:
@@ -591,7 +599,7 @@ def compile_methods(
     chosen = check_name(name or type(module).__name__.lower())
     is_delegated = options.pte is PteKind.DELEGATE
     # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
-    options = replace(_only_c(options), bias_correction=False)
+    options = replace(_only_c(options, config), bias_correction=False)
     _check_methods(module, methods)
     ordered = {one: tuple(methods[one]) for one in sorted(methods, key=lambda one: one != "forward")}
     found = touched(module, ordered)
@@ -648,7 +656,8 @@ def _joined(
     bundle = emit_methods(list(planned.values()), stacks, options.model_version)
     _check_names(planned, bundle)
     images = {method: emit_image(one) for method, one in planned.items()} if is_delegated else {}
-    return CompiledMethods(name, target, compiled, graphs, planned, bundle, images)
+    image = emit_image_of(planned) if options.image else None
+    return CompiledMethods(name, target, compiled, graphs, planned, bundle, images, image)
 
 
 def _of_method(found: Touched, options: Options, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
@@ -661,17 +670,17 @@ def _of_method(found: Touched, options: Options, every: Collection[str], state: 
 
     real = [name for name in found.read if state[name].is_floating_point()] if options.has_codes else []
     kept = tuple(re.escape(_input_of(name)) for name in real)
-    return replace(options, int16=own(options.int16), float32=(*own(options.float32), *kept))
+    return replace(options, int16=own(options.int16), float32=(*own(options.float32), *kept), image=False)
 
 
 def _names_any(expression: str, modules: Collection[str]) -> bool:
     return any(re.fullmatch(expression, one) for one in modules)
 
 
-def _only_c(options: Options) -> Options:
+def _only_c(options: Options, target: CortexMTargetConfig) -> Options:
     """Refuses what a bundle of methods does not have."""
+    check_one_core(target, image=options.image)
     refused = {
-        "image": options.image,
         "stream": options.stream is not None,
         "input_rows": options.input_rows,
         "decide": options.decide is not None,

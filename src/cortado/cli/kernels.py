@@ -117,7 +117,7 @@ def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], "CortexMTargetCo
     known = every_thunk()
     cores: dict[Core, Path] = {}
     chosen: dict[int, ListedThunk] = {}
-    found = [(one, info) for one in paths for info in _images(one)]
+    found = [(one, info) for one in paths for model in _images(one) for info in (model, *model.methods)]
     for path, info in found:
         cores.setdefault(info.core, path)
         for kernel in info.kernels:

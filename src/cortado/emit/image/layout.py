@@ -8,7 +8,8 @@ from cortado.base.target import CortexMTargetConfig
 
 MAGIC, FORMAT = b"CTDO", 1
 ELEMENTS = ("int8", "int16", "int32", "uint8", "bool", "float32")
-HEADER = struct.Struct("<4sHBBIIHBB18H8I")
+HEADER = struct.Struct("<4sHBBIIHBB8HBB9H8I")
+HEADER_STRIDE = 96  # from the header of a method to the next: an image lies at a multiple of 16
 TENSOR = struct.Struct("<IIfIIhBB")
 TENSOR_NAME, TENSOR_SHAPE = 12, 16  # where they stand in it
 STATE = struct.Struct("<IIII")
@@ -46,6 +47,7 @@ class ImageHead(NamedTuple):
     longest: int
     widest: int
     feeding: int
+    methods: int
     window: int
     hop: int
     first: int

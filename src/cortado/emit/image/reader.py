@@ -6,14 +6,24 @@ An image in words, and as JSON.
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import plain
 from cortado.base.target import Core
-from cortado.emit.image.layout import CRC_AT, ELEMENTS, FORMAT, HANDLE_BYTES, HEADER, MAGIC, TENSOR, ImageHead
+from cortado.emit.image.layout import (
+    CRC_AT,
+    ELEMENTS,
+    FORMAT,
+    HANDLE_BYTES,
+    HEADER,
+    HEADER_STRIDE,
+    MAGIC,
+    TENSOR,
+    ImageHead,
+)
 
 # ---- reader ----------------------------------------------------------------------------------------------
 
@@ -53,6 +63,7 @@ class ImageInfo:
     inputs: tuple[ImageTensor, ...]
     outputs: tuple[ImageTensor, ...]
     kernels: tuple[ImageKernel, ...]
+    methods: tuple["ImageInfo", ...] = ()  # further ones, each with its own kernels
 
     def arena_in(self, settings: Sequence[str]) -> str:
         """Returns whose memory the delegate has its arena in, by the names of a call's settings."""
@@ -76,6 +87,12 @@ def is_image(data: bytes) -> bool:
 
 def read_image(data: bytes, source: str) -> ImageInfo:
     """`source` names it in messages."""
+    first = _read(data, source)
+    places = [HEADER_STRIDE * (number + 1) for number in range(first.head.methods)]
+    return replace(first, methods=tuple(_read(data[at:], f"a method of {source}") for at in places))
+
+
+def _read(data: bytes, source: str) -> ImageInfo:
     head = _head(data, source)
     try:
         tensors = [_tensor(data, head.tensor + TENSOR.size * i) for i in range(head.inputs + head.outputs)]
@@ -162,6 +179,7 @@ def image_as_json(info: ImageInfo) -> dict[str, Any]:
         "inputs": [asdict(tensor) for tensor in info.inputs],
         "outputs": [asdict(tensor) for tensor in info.outputs],
         "kernels": [{"kernel": kernel.name, "number": f"{kernel.id:08x}"} for kernel in info.kernels],
+        **({"methods": [image_as_json(one) for one in info.methods]} if info.methods else {}),
     }
 
 
@@ -176,7 +194,8 @@ def image_text(info: ImageInfo) -> str:
         *((f"output {i}", _text_tensor(one)) for i, one in enumerate(info.outputs)),
         *(("kernel", f"{kernel.name} ({kernel.id:08x})") for kernel in info.kernels),
     ]
-    return "\n".join(f"{label:>9}  {text}" for label, text in rows)
+    text = "\n".join(f"{label:>9}  {text}" for label, text in rows)
+    return "\n\n".join((text, *map(image_text, info.methods)))
 
 
 def _text_tensor(tensor: ImageTensor) -> str:

@@ -134,11 +134,11 @@ def lay_out(pieces: Iterable[ImagePiece], start: int) -> int:
     return start
 
 
-def point(pieces: Iterable[ImagePiece]) -> None:
-    """Writes the places of the pieces that others point to."""
+def point(pieces: Iterable[ImagePiece], start: int = 0) -> None:
+    """Writes the places of the pieces that others point to, counted from `start`."""
     for piece in pieces:
         for offset, other in piece.points:
-            struct.pack_into("<I", piece.data, offset, other.place)
+            struct.pack_into("<I", piece.data, offset, other.place - start)
 
 
 def joined(pieces: Iterable[ImagePiece], start: int) -> bytes:

@@ -3,11 +3,14 @@
 The tables are those of cortado_run.h, packed as the core's compiler lays them out. In the places of pointers they hold
 offsets from the image's first byte, and in that of a step's function the number of its call, counted from 1. Tables in
 which there are pointers come one behind the other, for they are copied to RAM.
+
+Several methods have a header each, one behind the other, and an image begins at every one of them: its places are
+counted from there, it ends where the whole ends, and it has the constants of all.
 """
 
 import struct
 import zlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cortado import __version__
@@ -22,6 +25,7 @@ from cortado.emit.image.layout import (
     ELEMENTS,
     FORMAT,
     HEADER,
+    HEADER_STRIDE,
     LAST_WORD,
     MAGIC,
     STAGE,
@@ -34,7 +38,7 @@ from cortado.emit.image.layout import (
 )
 from cortado.emit.image.structs import Descriptors, ImageConstants, ImagePiece, joined, lay_out, point
 from cortado.emit.image.thunks import Thunk, thunk_of
-from cortado.ir.kernel import Array
+from cortado.ir.kernel import Array, Kernel
 from cortado.plan.planned import Planned, identity_words, moved, saved_state, state_layout
 from cortado.plan.program import Port, StateTensor, Step, Tensor
 
@@ -57,11 +61,50 @@ class ModelImage:
 
 def emit_image(planned: Planned) -> ModelImage:
     """The image of a planned program for one kind of core."""
-    if planned.regions:
+    return emit_image_of({"forward": planned})
+
+
+def emit_image_of(methods: Mapping[str, Planned]) -> ModelImage:
+    """The image of methods in one arena, by their names: the first is the model's own, and has the model's."""
+    if any(planned.regions for planned in methods.values()):
         raise CortadoError(
             "an image runs in an arena in one piece, and this one lies in several memories; leave --memory out"
         )
-    return _Writer(planned).image()
+    constants, texts = ImageConstants(), ImageConstants()
+    names = [next(iter(methods.values())).program.name, *[*methods][1:]]
+    writers = [_Writer(*one, constants, texts) for one in zip(names, methods.values(), strict=True)]
+    parts = [writer.parts() for writer in writers]
+    last = ImagePiece(bytearray(1), 1)  # ends a text
+    every = [
+        *(piece for one in parts for piece in one.facts),
+        *texts.pieces,
+        *(piece for one in parts for piece in (*one.copied, one.end)),
+        *(piece for one in parts for piece in one.constants),
+        *constants.pieces,
+        last,
+    ]
+    first = HEADER_STRIDE * (len(writers) - 1) + HEADER.size
+    size = lay_out(every, first)
+    heads = []
+    for number, (writer, one) in enumerate(zip(writers, parts, strict=True)):
+        at = HEADER_STRIDE * number
+        point((*one.facts, *one.copied), at)
+        writer.seal(one)
+        heads.append(writer.head(one, at, size, len(writers) - 1 - number))
+    data = bytearray(first) + joined(every, first)
+    for number, head in reversed([*enumerate(heads)]):
+        at = HEADER_STRIDE * number
+        data[at : at + HEADER.size] = head.pack()
+        struct.pack_into("<I", data, at + CRC_AT, zlib.crc32(data[at + CRC_AT + 4 :]))
+    content = [piece for one in parts for piece in (*one.steps, *one.ports, one.stages, *one.layers)]
+    kernels = [kernel for writer in writers for kernel in writer.kernels]
+    return ModelImage(
+        data=bytes(data),
+        ram_bytes=sum(head.ram_bytes for head in heads),
+        content_bytes=sum(len(piece.data) for piece in (*content, *constants.pieces)),
+        thunks=tuple({thunk.id: thunk for writer in writers for thunk in writer.thunks}.values()),
+        sources=tuple(sorted({source for kernel in kernels for source in kernel.sources})),
+    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +114,8 @@ class _Parts:
     facts: list[ImagePiece]
     copied: list[ImagePiece]  # to RAM, with the first where they begin
     end: ImagePiece  # of these
-    constants: list[ImagePiece]
+    constants: list[ImagePiece]  # descriptors without pointers
+    layers: list[ImagePiece]  # all descriptors
     tensors: list[ImagePiece]
     states: list[ImagePiece]
     thunks: list[ImagePiece]
@@ -79,22 +123,24 @@ class _Parts:
     stages: ImagePiece
     ports: list[ImagePiece]  # behind an empty one that has their place
     steps: list[ImagePiece]
+    first_ports: list[int]  # of each step
     name: ImagePiece
     target: ImagePiece
 
 
 class _Writer:
-    def __init__(self, planned: Planned) -> None:
-        self.planned, self.program = planned, planned.program
+    """The pieces of one method; `constants` and `texts` are those of all."""
+
+    def __init__(self, name: str, planned: Planned, constants: ImageConstants, texts: ImageConstants) -> None:
+        self.name, self.planned, self.program = name, planned, planned.program
         self.core = planned.program.cores[0]
         self.pointer = 8 if self.core is Core.PORTABLE else 4
         word = "Q" if self.pointer == 8 else "I"
         self._step_form = struct.Struct(f"<2{word}3IiHHHBB")
         self._port_form = struct.Struct(f"<{word}IHHh6B")
         self.thunks: dict[Thunk, int] = {}
-        self.constants = ImageConstants()
-        self.descriptors = Descriptors(self.pointer, self.constants)
-        self.texts = ImageConstants()
+        self.constants, self.texts = constants, texts
+        self.descriptors = Descriptors(self.pointer, constants)
 
     # ---- tables ------------------------------------------------------------------------------------------------------
 
@@ -186,31 +232,22 @@ class _Writer:
 
     # ---- the whole ---------------------------------------------------------------------------------------------------
 
-    def image(self) -> ModelImage:
-        ports, firsts = self._ports()
-        parts = self._parts(ports, self._steps(firsts))
-        last = ImagePiece(bytearray(1), 1)  # ends a text
-        every = [*parts.facts, *parts.copied, parts.end, *parts.constants, last]
-        lay_out(every, HEADER.size)
-        point(every)
-        for call, step, first, record in zip(parts.calls, parts.steps, firsts, self.program.steps, strict=True):
-            call.data[4:] = struct.pack("<I", self._seal(step, ports[first : first + len(record.ports)], call))
-        body = joined(every, HEADER.size)
-        head = self._head(parts, HEADER.size + len(body))
-        data = bytearray(head.pack() + body)
-        struct.pack_into("<I", data, CRC_AT, zlib.crc32(data[CRC_AT + 4 :]))
-        content = [*parts.steps, *ports, parts.stages, *self.descriptors.pieces, *self.constants.pieces]
-        kernels = [step.kernels[self.core] for step in self.program.steps if step.kernels]
-        return ModelImage(
-            data=bytes(data),
-            ram_bytes=head.ram_bytes,
-            content_bytes=sum(len(piece.data) for piece in content),
-            thunks=tuple(self.thunks),
-            sources=tuple(sorted({source for kernel in kernels for source in kernel.sources})),
-        )
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [step.kernels[self.core] for step in self.program.steps if step.kernels]
 
-    def _parts(self, ports: list[ImagePiece], steps: list[ImagePiece]) -> "_Parts":
+    def seal(self, parts: "_Parts") -> None:
+        """When all places are known."""
+        for call, step, first, record in zip(
+            parts.calls, parts.steps, parts.first_ports, self.program.steps, strict=True
+        ):
+            ports = parts.ports[1:][first : first + len(record.ports)]
+            call.data[4:] = struct.pack("<I", self._seal(step, ports, call))
+
+    def parts(self) -> "_Parts":
         """All pieces in their order. Ports that point to no constant are read where the image lies."""
+        ports, firsts = self._ports()
+        steps = self._steps(firsts)
         layers = self.descriptors.pieces
         tensors = [self._tensor(tensor) for tensor in (*self.program.inputs, *self.program.outputs)]
         states, stages = [*self._resets(), *self._moves(), *self._saved()], self._stages()
@@ -218,15 +255,16 @@ class _Writer:
             ImagePiece(bytearray(struct.pack("<II", one.id, 0)), 4, [(4, self._text(one.name))]) for one in self.thunks
         ]
         calls = [ImagePiece(bytearray(struct.pack("<II", step.scratch, 0))) for step in self.program.steps]
-        name, target = self._text(self.program.name), self._text(self.program.target.target_string)
+        name, target = self._text(self.name), self._text(self.program.target.target_string)
         table, copied = ImagePiece(bytearray(), self.pointer), ImagePiece(bytearray(), self.pointer)
         fixed = not any(port.points for port in ports)
         rows = [table, *ports]
         return _Parts(
-            facts=[*tensors, *states, *thunks, *calls, stages, *(rows if fixed else ()), *self.texts.pieces],
+            facts=[*tensors, *states, *thunks, *calls, stages, *(rows if fixed else ())],
             copied=[copied, *steps, *(() if fixed else rows), *(one for one in layers if one.points)],
             end=ImagePiece(bytearray(), 4),
-            constants=[*(one for one in layers if not one.points), *self.constants.pieces],
+            constants=[one for one in layers if not one.points],
+            layers=layers,
             tensors=tensors,
             states=states,
             thunks=thunks,
@@ -234,16 +272,18 @@ class _Writer:
             stages=stages,
             ports=rows,
             steps=steps,
+            first_ports=firsts,
             name=name,
             target=target,
         )
 
-    def _head(self, parts: "_Parts", size: int) -> ImageHead:
+    def head(self, parts: "_Parts", at: int, size: int, methods: int) -> ImageHead:
+        """The header that stands `at` a place of a file of `size` bytes, with those of `methods` behind it."""
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         tables_bytes = parts.end.place - parts.copied[0].place
         feeding, window, hop, first, warm_up = self._feeding()
-        if parts.stages.place // 4 > LAST_WORD:
+        if (parts.stages.place - at) // 4 > LAST_WORD:
             raise CortadoError(
                 f"{self.program.name} has {len(parts.steps):,} steps, more than the tables of an image describe; "
                 "compile it without --image"
@@ -253,7 +293,7 @@ class _Writer:
             format=FORMAT,
             pointer_bytes=self.pointer,
             core=int(self.core),
-            bytes=size,
+            bytes=size - at,
             crc=0,
             kernels=version_number(__version__) // 100,
             inputs=len(self.program.inputs),
@@ -267,22 +307,23 @@ class _Writer:
             longest=longest,
             widest=widest,
             feeding=feeding,
+            methods=methods,
             window=window,
             hop=hop,
             first=first,
             warm_up=warm_up,
-            tensor=_first(parts.tensors),
-            state=_first(parts.states),
-            thunk=_first(parts.thunks),
-            call=_first(parts.calls),
-            stage=parts.stages.place,
+            tensor=_first(parts.tensors, at),
+            state=_first(parts.states, at),
+            thunk=_first(parts.thunks, at),
+            call=_first(parts.calls, at),
+            stage=parts.stages.place - at,
             arena_bytes=max(self.planned.plan.peak, 1),
             state_bytes=self._state_bytes(),
             ram_bytes=_whole(tables_bytes) + longest * COUNTER_BYTES + widest * self.pointer,
-            name=parts.name.place,
-            target=parts.target.place,
-            port=parts.ports[0].place,
-            step=parts.copied[0].place,
+            name=parts.name.place - at,
+            target=parts.target.place - at,
+            port=parts.ports[0].place - at,
+            step=parts.copied[0].place - at,
             tables_bytes=tables_bytes,
         )
 
@@ -318,5 +359,5 @@ def _whole(size: int) -> int:
     return size + -size % 8
 
 
-def _first(pieces: list[ImagePiece]) -> int:
-    return pieces[0].place if pieces else HEADER.size
+def _first(pieces: list[ImagePiece], at: int) -> int:
+    return pieces[0].place - at if pieces else HEADER.size

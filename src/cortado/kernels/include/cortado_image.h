@@ -57,7 +57,8 @@ typedef struct {
     uint16_t resets, moves;
     uint16_t thunks, stages, ports, steps;
     uint16_t longest, widest; /* steps of a stage, rows of a call */
-    uint16_t feeding;         /* 0: inputs come whole; 1: row by row; 2: an endless stream of rows */
+    uint8_t feeding;          /* 0: inputs come whole; 1: row by row; 2: an endless stream of rows */
+    uint8_t methods;          /* further ones, whose images begin behind this header: see cortado_image_method */
     uint16_t window, hop, first, warm_up;          /* of a stream, in rows */
     uint16_t tensor, state, thunk, call, stage;    /* tables: places in words of 4 bytes */
     uint32_t arena_bytes;
@@ -133,6 +134,15 @@ cortado_image_error_t cortado_image_open(const void *image, size_t bytes, cortad
 
 /* The same of bytes of which cortado_image_ram did not say 0: they are not read for their CRC again. */
 cortado_image_error_t cortado_image_open_checked(const void *image, cortado_model_t *model);
+
+/* The image of a further method, by its name; NULL if the open image of the model has none of that name. Open it like
+ * any other, by cortado_image_open_checked where the model's was checked as a whole, with `ram` of its own. All methods
+ * are for one arena, with the same state:
+ *
+ *     const cortado_image_t *learn = cortado_image_method(&model, "learn");
+ *     if (learn != NULL && cortado_image_open(learn, learn->bytes, &learning) == CORTADO_IMAGE_FINE) ...
+ */
+const cortado_image_t *cortado_image_method(const cortado_model_t *model, const char *name);
 
 /* An input or output of an open image; NULL if there is none of this number. */
 const cortado_image_tensor_t *cortado_image_input_tensor(const cortado_model_t *model, int i);

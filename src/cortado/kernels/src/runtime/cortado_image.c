@@ -348,6 +348,29 @@ cortado_image_error_t cortado_image_open_checked(const void *bytes, cortado_mode
     return error;
 }
 
+/* Where the header of a method ends and that of the next one lies. */
+#define STRIDE ((sizeof(cortado_image_t) + CORTADO_IMAGE_ALIGN - 1u) / CORTADO_IMAGE_ALIGN * CORTADO_IMAGE_ALIGN)
+
+const cortado_image_t *cortado_image_method(const cortado_model_t *model, const char *name)
+{
+    const cortado_image_t *image = model->image;
+    for (uint32_t i = 1, at_byte = STRIDE; i <= image->methods; i++, at_byte += STRIDE) {
+        if (!fits(image->bytes, at_byte, 1, sizeof *image)) {
+            return NULL;
+        }
+        /* It ends with the whole, whose last byte is 0, and needs no larger arena. */
+        const cortado_image_t *method = at(image, at_byte);
+        if (method->bytes != image->bytes - at_byte || method->name >= method->bytes ||
+            method->arena_bytes > image->arena_bytes) {
+            return NULL;
+        }
+        if (strcmp(at(method, method->name), name) == 0) {
+            return method;
+        }
+    }
+    return NULL;
+}
+
 static int wrong(const void *arena)
 {
     return arena == NULL || (uintptr_t)arena % CORTADO_IMAGE_ALIGN != 0;
