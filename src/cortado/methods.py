@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import re
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,7 +29,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, check_name, identifier_part
 from cortado.base.progress import PhaseProgress
 from cortado.base.target import BUNDLE_FLAGS, WASM_FLAGS, Core, CortexMTargetConfig, Machine, from_target_string
-from cortado.emit.c.bundle import Bundle, emit_methods
+from cortado.emit.c.bundle import Bundle, emit_methods, with_selftest_stack
+from cortado.emit.c.selftest import TestedCall
 from cortado.emit.c.text import entry_of
 from cortado.emit.image.files import loader_files
 from cortado.emit.image.layout import check_one_core
@@ -49,7 +50,7 @@ from cortado.plan.request import WHOLE_INPUT, program_of
 from cortado.plan.schedule import schedule
 from cortado.run.board import build_firmware, build_harness_wasm, build_host, find_board
 from cortado.run.bundle_info import IO, BundleInfo, untyped
-from cortado.run.measure import executorch_folder, methods_code_bytes
+from cortado.run.measure import executorch_folder, methods_code_bytes, selftest_stack_bytes
 from cortado.run.runner import (
     HOST,
     WARNINGS,
@@ -407,11 +408,8 @@ class CompiledMethods:
     def reference(self, calls: Sequence[ScriptCall]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
         """The codes of the inputs of calls, and of the outputs that they must give, by the integer reference."""
         given, expected = [], []
-        state = {one.buffer: one.initial for graph in self.graphs.values() for one in graph.state}
-        for name, *values in calls:
-            graph, program = self.graphs[name], self.planned[name].program
-            found = run_reference(graph, values, {one.name: state[one.buffer] for one in graph.state})
-            state |= {one.buffer: found[one.source] for one in graph.state}
+        for (name, *_), found in zip(calls, _played(self.graphs, calls), strict=True):
+            program = self.planned[name].program
             given.append([found[tensor.node].numpy() for tensor in program.inputs])
             expected.append([found[tensor.node].numpy().copy() for tensor in program.outputs])
         return given, expected
@@ -463,6 +461,32 @@ class CompiledMethods:
     @property
     def _options(self) -> Options:
         return next(iter(self.methods.values())).options
+
+
+def _played(graphs: Mapping[str, LoweredGraph], calls: Sequence[ScriptCall]) -> Iterator[dict[str, Tensor]]:
+    """The reference's values of each call, with the state that the calls before have left."""
+    state = {one.buffer: one.initial for graph in graphs.values() for one in graph.state}
+    for name, *values in calls:
+        graph = graphs[name]
+        found = run_reference(graph, values, {one.name: state[one.buffer] for one in graph.state})
+        state |= {one.buffer: found[one.source] for one in graph.state}
+        yield found
+
+
+def calls_of_selftest(
+    graphs: Mapping[str, LoweredGraph], planned: Mapping[str, Planned], calls: Sequence[ScriptCall]
+) -> list[TestedCall]:
+    """One call of each method, in the order in which `calls` make them first: those of a self-test."""
+    firsts = list({call[0]: call for call in reversed(calls)}.values())[::-1]
+    return [
+        TestedCall(
+            planned[name],
+            {key: value.numpy() for key, value in found.items() if isinstance(value, Tensor)},
+            {one.buffer: one.source for one in graphs[name].state},
+            name,
+        )
+        for (name, *_), found in zip(firsts, _played(graphs, firsts), strict=True)
+    ]
 
 
 def _packed(number: int, inputs: Sequence[ArrayType], room: int) -> ArrayType:
@@ -638,22 +662,27 @@ def compile_methods(
         graph = compiled[method].graph
         assert graph is not None  # only C is made
         graphs[method] = stateful(graph, one, state)
-    return _joined(chosen, compiled, graphs, config, options, is_delegated=is_delegated)
+    return _joined(chosen, compiled, graphs, calls, config, options, is_delegated=is_delegated)
 
 
 def _joined(
     name: str,
     compiled: Mapping[str, Compiled],
     graphs: Mapping[str, LoweredGraph],
+    calls: Sequence[ScriptCall],
     target: CortexMTargetConfig,
     options: Options,
     *,
     is_delegated: bool,
 ) -> CompiledMethods:
-    """The methods as one C bundle, and as images for delegates."""
+    """The methods as one C bundle, and as images; `calls`: those of the calibration."""
     planned = _planned(name, graphs, target, options)
     stacks = [None if one.report.memory is None else one.report.memory.stack_bytes for one in compiled.values()]
-    bundle = emit_methods(list(planned.values()), stacks, options.model_version)
+    tested = calls_of_selftest(graphs, planned, calls) if options.selftest else []
+    bundle = emit_methods(list(planned.values()), stacks, options.model_version, tested)
+    if tested:
+        main = planned[next(iter(planned))]
+        bundle = with_selftest_stack(bundle, main, selftest_stack_bytes(bundle, info_of(main.program)))
     _check_names(planned, bundle)
     images = {method: emit_image(one) for method, one in planned.items()} if is_delegated else {}
     image = emit_image_of(planned) if options.image else None
@@ -670,7 +699,9 @@ def _of_method(found: Touched, options: Options, every: Collection[str], state: 
 
     real = [name for name in found.read if state[name].is_floating_point()] if options.has_codes else []
     kept = tuple(re.escape(_input_of(name)) for name in real)
-    return replace(options, int16=own(options.int16), float32=(*own(options.float32), *kept), image=False)
+    return replace(
+        options, int16=own(options.int16), float32=(*own(options.float32), *kept), image=False, selftest=False
+    )
 
 
 def _names_any(expression: str, modules: Collection[str]) -> bool:
@@ -688,8 +719,7 @@ def _only_c(options: Options, target: CortexMTargetConfig) -> Options:
         "watch": options.watch is not None,
         "memory": bool(options.memory),
         "place": bool(options.place),
-        "package": bool(options.package),  # which asks for a self-test
-        "selftest": options.selftest,
+        "package": bool(options.package),
         "sequence": options.sequence is not None,
         "allow_float": options.allow_float,
         "artifacts='pte'": options.artifacts is Artifacts.PTE,

@@ -17,7 +17,13 @@ from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, KernelSet, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text, stack_row
-from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration, selftest_stack_fact
+from cortado.emit.c.selftest import (
+    SELFTEST_SOURCE,
+    TestedCall,
+    methods_selftest_files,
+    selftest_declaration,
+    selftest_stack_fact,
+)
 from cortado.emit.c.source import ModelSource, float_sources
 from cortado.emit.c.state import SAVING_SOURCE, state_in_c
 from cortado.emit.c.tables import build_tables
@@ -114,9 +120,15 @@ def emit_c(
     )
 
 
-def emit_methods(planned: Sequence[Planned], stacks: Sequence[int | None], version: str | None = None) -> Bundle:
+def emit_methods(
+    planned: Sequence[Planned],
+    stacks: Sequence[int | None],
+    version: str | None = None,
+    tested: Sequence[TestedCall] = (),
+) -> Bundle:
     """The methods of one model in one bundle. The first has the functions of arena and state, the others are its
-    further methods; constants are there once. `stacks`: the stack that each takes, where it is known."""
+    further methods; constants are there once. `stacks`: the stack that each takes, where it is known; `tested`: the
+    calls of a self-test."""
     main = planned[0].program
     name, names = c_identifier(main.name), tuple(c_identifier(one.program.name) for one in planned)
     arrays = Arrays(name, frozenset(main.cores))
@@ -129,17 +141,20 @@ def emit_methods(planned: Sequence[Planned], stacks: Sequence[int | None], versi
         state, kernels = state_in_c(one, arrays), KernelSet(names, together=bool(one.program.method_of))
         prefix = c_identifier(one.program.name)
         further = () if one.program.method_of else names[1:]
-        own[f"{prefix}.h"] = header_text(one, kernels, version, methods=further)
-        own[f"{prefix}.c"] = ModelSource(one, layers, tables, state, decision_in_c(one), kernels, False).text()
+        more = selftest_declaration(one, tested) if tested and not one.program.method_of else ""
+        own[f"{prefix}.h"] = header_text(one, kernels, version, more=more, methods=further)
+        own[f"{prefix}.c"] = ModelSource(one, layers, tables, state, decision_in_c(one), kernels, bool(tested)).text()
         sources |= {_loop(one), *float_sources(one.program), *layers.sources, *_saves(one)}
         calls += layers.calls.pieces
     own |= {f"{name}_data.h": arrays.header("", renamed_arrays(arrays.marked)), f"{name}_data.c": arrays.source()}
-    build, wanted = build_of(own), sorted(sources)
+    build, wanted = build_of(own), sorted(sources | ({SELFTEST_SOURCE} if tested else set()))
+    tests = methods_selftest_files(tested, build)
     told = [(one, Interface.of(own, c_identifier(one.program.name))) for one in planned[1:]]
-    every = [*(f"{prefix}.c" for prefix in names), f"{name}_data.c"]
+    every = [*(f"{prefix}.c" for prefix in names), f"{name}_data.c", *tests]
     bundle = Bundle(
         files={
             **{file: text.replace(BUILD, build) for file, text in own.items()},
+            **tests,
             "CMakeLists.txt": cmake_text(name, [(name, every)], wanted),
             "README.md": readme_text(planned[0], Interface.of(own, name), arrays.total_bytes, {}, told),
             LICENSE: license_text(),

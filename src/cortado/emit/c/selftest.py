@@ -2,10 +2,13 @@
 
 A layer's output may never lie whole in memory, so what is compared are the CRC-32s of the rows that the kernels leave
 behind, one after the other; the outputs are compared byte for byte, also after a run without anybody watching.
+
+Of several methods it makes one call of each, in the order in which calibration makes them, with the state that the
+calls before have left.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +19,8 @@ from cortado.emit.c.arena import arena_parameter, region_table, wrong_arena, wro
 from cortado.emit.c.data import numbers_text
 from cortado.emit.c.header import banner
 from cortado.emit.c.identity import BUILD, same_build
-from cortado.emit.c.text import OfPlan, comment, title
+from cortado.emit.c.tables import at
+from cortado.emit.c.text import OfPlan, comment, entry_of, title
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Step, Walk
 
@@ -24,13 +28,26 @@ SELFTEST_SOURCE = "cortado_selftest.c"
 _WRONG_OUTPUTS = "every layer is right, and the outputs of a run are not"
 
 
-def selftest_declaration(planned: Planned) -> str:
-    """For MODEL.h."""
-    program = planned.program
+@dataclass(frozen=True)
+class TestedCall:
+    """A call of a method that a self-test makes: the reference's values, by their names in the lowered graph."""
+
+    planned: Planned
+    values: Mapping[str, ArrayType]
+    left: Mapping[str, str]  # by a buffer of state, the value that it has afterwards
+    method: str
+
+
+def selftest_declaration(planned: Planned, calls: Sequence[TestedCall] = ()) -> str:
+    """For MODEL.h. `calls`: of a model with several methods."""
+    program, work = planned.program, "Runs the network on an input of its own"
+    layers = sum(len(one.program.steps) for one in ([call.planned for call in calls] or [planned]))
+    if calls:
+        work = f"Calls {', '.join(call.method for call in calls)}, one after the other, on inputs of its own"
     name = c_identifier(program.name)
     upper = name.upper()
     about = comment(
-        "Runs the network on an input of its own and compares. Returns 0 if every bit is the expected one; the number "
+        f"{work} and compares. Returns 0 if every bit is the expected one; the number "
         f"of the first layer that made something else, 1 to {upper}_LAYERS, whose name is "
         f"{name}_selftest_names[number - 1]; {upper}_LAYERS + 1 if {_WRONG_OUTPUTS}; -1 if the arena is NULL or not "
         f"aligned. It uses the arena, and must not run twice at the same time. In {name}_selftest.c; linked only if "
@@ -38,7 +55,7 @@ def selftest_declaration(planned: Planned) -> str:
     )
     return f"""
 {about}
-#define {upper}_LAYERS {len(program.steps)}
+#define {upper}_LAYERS {layers}
 {selftest_stack_fact(program, None)}
 int {name}_selftest({arena_parameter(planned)});
 extern const char *const {name}_selftest_names[{upper}_LAYERS + 1];
@@ -69,6 +86,15 @@ def selftest_files(planned: Planned, values: Mapping[str, ArrayType], build: str
     the bundle that it is part of."""
     name = c_identifier(planned.program.name)
     return {f"{name}_selftest.c": _Selftest(planned, values).text().replace(BUILD, build)}
+
+
+def methods_selftest_files(calls: Sequence[TestedCall], build: str) -> dict[str, str]:
+    """A file for each method, and the script of all in that of the model. `calls` are in their order."""
+    found = {}
+    for call in calls:
+        part = _MethodSelftest(call.planned, call.values, calls)
+        found[f"{part.name}_selftest.c"] = part.text().replace(BUILD, build)
+    return found
 
 
 @dataclass(frozen=True)
@@ -113,6 +139,27 @@ class _Selftest(OfPlan):
     values: Mapping[str, ArrayType]
 
     def text(self) -> str:
+        return f"""{self._body()}
+{self._names_text([(self.program, "")])}
+int {self.name}_selftest({arena_parameter(self.planned)})
+{{
+    if ({wrong_arena(self.planned)}) {{
+        return -1;
+    }}
+    const int layer = first_wrong_layer(arena);
+    if (layer != 0) {{
+        return layer;
+    }}
+{self._run()}    return outputs_wrong(arena) ? {self.upper}_LAYERS + 1 : 0;
+}}
+"""
+
+    def _names_text(self, methods: Sequence[tuple[Program, str]]) -> str:
+        names = [f"{before}{step.name} ({title(step)})" for program, before in methods for step in program.steps]
+        lines = "\n".join(f"    {c_string(name)}," for name in (*names, _WRONG_OUTPUTS))
+        return f"const char *const {self.owner}_selftest_names[{self.owner.upper()}_LAYERS + 1] = {{\n{lines}\n}};\n"
+
+    def _body(self) -> str:
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         stream = self.program.stream is not None
@@ -122,7 +169,7 @@ class _Selftest(OfPlan):
 #include <string.h>
 
 #include "cortado_selftest.h"
-{'#include "cortado_stream.h"' + chr(10) if stream else ""}#include "{self.name}_data.h"
+{'#include "cortado_stream.h"' + chr(10) if stream else ""}#include "{self.owner}_data.h"
 
 {same_build(self.name)}{self._regions()}
 extern const cortado_network_t {self.name}__network;
@@ -131,10 +178,6 @@ extern const cortado_network_t {self.name}__network;
 /* By layer: the CRC-32 of its output rows, the first of them that counts, and where they end. */
 static const cortado_digest_t expected[] = {{
 {self._digests()}
-}};
-
-const char *const {self.name}_selftest_names[{self.upper}_LAYERS + 1] = {{
-{self._names()}
 }};
 
 /* Every layer, watched. */
@@ -157,19 +200,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
     return 0;
 }}
 
-{self._outputs_wrong()}
-int {self.name}_selftest({arena_parameter(self.planned)})
-{{
-    if ({wrong_arena(self.planned)}) {{
-        return -1;
-    }}
-    const int layer = first_wrong_layer(arena);
-    if (layer != 0) {{
-        return layer;
-    }}
-{self._run()}    return outputs_wrong(arena) ? {self.upper}_LAYERS + 1 : 0;
-}}
-"""
+{self._outputs_wrong()}"""
 
     def _regions(self) -> str:
         """Returns the regions of an arena in several memories, as MODEL.c has them."""
@@ -203,19 +234,20 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         rows = digests(self.planned, self.values) or [_Digest(0, 0, 0)]
         return "\n".join(f"    {{{one.crc:#010x}u, {one.first}u, {one.end}u}}," for one in rows)
 
-    def _names(self) -> str:
-        names = [f"{step.name} ({title(step)})" for step in self.program.steps]
-        return "\n".join(f"    {c_string(name)}," for name in (*names, _WRONG_OUTPUTS))
-
     # ---- code -------------------------------------------------------------------------------------------------------
 
     def _fill(self, indent: str) -> str:
         lines = [
             f"cortado_copy({self.name}_input(arena, {i}), input{i}, sizeof input{i});" for i in range(self._inputs)
         ]
-        if self.program.state:
+        if self._begins and self.program.state:
             lines.insert(0, f"{self.name}_reset(arena);")
         return "".join(f"{indent}{line}\n" for line in lines)
+
+    @property
+    def _begins(self) -> bool:
+        """Whether state has its initial values before the input."""
+        return True
 
     @property
     def _inputs(self) -> int:
@@ -262,19 +294,137 @@ int {self.name}_selftest({arena_parameter(self.planned)})
             f"memcmp({self.name}_output(arena, {i}), output{i}, sizeof output{i}) != 0"
             for i in range(len(self.program.outputs))
         ]
-        joined = "\n        || ".join(tests)
+        body = f"    return {f'{chr(10)}        || '.join(tests)};" if tests else "    (void)arena;\n    return 0;"
         arena = arena_parameter(self.planned, "const ")
-        return f"static int outputs_wrong({arena})\n{{\n    return {joined};\n}}\n"
+        return f"static int outputs_wrong({arena})\n{{\n{body}\n}}\n"
 
     def _run(self) -> str:
         """The same once more, as firmware does it."""
         name, upper = self.name, self.upper
         if self.program.pushed is None:
-            return self._fill("    ") + f"    (void){name}_run(arena);\n"
+            return self._fill("    ") + f"    (void){entry_of(self.program)}(arena);\n"
         rows = f"sizeof input0 / {upper}_ROW_BYTES"
         return f"""    {name}_reset(arena);
     for (uint32_t r = 0; r < {rows}; r++) {{
         cortado_copy({name}_row(arena), input0 + r * {upper}_ROW_BYTES, {upper}_ROW_BYTES);
         (void){name}_push(arena{", NULL" if self.program.pushed.samples else ""});
     }}
+"""
+
+
+@dataclass(frozen=True)
+class _MethodSelftest(_Selftest):
+    """The part of one method; that of the model's own has the script of all."""
+
+    calls: Sequence[TestedCall]
+
+    def text(self) -> str:
+        arena = arena_parameter(self.planned)
+        heads = [f"int {self.name}__selftest_{what}({arena})" for what in ("layers", "run")]
+        own = f"""{self._body()}
+/* For {self.owner}_selftest. */
+{heads[0]};
+{heads[1]};
+{heads[0]}
+{{
+    return first_wrong_layer(arena);
+}}
+
+{heads[1]}
+{{
+{self._run()}    return outputs_wrong(arena);
+}}
+"""
+        return own if self.program.method_of else f"{own}\n{self._script()}"
+
+    @property
+    def _begins(self) -> bool:
+        return False
+
+    def _script(self) -> str:
+        arena, reset = arena_parameter(self.planned), f"{self.name}_reset(arena);" if self.program.state else ""
+        names = [c_identifier(call.planned.program.name) for call in self.calls]
+        others = "".join(
+            f"int {name}__selftest_{what}({arena});\n"
+            for name in names
+            if name != self.name
+            for what in ("layers", "run")
+        )
+        return f"""{others}{self._names_text([(call.planned.program, f"{call.method}: ") for call in self.calls])}
+{self._switch("run", "Whether a call makes other outputs than the expected ones.", [0] * len(names))}
+{self._switch("layers", "The first layer of a call that differs, counted over all; 0: none.", self._firsts())}
+{self._state_wrong()}
+int {self.name}_selftest({arena})
+{{
+    if ({wrong_arena(self.planned)}) {{
+        return -1;
+    }}
+    for (int i = 0; i < {len(names)}; i++) {{
+        {reset}
+        for (int before = 0; before < i; before++) {{
+            (void)call_run(arena, before);
+        }}
+        const int layer = call_layers(arena, i);
+        if (layer != 0) {{
+            return layer;
+        }}
+    }}
+    {reset}
+    for (int i = 0; i < {len(names)}; i++) {{
+        if (call_run(arena, i)) {{
+            return {self.upper}_LAYERS + 1;
+        }}
+    }}
+    return state_wrong(arena) ? {self.upper}_LAYERS + 1 : 0;
+}}
+"""
+
+    def _firsts(self) -> list[int]:
+        """How many layers the calls before each have."""
+        counts = [len(call.planned.program.steps) for call in self.calls]
+        return [sum(counts[:number]) for number in range(len(counts))]
+
+    def _switch(self, what: str, about: str, firsts: Sequence[int]) -> str:
+        cases = "\n".join(
+            f"    case {number}: found = {c_identifier(call.planned.program.name)}__selftest_{what}(arena); "
+            f"first = {first}; break;"
+            for number, (call, first) in enumerate(zip(self.calls, firsts, strict=True))
+        )
+        return f"""{comment(about)}
+static int call_{what}({arena_parameter(self.planned)}, int number)
+{{
+    int found = 0, first = 0;
+    switch (number) {{
+{cases}
+    default: break;
+    }}
+    return found == 0 ? 0 : first + found;
+}}
+"""
+
+    def _state_wrong(self) -> str:
+        """Compares what the last call has left, piece by piece."""
+        head = f"static int state_wrong({arena_parameter(self.planned, 'const ')})"
+        kept, last = self.program.state, self.calls[-1]
+        if not kept:
+            return f"{head}\n{{\n    (void)arena;\n    return 0;\n}}\n"
+        crc, lines = 0, []
+        for one in kept:
+            data = np.ascontiguousarray(last.values[last.left[one.name]]).astype(one.initial.data.dtype).tobytes()
+            crc = zlib.crc32(data, crc)
+            where = f"arena->bytes + {at(self.planned, one.tensor.buffer)}"
+            lines.append(f"    crc = cortado_selftest_crc32(crc, {where}, {len(data)}u);")
+        text = "\n".join(lines)
+        return f"""#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define AT(release, checked) checked
+#else
+#define AT(release, checked) release
+#endif
+
+{head}
+{{
+    uint32_t crc = 0;
+{text}
+    return crc != {crc:#010x}u;
+}}
 """

@@ -50,6 +50,9 @@ void cortado_selftest_watch(cortado_selftest_t *test, const cortado_network_t *n
 int cortado_selftest_differs(const cortado_selftest_t *test, const cortado_stage_t *stage,
                              const cortado_digest_t *expected);
 
+/* The CRC-32 of bytes behind those whose CRC-32 is `crc`, 0 where there are none. */
+uint32_t cortado_selftest_crc32(uint32_t crc, const uint8_t *data, uint32_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

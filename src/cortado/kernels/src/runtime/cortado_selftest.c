@@ -2,7 +2,7 @@
 #include "cortado_selftest.h"
 
 /* Four bits at a time: a table of 64 bytes. */
-static uint32_t crc32_of(uint32_t crc, const uint8_t *data, uint32_t bytes)
+uint32_t cortado_selftest_crc32(uint32_t crc, const uint8_t *data, uint32_t bytes)
 {
     static const uint32_t table[16] = {
         0x00000000u, 0x1DB71064u, 0x3B6E20C8u, 0x26D930ACu, 0x76DC4190u, 0x6B6B51F4u, 0x4DB26158u, 0x5005713Cu,
@@ -30,7 +30,7 @@ static void cortado_selftest_step(const void *layer, const int8_t *const rows[],
     }
     step->call(step->layer, rows, out, n, scratch, y);
     if (row >= watched->from && row < watched->end) {
-        watched->crc = crc32_of(watched->crc, (const uint8_t *)out, count * step->out_row_bytes);
+        watched->crc = cortado_selftest_crc32(watched->crc, (const uint8_t *)out, count * step->out_row_bytes);
     }
 }
 
