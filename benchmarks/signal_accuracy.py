@@ -21,6 +21,7 @@ import torch
 from _common import progress, table
 from cortado import api
 from cortado.base.errors import CortadoWarning
+from cortado.base.names import ranges_of
 from cortado.base.numerics import Tensor
 from cortado.base.target import from_target_string
 from cortado.compiled import Compiled
@@ -30,6 +31,7 @@ from signal_frames import RATE, mel
 
 TARGET = "cortex-m4"
 EMPHASIS = 0.97
+GAIN = 1.0712  # of real samples
 TONE = 32_000  # the largest sample of a loud tone
 
 
@@ -88,7 +90,7 @@ def loud_tones() -> list[Tensor]:
 
 def real(samples: list[Tensor]) -> list[Tensor]:
     """Of which nothing is known but what calibration saw: they are no multiples of a step."""
-    return [one.float() / 32768 * 1.0001 for one in samples]
+    return [one.float() / 32768 * GAIN for one in samples]
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Case:
     model: Front
     loud: bool = False
     in_float: bool = False
+    range: str = ""
 
 
 def _front(before: Callable[[Tensor], Tensor], *, mel_bands: bool = True) -> Front:
@@ -106,10 +109,12 @@ def cases() -> dict[str, Case]:
     return {
         "samples of 16 bits": Case(_front(torch.clone)),
         "real samples": Case(_front(torch.clone), in_float=True),
+        "real samples, --range x=-1..1": Case(_front(torch.clone), in_float=True, range="x=-1..1"),
         "pre-emphasis": Case(_front(joined)),
         "pre-emphasis, loud tones": Case(_front(joined), loud=True),
         "pre-emphasis without the first sample": Case(_front(shortened)),
         "pre-emphasis of real samples": Case(_front(joined), in_float=True),
+        "pre-emphasis of real samples, --range x=-1..1": Case(_front(joined), in_float=True, range="x=-1..1"),
         "257 bins": Case(_front(torch.clone, mel_bands=False)),
         "257 bins, pre-emphasis": Case(_front(joined, mel_bands=False)),
     }
@@ -128,7 +133,8 @@ def measure(case: Case) -> dict[str, float]:
     if case.in_float:
         heard, fresh = real(heard), real(fresh)
     data = [(one,) for one in heard]
-    prepared = api.prepare(case.model, data[0], data, name="front", options=Options(activations=Activations.INT16))
+    options = Options(activations=Activations.INT16, range=ranges_of(case.range or ()))
+    prepared = api.prepare(case.model, data[0], data, name="front", options=options)
     compiled = prepared.compile(from_target_string(TARGET), Options(artifacts=Artifacts.C))
     with tempfile.TemporaryDirectory() as folder:
         artifact = compiled.save(Path(folder) / "front")

@@ -281,8 +281,9 @@ class Options:
     range: tuple[InputRange, ...] = option(
         (),
         Group.CALIBRATION,
-        "the integers that an input holds, as in ids=0..100000: what is computed of them is proven to stay within 32 "
-        "bits, or refused (calibration data prove nothing); may be repeated",
+        "the numbers that an input holds. Of integers, as in ids=0..100000, what is computed is proven to stay within "
+        "32 bits, or refused (calibration data prove nothing); real numbers that have 16 bits, as in sound=-1..1, need "
+        "no room for what calibration has not seen. May be repeated",
         metavar="NAME=LOW..HIGH",
         read=lambda _, value: ranges_of(value),
         repeated=True,

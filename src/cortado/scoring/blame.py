@@ -25,7 +25,7 @@ from cortado.frontend.quantize.prequantized import (
     is_quantize,
     qparams_of,
 )
-from cortado.frontend.quantize.ranges import ROOM
+from cortado.frontend.quantize.ranges import INPUT_ROOM, ROOM
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE, VALUE
 from cortado.ir.graph import describe
@@ -265,7 +265,8 @@ def _passes_range(place: Node, low: float, high: float) -> bool:
 
 def _wide_grid(place: Node) -> Callable[[Tensor], Tensor]:
     """Rounds to int16 codes of a range with room, as int16 tensors have it."""
-    scale = ROOM * max(abs(end) for end in qparams_of(place).range) / INT16.high
+    room = INPUT_ROOM if place.all_input_nodes[0].op == "placeholder" else ROOM
+    scale = room * max(abs(end) for end in qparams_of(place).range) / INT16.high
     return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, 0, *INT16.codes)
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 import torch.utils._pytree as pytree
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import InputRange
@@ -16,7 +16,7 @@ from cortado.base.numerics import Tensor
 from cortado.frontend.capture.incoming import single_inputs
 from cortado.frontend.capture.validation import check_values
 from cortado.ir.domain import DOMAIN, WORDS, Domain, DomainKind, Interval, interval_of
-from cortado.ir.facts import STATE, VALUE
+from cortado.ir.facts import PROMISED, STATE, VALUE
 
 # ---- inputs ----------------------------------------------------------------------------------------------
 
@@ -43,29 +43,45 @@ def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
 
 
 def note_ranges(module: GraphModule, ranges: Sequence[InputRange], batches: Sequence[Inputs]) -> None:
-    """Notes which integers inputs hold, as the user promises (--range); the data that there are must keep to it. The
+    """Notes which numbers inputs hold, as the user promises (--range); the data that there are must keep to it. The
     first of them are the example inputs."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder" and not STATE.known(node)]
-    whole = {node.name: place for place, node in enumerate(inputs) if VALUE.must(node).dtype in _INTEGERS}
+    places = {node.name: place for place, node in enumerate(inputs) if VALUE.must(node).dtype in _NUMBERS}
     for one in ranges:
-        if one.name not in whole:
+        if one.name not in places:
             raise CortadoError(
-                f"--range {one}: '{one.name}' is no input of integers, expected one of the model's: "
-                f"{', '.join(whole) or 'it has none'}"
+                f"--range {one}: '{one.name}' is no input of numbers, expected one of the model's: "
+                f"{', '.join(places) or 'it has none'}"
             )
-        node, given = inputs[whole[one.name]], Interval(one.low, one.high)
-        held = interval_of(VALUE.must(node).dtype) or WORDS
-        if not given.within(held):
-            raise CortadoError(f"--range {one}: expected an interval within {held}, which a compiled model holds")
-        for number, batch in enumerate(batches):
-            found = Interval(int(batch[whole[one.name]].min()), int(batch[whole[one.name]].max()))
-            if not found.within(given):
-                what = "the example inputs hold" if number == 0 else f"calibration batch {number - 1} holds"
-                raise CortadoError(f"--range {one}: {what} {found} in '{one.name}', expected {given}")
-        DOMAIN.note(node, Domain(DomainKind.INTEGER, given))
+        _check_kept(one, [batch[places[one.name]] for batch in batches])
+        _note_range(inputs[places[one.name]], one)
 
 
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+def _check_kept(promised: InputRange, values: Sequence[Tensor]) -> None:
+    for number, value in enumerate(values):
+        low, high = value.min().item(), value.max().item()
+        if low < promised.low or high > promised.high:
+            what = "the example inputs hold" if number == 0 else f"calibration batch {number - 1} holds"
+            raise CortadoError(
+                f"--range {promised}: {what} {low:.7g} to {high:.7g} in '{promised.name}', expected "
+                f"{promised.low} to {promised.high}"
+            )
+
+
+def _note_range(node: Node, promised: InputRange) -> None:
+    if VALUE.must(node).dtype.is_floating_point:
+        PROMISED.note(node, (float(promised.low), float(promised.high)))
+        return
+    held = interval_of(VALUE.must(node).dtype) or WORDS
+    if not (isinstance(promised.low, int) and isinstance(promised.high, int)):
+        raise CortadoError(f"--range {promised}: '{promised.name}' holds integers, expected integers as ends")
+    given = Interval(promised.low, promised.high)
+    if not given.within(held):
+        raise CortadoError(f"--range {promised}: expected an interval within {held}, which a compiled model holds")
+    DOMAIN.note(node, Domain(DomainKind.INTEGER, given))
+
+
+_NUMBERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32)
 
 
 def is_other_float(value: Tensor) -> bool:

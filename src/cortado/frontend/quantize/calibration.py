@@ -19,7 +19,17 @@ from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.quantize.headroom import EXPECTED, LastingRange, lasting, regressing
 from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
 from cortado.frontend.quantize.parts import joined_by
-from cortado.frontend.quantize.ranges import FEWEST_CODES, LONE, ODD, choose_range, lone_sample, used_codes
+from cortado.frontend.quantize.ranges import (
+    FEWEST_CODES,
+    LONE,
+    ODD,
+    ROOM,
+    choose_range,
+    lone_sample,
+    room_of_input,
+    used_codes,
+)
+from cortado.ir.facts import STATE
 from cortado.ir.graph import bind, describe, is_call, shape, sole_user
 from cortado.ops.float_graph import constant_data, is_constant
 from cortado.ops.integer.truth import compares
@@ -140,7 +150,8 @@ def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
 def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
     first = next(iter(tensors.values()))
     usual, odd = observer.usual_samples(method)
-    low, high = choose_range(usual, method, observer.element)
+    given = any(tensor.op == "placeholder" and not STATE.known(tensor) for tensor in tensors.values())
+    low, high = choose_range(usual, method, observer.element, room_of_input(usual) if given else ROOM)
     if observer.known is not None:
         low, high = observer.known.within(low, high)
     observer.set_range(low, high)

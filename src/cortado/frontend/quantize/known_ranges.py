@@ -1,7 +1,8 @@
 """Ranges that are known: how far tensors of 16 bits can reach that are computed from samples of 16 bits or fewer.
 
-A range is four times what calibration saw where nothing is known of it. Of samples it is known: integers of a type
-reach as far as the type, and real numbers that are all multiples of 1/32768 from -1 to 1 are such samples, divided.
+A range is four times what calibration saw where nothing is known of it (of an input, `ranges.room_of_input`). Of
+samples it is known: integers of a type reach as far as the type, and real numbers that are all multiples of 1/32768
+from -1 to 1 are such samples, divided. Of other real numbers it may be promised (--range).
 What calls make of them is bounded by interval arithmetic: by the rules that integers have for it (`DomainRule.bounds`),
 which hold for real numbers too, and of functions of one tensor that are straight lines by their ends.
 """
@@ -21,9 +22,10 @@ from cortado.frontend.rewrite.domains import rule_of
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.analysis import Analysis
 from cortado.ir.domain import Interval, interval_of
-from cortado.ir.facts import VALUE, FactKey
+from cortado.ir.facts import PROMISED, VALUE, FactKey
 from cortado.ir.graph import bind, computed_call
-from cortado.ir.matching import patterns_of
+from cortado.ir.matching import MATCH, Match, patterns_of
+from cortado.ir.roles import SharedWith
 from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.float_graph import constant_data, is_constant
 
@@ -69,7 +71,7 @@ class _KnownInputs(Analysis[Any]):
     def __init__(self, inputs: dict[Node, Sequence[Tensor]]) -> None:
         self.louder = 1.0  # times what was seen of the inputs, that they can reach
         for node, values in inputs.items():
-            known = _of_input(values)
+            known = _promised(node) or _of_input(values)
             self.key.note(node, known)
             if known is not None:
                 seen = max(float(one.abs().max()) for one in (value.double() for value in values))
@@ -91,7 +93,9 @@ class _KnownInputs(Analysis[Any]):
             return None
         if len(node.all_input_nodes) == 1 and (is_pointwise(node) or is_table(node)):
             return self._of_function(node)
-        bound = bind(node)
+        bound, match = bind(node), MATCH.of(node)
+        if isinstance(match, Match) and isinstance(match.quantization.output, SharedWith):
+            return self.interval(bound[match.quantization.output.argument])
         if not isinstance(bound.get("alpha", 1), int):  # rules of integers know no other factor
             return None
         return rule_of(node).bounds(self, bound)  # type: ignore[arg-type]
@@ -114,6 +118,16 @@ class _KnownInputs(Analysis[Any]):
 def _between(low: float, high: float) -> Interval:
     """An interval of real numbers: sums and products of its ends are those of integers."""
     return Interval(low, high)  # type: ignore[arg-type]
+
+
+def _promised(node: Node) -> Any:
+    """Bounds of an input as the user gave them (--range), the larger one on both sides: of -1 to 1 a step is 1/32768,
+    and samples of 16 bits, divided, are codes."""
+    ends = PROMISED.of(node)
+    if ends is None:
+        return None
+    full = max(abs(end) for end in ends) * FULL / 2**SAMPLE_BITS
+    return _between(-full, full)
 
 
 def _of_input(values: Sequence[Tensor]) -> Any:

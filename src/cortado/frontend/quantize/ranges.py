@@ -22,6 +22,8 @@ ALONE = 0.5  # of the largest value: no other sample reaches as far
 NEARLY_ALL = 0.999
 LARGE, SMALLER = 2.0**100, 2.0**-40
 ROOM = 4.0  # times what was seen, of codes that have bits to spare
+INPUT_ROOM = 1.5  # the same of an input, at least: how loud it is differs from sample to sample
+TOLD_APART = 8  # samples whose reach says how much
 SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
 
 
@@ -120,11 +122,25 @@ def left_out(seen: Sequence[Seen], method: CalibrationMethod, element: Element) 
     return {} if method is CalibrationMethod.MINMAX or not element.affine else odd_samples(seen)
 
 
-def choose_range(seen: Sequence[Seen], method: CalibrationMethod, element: Element) -> tuple[float, float]:
-    """The ends of the range; zero lies within it."""
+def room_of_input(seen: Sequence[Seen]) -> float:
+    """Room for a sample that reaches as much further than all as the furthest does beyond the others. What is quiet in
+    an input is lost at once, and nothing behind it brings it back: no bits are to spare there."""
+    largest: dict[int, float] = {}
+    for one in seen:
+        largest[one.sample] = max(largest.get(one.sample, 0.0), one.largest)
+    first, second = sorted((0.0, 0.0, *largest.values()), reverse=True)[:2]
+    if len(largest) < TOLD_APART or second == 0.0:
+        return ROOM
+    return min(max(first / second, INPUT_ROOM), ROOM)
+
+
+def choose_range(
+    seen: Sequence[Seen], method: CalibrationMethod, element: Element, room: float = ROOM
+) -> tuple[float, float]:
+    """The ends of the range; zero lies within it. `room` is that of codes with bits to spare."""
     low, high = min(0.0, *(one.low for one in seen)), max(0.0, *(one.high for one in seen))
     if not element.affine:
-        return ROOM * low, ROOM * high
+        return room * low, room * high
     if method is CalibrationMethod.MINMAX or low == high:
         return low, high
     centers, counts = _histogram(seen, low, high)
