@@ -90,6 +90,7 @@ def test_a_damaged_exported_program(run: Run, here: Path) -> None:
     (here / "net.pt2").write_bytes(b"PK\x03\x04 and then nothing of use")
     refused_text = run("compile", "net.pt2", "--calibration", "random").err.splitlines()
     assert refused_text[-1].startswith("cortado: net.pt2 is not a readable exported program: ")
+    assert not any("Traceback" in line for line in refused_text)
 
 
 def test_keyword_arguments_of_an_exported_program(run: Run, here: Path) -> None:

@@ -175,6 +175,14 @@ MOVED: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
         lambda a, b: a[:, :7, None].float().abs().sqrt() == b[:, None],
         small(1, 60, count=2, low=-5, high=17),
     ),
+    "parts": (lambda a, b: torch.cat([one >= 1 for one in (a / b).chunk(2, 1)], 1), small(1, 60, count=2)),
+    "parts that are put together again": (
+        lambda a, b: torch.stack((a / b).unbind(1)[:9]) == torch.cat((a / b).split([51, 9], 1)[1:], 1).t(),
+        small(1, 60, count=2),
+    ),
+    "beside other quotients": (lambda a, b: torch.cat([a / b, a / 3, b.float()], 1) > 0.5, small(1, 60, count=2)),
+    "an integer divided by a number": (lambda a: (a / 10).flip(1) >= 0.5, small(1, 60, low=-20, high=21)),
+    "percent": (lambda a, b: (a / b) * 100 >= 50, small(1, 60, count=2)),
     "a root": (lambda a, b: a.float().abs().sqrt() == b, small(1, 60, count=2, low=-5, high=17)),
 }
 
@@ -182,6 +190,20 @@ MOVED: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
 @pytest.mark.parametrize("name", MOVED)
 def test_means_and_quotients_of_integers_are_compared_exactly_behind_what_moves_them(name: str) -> None:
     assert_equal_to_eager(Expression(MOVED[name][0]), MOVED[name][1])
+
+
+ROUNDED: tuple[Callable[[Tensor], Tensor], ...] = (Tensor.floor, Tensor.ceil, Tensor.trunc, Tensor.round, lambda x: x)
+
+
+@pytest.mark.parametrize(
+    "quotient",
+    [lambda a, b: a / (b.abs().int() + 1), lambda a, b: torch.stack([a, b]).float().mean(0), lambda a, b: a / -4],
+)
+def test_quotients_of_integers_are_rounded_as_torch_rounds_them(quotient: Callable[..., Tensor]) -> None:
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return torch.stack([rounded(quotient(a, b)).long() for rounded in ROUNDED])
+
+    assert_equal_to_eager(Expression(function), small(1, 60, count=2, low=-50, high=50))
 
 
 def _first_replaced(x: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ NARROW = (torch.int8, torch.int16, torch.uint8)
 TABLE = torch.tensor([7, -300, 70000, 0, 5, 12, -1, 9])
 IN_FLOAT = (
     *("scaled", "as float", "float sum", "float sides", "mean", "through float", "beside a fraction"),
-    *("quotients moved", "divided beside", "padded mean", "mean of means", "root beside"),
+    *("quotients moved", "quotients apart", "quotients rounded"),
+    *("divided beside", "padded mean", "mean of means", "root beside"),
 )
 TRUTHS = torch.tensor([True, False, False, True, True])
 
@@ -76,6 +77,17 @@ def _quotients_moved(a: Tensor, b: Tensor) -> Tensor:
     return quotients == quotients.roll(1, -1)
 
 
+def _quotients_apart(a: Tensor, b: Tensor) -> Tensor:
+    quotients = a.clamp(-99, 99) / (b.long().clamp(-9, 9) ** 2 + 1)
+    first, *others = quotients.chunk(2, -1)
+    return torch.cat([*others, first], -1) * 3 > 0.5
+
+
+def _quotients_rounded(a: Tensor, b: Tensor) -> Tensor:
+    quotients = a.clamp(-99, 99) / (b.long().clamp(-9, 9) ** 2 + 1)
+    return quotients.round().long() - quotients.floor().long() * 4 + quotients.long() * 16
+
+
 CALLS: dict[str, Callable[..., Tensor]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -108,6 +120,8 @@ CALLS: dict[str, Callable[..., Tensor]] = {
     "float sides": lambda a, b: (a.float() + 1) >= b.float(),
     "mean": lambda a, number: a.float().mean(-1, keepdim=True) < number / 2,
     "quotients moved": _quotients_moved,
+    "quotients apart": _quotients_apart,
+    "quotients rounded": _quotients_rounded,
     "divided beside": lambda a, b: a.clamp(-99, 99) / -2.5 >= b.clamp(-40, 40),
     "padded mean": lambda a, number: functional.pad(a.float(), (1, 1)).mean(-1) <= number / 3,
     "mean of means": lambda a, number: a.float().mean(-1, keepdim=True).transpose(0, -1).mean(0) > number / 4,
@@ -222,7 +236,8 @@ _PLAIN = "not|sum of all|through float|transpose|slice|expand|repeat|flatten|con
 _INTEGERS = "neg|abs|square|sign|table|truth table|collapse"
 _PAIRS = "less|equal|float sides|and|or|xor|masked_fill|gather|take_along_dim|take|index_select|brackets"
 _PAIRS_OF_INTEGERS = (
-    "quotients moved|divided beside|root beside|add|sub|mul|minimum|maximum|floor_divide|remainder|write at"
+    "quotients moved|quotients apart|quotients rounded|divided beside|root beside|add|sub|mul|minimum|maximum|"
+    "floor_divide|remainder|write at"
 )
 
 STEPS: dict[str, Callable[[Random, Values], Step | None]] = {

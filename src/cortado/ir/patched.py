@@ -7,6 +7,7 @@ so.
 
 import functools
 import inspect
+import logging
 import threading
 import traceback
 import warnings
@@ -148,10 +149,16 @@ def replaced(place: PatchPoint, by: Callable[..., Any]) -> Iterator[None]:
 @contextmanager
 def loaded_quietly() -> Iterator[None]:
     """Some versions of torch make a program's tensors of the file's bytes, which can't be written, and warn of it.
-    Nothing here writes into them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
-        yield
+    Nothing here writes into them. Of a file that is none torch prints where it stood, and raises as well."""
+    told = logging.getLogger("torch.export")
+    level = told.level
+    told.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
+            yield
+    finally:
+        told.setLevel(level)
 
 
 # ---- while torch.export works ----------------------------------------------------------------------------------

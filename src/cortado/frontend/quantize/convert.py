@@ -65,7 +65,6 @@ from cortado.frontend.quantize.scales import take
 from cortado.frontend.quantize.sharing import SharedRanges, meet, share
 from cortado.frontend.quantize.ties import Tied, avoid_ties, tied_inputs
 from cortado.frontend.quantize.training import as_deployed
-from cortado.frontend.rewrite.canonical import fold
 from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_float
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.rewrite.writes import written
@@ -328,7 +327,6 @@ def as_float(
     findings: list[Finding] = []
     with captured.eager.blamed("the example inputs", example_inputs):
         canonicalize(module, (*example_inputs, *initial), FLOAT32, findings)
-    fold(module.graph)  # what passes made of constants; where there are codes, conversion to them does it
     stream = StateSequence(keep_needed(module, captured.state), how.sequence)
     if how.sequence is not None and not stream.state:
         raise CortadoError(NO_STATE)

@@ -51,6 +51,15 @@ def respell(graph: Graph) -> None:
     graph.eliminate_dead_code()
 
 
+def separate(graph: Graph) -> None:
+    """Writes each part of a tensor that is taken apart as a call of its own, which analyses follow."""
+    for node in list(graph.nodes):
+        rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
+        if rewrite is not None and rewrite.moves and not isinstance(VALUE.of(node), torch.Tensor):
+            _replace(node, rewrite.rewrite)
+    graph.eliminate_dead_code()
+
+
 def _canonicalize(node: Node) -> None:
     if _simplified(node):
         return

@@ -136,7 +136,9 @@ def _exact(node: Node) -> Node | None:
         source = node.all_input_nodes[0]
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
-        return _looked_up(node, source)
+        return _rounded(node, source, aten.trunc.default) or _looked_up(node, source)
+    if node.target in _ROUNDINGS and dtype(node).is_floating_point:
+        return _rounded(node, node.all_input_nodes[0], node.target)
     return None
 
 
@@ -151,8 +153,7 @@ def _compared(node: Node) -> Node | None:
     if found is not None:
         return found
     if len(numbers) == 1:
-        _take_means_apart(node, sides[0])
-        return _of_one(node, bind(node)["self"])
+        return _of_one(node, bound["self"])
     kinds = {domain_of(side).kind for side in sides}
     if len(sides) == 2 and DomainKind.REAL in kinds and len(kinds) == 2:
         return _beside_integer(node)
@@ -161,16 +162,6 @@ def _compared(node: Node) -> Node | None:
     integers = _Integers(node)
     target: Any = node.target
     return add_call(node, target, *(integers.of(side) for side in sides))
-
-
-def _take_means_apart(node: Node, side: Node) -> None:
-    """The mean of integers that is compared with a number: a sum of integers, divided."""
-    origin = side
-    while _only_moves(origin):
-        origin = origin.all_input_nodes[0]
-    parts = _quotient(side) if means(origin, *MEANS) else None
-    if parts is not None:
-        node.replace_input_with(side, add_call(side, aten.div.Tensor, parts.numerator, parts.denominator))
 
 
 def _mean_parts(side: Node) -> tuple[Node, int] | None:
@@ -324,8 +315,9 @@ def _quotient(side: Any) -> _Quotient | None:
         mean = _mean_parts(side)
         return None if mean is None else _Quotient(*mean)
     if _only_moves(side):
-        source = _quotient(side.all_input_nodes[0])
-        return None if source is None else _moved(side, source)
+        return _moved(side)
+    if means(side, CallKind.PRODUCT):
+        return _scaled(side)
     if not means(side, CallKind.QUOTIENT):
         return None
     bound = bind(side)
@@ -338,43 +330,77 @@ def _quotient(side: Any) -> _Quotient | None:
 
 
 def _only_moves(node: Node) -> bool:
-    """Whether a call puts values of one tensor at other places and does nothing else, as running it on the numbers of
+    """Whether a call puts values of tensors at other places and does nothing else, as running it on the numbers of
     these places shows."""
-    if node.op != "call_function" or len(node.all_input_nodes) != 1 or is_pointwise(node):
+    sources = node.all_input_nodes
+    if node.op != "call_function" or not sources or is_pointwise(node):
         return False
-    (source,) = node.all_input_nodes
-    if not all(isinstance(VALUE.of(one), Tensor) for one in (source, node)):
+    if not all(isinstance(VALUE.of(one), Tensor) for one in (*sources, node)):
         return False
-    sizes = shape(source)
-    count = math.prod(sizes)
+    counts = [math.prod(shape(one)) for one in sources]
+    count = sum(counts)
     if not 0 < count <= MOST_MOVED:
         return False
 
     def function(value: Tensor) -> Tensor:
-        found: Tensor = computed_call(node, lambda _: value)
+        parts = {one: part.reshape(shape(one)) for one, part in zip(sources, value.split(counts), strict=True)}
+        found: Tensor = computed_call(node, parts.__getitem__)
         return found
 
     places, values = (
         torch.arange(count).double(),
         torch.randn(count, generator=torch.Generator().manual_seed(1)).double(),
     )
-    found, moved = (attempt(function, probe.reshape(sizes)) for probe in (places, values))
+    found, moved = (attempt(function, probe) for probe in (places, values))
     if found is None or moved is None or not torch.equal(found, found.round()):
         return False
     inside = bool(((found >= 0) & (found < count)).all())
     return inside and torch.equal(moved, values[found.to(torch.int64)])
 
 
-def _moved(move: Node, quotient: _Quotient) -> _Quotient:
-    """A quotient whose values a call moves: what it divides is moved, and what divides it."""
-    sizes = shape(move.all_input_nodes[0])
+def _moved(move: Node) -> _Quotient | None:
+    """Quotients whose values a call moves: what they divide is moved, and what divides them."""
+    found = {one: _quotient(one) or _whole(one) for one in move.all_input_nodes}
+    parts = {one: part for one, part in found.items() if part is not None}
+    if len(parts) < len(found):
+        return None
+    divisors = [part.denominator or 1 for part in parts.values()]
+    above = _move_again(move, {one: part.numerator for one, part in parts.items()})
+    if divisors.count(divisors[0]) == len(divisors) and not isinstance(divisors[0], Node):
+        return _Quotient(above, divisors[0] if divisors[0] != 1 else None)
+    return _Quotient(above, _move_again(move, dict(zip(parts, divisors, strict=True))))
 
-    def again(part: Node) -> Node:
-        whole = part if shape(part) == sizes else add_call(move, aten.expand.default, part, list(sizes))
-        return call_again(move, lambda _: whole)
 
-    below = quotient.denominator
-    return _Quotient(again(quotient.numerator), again(below) if isinstance(below, Node) else below)
+def _whole(side: Node) -> _Quotient | None:
+    """An integer that is the same at all places, beside quotients."""
+    return _Quotient(side, None) if integer_in(side) is not None else None
+
+
+def _move_again(move: Node, parts: Mapping[Node, Node | int]) -> Node:
+    """The same move of other integers, each under the shape of what it stands for."""
+
+    def again(one: Node) -> Node:
+        part, sizes = parts[one], list(shape(one))
+        if not isinstance(part, Node):
+            return add_constant(move, "divisor", torch.full(sizes, part))
+        whole = part if len(parts) == 1 else _Integers(move).of(part)
+        return whole if shape(whole) == shape(one) else add_call(move, aten.expand.default, whole, sizes)
+
+    return call_again(move, again)
+
+
+def _scaled(side: Node) -> _Quotient | None:
+    """A quotient times a number that is a fraction of small integers."""
+    operands = (bind(side)["self"], bind(side)["other"])
+    numbers = [known_number(one) for one in operands if is_number(one)]
+    found = [_quotient(one) for one in operands if not is_number(one)]
+    if len(numbers) != 1 or not math.isfinite(numbers[0]) or found[0] is None:
+        return None
+    fraction, products = Fraction(float(np.float32(numbers[0]))), _Products(side)
+    if max(abs(fraction.numerator), fraction.denominator) > MOST_DIVIDED or not _fits(found[0], fraction.numerator):
+        return None
+    above = products.times(found[0].numerator, fraction.numerator)
+    return _Quotient(above, products.times(found[0].denominator, fraction.denominator))
 
 
 def _divided(above: Node, number: float) -> _Quotient | None:
@@ -404,7 +430,7 @@ def _quotients_by(node: Node, accepts: int) -> Node | None:
     bound = bind(node)
     left = _quotient(bound["self"])
     if is_number(bound["other"]):
-        if left is None or not isinstance(left.denominator, Node):
+        if left is None or left.denominator is None or _is_curve(bound["self"]):
             return None
         return _beside_number(_Products(node), left, float(known_number(bound["other"])), accepts)
     right = _quotient(bound["other"])
@@ -428,6 +454,7 @@ def _beside_number(products: "_Products", quotient: _Quotient, number: float, ac
         return None
     divisors = quotient.divisors
     most = UNKNOWN_DIVISOR if divisors is None else min(UNKNOWN_DIVISOR, max(abs(divisors.low), abs(divisors.high), 1))
+    most = quotient.denominator if isinstance(quotient.denominator, int) else most
     rounded = np.float32(number)
     reached = _first_fraction(*_lower_end(rounded), most)
     passed = _first_fraction(*_lower_end(np.nextafter(rounded, np.float32(np.inf))), most)
@@ -465,29 +492,42 @@ class _Products:
 
     like: Node
 
-    def call(self, target: Any, *arguments: Any) -> Node:
-        return add_call(self.like, target, *arguments)
+    def call(self, target: Any, *arguments: Any, **keywords: Any) -> Node:
+        return add_call(self.like, target, *arguments, **keywords)
 
-    def _times(self, value: Node | int | None, factor: Any) -> Any:
+    def integers(self, value: Any) -> Any:
+        return _Integers(self.like).of(value) if isinstance(value, Node) else value
+
+    def times(self, value: Node | int | None, factor: Any) -> Any:
         """A product of integers; None is 1."""
-        whole = _Integers(self.like).of(value) if isinstance(value, Node) else None
-        if whole is None:
-            return _Integers(self.like).of(factor) if isinstance(factor, Node) else factor
-        if factor is None or factor == 1:
-            return whole
-        if isinstance(factor, Node):
-            return self.call(aten.mul.Tensor, whole, _Integers(self.like).of(factor))
-        return self.call(aten.mul.Tensor, whole, factor)
+        whole, by = (1 if one is None else self.integers(one) for one in (value, factor))
+        if not isinstance(whole, Node):
+            whole, by = by, whole
+        if not isinstance(whole, Node):
+            return whole * by
+        return whole if by == 1 else self.call(aten.mul.Tensor, whole, by)
+
+    def divided(self, above: Node, below: Any) -> Node:
+        """A quotient of integers, rounded down."""
+        if isinstance(below, Node):
+            return self.call(aten.div.Tensor_mode, above, below, rounding_mode="floor")
+        return self.call(aten.div.Scalar_mode, above, below, rounding_mode="floor")
+
+    def counted(self, one: Node, other: Node) -> Node:
+        """1 where both hold, 0 elsewhere."""
+        return self.call(aten.to.dtype, self.call(aten.logical_and.default, one, other), torch.int64)
 
     def reaches(self, quotient: _Quotient, end: Fraction, *, below: bool) -> Node:
         """Whether a quotient is at least a fraction; or that it is below."""
-        left = self._times(quotient.numerator, end.denominator)
-        right = self._times(quotient.denominator, end.numerator) if end.numerator else 0
         accepts = BELOW if below else EQUAL | ABOVE
+        if isinstance(quotient.denominator, int):
+            return self.plain(self.integers(quotient.numerator), math.ceil(end * quotient.denominator), accepts)
+        left = self.times(quotient.numerator, end.denominator)
+        right = self.times(quotient.denominator, end.numerator) if end.numerator else 0
         return self._signed(left, right, accepts, [quotient])
 
     def compared(self, left: _Quotient, right: _Quotient, accepts: int) -> Node:
-        sides = self._times(left.numerator, right.denominator), self._times(right.numerator, left.denominator)
+        sides = self.times(left.numerator, right.denominator), self.times(right.numerator, left.denominator)
         return self._signed(*sides, accepts, [left, right])
 
     def _signed(self, left: Node, right: Any, accepts: int, quotients: Sequence[_Quotient]) -> Node:
@@ -524,7 +564,38 @@ class _Products:
 _NAMES = {BELOW: "lt", BELOW | EQUAL: "le", EQUAL: "eq", EQUAL | ABOVE: "ge", ABOVE: "gt"}
 
 
+# ---- quotients that are rounded ------------------------------------------------------------------------------
+
+_ROUNDINGS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.fix.default, aten.round.default)
+
+
+def _rounded(node: Node, side: Node, rounding: Any) -> Node | None:
+    """An integer that a quotient of two is rounded to, calculated in integers."""
+    quotient = _quotient(side) if dtype(side).is_floating_point else None
+    if quotient is None or quotient.denominator is None or not _fits(quotient, 2):
+        return None
+    products = _Products(node)
+    above, below = products.integers(quotient.numerator), products.integers(quotient.denominator)
+    if rounding == aten.round.default:  # to the nearest, and of two to the even one
+        above, below = products.call(aten.add.Tensor, products.times(above, 2), below), products.times(below, 2)
+    found = products.divided(above, below)
+    exact = products.plain(products.times(found, below), above, EQUAL)
+    if rounding == aten.round.default:
+        odd = products.call(aten.eq.Scalar, products.call(aten.remainder.Scalar, found, 2), 1)
+        found = products.call(aten.sub.Tensor, found, products.counted(exact, odd))
+    elif rounding != aten.floor.default:
+        missed = products.call(aten.logical_not.default, exact)
+        toward = missed if rounding == aten.ceil.default else products.call(aten.lt.Scalar, found, 0)
+        found = products.call(aten.add.Tensor, found, products.counted(missed, toward))
+    return products.call(aten.to.dtype, found, dtype(node))
+
+
 # ---- functions of one integer --------------------------------------------------------------------------------
+
+
+def _is_curve(side: Node) -> bool:
+    """Whether a tensor is a function of one integer, element by element."""
+    return domain_of(CURVES.of(side).root).kind is not DomainKind.REAL
 
 
 def _of_one(node: Node, side: Node) -> Node | None:

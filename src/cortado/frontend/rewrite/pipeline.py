@@ -21,6 +21,7 @@ from cortado.frontend.rewrite.canonical import (
     fold,
     inline_contexts,
     respell,
+    separate,
     simplify,
 )
 from cortado.frontend.rewrite.complex_pairs import holds_complex, write_as_pairs
@@ -232,6 +233,7 @@ class ExactCompare(FloatPass):
     name = "exact-compare"
 
     def run(self, module: GraphModule) -> bool:
+        separate(module.graph)
         if not self.context.element.floating:
             count_in_integers(module)
         if has_integers(module.graph):
@@ -260,6 +262,7 @@ class Domains(FloatPass):
 
     def run(self, module: GraphModule) -> bool:
         self.context.findings[:0] = settle_domains(module)
+        fold(module.graph)  # numbers beside integers under their shape, too
         module.graph.eliminate_dead_code()
         check_filled(module.graph)
         return True

@@ -223,5 +223,6 @@ SPLIT_REWRITE = Rewrite(
     ),
     rewrite=to_slices,
     any_element=True,
+    moves=True,
 )
-UNBIND_REWRITE = Rewrite(aten=(aten.unbind.int,), rewrite=to_selects, any_element=True)
+UNBIND_REWRITE = Rewrite(aten=(aten.unbind.int,), rewrite=to_selects, any_element=True, moves=True)
