@@ -40,16 +40,16 @@ from cortado.exploring.sketch import info_of
 from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.ir.graph import module_path
 from cortado.ops.meaning import CallKind, means
-from cortado.options import DEFAULTS, Artifacts, Options, PteKind
+from cortado.options import DEFAULTS, Artifacts, Options, PackageKind, PteKind
 from cortado.plan.kernel_costs import costs_for
 from cortado.plan.lowered import LoweredGraph, State, Value, run_reference
 from cortado.plan.planned import Planned
-from cortado.plan.program import Program
 from cortado.plan.program import Tensor as ProgramTensor
 from cortado.plan.request import WHOLE_INPUT, program_of
 from cortado.plan.schedule import schedule
 from cortado.run.board import build_firmware, build_harness_wasm, build_host, find_board
-from cortado.run.bundle_info import IO, BundleInfo, untyped
+from cortado.run.bundle_info import IO, BundleInfo
+from cortado.run.harness import script_source
 from cortado.run.measure import executorch_folder, methods_code_bytes, selftest_stack_bytes
 from cortado.run.runner import (
     HOST,
@@ -61,8 +61,11 @@ from cortado.run.runner import (
     run_bundle,
     write_files,
 )
+from cortado.web.package import INDEX, wasm_of
+from cortado.web.teaching import Taught, check_taught, teaching_page
 
 ScriptCall = tuple[Any, ...]  # the name of a method, and a tensor for each of its inputs
+WEB_INDEX = f"{PackageKind.WEB.value}/{INDEX}"
 _OWN = "cortado_method"
 _PORTS = ("input", "output")
 _KEPT = (torch.int32, torch.int64, torch.bool, torch.float32)
@@ -273,6 +276,12 @@ def _kept(name: str, value: Tensor) -> Tensor:
     return value.detach().to(torch.int32) if value.dtype == torch.int64 else value.detach().clone()
 
 
+def _state_of(module: nn.Module, found: Collection[Touched]) -> dict[str, Tensor]:
+    """Buffers that methods read or change, as they are kept."""
+    names = dict.fromkeys(buffer for one in found for buffer in (*one.read, *one.written))
+    return {name: _kept(name, dict(module.named_buffers())[name]) for name in names}
+
+
 def stateful(graph: LoweredGraph, found: Touched, state: Mapping[str, Tensor]) -> LoweredGraph:
     """The graph of a method with its last inputs and outputs as state, and all state that it does not touch."""
     taken, made = len(graph.inputs) - len(found.read), len(graph.outputs) - len(found.written)
@@ -332,6 +341,9 @@ class CompiledMethods:
     bundle: Bundle
     images: Mapping[str, ModelImage]  # of a delegate for ExecuTorch
     image: ModelImage | None  # of all methods
+    example: tuple[ScriptCall, ...]  # the first call of each method in calibration
+    taught: tuple[int, int] | None = None  # with package='web': how many classes can be taught, and how many are known
+    labels: tuple[str, ...] = ()  # of those that are known
 
     def __repr__(self) -> str:
         arena = next(iter(self.planned.values())).plan.peak
@@ -375,6 +387,8 @@ class CompiledMethods:
         """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
         `profile` take; all or nothing."""
         files: dict[str, str | bytes] = {**self.bundle.files, **self._as_image(), **self._for_executorch()}
+        if self.taught is not None:
+            files[WEB_INDEX] = self.page()
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             for name, compiled in self.methods.items():
                 place = Path(temporary) / name
@@ -421,10 +435,8 @@ class CompiledMethods:
         checked = [_checked_call(call, number, examples) for number, call in enumerate(calls)]
         given, expected = self.reference(checked)
         programs = [one.program for one in self.planned.values()]
-        numbers = {name: number for number, name in enumerate(self.planned)}
-        room = max(sum(tensor.bytes for tensor in one.inputs) for one in programs)
-        back = max(sum(tensor.bytes for tensor in one.outputs) for one in programs)
-        samples = [[_packed(numbers[name], inputs, room)] for (name, *_), inputs in zip(checked, given, strict=True)]
+        room, back = self._largest
+        samples = [[np.frombuffer(one, dtype=np.uint8)] for one in self._packed(checked, given)]
         info = BundleInfo(
             c_identifier(self.name),
             self.target,
@@ -435,7 +447,7 @@ class CompiledMethods:
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             folder = Path(temporary)
             write_files(folder, self._files(on))
-            (folder / "harness_model.c").write_text(_script_source(info, programs, room, back))
+            (folder / "harness_model.c").write_text(script_source(info, programs, room, back))
             result = run_bundle(folder, info, samples, on, built=lambda board: _built(folder, info, board, on))
         codes = [
             _unpacked(answer[0], self.planned[name].program.outputs)
@@ -446,6 +458,50 @@ class CompiledMethods:
             for (name, *_), found in zip(checked, codes, strict=True)
         ]
         return MethodRun(result.on, tuple(real), tuple(codes), tuple(tuple(one) for one in expected))
+
+    @property
+    def _largest(self) -> tuple[int, int]:
+        """Bytes of the inputs and of the outputs of a call, at most."""
+        programs = [one.program for one in self.planned.values()]
+        groups = [[one.inputs for one in programs], [one.outputs for one in programs]]
+        room, back = (max(sum(tensor.bytes for tensor in one) for one in group) for group in groups)
+        return room, back
+
+    def _packed(self, calls: Sequence[ScriptCall], given: Sequence[Sequence[ArrayType]]) -> list[bytes]:
+        """Calls as the harness takes them: the number of a method, and its inputs."""
+        numbers, size = [*self.planned], self._largest[0] + 1
+        return [
+            (bytes([numbers.index(name)]) + _bytes(inputs)).ljust(size, b"\0")
+            for (name, *_), inputs in zip(calls, given, strict=True)
+        ]
+
+    def page(self) -> str:
+        """The page on which a browser's microphone teaches it; with package='web' alone."""
+        if self.taught is None:
+            raise CortadoError("there is no page of methods that were compiled without package='web'")
+        planned, (room, back) = self.planned_for_host(), self._largest
+        programs = [one.program for one in planned.values()]
+        given, expected = self.reference(self.example)
+        prefix = c_identifier(self.name)
+        info = BundleInfo(prefix, self.target, (), (), state=True)
+        files = emit_methods(list(planned.values()), [None] * len(planned)).files
+        return teaching_page(
+            Taught(
+                name=self.name,
+                version=self._options.model_version or next(iter(planned.values())).program.identity,
+                target=self.target.target_string,
+                classes=self.taught[0],
+                known=self.taught[1],
+                labels=self.labels,
+                planned=planned,
+                wasm=wasm_of(files, script_source(info, programs, room, back), prefix),
+                call_bytes=room + 1,
+                calls=self._packed(self.example, given),
+                answers=[_bytes(one) for one in expected],
+                plan=lambda target: _planned(self.name, self.graphs, target, self._options),
+                flash=self.bundle.weights_bytes + (self.code_bytes or 0),
+            )
+        )
 
     def _files(self, on: str | None) -> Mapping[str, str]:
         """The bundle; on this machine with portable kernels."""
@@ -473,11 +529,18 @@ def _played(graphs: Mapping[str, LoweredGraph], calls: Sequence[ScriptCall]) -> 
         yield found
 
 
+def first_calls(calls: Sequence[ScriptCall]) -> tuple[ScriptCall, ...]:
+    """One call of each method, in the order in which these make them first."""
+    found: dict[str, ScriptCall] = {}
+    for call in calls:
+        found.setdefault(call[0], call)
+    return tuple(found.values())
+
+
 def calls_of_selftest(
     graphs: Mapping[str, LoweredGraph], planned: Mapping[str, Planned], calls: Sequence[ScriptCall]
 ) -> list[TestedCall]:
-    """One call of each method, in the order in which `calls` make them first: those of a self-test."""
-    firsts = list({call[0]: call for call in reversed(calls)}.values())[::-1]
+    """The reference's values of these calls, with the state that those before have left."""
     return [
         TestedCall(
             planned[name],
@@ -485,13 +548,12 @@ def calls_of_selftest(
             {one.buffer: one.source for one in graphs[name].state},
             name,
         )
-        for (name, *_), found in zip(firsts, _played(graphs, firsts), strict=True)
+        for (name, *_), found in zip(calls, _played(graphs, calls), strict=True)
     ]
 
 
-def _packed(number: int, inputs: Sequence[ArrayType], room: int) -> ArrayType:
-    data = bytes([number]) + b"".join(np.ascontiguousarray(one).tobytes() for one in inputs)
-    return np.frombuffer(data.ljust(room + 1, b"\0"), dtype=np.uint8)
+def _bytes(values: Sequence[ArrayType]) -> bytes:
+    return b"".join(np.ascontiguousarray(one).tobytes() for one in values)
 
 
 def _unpacked(data: ArrayType, tensors: Sequence[ProgramTensor]) -> tuple[ArrayType, ...]:
@@ -521,58 +583,6 @@ def _built(folder: Path, info: BundleInfo, board: Machine | None, on: str | None
         return build_host(sources, includes, [*WARNINGS, *BUNDLE_FLAGS], info.name)
     flags = [*board_flags(info.target, board), *WARNINGS, *BUNDLE_FLAGS]
     return build_firmware(find_board(board), sources, includes, flags, info.name)
-
-
-def _script_source(info: BundleInfo, programs: Sequence[Program], room: int, back: int) -> str:
-    """The glue of a model with several methods: a sample is the number of a method and its inputs, `room` bytes, and
-    the answer its outputs, `back` bytes."""
-    name = info.name
-    cases = "\n".join(_method_case(number, program) for number, program in enumerate(programs))
-    reset = untyped("void ", f"{name}_reset") if any(program.state for program in programs) else "NULL"
-    return f"""#include "harness.h"
-#include "{name}.h"
-
-static {name}_arena_t arena;
-static uint8_t call[{room + 1}], answer[{max(back, 1)}];
-static const size_t input_bytes[] = {{sizeof call}};
-static const size_t output_bytes[] = {{sizeof answer}};
-static void *input(void *a, int i) {{ (void)a, (void)i; return call; }}
-static const void *output(const void *a, int i) {{ (void)a, (void)i; return answer; }}
-
-static int run(void *a)
-{{
-    const uint8_t *from = call + 1;
-    uint8_t *to = answer;
-    int error = 9;
-    memset(answer, 0, sizeof answer);
-    switch (call[0]) {{
-{cases}
-    default: break;
-    }}
-    (void)from, (void)to;
-    return error;
-}}
-
-const cortado_harness_model_t cortado_harness_model = {{
-    "{name}", &arena, 1, 1, input_bytes, output_bytes,
-    input, output, run, {reset}, NULL, NULL, 0,
-}};
-"""
-
-
-def _method_case(number: int, program: Program) -> str:
-    name = c_identifier(program.name)
-    inputs = [
-        f"        memcpy({name}_input(a, {i}), from, {tensor.bytes}u);\n        from += {tensor.bytes}u;\n"
-        for i, tensor in enumerate(program.inputs)
-    ]
-    outputs = [
-        f"        memcpy(to, {name}_output(a, {i}), {tensor.bytes}u);\n        to += {tensor.bytes}u;\n"
-        for i, tensor in enumerate(program.outputs)
-    ]
-    return f"""    case {number}:
-{"".join(inputs)}        error = {entry_of(program)}(a);
-{"".join(outputs)}        break;"""
 
 
 # ---- compile -------------------------------------------------------------------------------------------------------
@@ -611,6 +621,7 @@ def compile_methods(
     name: str | None = None,
     options: Options = DEFAULTS,
     *,
+    labels: Sequence[str] = (),
     progress: PhaseProgress = lambda phase: None,
 ) -> CompiledMethods:
     """Several methods of a module as one model: {"forward": (x,), "learn": (x, label), "forget": ()}, by their names,
@@ -618,7 +629,8 @@ def compile_methods(
     label): each method is calibrated on its own calls, with the state that the calls before have left. Buffers that a
     method changes are state, which all methods share: int32, int64, bool or float32; what is computed from real state
     is float32 too. "forward", or else the first, is MODEL_run in C; any other is MODEL_METHOD. With pte='delegate'
-    methods without state are those of one ExecuTorch program too."""
+    methods without state are those of one ExecuTorch program too; with package='web' there is a page to teach it in a
+    browser, on which `labels` name the classes that it knows."""
     config = from_target_string(target) if isinstance(target, str) else target
     chosen = check_name(name or type(module).__name__.lower())
     is_delegated = options.pte is PteKind.DELEGATE
@@ -627,8 +639,7 @@ def compile_methods(
     _check_methods(module, methods)
     ordered = {one: tuple(methods[one]) for one in sorted(methods, key=lambda one: one != "forward")}
     found = touched(module, ordered)
-    written = dict.fromkeys(buffer for one in found.values() for buffer in (*one.read, *one.written))
-    state = {buffer: _kept(buffer, dict(module.named_buffers())[buffer]) for buffer in written}
+    state = _state_of(module, found.values())
     if is_delegated:
         _check_delegated(config, state)
     calls = [_checked_call(call, number, ordered) for number, call in enumerate(calibration)]
@@ -641,10 +652,7 @@ def compile_methods(
     def models() -> dict[str, Model]:
         return {
             method: prepare_method(
-                method_module(module, method, one),
-                samples[0],
-                samples,
-                f"{chosen}_{method}",
+                *(method_module(module, method, one), samples[0], samples, f"{chosen}_{method}"),
                 options=of_method(one),
                 target=config,
                 progress=progress,
@@ -662,7 +670,8 @@ def compile_methods(
         graph = compiled[method].graph
         assert graph is not None  # only C is made
         graphs[method] = stateful(graph, one, state)
-    return _joined(chosen, compiled, graphs, calls, config, options, is_delegated=is_delegated)
+    made = _joined(chosen, compiled, graphs, first_calls(calls), config, options, is_delegated=is_delegated)
+    return _with_page(made, module, labels, options)
 
 
 def _joined(
@@ -675,7 +684,7 @@ def _joined(
     *,
     is_delegated: bool,
 ) -> CompiledMethods:
-    """The methods as one C bundle, and as images; `calls`: those of the calibration."""
+    """The methods as one C bundle, and as images; `calls`: one of each method."""
     planned = _planned(name, graphs, target, options)
     stacks = [None if one.report.memory is None else one.report.memory.stack_bytes for one in compiled.values()]
     tested = calls_of_selftest(graphs, planned, calls) if options.selftest else []
@@ -686,7 +695,14 @@ def _joined(
     _check_names(planned, bundle)
     images = {method: emit_image(one) for method, one in planned.items()} if is_delegated else {}
     image = emit_image_of(planned) if options.image else None
-    return CompiledMethods(name, target, compiled, graphs, planned, bundle, images, image)
+    return CompiledMethods(name, target, compiled, graphs, planned, bundle, images, image, tuple(calls))
+
+
+def _with_page(made: CompiledMethods, module: nn.Module, labels: Sequence[str], options: Options) -> CompiledMethods:
+    if not options.package:
+        return made
+    taught = check_taught(module, {name: one.program for name, one in made.planned.items()})
+    return replace(made, taught=taught, labels=tuple(labels))
 
 
 def _of_method(found: Touched, options: Options, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
@@ -719,7 +735,7 @@ def _only_c(options: Options, target: CortexMTargetConfig) -> Options:
         "watch": options.watch is not None,
         "memory": bool(options.memory),
         "place": bool(options.place),
-        "package": bool(options.package),
+        "package": any(kind is not PackageKind.WEB for kind in options.package),
         "sequence": options.sequence is not None,
         "allow_float": options.allow_float,
         "artifacts='pte'": options.artifacts is Artifacts.PTE,

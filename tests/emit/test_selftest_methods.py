@@ -66,7 +66,9 @@ def taught() -> CompiledMethods:
 
 def _portable(taught: CompiledMethods) -> Bundle:
     planned = taught.planned_for_host()
-    return emit_methods(list(planned.values()), [None] * 3, tested=calls_of_selftest(taught.graphs, planned, CALLS))
+    return emit_methods(
+        list(planned.values()), [None] * 3, tested=calls_of_selftest(taught.graphs, planned, taught.example)
+    )
 
 
 def _changed(bundle: Bundle, file: str, pattern: str, by: str) -> Bundle:

@@ -17,7 +17,7 @@ from cortado.base.progress import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds,
 from cortado.cli.compare import several_text, write_index
 from cortado.cli.compile_together import methods_command, together_command
 from cortado.cli.interrupts import AtOnce
-from cortado.cli.parsing import options_of, shapes_of
+from cortado.cli.parsing import class_names, options_of, shapes_of
 from cortado.cli.tables import ProgressBar, camera_text, cycles_text
 from cortado.options import NO_EXECUTORCH, Artifacts, Options
 
@@ -205,23 +205,6 @@ def _compile_source(
     if len(done) > 1:
         write_index(done)
     return done
-
-
-def class_names(given: str) -> tuple[str, ...]:
-    """The names of classes: in a file, one in each line, or with commas between them."""
-    if given.endswith(".txt"):
-        try:
-            lines = Path(given).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CortadoError(f"can't read the labels in {given}: {error}; expected a name in each line") from error
-    else:
-        lines = given.split(",")
-    names = tuple(line.strip() for line in lines)
-    while names and not names[-1]:
-        names = names[:-1]
-    if not names or not all(names):
-        raise CortadoError(f"--labels {given}: found an empty name, expected the name of a class in every place")
-    return names
 
 
 def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
-from cortado.cli.parsing import has_methods, options_of
+from cortado.cli.parsing import class_names, has_methods, options_of
 from cortado.cli.tables import ProgressBar
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def methods_command(arguments: argparse.Namespace, spec: str, targets: list["Cor
             name = arguments.name or source.name
             made = compile_methods(
                 *(source.model, source.methods, targets[0], source.calls, name, options_of(arguments)),
+                labels=() if arguments.labels is None else class_names(arguments.labels),
                 progress=progress,
             )
             folder = arguments.output or Path("build") / name

@@ -105,3 +105,20 @@ def has_methods(spec: str) -> bool:
     """Whether a file may define ModelMethods: it names them."""
     path = Path(spec)
     return path.suffix == ".py" and path.is_file() and b"ModelMethods" in path.read_bytes()
+
+
+def class_names(given: str) -> tuple[str, ...]:
+    """The names of classes: in a file, one in each line, or with commas between them."""
+    if given.endswith(".txt"):
+        try:
+            lines = Path(given).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CortadoError(f"can't read the labels in {given}: {error}; expected a name in each line") from error
+    else:
+        lines = given.split(",")
+    names = tuple(line.strip() for line in lines)
+    while names and not names[-1]:
+        names = names[:-1]
+    if not names or not all(names):
+        raise CortadoError(f"--labels {given}: found an empty name, expected the name of a class in every place")
+    return names

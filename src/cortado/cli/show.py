@@ -1,6 +1,7 @@
 """cortado show."""
 
 import argparse
+import json
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,22 +50,40 @@ def show_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.pages import INDEX
     from cortado.web.server import serve
 
-    artifact = Artifact.open(folder_of(arguments.folder, [], arguments.method), trust=arguments.trust)
-    artifact.check_bundle()
-    artifact.check_trust()
     if arguments.port not in range(65536):
         raise CortadoError(f"--port {arguments.port} is no port; expected 0 to 65535")
-    page = _page(artifact, arguments)
+    taught = arguments.method is None and is_taught(arguments.folder)
+    method = "forward" if taught else arguments.method
+    artifact = Artifact.open(folder_of(arguments.folder, [], method), trust=arguments.trust)
+    artifact.check_bundle()
+    artifact.check_trust()
+    page = (arguments.folder / WRITTEN).read_bytes() if taught else _page(artifact, arguments)
     if arguments.write is not None:
         write_file(arguments.write, page)
         print(f"written to {arguments.write}")
         return
-    pages = {INDEX: page, PAGE: (artifact.folder / PAGE).read_bytes()}
+    pages = {INDEX: page, **({} if taught else {PAGE: (artifact.folder / PAGE).read_bytes()})}
     served = serve(pages, port=arguments.port, lan=arguments.lan)
     print(f"{served.address}\n{served.reach}; Ctrl-C ends it", flush=True)
     if not arguments.no_browser:
         webbrowser.open(served.address)
     served.run()
+
+
+def is_taught(folder: Path) -> bool:
+    """Whether it has methods and a page to teach them, as it was written."""
+    from cortado.artifact.folder import METHODS, TOGETHER
+    from cortado.artifact.manifest import file_digest
+
+    if not (folder / METHODS / "forward").is_dir() or not (folder / WRITTEN).is_file():
+        return False
+    try:
+        known = json.loads((folder / TOGETHER).read_text())["files"][WRITTEN]
+    except (OSError, ValueError, KeyError, TypeError):
+        known = None
+    if known != file_digest(folder / WRITTEN):
+        raise CortadoError(f"{folder / WRITTEN} is not what `cortado compile` wrote; compile the model again")
+    return True
 
 
 def _page(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
+from cortado.base.names import c_identifier
+from cortado.emit.c.text import entry_of
+from cortado.plan.program import Program
 from cortado.run import sandbox
 from cortado.run.board import Board
 from cortado.run.bundle_info import IO, LINE_MEMBERS, BundleInfo, arena_symbol, line_source, untyped
@@ -208,3 +211,58 @@ def _harness_arena(info: BundleInfo) -> str:
 #endif
 {"".join(pieces)}static {info.name}_arena_t regions = {{{members}}};
 """
+
+
+# ---- methods -----------------------------------------------------------------------------------------------
+
+
+def script_source(info: BundleInfo, programs: Sequence[Program], room: int, back: int) -> str:
+    """The glue of a model with several methods: a sample is the number of a method and its inputs, `room` bytes, and
+    the answer its outputs, `back` bytes."""
+    name = info.name
+    cases = "\n".join(_method_case(number, program) for number, program in enumerate(programs))
+    reset = untyped("void ", f"{name}_reset") if any(program.state for program in programs) else "NULL"
+    return f"""#include "harness.h"
+#include "{name}.h"
+
+static {name}_arena_t arena;
+static uint8_t call[{room + 1}], answer[{max(back, 1)}];
+static const size_t input_bytes[] = {{sizeof call}};
+static const size_t output_bytes[] = {{sizeof answer}};
+static void *input(void *a, int i) {{ (void)a, (void)i; return call; }}
+static const void *output(const void *a, int i) {{ (void)a, (void)i; return answer; }}
+
+static int run(void *a)
+{{
+    const uint8_t *from = call + 1;
+    uint8_t *to = answer;
+    int error = 9;
+    memset(answer, 0, sizeof answer);
+    switch (call[0]) {{
+{cases}
+    default: break;
+    }}
+    (void)from, (void)to;
+    return error;
+}}
+
+const cortado_harness_model_t cortado_harness_model = {{
+    "{name}", &arena, 1, 1, input_bytes, output_bytes,
+    input, output, run, {reset}, NULL, NULL, 0,
+}};
+"""
+
+
+def _method_case(number: int, program: Program) -> str:
+    name = c_identifier(program.name)
+    inputs = [
+        f"        memcpy({name}_input(a, {i}), from, {tensor.bytes}u);\n        from += {tensor.bytes}u;\n"
+        for i, tensor in enumerate(program.inputs)
+    ]
+    outputs = [
+        f"        memcpy(to, {name}_output(a, {i}), {tensor.bytes}u);\n        to += {tensor.bytes}u;\n"
+        for i, tensor in enumerate(program.outputs)
+    ]
+    return f"""    case {number}:
+{"".join(inputs)}        error = {entry_of(program)}(a);
+{"".join(outputs)}        break;"""

@@ -1,7 +1,7 @@
 """Facts for a page and a JavaScript module: its tensors, how it is fed, what it costs on each core."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -17,7 +17,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.chips import table
 from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.plan.kernel_costs import known_costs, loop_cycles
+from cortado.plan.kernel_costs import CoreCosts, known_costs, loop_cycles
 from cortado.plan.lowered import LoweredGraph, run_reference
 from cortado.plan.planned import Planned, estimated_cycles, loop_of
 from cortado.run.bundle_info import BundleInfo
@@ -195,18 +195,23 @@ def page_facts(shown: Shown) -> dict[str, Any]:
         "recordings": [{"name": one.name, "rate": one.rate} for one in shown.recordings],
         "flash": 0 if flash is None else flash.weights_bytes + (flash.code_bytes or 0),
         "costs": costs,
-        "chips": [
-            {
-                "name": row.chip,
-                "cpu": row.target,
-                "megahertz": row.clock_hz // 1_000_000,
-                "ram": row.ram_bytes,
-                "flash": row.flash_bytes,
-            }
-            for row in table()
-            if row.target in costs
-        ],
+        "chips": chips_for(costs),
     }
+
+
+def chips_for(costs: Collection[str]) -> list[dict[str, Any]]:
+    """The chips of these cores."""
+    return [
+        {
+            "name": row.chip,
+            "cpu": row.target,
+            "megahertz": row.clock_hz // 1_000_000,
+            "ram": row.ram_bytes,
+            "flash": row.flash_bytes,
+        }
+        for row in table()
+        if row.target in costs
+    ]
 
 
 def core_costs(report: Report, graph: LoweredGraph) -> Mapping[str, dict[str, int]]:
@@ -216,8 +221,13 @@ def core_costs(report: Report, graph: LoweredGraph) -> Mapping[str, dict[str, in
     found = {}
     for cpu, costs in known_costs().items():
         planned = planned_again(report, graph, CortexMTargetConfig(cpu))
-        spent = estimated_cycles(planned)
-        cycles = sum(one for one in spent if one is not None) + loop_cycles(costs, loop_of(planned))
-        missing = sum(one is None for one in spent)
+        cycles, missing = cycles_of(planned, costs)
         found[cpu.value] = {"ram": planned.plan.peak, "cycles": round(part * cycles), "missing": missing}
     return found
+
+
+def cycles_of(planned: Planned, costs: CoreCosts) -> tuple[float, int]:
+    """Estimated cycles, and how many kernels are in no table."""
+    spent = estimated_cycles(planned)
+    cycles = sum(one for one in spent if one is not None) + loop_cycles(costs, loop_of(planned))
+    return cycles, sum(one is None for one in spent)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_
 from cortado.run.toolchain import build_wasm
 from cortado.web.facts import Shown, bands_of, module_facts, page_facts
 
-_SCRIPTS = ("model.js", "sound.js", "draw.js", "views.js", "pictures.js", "page.js")
+_SCRIPTS = ("model.js", "sound.js", "draw.js", "views.js", "pictures.js", "teaching.js", "page.js")
 _WORKLET = ("sound.js", "worklet.js")
 _POLICY = (
     "default-src 'none'; script-src '{script}' 'wasm-unsafe-eval' data:; style-src '{style}'; base-uri 'none'; "
@@ -50,14 +51,19 @@ def _read(name: str) -> str:
 
 def web_module(shown: Shown) -> bytes:
     """The portable C bundle as WebAssembly. It imports nothing."""
+    return wasm_of(emit_c(shown.portable).files, harness_source(shown.info), shown.report.prefix, _watching(shown))
+
+
+def wasm_of(files: Mapping[str, str], glue: str, prefix: str, flags: Sequence[str] = ()) -> bytes:
+    """A portable bundle and its glue as WebAssembly."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary) / "bundle"
-        write_files(folder, emit_c(shown.portable).files)
-        glue = Path(temporary) / "web_model.c"
-        glue.write_text(harness_source(shown.info))
-        sources = [*bundle_sources(folder, "c"), glue, DEVICE / "web.c"]
-        flags = [*WARNINGS, *WASM_FLAGS, *_watching(shown)]
-        return build_wasm(sources, [*bundle_includes(folder), DEVICE], flags, shown.report.prefix).read_bytes()
+        write_files(folder, files)
+        source = Path(temporary) / "web_model.c"
+        source.write_text(glue)
+        sources = [*bundle_sources(folder, "c"), source, DEVICE / "web.c"]
+        every = [*WARNINGS, *WASM_FLAGS, *flags]
+        return build_wasm(sources, [*bundle_includes(folder), DEVICE], every, prefix).read_bytes()
 
 
 def _watching(shown: Shown) -> list[str]:
@@ -128,14 +134,19 @@ Code: Apache-2.0 (LICENSE). The numbers in `{prefix}.wasm` are the model's own.
 def web_page(shown: Shown, wasm: bytes, report: str | None = None) -> str:
     """One file; its policy lets its own script and style run, and nothing be loaded. `report`: where that lies, for a
     link to it."""
+    return page_of(shown.report.model, {**page_facts(shown), "report": report}, _assets(shown, wasm))
+
+
+def page_of(model: str, facts: Mapping[str, Any], assets: Mapping[str, Any]) -> str:
+    """The page with these facts and bytes, as its scripts read them."""
     script, style = "\n".join(map(_read, _SCRIPTS)), _read("page.css")
     parts = {
         "@POLICY@": _POLICY.format(script=_sha256(script), style=_sha256(style)),
-        "@TITLE@": html_text(f"{shown.report.model}: try it"),
+        "@TITLE@": html_text(f"{model}: try it"),
         "@VERSION@": html_text(__version__),
         "@STYLE@": style,
-        "@FACTS@": _json({**page_facts(shown), "report": report}),
-        "@ASSETS@": _json(_assets(shown, wasm)),
+        "@FACTS@": _json(facts),
+        "@ASSETS@": _json({"worklet": "\n".join(map(_read, _WORKLET)), **assets}),
         "@SCRIPT@": script,
     }
     pieces = [_read(INDEX)]
@@ -160,22 +171,21 @@ def _filled(piece: str, mark: str, text: str) -> list[str]:
 def _assets(shown: Shown, wasm: bytes) -> dict[str, Any]:
     example = shown.example
     return {
-        "wasm": _base64(wasm),
-        "worklet": "\n".join(map(_read, _WORKLET)),
+        "wasm": base64_of(wasm),
         "example": {
-            "inputs": [_base64(one.tobytes()) for one in example.inputs],
-            "outputs": [_base64(one.tobytes()) for one in example.outputs],
+            "inputs": [base64_of(one.tobytes()) for one in example.inputs],
+            "outputs": [base64_of(one.tobytes()) for one in example.outputs],
         },
-        "recordings": [_base64(one.samples.astype("<i2").tobytes()) for one in shown.recordings],
+        "recordings": [base64_of(one.samples.astype("<i2").tobytes()) for one in shown.recordings],
     }
 
 
-def _base64(data: bytes) -> str:
+def base64_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
 def _sha256(text: str) -> str:
-    return f"sha256-{_base64(hashlib.sha256(text.encode()).digest())}"
+    return f"sha256-{base64_of(hashlib.sha256(text.encode()).digest())}"
 
 
 def _json(value: Any) -> str:

@@ -315,13 +315,17 @@ function tables(model) {
 
 // ---- bits and costs --------------------------------------------------------------------------------------------------
 
+function example(fresh) {
+  const { inputs, outputs } = assets.example;
+  if (facts.methods) return fresh.replay(inputs.map(bytesOf), outputs.map((one) => bytesOf(one).length));
+  return fresh.run(facts.lineBytes ? [bytesOf(inputs[0])] : facts.inputs.map((one, i) => typed(inputs[i], one.dtype)));
+}
+
 function compare(model) {
-  const fresh = new Model(model.module, facts); // with the initial state
-  const inputs = facts.lineBytes ? [bytesOf(assets.example.inputs[0])] : facts.inputs.map((one, i) => typed(assets.example.inputs[i], one.dtype));
-  const results = fresh.run(inputs);
+  const results = example(new model.constructor(model.module, facts)); // with the initial state
   let all = 0, first = null;
   results.forEach(({ name, codes }, i) => {
-    const wanted = typed(assets.example.outputs[i], facts.outputs[i].dtype);
+    const wanted = new codes.constructor(bytesOf(assets.example.outputs[i]).buffer);
     wanted.forEach((value, at) => { all++; if (first === null && value !== codes[at]) first = `${name}[${at}]: ${codes[at]}, expected ${value}`; });
   });
   cortado.compared = { all, first };
@@ -334,6 +338,7 @@ function cost() {
   const card = (name, figure, more) => cards.push(make("div", {}, make("dt", {}, name), make("dd", { class: "figure" }, figure), make("dd", { class: "note" }, more)));
   const milliseconds = found.cycles / (chip.megahertz * 1000), bytes = (count) => `${count.toLocaleString("en")} bytes`;
   card("time", `${milliseconds.toPrecision(3)} ms`, `${facts.rowBytes && facts.stream ? "for one output of the stream" : "for one inference"}, about ${Math.round(found.cycles).toLocaleString("en")} cycles`);
+  if (found.learn) card("learning", `${(found.learn / (chip.megahertz * 1000)).toPrecision(3)} ms`, `for one example, about ${found.learn.toLocaleString("en")} cycles`);
   if (facts.kind === "sound") {
     const every = (1000 * facts.stream.hopRows * facts.rowBytes) / TYPES[facts.inputs[0].dtype].BYTES_PER_ELEMENT / facts.rate;
     card("duty", `${((100 * milliseconds) / every).toPrecision(2)} %`, `of every ${every.toPrecision(3)} ms at ${facts.rate} samples a second`);
@@ -350,7 +355,7 @@ async function begin() {
   byId("name").textContent = facts.name;
   byId("about").textContent = `${facts.about} Version ${facts.version}, id ${facts.id}.`;
   const module = await WebAssembly.compile(bytesOf(assets.wasm));
-  const model = (cortado.model = new Model(module, facts));
+  const model = (cortado.model = new (facts.methods ? Methods : Model)(module, facts));
   model.module = module;
   if (facts.report) byId("about").append(" ", make("a", { href: facts.report }, "The report"));
   byId("compare").onclick = () => guarded(() => compare(model));
@@ -359,7 +364,7 @@ async function begin() {
   byId("chip").selectedIndex = own >= 0 ? own : Math.max(0, facts.chips.findIndex((one) => one.cpu === facts.target));
   byId("chip").onchange = cost;
   cost();
-  ({ sound: stream, motion: stream, image: pictures, numbers: tables })[facts.kind](model);
+  ({ sound: stream, motion: stream, image: pictures, numbers: tables, teach: teaching })[facts.kind](model);
   cortado.ready = true;
 }
 guarded(begin);
