@@ -1,12 +1,14 @@
 """`--artifacts`: the C bundle, the .pte or both; what is imported for which, and where the seconds of a compile go."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
+from cortado.base.versions import TORCH
 from cortado.options import Artifacts, Options
 from helpers.cli import TINY, Run, compile_tiny, in_new_process, one_sentence
 from models import tiny
@@ -91,6 +93,21 @@ def test_without_executorch_there_is_c_and_the_summary_says_what_is_missing(
             compile_tiny(run, *options, "-o", here / "other"), "there can be no .pte: executorch is not installed"
         )
     assert not (here / "other").exists()
+
+
+def test_executorch_that_does_not_start_beside_another_torch_is_no_matter_of_float(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        raise ImportError(f"{name}: undefined symbol")
+
+    monkeypatch.setattr("cortado.lowering.TORCH", replace(TORCH, pinned="2.0.0"))
+    monkeypatch.setattr("cortado.lowering.import_module", refuse)
+    done = compile_tiny(run, "-o", here / "out")
+    assert done.code == 0, done.err
+    assert "can't be used beside torch" in done.out
+    assert "executorch.exir: undefined symbol" in done.out
+    assert "--allow-float" not in done.out
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from cortado.cli.compile_together import methods_command, together_command
 from cortado.cli.interrupts import AtOnce
 from cortado.cli.parsing import class_names, options_of, shapes_of
 from cortado.cli.tables import ProgressBar, camera_text, cycles_text
-from cortado.options import NO_EXECUTORCH, Artifacts, Options
+from cortado.options import Artifacts, Options
 
 if TYPE_CHECKING:
     from cortado.api import Compiled
@@ -255,7 +255,10 @@ def _time(folder: Path, report: "Report", progress: ProgressBar) -> str | None:
 
 def float_would_help(report: "Report") -> bool:
     """Whether --allow-float writes the .pte that is missing."""
-    return not report.options.allow_float and not any(NO_FLOAT_KERNEL in reason for reason in report.pte_missing)
+    from cortado.lowering import without_executorch
+
+    refused = report.options.allow_float or any(NO_FLOAT_KERNEL in reason for reason in report.pte_missing)
+    return not refused and without_executorch() is None
 
 
 def _summary(folder: Path, report: "Report", time: str | None) -> str:
@@ -293,7 +296,7 @@ def _form_rows(report: "Report") -> list[tuple[str, str]]:
 def _facts(report: "Report") -> list[tuple[str, str]]:
     """Returns the facts that are no figures."""
     rows = [("no .pte", reason) for reason in report.pte_missing]
-    tried = report.options.artifacts is Artifacts.BOTH and report.pte_missing != (NO_EXECUTORCH,)
+    tried = report.options.artifacts is Artifacts.BOTH
     if report.pte_missing and tried and float_would_help(report):
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
     rows += [("in float32", island_text(item)) for item in report.islands]
