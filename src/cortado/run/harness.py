@@ -8,11 +8,11 @@ The C between a bundle and the harness that feeds it files.
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.emit.c.text import entry_of
-from cortado.plan.program import Program
 from cortado.run import sandbox
 from cortado.run.board import Board
 from cortado.run.bundle_info import IO, LINE_MEMBERS, BundleInfo, arena_symbol, line_source, untyped
@@ -20,6 +20,9 @@ from cortado.run.elf import load_image
 from cortado.run.qemu import BoardResult, read_records, run_elf
 from cortado.run.sandbox import Limits, TooMuch
 from cortado.run.watch import Watch
+
+if TYPE_CHECKING:
+    from cortado.plan.program import Program
 
 # ---- harness ---------------------------------------------------------------------------------------------
 
@@ -216,7 +219,7 @@ def _harness_arena(info: BundleInfo) -> str:
 # ---- methods -----------------------------------------------------------------------------------------------
 
 
-def script_source(info: BundleInfo, programs: Sequence[Program], room: int, back: int) -> str:
+def script_source(info: BundleInfo, programs: Sequence["Program"], room: int, back: int) -> str:
     """The glue of a model with several methods: a sample is the number of a method and its inputs, `room` bytes, and
     the answer its outputs, `back` bytes."""
     name = info.name
@@ -253,7 +256,7 @@ const cortado_harness_model_t cortado_harness_model = {{
 """
 
 
-def _method_case(number: int, program: Program) -> str:
+def _method_case(number: int, program: "Program") -> str:
     name = c_identifier(program.name)
     inputs = [
         f"        memcpy({name}_input(a, {i}), from, {tensor.bytes}u);\n        from += {tensor.bytes}u;\n"
