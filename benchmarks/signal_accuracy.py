@@ -31,7 +31,7 @@ from signal_frames import RATE, mel
 
 TARGET = "cortex-m4"
 EMPHASIS = 0.97
-GAIN = 1.0712  # of real samples
+LOUD, QUIET = 1.0712, 0.3214  # gains of real samples: calibration's reach 0.99 and 0.30
 TONE = 32_000  # the largest sample of a loud tone
 
 
@@ -88,16 +88,16 @@ def loud_tones() -> list[Tensor]:
     ]
 
 
-def real(samples: list[Tensor]) -> list[Tensor]:
+def real(samples: list[Tensor], gain: float) -> list[Tensor]:
     """Of which nothing is known but what calibration saw: they are no multiples of a step."""
-    return [one.float() / 32768 * GAIN for one in samples]
+    return [one.float() / 32768 * gain for one in samples]
 
 
 @dataclass(frozen=True)
 class Case:
     model: Front
     loud: bool = False
-    in_float: bool = False
+    gain: float | None = None  # of real samples
     range: str = ""
 
 
@@ -108,13 +108,13 @@ def _front(before: Callable[[Tensor], Tensor], *, mel_bands: bool = True) -> Fro
 def cases() -> dict[str, Case]:
     return {
         "samples of 16 bits": Case(_front(torch.clone)),
-        "real samples": Case(_front(torch.clone), in_float=True),
-        "real samples, --range x=-1..1": Case(_front(torch.clone), in_float=True, range="x=-1..1"),
+        "real samples": Case(_front(torch.clone), gain=LOUD),
+        "quiet real samples": Case(_front(torch.clone), gain=QUIET),
+        "quiet real samples, --range x=-0.3..0.3": Case(_front(torch.clone), gain=QUIET, range="x=-0.3..0.3"),
         "pre-emphasis": Case(_front(joined)),
         "pre-emphasis, loud tones": Case(_front(joined), loud=True),
         "pre-emphasis without the first sample": Case(_front(shortened)),
-        "pre-emphasis of real samples": Case(_front(joined), in_float=True),
-        "pre-emphasis of real samples, --range x=-1..1": Case(_front(joined), in_float=True, range="x=-1..1"),
+        "pre-emphasis of real samples": Case(_front(joined), gain=LOUD),
         "257 bins": Case(_front(torch.clone, mel_bands=False)),
         "257 bins, pre-emphasis": Case(_front(joined, mel_bands=False)),
     }
@@ -130,8 +130,8 @@ def decibels(compiled: Compiled, model: Front, sounds: list[Tensor]) -> float:
 
 def measure(case: Case) -> dict[str, float]:
     heard, fresh = [*voices(24, 0), *(loud_tones() if case.loud else [])], voices(16, 1)
-    if case.in_float:
-        heard, fresh = real(heard), real(fresh)
+    if case.gain is not None:
+        heard, fresh = real(heard, case.gain), real(fresh, case.gain)
     data = [(one,) for one in heard]
     options = Options(activations=Activations.INT16, range=ranges_of(case.range or ()))
     prepared = api.prepare(case.model, data[0], data, name="front", options=options)

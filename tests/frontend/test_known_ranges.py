@@ -53,6 +53,16 @@ def test_real_samples_that_were_integers_are_known_by_their_steps() -> None:
     assert found["inputs_0"] == pytest.approx(0.75, rel=0.02)  # all samples are as loud as one another
 
 
+@pytest.mark.parametrize(("loud", "reach"), [(0.9, 1.0), (0.5, 0.75), (1.2, 1.8)])
+def test_real_samples_that_nearly_fill_one_are_sound_of_that_full_scale(loud: float, reach: float) -> None:
+    data = [
+        (loud * (2 * torch.rand(1, 128, generator=torch.Generator().manual_seed(number)) - 1),) for number in range(32)
+    ]
+    found = ends(emphasized, data)
+    assert found["inputs_0"] == pytest.approx(reach, rel=0.02)
+    assert (found["sub"] == pytest.approx(1.97, rel=1e-3)) is (loud == 0.9)
+
+
 def finer(data: list[tuple[Tensor]]) -> list[tuple[Tensor]]:
     return [(one + 1e-6,) for (one,) in data]
 

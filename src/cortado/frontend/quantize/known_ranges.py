@@ -2,22 +2,24 @@
 
 A range is four times what calibration saw where nothing is known of it (of an input, `ranges.room_of_input`). Of
 samples it is known: integers of a type reach as far as the type, and real numbers that are all multiples of 1/32768
-from -1 to 1 are such samples, divided. Of other real numbers it may be promised (--range).
+from -1 to 1 are such samples, divided. Of other real numbers it may be promised (--range), and where a spectrum reads
+them and they nearly fill -1 to 1, they are sound, whose full scale is 1.
 What calls make of them is bounded by interval arithmetic: by the rules that integers have for it (`DomainRule.bounds`),
 which hold for real numbers too, and of functions of one tensor that are straight lines by their ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import INT16
 from cortado.base.numerics import Tensor
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.quantize.observer_replay import observed
 from cortado.frontend.quantize.observers import KnownRange, RangeObserver
+from cortado.frontend.quantize.ranges import INPUT_ROOM
 from cortado.frontend.rewrite.domains import rule_of
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.analysis import Analysis
@@ -28,6 +30,7 @@ from cortado.ir.matching import MATCH, Match, patterns_of
 from cortado.ir.roles import SharedWith
 from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.float_graph import constant_data, is_constant
+from cortado.ops.signal.codes import SPECTRUM_OF
 
 FULL = INT16.steps / 2  # of 16-bit codes: with this end a step is 1, and each sample is a code
 STRAIGHT = 1e-6  # of a function's range, that it may be away from a line
@@ -41,7 +44,7 @@ def know_ranges(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
     are no reason for a range that loud ones saturate."""
     given = [node for node in prepared.graph.nodes if node.op == "placeholder"]
     inputs = given[: len(given) - len(holders(prepared.graph))]
-    known = _KnownInputs(dict(zip(inputs, zip(*batches, strict=True), strict=True)))
+    known = _KnownInputs(dict(zip(inputs, zip(*batches, strict=True), strict=True)), _heard(prepared.graph))
     reached: dict[RangeObserver, list[Interval | None]] = {}
     for node in prepared.graph.nodes:
         if node.op == "call_module" and not VALUE.known(node):
@@ -68,10 +71,11 @@ class _KnownInputs(Analysis[Any]):
 
     key = FactKey[Any]("cortado_reached")
 
-    def __init__(self, inputs: dict[Node, Sequence[Tensor]]) -> None:
+    def __init__(self, inputs: dict[Node, Sequence[Tensor]], heard: Collection[Node]) -> None:
+        """`heard` are those that a spectrum is computed of."""
         self.louder = 1.0  # times what was seen of the inputs, that they can reach
         for node, values in inputs.items():
-            known = _promised(node) or _of_input(values)
+            known = _promised(node) or _of_input(values) or (_of_sound(values) if node in heard else None)
             self.key.note(node, known)
             if known is not None:
                 seen = max(float(one.abs().max()) for one in (value.double() for value in values))
@@ -120,6 +124,9 @@ def _between(low: float, high: float) -> Interval:
     return Interval(low, high)  # type: ignore[arg-type]
 
 
+FULL_SCALE = _between(-FULL / 2**SAMPLE_BITS, FULL / 2**SAMPLE_BITS)  # from -1 to 1
+
+
 def _promised(node: Node) -> Any:
     """Bounds of an input as the user gave them (--range), the larger one on both sides: of -1 to 1 a step is 1/32768,
     and samples of 16 bits, divided, are codes."""
@@ -139,4 +146,19 @@ def _of_input(values: Sequence[Tensor]) -> Any:
     scaled = [value.double() * 2**SAMPLE_BITS for value in values]
     samples = all(bool((one == one.round()).all() and (one.abs() <= 2**SAMPLE_BITS).all()) for one in scaled)
     fine = any(bool((value * 2**COARSE != (value * 2**COARSE).round()).any()) for value in values)
-    return _between(-FULL / 2**SAMPLE_BITS, FULL / 2**SAMPLE_BITS) if samples and fine else None
+    return FULL_SCALE if samples and fine else None
+
+
+def _of_sound(values: Sequence[Tensor]) -> Any:
+    """Bounds of sound in real numbers, where an input's usual room would go beyond its full scale."""
+    loudest = max(float(one.abs().max()) for one in values)
+    return FULL_SCALE if loudest <= FULL_SCALE.high < INPUT_ROOM * loudest else None
+
+
+def _heard(graph: Graph) -> set[Node]:
+    """All that spectra are computed of."""
+    found = set[Node]()
+    for node in reversed(graph.nodes):
+        if node.target is SPECTRUM_OF or node in found:
+            found.update(node.all_input_nodes)
+    return found
