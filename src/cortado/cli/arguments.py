@@ -69,6 +69,19 @@ def _timeout_argument(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def _further_place_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--on",
+        metavar="PLACE",
+        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md); "
+        "wasm: also as WebAssembly",
+    )
+    parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
+    probe_arguments(parser)
+    _timeout_argument(parser, "give up a place")
+    _trust_argument(parser)
+
+
 def _saturation_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--saturation",
@@ -172,16 +185,7 @@ def validate_arguments(commands: Any) -> None:
     _save_argument(parser)
     _float_model_argument(parser)
     _threshold_arguments(parser)
-    parser.add_argument(
-        "--on",
-        metavar="PLACE",
-        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md); "
-        "wasm: also as WebAssembly",
-    )
-    parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
-    probe_arguments(parser)
-    _timeout_argument(parser, "give up a place")
-    _trust_argument(parser)
+    _further_place_arguments(parser)
 
 
 def _float_model_argument(parser: argparse.ArgumentParser) -> None:
@@ -231,16 +235,7 @@ def evaluate_arguments(commands: Any) -> None:
     _save_argument(parser)
     _threshold_arguments(parser)
     stream_arguments(parser)
-    parser.add_argument(
-        "--on",
-        metavar="PLACE",
-        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md); "
-        "wasm: also as WebAssembly",
-    )
-    parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
-    probe_arguments(parser)
-    _timeout_argument(parser, "give up a place")
-    _trust_argument(parser)
+    _further_place_arguments(parser)
 
 
 def compare_arguments(commands: Any) -> None:

@@ -115,7 +115,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Decomposition of a call into smaller ones, written in torch: `function` takes its arguments, and gives its
+    """Decomposition of a call into smaller ones, written in torch: `function` takes its arguments by name and gives its
     result. The calls that it makes may be decomposed and rewritten in turn; `takes` tells which ones of the graph it is
     for."""
 

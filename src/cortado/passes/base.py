@@ -2,12 +2,12 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from torch.export import ExportedProgram
 
 from cortado.base.target import CortexMTargetConfig
-from cortado.ir.passes import GraphPass
+from cortado.ir.passes import GraphPass, Level
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes.verify import RULES
 
@@ -51,3 +51,10 @@ class ContextPass(CortexMPass):
     @classmethod
     def made(cls, context: PassContext) -> Self:
         return cls(context)
+
+
+class LoweredPass(ContextPass):
+    """A pass that makes one lowered graph of another."""
+
+    level_before: ClassVar[Level] = Level.LOWERED
+    level_after: ClassVar[Level] = Level.LOWERED

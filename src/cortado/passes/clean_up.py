@@ -17,19 +17,16 @@ from cortado.ir.graph import (
     shape,
 )
 from cortado.ir.op import operator_of, quantizes, shaped_call
-from cortado.ir.passes import Level
-from cortado.passes.base import ContextPass
+from cortado.passes.base import LoweredPass
 from cortado.passes.orders import operands
 
 Tensor = torch.Tensor
 
 
-class CleanUp(ContextPass):
+class CleanUp(LoweredPass):
     """Calls on constants become constants, equal constants and equal calls become one, no-ops and dead ones go."""
 
     name: ClassVar[str] = "clean-up"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
         module.graph.eliminate_dead_code()

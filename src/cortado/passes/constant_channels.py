@@ -12,13 +12,12 @@ from cortado.base.numerics import ChannelQParams
 from cortado.ir.facts import QPARAMS, dtype
 from cortado.ir.graph import add_constant, constant_value, remove_unused_constants
 from cortado.ir.op import operator_of
-from cortado.ir.passes import Level
 from cortado.ops import reach
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import finish
 from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
 from cortado.ops.conv.transpose_conv2d import TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C
-from cortado.passes.base import ContextPass
+from cortado.passes.base import LoweredPass
 
 Tensor = torch.Tensor
 WEIGHTED = (CONV2D, DEPTHWISE, TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C)
@@ -26,13 +25,11 @@ WEIGHTED = (CONV2D, DEPTHWISE, TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C)
 QUARTER_MULTIPLIER, QUARTER_SHIFT, QUARTERS = 1 << 30, -1, 4
 
 
-class ConstantChannels(ContextPass):
+class ConstantChannels(LoweredPass):
     """Weights of such a channel become 0, its factor 1/4, its bias four times the code: the same bits. A filter of
     zeros has a factor of 0 or a bias of 30 bits, and one such channel would take its layer off the fast kernels."""
 
     name: ClassVar[str] = "constant-channels"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
         layers = [node for node in module.graph.nodes if is_weighted(node)]

@@ -12,10 +12,9 @@ from cortado.base.element import INT32
 from cortado.ir.facts import DROPPED, TWIN, VALUE, dtype
 from cortado.ir.graph import fake_mode_of, remove_unused_constants, shape, shaped
 from cortado.ir.op import operator_of, shaped_call
-from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.move.reshape import VIEW
-from cortado.passes.base import ContextPass
+from cortado.passes.base import LoweredPass
 from cortado.passes.constant_channels import (
     ChannelCodes,
     channel_axis,
@@ -32,13 +31,11 @@ KEPT = "kept"  # in the names of constants with fewer channels
 TOGETHER = 4  # channels that kernels take at once: their number stays a multiple
 
 
-class DeadChannels(ContextPass):
+class DeadChannels(LoweredPass):
     """A channel goes that all its readers multiply by zero, and one that holds the same code everywhere: what readers
     make of that is added to their biases."""
 
     name: ClassVar[str] = "dead-channels"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
         """From the outputs to the inputs, so that what a layer no longer reads is dead for the one before."""

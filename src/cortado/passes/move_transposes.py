@@ -30,7 +30,7 @@ from cortado.ops.io.quantize import qparams_of
 from cortado.ops.meaning import CallKind, means
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.options import InputLayout
-from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.base import ContextPass, LoweredPass, PassContext
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
 from cortado.passes.orders import (
     Order,
@@ -46,12 +46,10 @@ from cortado.passes.orders import (
 )
 
 
-class MoveTransposes(ContextPass):
+class MoveTransposes(LoweredPass):
     """Transposes meet and cancel, go into constants, or move to where they are cheapest; views of views become one."""
 
     name: ClassVar[str] = "move-transposes"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
         merge_views(module.graph)

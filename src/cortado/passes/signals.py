@@ -23,11 +23,10 @@ from cortado.ir.graph import (
     user_inputs,
 )
 from cortado.ir.op import Call, operator_of, quantizes, result_elements
-from cortado.ir.passes import Level
 from cortado.ops.move.reshape import TRANSPOSE, VIEW
 from cortado.ops.pool.float32 import FLOAT_REDUCE
 from cortado.ops.signal.spectrum import SPECTRUM
-from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.base import LoweredPass, PassContext
 from cortado.passes.lower import add_operator_call
 from cortado.passes.move_transposes import merge_views
 from cortado.passes.orders import is_a, sizes_of
@@ -39,7 +38,7 @@ _WIDTHS = frozenset({"pre_pad", "post_pad"})  # for each dimension
 _DIMS = {3: (0, 1, 3), 4: (0, 2, 1, 3)}  # where dimensions go, by rank
 
 
-class SignalsAsRows(ContextPass):
+class SignalsAsRows(LoweredPass):
     """Turns [1, 1, time, channels] into [1, time, 1, channels] in a stream whose input, or its frames, are [1,
     channels, time].
 
@@ -48,8 +47,6 @@ class SignalsAsRows(ContextPass):
     """
 
     name: ClassVar[str] = "signals-as-rows"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     @classmethod
     def applies(cls, context: PassContext) -> bool:

@@ -21,7 +21,6 @@ from cortado.ir.graph import (
     sole_user,
 )
 from cortado.ir.op import operator_of
-from cortado.ir.passes import Level
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.float32 import FLOAT_CONV2D
 from cortado.ops.move.reshape import VIEW
@@ -31,18 +30,16 @@ from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
 from cortado.ops.recurrent.rnn import RNN
-from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.base import LoweredPass, PassContext
 from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.orders import behind_views, is_a, operands
 
 
-class TimeWindows(ContextPass):
+class TimeWindows(LoweredPass):
     """Lets a convolution that reads one pixel, all values of an image with several rows, and a mean, sum or maximum in
     float32 over all its rows, read that image, in a stream."""
 
     name: ClassVar[str] = "time-windows"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     @classmethod
     def applies(cls, context: PassContext) -> bool:
@@ -107,12 +104,10 @@ LAYERS = (GRU, LSTM, RNN)
 LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that says it, by the result
 
 
-class LastSteps(ContextPass):
+class LastSteps(LoweredPass):
     """The states before it lie in scratch, in two rows that take turns, and not in a tensor of all steps."""
 
     name: ClassVar[str] = "last-steps"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)

@@ -16,7 +16,6 @@ from cortado.ir.graph import (
     remove_unused_constants,
     shape,
 )
-from cortado.ir.passes import Level
 from cortado.ops.conv.float32 import FLOAT_MATMUL
 from cortado.ops.elementwise.float32 import FLOAT_CALCULATE
 from cortado.ops.elementwise.float32_update import FLOAT_UPDATE, MOVED, OUT
@@ -24,7 +23,7 @@ from cortado.ops.floats import NO_BOUNDS
 from cortado.ops.integer.calculate import How
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.ops.pool.float32 import FLOAT_REDUCE
-from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.base import LoweredPass, PassContext
 from cortado.passes.clean_up import merge_calls
 from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.orders import behind_views, is_a, operands
@@ -41,15 +40,13 @@ class _Term:
     computed: Node | None = None
 
 
-class Updates(ContextPass):
+class Updates(LoweredPass):
     """An output that is a sum of an input and other terms, as p - rate * g, is one call, which can write it over the
     input; a gradient that is a product of matrices is never whole in memory. The sum of squares of a column times a row
     is a product of two sums, a sum of products a row times a column; a product of a row and a transposed matrix is the
     matrix times the row as a column."""
 
     name: ClassVar[str] = "updates"
-    level_before: ClassVar[Level] = Level.LOWERED
-    level_after: ClassVar[Level] = Level.LOWERED
 
     @classmethod
     def applies(cls, context: PassContext) -> bool:

@@ -228,30 +228,27 @@ def _constant(name: str, value: float) -> Finding:
 
 def _odd(sample: int, tensors: Sequence[_Beyond]) -> Finding:
     worst = max(tensors, key=lambda one: one.times)
-    return Finding(
-        kind=FindingKind.ODD_SAMPLE,
-        text=f"calibration sample {sample} is left out of the range of {_names(worst.tensor, len(tensors))}: its "
+    text = (
+        f"calibration sample {sample} is left out of the range of {_names(worst.tensor, len(tensors))}: its "
         f"values reach {worst.times:.1f} times what nine of ten samples stay within (more than {ODD:g} is taken for a "
-        "mistake); check that sample, or keep all values with --calibration-method minmax",
-        found=worst.times,
-        limit=ODD,
-        tensor=describe(worst.tensor),
-        sample=sample,
+        "mistake); check that sample, or keep all values with --calibration-method minmax"
     )
+    return _of_sample(FindingKind.ODD_SAMPLE, text, worst, ODD, sample)
 
 
 def _lone(sample: int, tensors: Sequence[_Beyond]) -> Finding:
     worst = max(tensors, key=lambda one: one.times)
-    return Finding(
-        kind=FindingKind.LONE_SAMPLE,
-        text=f"calibration sample {sample} alone sets the range of {_names(worst.tensor, len(tensors))}: its largest "
+    text = (
+        f"calibration sample {sample} alone sets the range of {_names(worst.tensor, len(tensors))}: its largest "
         f"value is {worst.times:.1f} times what 999 of 1,000 values of the others stay within (expected {LONE:g} or "
-        "less), and these share the codes that are left; check that sample, or use --calibration-method mse",
-        found=worst.times,
-        limit=LONE,
-        tensor=describe(worst.tensor),
-        sample=sample,
+        "less), and these share the codes that are left; check that sample, or use --calibration-method mse"
     )
+    return _of_sample(FindingKind.LONE_SAMPLE, text, worst, LONE, sample)
+
+
+def _of_sample(kind: FindingKind, text: str, worst: _Beyond, limit: float, sample: int) -> Finding:
+    tensor = describe(worst.tensor)
+    return Finding(kind=kind, text=text, found=worst.times, limit=limit, tensor=tensor, sample=sample)
 
 
 def _narrowest(tensors: Sequence[_Narrow]) -> tuple[str, ...]:

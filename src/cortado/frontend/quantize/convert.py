@@ -332,24 +332,20 @@ def as_float(
         raise CortadoError(NO_STATE)
     move_clamps_to_kernels(module)
     settle_matches(module.graph)
-    given, checked, kept = batches or [tuple(example_inputs)], list[FloatRun](), set[int]()
-    begins = [not stream.state or stream.begins(number) for number in range(len(given))]
+
+    def run(where: str, number: int, batch: Inputs) -> list[Tensor]:
+        with captured.eager.blamed(where, batch):
+            found = pytree.tree_leaves(module(*stream.inputs(number, batch)))
+        outputs = stream.outputs(found)
+        captured.eager.check(where, batch, outputs, writes)
+        return outputs
+
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
-        for number, batch in enumerate(given):
-            where = f"calibration batch {number}" if batches else "the example inputs"
-            if stream.begins(number):
-                captured.eager.reset()
-            with captured.eager.blamed(where, batch):
-                found = pytree.tree_leaves(module(*stream.inputs(number, batch)))
-            outputs = stream.outputs(found)
-            captured.eager.check(where, batch, outputs, writes)
-            kept = kept or _remembered(begins, outputs)
-            if number in kept:
-                checked.append(FloatRun(batch, tuple(outputs), number, begins[number]))
+        checked = _checked_runs(captured, stream, example_inputs, batches, run)
     return Quantized(
         converted=module,
         example_inputs=tuple(example_inputs),
-        checked=tuple(checked),
+        checked=checked,
         findings=tuple(findings),
         nones=captured.nones,
         how=how,
@@ -366,6 +362,26 @@ def _no_state(captured: Captured, what: str) -> None:
         )
 
 
+def _checked_runs(
+    captured: Captured,
+    stream: StateSequence,
+    example_inputs: Sequence[Tensor],
+    batches: Sequence[Inputs],
+    run: Callable[[str, int, Inputs], list[Tensor]],
+) -> tuple[FloatRun, ...]:
+    """Runs the calibration batches, or the example inputs, in their sequences; returns the runs that are kept."""
+    given, checked, kept = batches or [tuple(example_inputs)], list[FloatRun](), set[int]()
+    begins = [not stream.state or stream.begins(number) for number in range(len(given))]
+    for number, batch in enumerate(given):
+        if stream.begins(number):
+            captured.eager.reset()
+        outputs = run(f"calibration batch {number}" if batches else "the example inputs", number, batch)
+        kept = kept or _remembered(begins, outputs)
+        if number in kept:
+            checked.append(FloatRun(batch, tuple(outputs), number, begins[number]))
+    return tuple(checked)
+
+
 def keep(
     captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], sequence: int | None = None
 ) -> Quantized:
@@ -375,23 +391,18 @@ def keep(
     stream = StateSequence(state, sequence)
     returned = pytree.tree_leaves(output_node(module.graph).args)
     steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned[: len(returned) - len(state)]]
-    given, checked, kept = batches or [tuple(example_inputs)], list[FloatRun](), set[int]()
-    begins = [not state or stream.begins(number) for number in range(len(given))]
+
+    def run(where: str, number: int, batch: Inputs) -> list[Tensor]:
+        found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
+        return captured.eager.check_codes(where, batch, found, steps)
+
     with torch.no_grad(), _right_kernels(module):
-        for number, batch in enumerate(given):
-            where = f"calibration batch {number}" if batches else "the example inputs"
-            if stream.begins(number):
-                captured.eager.reset()
-            found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
-            outputs = captured.eager.check_codes(where, batch, found, steps)
-            kept = kept or _remembered(begins, outputs)
-            if number in kept:
-                checked.append(FloatRun(batch, tuple(outputs), number, begins[number]))
+        checked = _checked_runs(captured, stream, example_inputs, batches, run)
         as_codes(module)
     return Quantized(
         converted=module,
         example_inputs=tuple(example_inputs),
-        checked=tuple(checked),
+        checked=checked,
         tied=tied_inputs(module, batches),
         nones=captured.nones,
         how=AS_IT_CAME,

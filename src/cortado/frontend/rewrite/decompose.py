@@ -5,6 +5,7 @@ torch says of most of its operators what they are in smaller ones, and the files
 under the name that the user wrote.
 """
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -78,7 +79,7 @@ def _function_of(node: Node) -> _Function | None:
     real = known.float_decompositions.get(target) if floating and _gives_numbers(node) else None
     for one in (real, ours):
         if one is not None and (one.takes is None or one.takes(bind(node))):
-            return one.function
+            return _by_name(target, one.function)
     taken = _has_kernel(target) if floating and _gives_reals(node) else _is_known(target, floating)
     if taken or not node.all_input_nodes or not _gives_numbers(node):
         return None
@@ -121,16 +122,31 @@ def _table(floating: bool) -> Mapping[OpOverload, _Function]:
     known = registry()
     taken = known.floats if floating else {}
     ours = {
-        target: one.function
+        target: _by_name(target, one.function)
         for target, one in known.decompositions.items()
         if one.takes is None and target not in taken
     }
     real = {
-        target: _of_reals(one.function)
+        target: _of_reals(_by_name(target, one.function))
         for target, one in known.float_decompositions.items()
         if floating and one.takes is None
     }
     return {**theirs, **ours, **real}
+
+
+def _by_name(target: OpOverload, function: _Function) -> _Function:
+    """A function that is given the arguments of a call by their names in its schema, with their defaults."""
+    declared = inspect.signature(function).parameters
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in declared.values()):
+        return function
+    schema = target._schema.arguments
+    names = [one.name for one in schema]
+    defaults = {one.name: one.default_value for one in schema if one.name in declared and one.has_default_value()}
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(**defaults | dict(zip(names, args, strict=False)) | kwargs)
+
+    return called
 
 
 def _of_reals(function: _Function) -> _Function:
@@ -154,7 +170,7 @@ def write_in_pieces(module: GraphModule) -> None:
     for node in [node for node in module.graph.nodes if isinstance(node.target, OpOverload)]:
         pieces = [one.in_pieces for one in registry().patterns.get(node.target, ()) if one.in_pieces is not None]
         if pieces:
-            written_out(node, pieces[0])
+            written_out(node, _by_name(node.target, pieces[0]))
 
 
 def _traced(node: Node, function: _Function, *, floating: bool) -> GraphModule | None:

@@ -236,26 +236,20 @@ _PAIR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/2": "fours fours%2 d
 _VECTOR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/4": "depth/16"})
 
 
-def _wide_fields(call: Call) -> dict[str, int]:
+def _sizes(call: Call) -> dict[str, int]:
     batches, rows, depth = call.shape("lhs")
-    return {
-        "batches": batches,
-        "rows": rows,
-        "cols": call.shape("rhs_transposed")[1],
-        "depth": depth,
-        "sum_shift": sum_shift(depth),
-        "multiplier": call["output_multiplier"],
-        "shift": call["output_shift"],
-    }
+    return {"batches": batches, "rows": rows, "cols": call.shape("rhs_transposed")[1], "depth": depth}
+
+
+def _wide_fields(call: Call) -> dict[str, int]:
+    sizes = _sizes(call)
+    factor = {"multiplier": call["output_multiplier"], "shift": call["output_shift"]}
+    return {**sizes, "sum_shift": sum_shift(sizes["depth"]), **factor}
 
 
 def _fields(call: Call) -> dict[str, int]:
-    batches, rows, depth = call.shape("lhs")
     return {
-        "batches": batches,
-        "rows": rows,
-        "cols": call.shape("rhs_transposed")[1],
-        "depth": depth,
+        **_sizes(call),
         "lhs_zero": -call["lhs_zero_point"],
         "rhs_zero": -call["rhs_zero_point"],
         "out_zero": call["output_zero_point"],
@@ -268,7 +262,7 @@ def _fields(call: Call) -> dict[str, int]:
 
 def _work_of(terms: tuple[str, ...], call: Call) -> Work:
     fields = _fields(call)
-    sizes = {name: float(fields[name]) for name in ("batches", "rows", "cols", "depth")}
+    sizes: dict[str, float] = {name: float(size) for name, size in _sizes(call).items()}
     sizes |= {"fours": fields["depth"] // 4, "summed": fields["lhs_zero"] != 0, "weighed": fields["rhs_zero"] != 0}
     return Work(terms, lambda calls: sizes)
 

@@ -38,14 +38,12 @@ def convolution_backward(
     grad_output: Tensor,
     input: Tensor,
     weight: Tensor,
-    bias_sizes: Sequence[int] | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     transposed: bool,
-    output_padding: Sequence[int],
     groups: int,
-    output_mask: Sequence[bool],
+    **_: Any,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Tap by tap: of a tap, the gradient is a product of matrices."""
     if transposed or weight.dim() != 4:
@@ -99,9 +97,9 @@ def mean_backward(
     kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
-    ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
+    **_: Any,
 ) -> Tensor:
     shares = []
     sides = (self.shape[-2:], grad_output.shape[-2:], pair(kernel_size), pair(stride or kernel_size), pair(padding))
@@ -115,16 +113,7 @@ def mean_backward(
     return found / float(divisor_override) if divisor_override else found
 
 
-def largest_backward(
-    grad_output: Tensor,
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
+def largest_backward(grad_output: Tensor, self: Tensor, indices: Tensor, **_: Any) -> Tensor:
     """Each gradient goes to the place that was largest."""
     *lead, high, wide = self.shape
     places = indices.reshape(-1, 1, indices.shape[-2] * indices.shape[-1])
@@ -136,13 +125,7 @@ def largest_backward(
 
 
 def computed_signal(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     """A signal is an image of height 1."""
     places = height_one(stride, 1), height_one(padding, 0), height_one(dilation, 1)
@@ -187,23 +170,13 @@ def computed_transposed_signal(
     return computed_transposed(image, taps, bias, *places, groups, height_one(dilation, 1)).squeeze(-2)
 
 
-def computed_named(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Tensor:
+def computed_named(weight: Tensor, transposed: bool, output_padding: Sequence[int], **rest: Any) -> Tensor:
     """Writes a convolution of images out, where its weights or bias are no constants."""
     if weight.dim() != 4:
         return NotImplemented
     if transposed:
-        return computed_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return computed_convolution(input, weight, bias, stride, padding, dilation, groups)
+        return computed_transposed(weight=weight, output_padding=output_padding, **rest)
+    return computed_convolution(weight=weight, **rest)
 
 
 def _computed(bound: Bound) -> bool:

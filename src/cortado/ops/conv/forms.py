@@ -148,13 +148,7 @@ def _turned(*values: Any) -> list[list[int]]:
 
 
 def convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     if not _is_tall_window(weight.shape[2:]):
         return computed_convolution(input, weight, bias, stride, padding, dilation, groups)
@@ -215,13 +209,7 @@ def max_pool(
 
 
 def avg_pool(
-    self: Tensor,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
+    self: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, **_: Any
 ) -> Tensor:
     across, (kernel, steps, pads) = _pool_window(kernel_size, stride, padding)
     if across is not None:
@@ -276,13 +264,7 @@ def as_volume(images: Tensor, n: int) -> Tensor:
 
 
 def volume_convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     if len(input.shape) == 4:
         return volume_convolution(input[None], weight, bias, stride, padding, dilation, groups)[0]
@@ -357,20 +339,8 @@ def _stacked(input: Tensor, places: list[list[int]]) -> Tensor:
     return stacked.reshape(n * len(places), channels * len(places[0]), height, width)
 
 
-def named_convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> Tensor:
-    if transposed:
-        return volume_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return volume_convolution(input, weight, bias, stride, padding, dilation, groups)
+def named_convolution(transposed: bool, output_padding: Any, **rest: Any) -> Tensor:
+    return volume_transposed(output_padding=output_padding, **rest) if transposed else volume_convolution(**rest)
 
 
 def _is_volume(bound: Bound) -> bool:
@@ -405,13 +375,7 @@ def volume_max_pool(
 
 
 def volume_avg_pool(
-    self: Tensor,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
+    self: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, **_: Any
 ) -> Tensor:
     """avg_pool3d by pools over two dimensions and one: a window's divisor is a product of one number for each
     dimension."""

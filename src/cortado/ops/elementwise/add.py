@@ -22,7 +22,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import High, InZeroPoint, Low, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, loops
@@ -273,16 +273,11 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     }
 
 
-ADD: Operator = Operator(
+ADD: Operator = binary.operator_on_two(
     name="cortex_m::quantized_add",
     summary="sum or difference of two tensors, scaled, with clamp",
     reference=reference,
-    shape=binary.output_shape,
     kernel=KERNELS,
-    rows=binary.rows,
-    element=ElementOf(("self", "other")),
-    tensors=("self", "other"),
-    relayout=lambda arguments, perm: arguments,
     pte=lambda arguments, add, target: binary.in_pte(ADD, arguments, add),
     pte_limit=binary.pte_limit,
     constraints="equal shapes or one value per channel; other shapes are expanded first",

@@ -22,7 +22,7 @@ from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.matching import patterns_of
-from cortado.ir.op import Call, Lowering, Operator, PteWriter
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, PteWriter
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -283,6 +283,18 @@ ELEMENTS = Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
 
 def output_shape(call: Call) -> Shape:
     return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
+
+
+def operator_on_two(**record: Any) -> Operator:
+    """An operator on two tensors of one element, element by element."""
+    return Operator(
+        shape=output_shape,
+        rows=rows,
+        element=ElementOf(("self", "other")),
+        tensors=("self", "other"),
+        relayout=lambda arguments, perm: arguments,
+        **record,
+    )
 
 
 def work(channels: int | None, lowest: int) -> Work:

@@ -15,7 +15,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.op import Call, Lowering, Pattern, Rewrite
 from cortado.ir.roles import InZeroPoint, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.elementwise import binary
@@ -124,16 +124,11 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     }
 
 
-DIV = Operator(
+DIV = binary.operator_on_two(
     name="cortex_m::quantized_div",
     summary="quotient of two tensors, in float32; a zero denominator gives quotient 0",
     reference=reference,
-    shape=binary.output_shape,
     kernel=KERNELS,
-    rows=binary.rows,
-    element=ElementOf(("self", "other")),
-    tensors=("self", "other"),
-    relayout=lambda arguments, perm: arguments,
     pte_limit=pte_limit,
     constraints="equal shapes; other shapes are expanded first; a constant divisor becomes a product",
     samples=samples,

@@ -89,7 +89,7 @@ def _length(apart: Tensor, p: float) -> Tensor:
     return apart.sum(-1) if p == 1.0 else apart.pow(p).sum(-1).pow(1.0 / p)
 
 
-def distances(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+def distances(x1: Tensor, x2: Tensor, p: float = 2.0, **_: Any) -> Tensor:
     return _length((x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs(), p)
 
 
@@ -103,7 +103,7 @@ def pair_distances(self: Tensor, p: float = 2.0) -> Tensor:
     return _length((self.index_select(0, rows) - self.index_select(0, columns)).abs(), p)
 
 
-def rrelu(self: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *_: Any) -> Tensor:
+def rrelu(self: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, **_: Any) -> Tensor:
     """In evaluation mode one slope, the middle of its range."""
     return NotImplemented if training else torch.nn.functional.leaky_relu(self, (lower + upper) / 2)
 
@@ -218,12 +218,7 @@ def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = True,
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any
 ) -> Tensor:
     dims = [input.dim() - 1 - at for at in range(len(normalized_shape))]
     return _scaled(normalized(input, sorted(dims), eps), weight, bias)
@@ -238,12 +233,7 @@ def rms_norm(
 
 
 def group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
+    input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any
 ) -> Tensor:
     n, channels, *rest = input.shape
     groups = input.reshape(n, num_groups, -1)
@@ -252,17 +242,7 @@ def group_norm(
     return _scaled(found, None if weight is None else weight.reshape(one), None if bias is None else bias.reshape(one))
 
 
-def instance_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
+def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any) -> Tensor:
     return group_norm(input, input.shape[1], weight, bias, eps)
 
 

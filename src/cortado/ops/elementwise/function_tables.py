@@ -6,7 +6,7 @@ One that has few values, as a comparison or a floor, is the list of its runs: th
 One that jumps between values, or is steep somewhere, has the 128 values themselves where a line is too far from them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from cortado.base.numerics import QParams, Tensor
 from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
-from cortado.ir.kernel_table import KernelRow, KernelTable
+from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, ElementOf, Lowering, Operator
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
@@ -183,29 +183,20 @@ def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) ->
 # ---- the C kernels -------------------------------------------------------------------------------------------
 
 
-KERNELS = KernelTable(
-    (
-        KernelRow(
-            "table_s16",
-            INT16,
-            arguments=(Member("table"), Row(0), Operand.OUT, Operand.N),
-            struct="cortado_table_s16_t",
-            fields=lambda call: {"table": Array(call.array("table"))},
-            work=ELEMENTS,
-        ),
-    )
+KERNELS = only(
+    "table_s16",
+    INT16,
+    arguments=(Member("table"), Row(0), Operand.OUT, Operand.N),
+    struct="cortado_table_s16_t",
+    fields=lambda call: {"table": Array(call.array("table"))},
+    work=ELEMENTS,
 )
-
-PATCHED_KERNELS = KernelTable(
-    (
-        KernelRow(
-            "patched_s16",
-            INT16,
-            struct="cortado_patched_s16_t",
-            fields=lambda call: {name: Array(call.array(name)) for name in ("table", "parts", "exact")},
-            work=ELEMENTS,
-        ),
-    )
+PATCHED_KERNELS = only(
+    "patched_s16",
+    INT16,
+    struct="cortado_patched_s16_t",
+    fields=lambda call: {name: Array(call.array(name)) for name in ("table", "parts", "exact")},
+    work=ELEMENTS,
 )
 
 
@@ -214,18 +205,14 @@ def _steps_fields(call: Call) -> dict[str, Field]:
     return {"runs": len(ends), "ends": Array(ends), "values": Array(call.array("values"))}
 
 
-STEPS_KERNELS = KernelTable(
-    (
-        KernelRow(
-            "steps_s16",
-            INT16,
-            arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, Number(0)),
-            struct="cortado_steps_s16_t",
-            fields=_steps_fields,
-            numbers=lambda call: (call.element.bytes,),
-            work=lambda call: loops("calls spans spans*halvings", halvings=call.shape("ends")[0].bit_length()),
-        ),
-    )
+STEPS_KERNELS = only(
+    "steps_s16",
+    INT16,
+    arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, Number(0)),
+    struct="cortado_steps_s16_t",
+    fields=_steps_fields,
+    numbers=lambda call: (call.element.bytes,),
+    work=lambda call: loops("calls spans spans*halvings", halvings=call.shape("ends")[0].bit_length()),
 )
 
 
@@ -273,29 +260,20 @@ FUNCTION = Operator(
     no_pte="ExecuTorch's operators take int8",
     samples=samples,
 )
-PATCHED = Operator(
+PATCHED = replace(
+    FUNCTION,
     name="cortado::patched_function",
     summary="a function of one int16 tensor that jumps or is steep: lines, and exact values where lines are far off",
     reference=patched_reference,
-    shape=lambda call: call.shape("input"),
     kernel=PATCHED_KERNELS,
-    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
-    element=INT16,
-    relayout=lambda arguments, perm: arguments,
-    by_channel=True,
-    no_pte="ExecuTorch's operators take int8",
     samples=patched_samples,
 )
-STEPS = Operator(
+STEPS = replace(
+    FUNCTION,
     name="cortado::steps",
     summary="a function of one int16 tensor that has few values, as a comparison with a number",
     reference=steps_reference,
-    shape=lambda call: call.shape("input"),
     kernel=STEPS_KERNELS,
-    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     element=ElementOf(("dtype",)),
-    relayout=lambda arguments, perm: arguments,
-    by_channel=True,
-    no_pte="ExecuTorch's operators take int8",
     samples=steps_samples,
 )

@@ -59,7 +59,7 @@ def _gives_reals(bound: Bound) -> bool:
     return dtype(bound.node).is_floating_point and of_several(bound)
 
 
-def product(self: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+def product(self: Tensor, dim: int, keepdim: bool = False, **_: Any) -> Tensor:
     """Halves are multiplied by each other, until one number is left: as few roundings as can be."""
     size = self.shape[dim]
     while size > 1:
@@ -70,7 +70,7 @@ def product(self: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype
     return self if keepdim else self.squeeze(dim)
 
 
-def product_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+def product_of_all(self: Tensor, **_: Any) -> Tensor:
     return product(self.reshape(-1), 0)
 
 
@@ -79,9 +79,7 @@ def asks_for_float32(bound: Bound) -> bool:
     return bound["dtype"] in (None, torch.float32)
 
 
-def sum_of_numbers(
-    self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
-) -> Tensor:
+def sum_of_numbers(self: Tensor, dim: Sequence[int] | None, keepdim: bool, **_: Any) -> Tensor:
     return torch.sum(self, list(dim), keepdim) if dim else torch.sum(self)
 
 

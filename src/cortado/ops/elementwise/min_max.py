@@ -1,7 +1,4 @@
-"""out = min(a, b), of codes: both operands and the output share scale and zero point.
-
-out = max(a, b), of codes: both operands and the output share scale and zero point.
-"""
+"""out = min(a, b) or max(a, b), of codes: both operands and the output share scale and zero point."""
 
 from dataclasses import replace
 
@@ -15,7 +12,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.op import Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Joined, Quantization
 from cortado.ops.elementwise import binary
 from cortado.ops.float_graph import is_constant
@@ -57,16 +54,11 @@ def kernels(name: str) -> KernelTable:
     )
 
 
-MINIMUM = Operator(
+MINIMUM = binary.operator_on_two(
     name="cortex_m::minimum",
     summary="the smaller of two tensors, element by element",
     reference=reference,
-    shape=binary.output_shape,
     kernel=kernels("minimum"),
-    rows=binary.rows,
-    element=ElementOf(("self", "other")),
-    tensors=("self", "other"),
-    relayout=lambda arguments, perm: arguments,
     constraints="equal shapes; other shapes are expanded first",
 )
 
@@ -84,11 +76,7 @@ def clamped(bound: Bound) -> Node | None:
     return found
 
 
-MINIMUM_PATTERN = Pattern(
-    aten=(aten.minimum.default,),
-    match=match,
-    lower=lambda lowering: lower_to(MINIMUM, lowering),
-)
+MINIMUM_PATTERN = Pattern(aten=(aten.minimum.default,), match=match, lower=lambda lowering: lower_to(MINIMUM, lowering))
 MINIMUM_REWRITE = Rewrite(
     aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
     rewrite=lambda bound: binary.rewritten(bound, aten.minimum.default, by_channel=False),
@@ -105,24 +93,15 @@ def maximum_reference(*, self: Tensor, other: Tensor) -> Tensor:
     return torch.maximum(self, other).contiguous()
 
 
-MAXIMUM = Operator(
+MAXIMUM = binary.operator_on_two(
     name="cortex_m::maximum",
     summary="the larger of two tensors, element by element",
     reference=maximum_reference,
-    shape=binary.output_shape,
     kernel=kernels("maximum"),
-    rows=binary.rows,
-    element=ElementOf(("self", "other")),
-    tensors=("self", "other"),
-    relayout=lambda arguments, perm: arguments,
     constraints="equal shapes; other shapes are expanded first",
 )
 
-MAXIMUM_PATTERN = Pattern(
-    aten=(aten.maximum.default,),
-    match=match,
-    lower=lambda lowering: lower_to(MAXIMUM, lowering),
-)
+MAXIMUM_PATTERN = Pattern(aten=(aten.maximum.default,), match=match, lower=lambda lowering: lower_to(MAXIMUM, lowering))
 MAXIMUM_REWRITE = Rewrite(
     aten=(aten.maximum.default, aten.max.other, aten.fmax.default),
     rewrite=lambda bound: binary.rewritten(bound, aten.maximum.default, by_channel=False),

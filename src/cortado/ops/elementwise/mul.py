@@ -14,7 +14,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Number, Operand
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import InZeroPoint, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
@@ -169,16 +169,11 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     }
 
 
-MUL: Operator = Operator(
+MUL: Operator = binary.operator_on_two(
     name="cortex_m::quantized_mul",
     summary="product of two tensors",
     reference=reference,
-    shape=binary.output_shape,
     kernel=KERNELS,
-    rows=binary.rows,
-    element=ElementOf(("self", "other")),
-    tensors=("self", "other"),
-    relayout=lambda arguments, perm: arguments,
     pte=lambda arguments, add, target: binary.in_pte(MUL, arguments, add),
     pte_limit=binary.pte_limit,
     constraints="equal shapes or one value per channel; other shapes are expanded first",

@@ -28,7 +28,7 @@ def _gives_truth(bound: Bound) -> bool:
     return dtype(bound.node) == torch.bool
 
 
-def either(self: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
+def either(self: Tensor, other: Tensor, **_: Any) -> Tensor:
     """The sum of two truth values, which is one."""
     return torch.logical_or(self, other)
 
@@ -110,25 +110,16 @@ def _best(self: Tensor, count: int, dim: int, *, descending: bool) -> tuple[Tens
     return values.to(self.dtype).movedim(-1, dim), positions.movedim(-1, dim)
 
 
-def sorted_along(self: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+def sorted_along(self: Tensor, dim: int, descending: bool, **_: Any) -> tuple[Tensor, Tensor]:
+    """Stable, whether that is asked for or not."""
     return _best(self, self.shape[dim], dim, descending=descending)
 
 
-def sorted_stably(
-    self: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
-) -> tuple[Tensor, Tensor]:
-    return sorted_along(self, dim, descending)
-
-
-def order_along(self: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+def order_along(self: Tensor, dim: int, descending: bool, **_: Any) -> Tensor:
     return sorted_along(self, dim, descending)[1]
 
 
-def order_stably(self: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
-    return sorted_along(self, dim, descending)[1]
-
-
-def best_along(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def best_along(self: Tensor, k: int, dim: int, largest: bool, **_: Any) -> tuple[Tensor, Tensor]:
     return _best(self, k, dim, descending=largest)
 
 
@@ -136,10 +127,8 @@ LARGEST_POSITION = Decomposition(aten=(aten.argmax.default,), function=largest_p
 SMALLEST_POSITION = Decomposition(aten=(aten.argmin.default,), function=smallest_position, takes=_of_integers)
 LARGEST_ALONG = Decomposition(aten=(aten.max.dim,), function=largest_along, takes=_of_integers)
 SMALLEST_ALONG = Decomposition(aten=(aten.min.dim,), function=smallest_along, takes=_of_integers)
-SORTED = Decomposition(aten=(aten.sort.default,), function=sorted_along, takes=_is_short)
-SORTED_STABLY = Decomposition(aten=(aten.sort.stable,), function=sorted_stably, takes=_is_short)
-ORDER = Decomposition(aten=(aten.argsort.default,), function=order_along, takes=_is_short)
-ORDER_STABLY = Decomposition(aten=(aten.argsort.stable,), function=order_stably, takes=_is_short)
+SORTED = Decomposition(aten=(aten.sort.default, aten.sort.stable), function=sorted_along, takes=_is_short)
+ORDER = Decomposition(aten=(aten.argsort.default, aten.argsort.stable), function=order_along, takes=_is_short)
 BEST = Decomposition(aten=(aten.topk.default,), function=best_along, takes=_is_short)
 
 
@@ -155,10 +144,6 @@ def product(self: Tensor, other: Tensor) -> Tensor:
     return found if len(self.shape) > 1 else found.squeeze(-2 if len(other.shape) > 1 else -1)
 
 
-def batch_product(self: Tensor, mat2: Tensor) -> Tensor:
-    return product(self, mat2)
-
-
 def _is_small(bound: Bound) -> bool:
     second = bound.get("other", bound.get("mat2"))
     columns = shape(second)[-1] if len(shape(second)) > 1 else 1
@@ -166,32 +151,26 @@ def _is_small(bound: Bound) -> bool:
 
 
 PRODUCT = Decomposition(aten=(aten.matmul.default,), function=product, takes=_is_small)
-BATCH_PRODUCT = Decomposition(aten=(aten.mm.default, aten.bmm.default), function=batch_product, takes=_is_small)
+BATCH_PRODUCT = Decomposition(
+    aten=(aten.mm.default, aten.bmm.default), function=lambda self, mat2: product(self, mat2), takes=_is_small
+)
 
 
 # ---- among constants ---------------------------------------------------------------------------------------------
 
 
-def is_among(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def is_among(elements: Tensor, test_elements: Tensor, invert: bool, **_: Any) -> Tensor:
     found = torch.any(elements.unsqueeze(-1) == test_elements.reshape(-1), -1)
     return torch.logical_not(found) if invert else found
 
 
-def bucket(self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucket(self: Tensor, boundaries: Tensor, right: bool, **_: Any) -> Tensor:
     """How many boundaries lie before each number; `right`: those that equal it, too."""
     before = boundaries <= self.unsqueeze(-1) if right else boundaries < self.unsqueeze(-1)
     return before.to(torch.int64).sum(-1)
 
 
-def place_among(
-    sorted_sequence: Tensor,
-    self: Tensor,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
+def place_among(sorted_sequence: Tensor, self: Tensor, right: bool, side: str | None, **_: Any) -> Tensor:
     return bucket(self, sorted_sequence, right=right or side == "right")
 
 

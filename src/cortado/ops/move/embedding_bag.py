@@ -128,12 +128,11 @@ def any_bags(
     weight: Tensor,
     indices: Tensor,
     offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = _SUM,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
+    mode: int,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
     padding_idx: int | None = None,
+    **_: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Bags as large as all ids together, which the ids of other bags are left out of. It stands for all four results,
     of which one is read."""

@@ -1,5 +1,7 @@
 """Places that values decide, in float32, in calls that it has operators for: a place is compared with all there are."""
 
+from typing import Any
+
 import torch
 
 from cortado.base.numerics import Tensor
@@ -65,12 +67,11 @@ def embedding_bag(
     weight: Tensor,
     indices: Tensor,
     offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
+    mode: int,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int,
+    **_: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sums, means or maxima of rows of a table, from each offset to the next."""
     bags, count = offsets.shape[0] - include_last_offset, indices.shape[0]

@@ -148,19 +148,19 @@ def _row_of(like: Node, table: Node, ids: Node) -> Node | None:
     return looked_up(like, table, add_call(like, aten.remainder.Scalar, ids, shape(table)[0]))
 
 
-def taken_along(source: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """take_along_dim as a gather: source and positions have one shape but for the dimension."""
+def taken_along(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """take_along_dim as a gather: self and positions have one shape but for the dimension."""
     if dim is None:
-        return aten.gather.default(source.reshape(-1), 0, indices.reshape(-1))
-    others = [1 if axis == dim % source.dim() else size for axis, size in enumerate(source.shape)]
+        return aten.gather.default(self.reshape(-1), 0, indices.reshape(-1))
+    others = [1 if axis == dim % self.dim() else size for axis, size in enumerate(self.shape)]
     sizes = torch.broadcast_shapes(indices.shape, others)
-    rows = [size if axis == dim % source.dim() else sizes[axis] for axis, size in enumerate(source.shape)]
-    return aten.gather.default(source.expand(rows), dim, indices.expand(sizes))
+    rows = [size if axis == dim % self.dim() else sizes[axis] for axis, size in enumerate(self.shape)]
+    return aten.gather.default(self.expand(rows), dim, indices.expand(sizes))
 
 
-def taken(source: Tensor, index: Tensor) -> Tensor:
+def taken(self: Tensor, index: Tensor) -> Tensor:
     """take as a gather of all values in a row."""
-    return aten.gather.default(source.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
+    return aten.gather.default(self.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
 
 
 def linear_place(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:

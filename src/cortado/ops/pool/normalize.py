@@ -264,40 +264,20 @@ def _unit(input: Tensor, dims: list[int], eps: float) -> Tensor:
 
 
 def layer_norm_in_pieces(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = True,
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any
 ) -> Tensor:
     return _scaled(_unit(input, list(range(-len(normalized_shape), 0)), eps), weight, bias)
 
 
 def group_norm_in_pieces(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
+    input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any
 ) -> Tensor:
     unit = _unit(input.reshape(input.shape[0], num_groups, -1), [-1], eps).reshape(input.shape)
     column = (-1, *[1] * (input.dim() - 2))
     return _scaled(unit, *(None if one is None else one.reshape(column) for one in (weight, bias)))
 
 
-def instance_norm_in_pieces(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
+def instance_norm_in_pieces(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any) -> Tensor:
     return group_norm_in_pieces(input, input.shape[1], weight, bias, eps)
 
 

@@ -89,33 +89,19 @@ def _layers(
     return output, *(torch.stack(parts, 0) for parts in zip(*last, strict=True))
 
 
-def lstm(
-    input: Tensor,
-    hx: Sequence[Tensor],
-    params: _Weights,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> _States:
-    return _layers(lstm_step, input, hx, params, num_layers, bidirectional, batch_first)
-
-
-def _of_one_state(step: _Step) -> Callable[..., _States]:
+def _by_steps(step: _Step) -> Callable[..., _States]:
     def layers(
+        *,
         input: Tensor,
-        hx: Tensor,
+        hx: Tensor | Sequence[Tensor],
         params: _Weights,
-        has_biases: bool,
         num_layers: int,
-        dropout: float,
-        train: bool,
         bidirectional: bool,
         batch_first: bool,
+        **_: Any,
     ) -> _States:
-        return _layers(step, input, [hx], params, num_layers, bidirectional, batch_first)
+        states = [hx] if isinstance(hx, Tensor) else hx
+        return _layers(step, input, states, params, num_layers, bidirectional, batch_first)
 
     return layers
 
@@ -132,10 +118,10 @@ def _cell(step: _Step) -> Callable[..., Tensor]:
 
 
 _FORMS: dict[Any, Any] = {
-    aten.lstm.input: lstm,
-    aten.gru.input: _of_one_state(gru_step),
-    aten.rnn_tanh.input: _of_one_state(tanh_step),
-    aten.rnn_relu.input: _of_one_state(relu_step),
+    aten.lstm.input: _by_steps(lstm_step),
+    aten.gru.input: _by_steps(gru_step),
+    aten.rnn_tanh.input: _by_steps(tanh_step),
+    aten.rnn_relu.input: _by_steps(relu_step),
     aten.lstm_cell.default: lstm_cell,
     aten.gru_cell.default: _cell(gru_step),
     aten.rnn_tanh_cell.default: _cell(tanh_step),

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.ir import sampling
-from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
+from cortado.ir.op import Lowering, Pattern
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
@@ -86,23 +86,16 @@ def draw_case(draw: CaseDraw) -> dict[str, Any]:
     factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
     layer = recurrent.draw_layer(draw, GATES, states=1)
     bits = draw.pick([0, 0, 1, 4, recurrent.MOST_CELL_BITS])
-    drawn = {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
-    return drawn
+    return {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
 
 
-GRU = Operator(
+GRU = recurrent.layer_operator(
     name="cortado::gru",
     summary="a GRU layer over all its steps, in one direction",
-    parameters=f"{recurrent.ARGUMENTS}, int cell_bits",
+    parameters="int cell_bits",
     reference=reference,
-    shape=recurrent.output_shape,
     kernel=KERNELS,
-    macs=recurrent.macs,
-    element=ElementOf(("input",)),
-    tensors=("input", "start"),
-    constraints=recurrent.CONSTRAINTS,
-    no_pte=recurrent.NO_PTE,
-    samples=recurrent.samples_of(draw_case),
+    draw_case=draw_case,
 )
 
 GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, keeps_bits=True)

@@ -32,7 +32,7 @@ from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import EVERY_CORE, All, KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering
+from cortado.ir.op import Call, ElementOf, Lowering, Operator
 from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, nested
@@ -568,3 +568,18 @@ def samples_of(draw_case: Callable[[CaseDraw], dict[str, Any]]) -> Callable[[Cas
         return {**case, **{name: drawn(draw.seed(), one, run) for name, one in sizes.items()}, "run": run}
 
     return samples
+
+
+def layer_operator(parameters: str, draw_case: Callable[[CaseDraw], dict[str, Any]], **record: Any) -> Operator:
+    """The operator of one kind of layer: what all three share, and its own `parameters` behind theirs."""
+    return Operator(
+        parameters=f"{ARGUMENTS}, {parameters}",
+        shape=output_shape,
+        macs=macs,
+        element=ElementOf(("input",)),
+        tensors=("input", "start"),
+        constraints=CONSTRAINTS,
+        no_pte=NO_PTE,
+        samples=samples_of(draw_case),
+        **record,
+    )

@@ -21,7 +21,7 @@ from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Operand
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Result
+from cortado.ir.op import Call, ElementOf, Lowering, Pattern, Result
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
@@ -146,7 +146,7 @@ KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=
 
 def draw_case(draw: CaseDraw) -> dict[str, Any]:
     multipliers, shifts = sampling.fixed_points(draw.seed(), 3, -8, -5)
-    drawn = {
+    return {
         **recurrent.draw_layer(draw, GATES, states=2),
         "out_multiplier": int(multipliers[0]),
         "out_shift": int(shifts[0]) - 15,
@@ -159,26 +159,19 @@ def draw_case(draw: CaseDraw) -> dict[str, Any]:
         "given_shift": int(shifts[2]),
         "given_zero_point": draw.zero_point(),
     }
-    return drawn
 
 
-LSTM = Operator(
+LSTM = recurrent.layer_operator(
     name="cortado::lstm",
     summary="an LSTM layer over all its steps, in one direction",
     parameters=(
-        f"{recurrent.ARGUMENTS}, int cell_zero_point, int cell_multiplier, int cell_shift, int cell_bits, "
+        "int cell_zero_point, int cell_multiplier, int cell_shift, int cell_bits, "
         "bool last_cells, int given_multiplier, int given_shift, int given_zero_point"
     ),
     reference=reference,
-    shape=recurrent.output_shape,
-    element=ElementOf(("input",)),
     also=(Result(CELLS, cells_shape, ElementOf(("input",))),),
     kernel=KERNELS,
-    macs=recurrent.macs,
-    tensors=("input", "start"),
-    constraints=recurrent.CONSTRAINTS,
-    no_pte=recurrent.NO_PTE,
-    samples=recurrent.samples_of(draw_case),
+    draw_case=draw_case,
 )
 
 LSTM_PATTERN = Pattern(aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer, keeps_bits=True)

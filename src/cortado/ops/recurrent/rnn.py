@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.ir import sampling
-from cortado.ir.op import ElementOf, Lowering, Operator, Pattern
+from cortado.ir.op import Lowering, Pattern
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.reach import to_codes
 from cortado.ops.recurrent import layer as recurrent
@@ -65,23 +65,16 @@ KERNELS = recurrent.kernels(recurrent.LayerKind("rnn", 1, 0, lambda call: {"relu
 def draw_case(draw: CaseDraw) -> dict[str, Any]:
     multipliers, shifts = sampling.fixed_points(draw.seed(), 1, -8, -5)
     factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
-    drawn = {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw.flag()}
-    return drawn
+    return {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw.flag()}
 
 
-RNN = Operator(
+RNN = recurrent.layer_operator(
     name="cortado::rnn",
     summary="an RNN layer (tanh or relu) over all its steps, in one direction",
-    parameters=f"{recurrent.ARGUMENTS}, bool relu",
+    parameters="bool relu",
     reference=reference,
-    shape=recurrent.output_shape,
     kernel=KERNELS,
-    macs=recurrent.macs,
-    element=ElementOf(("input",)),
-    tensors=("input", "start"),
-    constraints=recurrent.CONSTRAINTS,
-    no_pte=recurrent.NO_PTE,
-    samples=recurrent.samples_of(draw_case),
+    draw_case=draw_case,
 )
 
 RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower, reads_itself=True, keeps_bits=True)
