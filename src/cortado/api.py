@@ -173,7 +173,7 @@ class Model:
     def _narrowed(
         self, programs: Programs, target: CortexMTargetConfig, options: Options, intermediates: Path | None
     ) -> tuple[Programs, tuple[WeightsReport, ...]]:
-        """With int4 weights where they are asked for."""
+        """The lowered model with int4 weights, where they are asked for."""
         if programs.c is None or not options.narrows_weights:
             return programs, ()
         corrected = self.quantized.how.bias_correction
@@ -333,7 +333,7 @@ def _soft_floats(c: InC | None, target: CortexMTargetConfig) -> list[Finding]:
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
-    """By the reference's values for the example."""
+    """Adds the self-test, which compares with the reference's values for the example."""
     known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
     files = {**c.bundle.files, **selftest_files(c.planned, known, c.bundle.build)}
     bundle = replace(c.bundle, files=files)

@@ -130,7 +130,7 @@ def _input_of(buffer: str) -> str:
 
 
 def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodModule:
-    """Its inputs have the names that they have in the user's code."""
+    """A module for one method; its inputs have the names that they have in the user's code."""
     taken = [*inspect.signature(getattr(module, method)).parameters]
     names = [*taken, *map(_input_of, touched.read)]
 
@@ -566,7 +566,7 @@ def _unpacked(data: ArrayType, tensors: Sequence[ProgramTensor]) -> tuple[ArrayT
 
 
 def _real(tensor: ProgramTensor, codes: ArrayType) -> ArrayType:
-    """In the model's order of dimensions."""
+    """The real numbers of codes, in the model's order of dimensions."""
     moved = codes if codes.ndim == 0 else codes.transpose(np.argsort(tensor.layout))
     if tensor.qparams is None:
         return moved

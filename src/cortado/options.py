@@ -88,7 +88,7 @@ class Weights(Enum):
 
 
 class Precision(Enum):
-    """Who says which real tensors have 16 bits."""
+    """The source of the choice which real tensors have 16 bits."""
 
     GIVEN = "given"  # the user: activations, state and int16
     AUTO = "auto"  # measurement: those that give most decibels for their bytes and cycles, until a bar holds
@@ -618,7 +618,7 @@ class Options:
 
     @property
     def camera(self) -> Camera | None:
-        """In front of the network; None without one."""
+        """The camera in front of the network; None without one."""
         if self.input_format is None or self.input_size is None:
             return None
         how = self.resize_filter

@@ -141,7 +141,7 @@ def _emulated(
 
 
 def profile_report(found: Profile) -> ProfileReport:
-    """Its entry in report.json."""
+    """The entry of a profile in report.json."""
     timing = found.timing
     return ProfileReport(
         board=found.board,

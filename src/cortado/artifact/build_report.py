@@ -106,7 +106,7 @@ def layer_reports(planned: Planned, graph: LoweredGraph, first: Mapping[str, Val
 
 
 def longest_call(layers: Sequence[LayerReport]) -> LongestCallReport | None:
-    """None where the cycles of a layer are not known: it could be that one."""
+    """The kernel call that takes longest; None where the cycles of a layer are not known, which could be that one."""
     if not layers or any(layer.estimated_cycles is None for layer in layers):
         return None
     spent = {layer.name: (layer.estimated_cycles or 0) // max(layer.calls, 1) for layer in layers}
@@ -139,7 +139,7 @@ def _seen(values: Values | None) -> SeenReport | None:
 
 
 def _weights_bytes(step: Step) -> int:
-    """On the core whose kernel has most."""
+    """Bytes of a step's constants, on the core whose kernel has most."""
     operands = sum(port.source.data.nbytes for port in step.inputs if isinstance(port.source, Array))
     most = max((sum(_arrays(kernel.fields)) for kernel in step.kernels.values()), default=0)
     return operands + most
@@ -192,7 +192,7 @@ def _numbers(argument: object, graph: LoweredGraph) -> "np.ndarray[tuple[int], n
 
 
 def camera_report(planned: Planned) -> CameraReport | None:
-    """None without a camera."""
+    """The report of the camera in front of the network; None without one."""
     sight = sight_of(planned.program)
     if sight is None:
         return None
@@ -244,7 +244,7 @@ def _report(graph: LoweredGraph, name: str, codes: Values) -> SpectrogramReport:
 
 
 def arena_buffers(planned: Planned) -> tuple[ArenaBufferReport, ...]:
-    """In the order of their births, lowest address first."""
+    """The buffers of the arena as they are born, lowest address first."""
     starts = [moment.start for moment in timeline(planned.problem, planned.plan)]
     kinds, over = _kinds(planned.program), dict(_laid_over(planned))
     buffers = [*planned.problem.buffers, *_where_state_lies(planned)]
@@ -278,7 +278,8 @@ def _arena_report(
 
 
 def _kinds(program: Program) -> dict[str, BufferKind]:
-    """Those that are no layer's plain output. What is the model's input or output is that before all else."""
+    """The kinds of buffers that are no layer's plain output. What is the model's input or output is that before all
+    else."""
     kinds = {scratch_name(step): BufferKind.SCRATCH for step in program.steps}
     if program.pushed is not None:
         kinds |= {counters_name(program.pushed): BufferKind.COUNTERS, PUSHED_ROWS: BufferKind.COUNTERS}

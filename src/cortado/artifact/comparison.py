@@ -240,7 +240,7 @@ def _cycles(report: Report, measured: bool) -> dict[str, int | None]:
 
 
 def difference(first: Figure, other: Figure) -> str:
-    """From the first to the other, in percent of the first."""
+    """The difference from the first figure to the other, in percent of the first."""
     if first is None or other is None:
         return ""
     if first == other:

@@ -86,7 +86,7 @@ def note(text: str) -> Markup:
 
 
 def section(title: str, *content: str) -> Markup:
-    """Nothing where there is no content."""
+    """A section of the page; empty where there is no content."""
     inner = "\n".join(piece for piece in content if piece)
     return Markup(f"<section>\n<h2>{html_text(title)}</h2>\n{inner}\n</section>" if inner else "")
 

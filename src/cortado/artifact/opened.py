@@ -183,7 +183,7 @@ class Artifact:
         check_files(self.folder, self.report.artifacts, ours=self.ours)
 
     def check_trust(self) -> None:
-        """Before anything that follows the folder's data is executed on this machine."""
+        """Refuses a foreign folder, before anything that follows its data is executed on this machine."""
         if not self.trusted:
             raise CortadoError(
                 f"{self.folder} was not compiled by this installation (or its notes in {cache_dir()} are gone), and "

@@ -37,7 +37,7 @@ from cortado.base.names import html_text, operator_base
 
 
 def precision_table(report: Report) -> Markup:
-    """Nothing where the user chose."""
+    """The tensors and their elements; empty where the user chose them."""
     found = report.precision
     if found is None:
         return Markup("")
@@ -111,7 +111,7 @@ _TEXT = (
 
 
 def arena_map(report: Report, memory: MemoryReport) -> Markup:
-    """Nothing of a report that was written before buffers were in it."""
+    """The map of the arena; empty for a report that was written before buffers were in it."""
     if not memory.buffers or not memory.timeline:
         return Markup("")
     kinds = {buffer.kind for buffer in memory.buffers}

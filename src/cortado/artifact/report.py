@@ -95,7 +95,7 @@ Held = Annotated[int, Within(f"a number of outputs from 0 to {MOST_HELD}", 0, MO
 
 @json_class
 class DecisionReport:
-    """When scores over time become a decision; classes in their order."""
+    """The rule by which scores over time become a decision; classes in their order."""
 
     spec: str = key("what --decide said")
     smooth: Outputs = key("outputs whose scores are averaged")

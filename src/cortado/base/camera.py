@@ -50,7 +50,7 @@ class ResizeFilter(Enum):
 
 @dataclass(frozen=True)
 class PictureSize:
-    """In pixels."""
+    """The size of a picture, in pixels."""
 
     width: int
     height: int
@@ -152,7 +152,7 @@ def _taps(first: int, inside: int, outside: int, how: ResizeFilter) -> tuple[Tap
 
 
 def size_of(value: object, option: str) -> PictureSize:
-    """From WIDTHxHEIGHT, or two numbers."""
+    """Reads a size from WIDTHxHEIGHT, or two numbers."""
     if isinstance(value, PictureSize):
         found = value
     elif isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
@@ -167,7 +167,7 @@ def size_of(value: object, option: str) -> PictureSize:
 
 
 def crop_of(value: object) -> Crop:
-    """From X,Y,WIDTHxHEIGHT, or four numbers."""
+    """Reads a part of a picture from X,Y,WIDTHxHEIGHT, or four numbers."""
     if isinstance(value, Crop):
         return value
     if isinstance(value, str) and (match := _CROP.fullmatch(value.replace(" ", ""))):

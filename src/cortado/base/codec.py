@@ -137,7 +137,7 @@ class _Kind(ABC):
 
     @abstractmethod
     def schema(self, classes: dict[str, Any]) -> dict[str, Any]:
-        """Its JSON Schema; those of the classes in it go to `classes`."""
+        """The JSON Schema of this type; those of the classes in it go to `classes`."""
 
 
 def _found(data: Any) -> str:

@@ -50,7 +50,7 @@ class Decision:
 
 
 def decision_of(given: object) -> Decision | None:
-    """From a text as FORM is one; None stays None."""
+    """Reads a decision from a text of the form FORM; None stays None."""
     if given is None or isinstance(given, Decision):
         return given
     if not isinstance(given, str):

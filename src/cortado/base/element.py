@@ -30,7 +30,7 @@ class Element:
 
     @property
     def steps(self) -> int:
-        """From the smallest number to the largest."""
+        """The number of steps from the smallest code to the largest."""
         return self.high - self.low
 
     @property

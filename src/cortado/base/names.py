@@ -208,7 +208,7 @@ _RANGE = re.compile(rf"(?P<name>.+)=(?P<low>{_NUMBER})\.\.(?P<high>{_NUMBER})")
 
 
 def ranges_of(given: object) -> tuple[InputRange, ...]:
-    """From 'NAME=LOW..HIGH', or a sequence of them."""
+    """Reads ranges of inputs from 'NAME=LOW..HIGH', or a sequence of such texts."""
     texts = (given,) if isinstance(given, str | InputRange) else given
     if not isinstance(texts, Sequence):
         raise CortadoError(f"range={given!r}: expected texts such as 'ids=0..100000'")

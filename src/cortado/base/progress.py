@@ -29,7 +29,7 @@ def silent(phase: str, done: int = 0, total: int = 0) -> None:
 
 
 def with_counts(progress: Callable[..., None]) -> Progress:
-    """Who hears counts: a `progress` that takes the phase alone is told each phase, and no counts."""
+    """A `progress` that takes counts; one that takes the phase alone is told each phase, and no counts."""
     try:
         inspect.signature(progress).bind("", 0, 0)
     except (TypeError, ValueError):

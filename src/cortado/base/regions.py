@@ -120,7 +120,7 @@ def _banks(chip: Chip | None) -> list[tuple[str, int]]:
 
 
 def places_of(given: object) -> tuple[WeightPlacement, ...]:
-    """From 'REGEX=SECTION', or a sequence of them."""
+    """Reads placements of weights from 'REGEX=SECTION', or a sequence of such texts."""
     texts = (given,) if isinstance(given, str | WeightPlacement) else given
     if not isinstance(texts, Sequence):
         raise CortadoError(f"place={given!r}: expected texts such as 'features.1[0-9].*=external'")

@@ -44,7 +44,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def exchange(new: Path, final: Path) -> None:
-    """Both folders at once, where the system can; else one after the other, by way of `old` beside the new one."""
+    """Exchanges two folders, both at once where the system can; else one after the other, by way of `old` beside the
+    new one."""
     rename = None if sys.platform == "win32" else getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None:
         done = rename(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(final), _RENAME_EXCHANGE)
@@ -59,7 +60,7 @@ def exchange(new: Path, final: Path) -> None:
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -90,7 +90,7 @@ SHOWN = 12  # tensors
 def saturation_of(
     arguments: argparse.Namespace, artifact: "Artifact", samples: "Sequence[Sequence[ArrayType]]"
 ) -> "tuple[Saturation, ...] | None":
-    """None if it was not asked for."""
+    """The tensors that saturate; None if that was not asked for."""
     if not arguments.saturation:
         return None
     from cortado.scoring.saturation import saturation

@@ -125,7 +125,7 @@ class Partition:
 
     @staticmethod
     def whole(program: ExportedProgram) -> "Partition":
-        """All of a program, as ExecuTorch gives it to a backend."""
+        """A whole program as one part, as ExecuTorch gives it to a backend."""
         constants = constants_of(program)
         returned = next(node for node in program.graph.nodes if node.op == "output").args[0]
         return Partition(
@@ -253,7 +253,7 @@ class _Edge:
 
     @property
     def back(self) -> tuple[int, ...]:
-        """From the order in memory to that of the dimensions."""
+        """The permutation from the order in memory to that of the dimensions."""
         return tuple(self.order.index(dim) for dim in range(len(self.order)))
 
     @property

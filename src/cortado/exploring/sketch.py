@@ -59,7 +59,7 @@ class Sketch:
 
     @property
     def code_bytes(self) -> int | None:
-        """None without a compiler."""
+        """The size of the code; None without a compiler."""
         return measure.code_bytes(self.bundle, self.info)
 
 

@@ -205,7 +205,7 @@ def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
 
 
 def copied(module: GraphModule) -> GraphModule:
-    """Another graph over the same weights: most rewrites are in place."""
+    """A copy of a graph over the same weights: most rewrites are in place."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, val_map={}))
     return GraphModule(module, graph)

@@ -77,7 +77,7 @@ class KernelRow:
         )
 
     def bare(self) -> Kernel:
-        """Its function and descriptor, with rows in their C types; nothing of a call."""
+        """The row's function and descriptor, with rows in their C types; nothing of a call."""
         known = [one or _BYTE for one in self.elements]
         rows = [known[min(index, len(known) - 1)] for index in range(_MOST_ROWS)]
         return Kernel(call=CCall(f"cortado_{self.symbol}", self.arguments), struct=self.struct).typed(

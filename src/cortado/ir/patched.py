@@ -261,9 +261,9 @@ def counted_on() -> Iterator[None]:
 
 @contextmanager
 def forgotten() -> Iterator[None]:
-    """Afterwards PT2E holds none of the modules that it was given. It remembers the device of every one, and with it
-    the module and its weights, for as long as the process lives; and torch looks at the classes of all whenever it
-    captures another."""
+    """Makes PT2E forget the modules that it was given. It remembers the device of every one, and with it the module and
+    its weights, for as long as the process lives; and torch looks at the classes of all whenever it captures
+    another."""
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ class Calls:
         return {**vars(self), "uncut": max(self.outputs - self.cut, 0)}
 
     def share(self, calls: float, outputs: float) -> "Calls":
-        """Such parts of them."""
+        """A share of the calls, and one of the outputs."""
         counted = {name: getattr(self, name) * calls for name in ("calls", "spans", "read_bytes", "outside", "edges")}
         made = {name: getattr(self, name) * outputs for name in ("outputs", "macs", "cut")}
         return replace(self, **counted, **made)

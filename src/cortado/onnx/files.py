@@ -130,7 +130,7 @@ def _names(graph: Any) -> Iterator[Any]:
 
 
 def _opsets(path: Path, proto: Any) -> dict[str, int]:
-    """By domain; that of ONNX itself is ''."""
+    """The versions of the operator sets by domain; that of ONNX itself is ''."""
     found = {ML: 1, "com.microsoft": 1, "": 0}
     for one in proto.opset_import:
         domain = "" if one.domain in _DOMAINS else one.domain

@@ -108,7 +108,7 @@ def conv(node: Node) -> Built:
 
 
 def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: PadPairs, groups: int) -> Built:
-    """With weights that are dequantized (QDQ), or computed."""
+    """A convolution whose weights are dequantized (QDQ), or computed."""
     call: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[_spatial(node)]
     even, pad = symmetric(pads), padding(pads)
 

@@ -111,7 +111,7 @@ def load_onnx(path: str | Path, shapes: Shapes | None = None) -> OnnxModel:
 
 
 def input_names(path: Path) -> list[str]:
-    """In the file's own spelling and order."""
+    """The names of the inputs, in the file's own spelling and order."""
     return [one.name for one in read(path).graph.inputs]
 
 

@@ -74,7 +74,7 @@ def add_permute(like: Node, node: Node, order: Sequence[int]) -> Node:
 
 
 def replace_result(node: Node, position: int, new: Node) -> None:
-    """All that read one of several results read `new` instead."""
+    """Lets all readers of one of several results read `new` instead."""
     for part in parts_of(node, position):
         part.replace_all_uses_with(new)
 

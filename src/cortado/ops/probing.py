@@ -96,7 +96,8 @@ def along(chain: Sequence[Node], start: Node) -> Function:
 
 
 def attempt(function: Function, value: Tensor) -> Tensor | None:
-    """None where the calls can't be run on such a value, or don't give finite real numbers."""
+    """The result of the calls on a value; None where the calls can't be run on such a value, or don't give finite real
+    numbers."""
     try:
         found = function(value)
     except Exception:  # whatever torch says: then they are not what is looked for
@@ -129,7 +130,7 @@ def moved_axes(function: Function, value: Tensor, dims: Sequence[int]) -> list[i
 
 
 def _moved(function: Function, value: Tensor, dim: int, base: Tensor) -> int | None:
-    """By changing two places of the dimension."""
+    """The dimension of the result that a dimension becomes, found by changing its last place."""
     last = value.shape[dim] - 1
     other = value.clone()
     other.select(dim, last).mul_(3.0)

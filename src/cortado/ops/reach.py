@@ -44,7 +44,7 @@ def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
 
 
 def hull(several: Iterable[QParams]) -> Span:
-    """All that tensors of these parameters can hold."""
+    """The interval of all that tensors of these parameters can hold."""
     values = torch.cat([every_value(qparams)[[0, -1]] for qparams in several])
     return float(values.min()), float(values.max())
 

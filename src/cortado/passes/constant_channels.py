@@ -127,7 +127,7 @@ def known_arguments(program: ExportedProgram, node: Node) -> dict[str, Any]:
 
 
 def replace_constant(program: ExportedProgram, node: Node, name: str, data: Tensor, word: str) -> None:
-    """Other data for one operand of one call; `word` tells the new constant's name from the old one's."""
+    """Replaces the data of one operand of one call; `word` tells the new constant's name from the old one's."""
     before: Any = node.kwargs[name]
     new = add_constant(program, f"{before.name if isinstance(before, Node) else node.name}_{word}", data)
     known = QPARAMS.of(before) if isinstance(before, Node) else None

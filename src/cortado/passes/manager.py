@@ -30,7 +30,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     CleanUp,  # what nothing reads any more must not reach the artifact
     DeadChannels,  # channels that nothing needs, when layouts are settled and constants are known
     ConstantChannels,  # of those that stay, what would keep a layer from its fast kernel
-    LastSteps,  # of a recurrent layer that only its last step is read of, no other is kept
+    LastSteps,  # a recurrent layer of which only the last step is read keeps no other
     Updates,  # state that sums move, when no call is there any more that nobody needs
     SignalsAsRows,  # of a stream, when calls and layouts are settled: time comes in rows, whichever dimension it was
     TimeWindows,  # of a stream: what reads all rows of a tensor at once reads them one by one

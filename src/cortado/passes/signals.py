@@ -215,7 +215,7 @@ class _Columns:
                 VALUE.note(node, torch.empty(_column(shape(node)), dtype=VALUE.must(node).dtype))
 
     def _back(self, node: Node, readers: list[Node]) -> None:
-        """Who is no column reads the shape that there was; a view of a column is one anyway."""
+        """Gives readers the shape that there was; a view of a column is one anyway."""
         for reader in readers:
             if not is_a(reader, VIEW):
                 with node.graph.inserting_before(reader):

@@ -31,7 +31,7 @@ class Sight:
 
 
 def sight_of(program: Program) -> Sight | None:
-    """None without a camera."""
+    """The camera's input of a program; None without a camera."""
     if program.camera is None:
         return None
     tensor = program.inputs[0]
@@ -87,5 +87,5 @@ def _only(program: Program) -> Tensor:
 
 
 def _model_shape(tensor: Tensor) -> tuple[int, ...]:
-    """In the order of the model's dimensions."""
+    """The shape in the order of the model's dimensions."""
     return tuple(tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape)))

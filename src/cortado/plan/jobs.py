@@ -99,7 +99,7 @@ def _cut(kernel: Kernel, value: torch.Tensor | None) -> int:
 
 
 def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> float:
-    """All of it where values are not known."""
+    """The share of a mask operand that is not 0; 1 where its values are not known."""
     if kernel.work is None or kernel.work.mask is None:
         return 1.0
     source = step.inputs[kernel.work.mask].source

@@ -39,12 +39,12 @@ def known_costs() -> Mapping[CortexM, CoreCosts]:
 
 
 def costs_for(target: CortexMTargetConfig) -> CoreCosts | None:
-    """None where nothing was measured: a core without some of its instructions, or any core."""
+    """The costs on a target; None where nothing was measured: a core without some of its instructions, or any core."""
     return known_costs().get(target.cpu) if target.target_string == target.cpu.value else None
 
 
 def job_cycles(costs: CoreCosts, job: Job) -> float | None:
-    """None where a kernel says nothing of its loops, or has no row."""
+    """The cycles of a job; None where its kernel says nothing of its loops, or has no row."""
     if not job.declared or not all(part.function in costs.kernels for part in job.parts):
         return None
     return sum(evaluate(part.function, costs.kernels[part.function], part.counts) for part in job.parts)

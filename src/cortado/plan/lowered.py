@@ -126,7 +126,7 @@ class LoweredGraph:
 
     @cached_property
     def users(self) -> dict[str, list[LoweredCall]]:
-        """Who reads each input or call; the graph's outputs are not in it."""
+        """The readers of each input or call; the graph's outputs are not in it."""
         found: dict[str, list[LoweredCall]] = {}
         for call in self.calls:
             for name in dict.fromkeys(call.refs(*call.arguments)):
@@ -158,7 +158,7 @@ class LoweredGraph:
         return replace(found, out_shape=operator.shape(found))
 
     def _elements(self, call: LoweredCall) -> dict[str, Element]:
-        """By argument, of the tensors of a call."""
+        """The elements of a call's tensors, by argument."""
         first = {name: call.refs(name)[:1] for name in call.arguments}
         return {name: self.element(found[0]) for name, found in first.items() if found}
 
@@ -484,7 +484,7 @@ class Ends:
 
 
 def ends_of(qparams: QParams | None) -> Ends | None:
-    """None where there is no range, or one that no value can pass."""
+    """The ends of a tensor's range; None where there is none, or one that no value can pass."""
     if qparams is None or qparams in WHOLE:
         return None
     low, high = qparams.element.codes

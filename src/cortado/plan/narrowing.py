@@ -115,7 +115,7 @@ class ObservedCodes:
         return [replace(layer, noise=self._noise(layer)) for layer in layers]
 
     def _narrowed(self, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
-        """None where it would save nothing, or its sums would not fit."""
+        """The layer with int4 weights; None where that would save nothing, or its sums would not fit."""
         found = _NARROWED[call.operator](self, call, samples)
         return found if found is not None and found.saved > 0 else None
 
@@ -183,7 +183,7 @@ def _moved(weight: Tensor, near: Tensor, before: Columns, now: Columns) -> Tenso
 
 
 def _recurrent(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
-    """Both paths of its gates, of the input and of the state before, which is what the layer gives."""
+    """Narrows both paths of a layer's gates, of the input and of the state before, which is what the layer gives."""
     values, source = observed.graph.values, call.arguments["input"].name
     zero = values[source].qparams
     assert zero is not None  # codes of 8 bits

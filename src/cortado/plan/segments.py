@@ -43,7 +43,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Uses:
-    """When each buffer is made and last read; a buffer nobody makes is an input."""
+    """The times at which each buffer is made and last read; a buffer nobody makes is an input."""
 
     made: Mapping[str, int]
     last: Mapping[str, int]

@@ -66,7 +66,7 @@ class _Streamed:
         return replace(whole, stream=next(found[name] for name in steps[-1].outputs if name in found))
 
     def _output(self, tensor: Tensor, steps: Sequence[Step], window: int) -> Stream:
-        """When an output comes."""
+        """The stream that gives an output."""
         output = self.makers[tensor.buffer]
         if output.rows != 1 and not output.one_row:
             raise CortadoError(

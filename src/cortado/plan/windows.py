@@ -48,7 +48,7 @@ class StreamWindows:
 
     @property
     def in_words(self) -> str:
-        """When outputs come and what for, as reports say it."""
+        """The times of outputs and what they are for, in the words of reports."""
         return f"an output every {'row' if self.hop == 1 else f'{self.hop} rows'}, for {self.which}"
 
     @property

@@ -87,7 +87,7 @@ class FlatBuffer:
         raise CortadoError(f"{self.name} is not a readable .pte: {shown} (at byte {at})")
 
     def limit(self, size: int) -> None:
-        """From here on only the first `size` bytes may be read."""
+        """Lets only the first `size` bytes be read from here on."""
         self.size = size
         self.budget = _BUDGET_FACTOR * size
 

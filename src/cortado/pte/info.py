@@ -208,7 +208,7 @@ class Method:
 
 @dataclass(frozen=True)
 class ConstantUse:
-    """Who reads a constant: which argument of which operator ("output" for a method's own output)."""
+    """A reader of a constant: which argument of which operator ("output" for a method's own output)."""
 
     method: str
     instruction: int

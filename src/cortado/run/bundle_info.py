@@ -134,7 +134,7 @@ class StoreRules:
 
     @staticmethod
     def from_json(table: Mapping[str, Any]) -> "StoreRules":
-        """From what plan/checks.py writes."""
+        """Reads what plan/checks.py writes."""
         return StoreRules(
             steps=tuple(StepName(**step) for step in table["steps"]),
             functions=tuple(table["functions"]),

@@ -28,7 +28,7 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "LC_MESSAGES")  # of the environment
 
 
 class Confinement(Enum):
-    """By what a program is kept from the rest of this machine."""
+    """The means by which a program is kept from the rest of this machine."""
 
     LANDLOCK = "Landlock"
     BUBBLEWRAP = "bubblewrap"

@@ -146,7 +146,7 @@ class Gdb:
             self.command(f"-data-write-memory-bytes {address:#x} {data.hex()}", 5 * ANSWER_SECONDS, doing)
 
     def register(self, name: str) -> int | None:
-        """None where there is no such register."""
+        """The value of a register; None where there is no such one."""
         try:
             found = _VALUE.search(self.command(f'-data-evaluate-expression "(unsigned int)${name}"'))
         except GdbRefused:

@@ -76,7 +76,7 @@ def selftest_stack_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
 
 
 def _most(stacks: Sequence[int | None]) -> int | None:
-    """None where one is not known."""
+    """The largest of several stacks; None where one is not known."""
     return None if None in stacks else max(stack for stack in stacks if stack is not None)
 
 

@@ -42,7 +42,7 @@ class ProbePlace:
 
     @property
     def where(self) -> str:
-        """In words."""
+        """The place in words."""
         return (
             f"code and weights in RAM at {self.ram.origin:#010x}"
             if self.in_ram
@@ -115,7 +115,7 @@ def _region(name: str, text: str) -> AddressRange:
 
 
 class CycleCounter(Enum):
-    """By what cycles were counted."""
+    """The counter of a chip's cycles."""
 
     NONE = "none"
     DWT = "DWT"

@@ -123,8 +123,8 @@ def _started(
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float | None) -> int:
-    """Until it ends. With a limit Python asks again and again, up to 50 ms apart, which compilers often take less than;
-    Linux tells at once."""
+    """Waits until the program ends. With a limit Python asks again and again, up to 50 ms apart, which compilers often
+    take less than; Linux tells at once."""
     if seconds is not None and hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):  # an old kernel, or one that does not allow it
             handle = os.pidfd_open(process.pid)

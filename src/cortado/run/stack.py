@@ -142,8 +142,8 @@ def _taken(one: Instruction, known: Mapping[str, int]) -> int | None:
 
 
 class _Calls:
-    """Who calls whom. A kernel calls by pointer what the call it is part of has given it: a function whose address
-    stands in the code of that call."""
+    """The calls from function to function. A kernel calls by pointer what the call it is part of has given it: a
+    function whose address stands in the code of that call."""
 
     def __init__(
         self, code: Mapping[int, Instruction], functions: Mapping[str, Sequence[Instruction]], words: _Words

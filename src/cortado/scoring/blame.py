@@ -78,7 +78,7 @@ class Alone:
         self.seen: dict[Node, Tensor] = {}  # by the call that would quantize it: a tensor in float
 
     def run(self, inputs: Sequence[Any], rounded: Node | None) -> list[Any]:
-        """All that the graph returns."""
+        """Runs the graph and returns all that it gives."""
         return self.run_with(
             inputs, {place: exact for place in self._roundings if place is not rounded}, rounded is None
         )
@@ -121,7 +121,7 @@ def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart, m
 
 
 def _culprits(model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> list[Culprit]:
-    """Those that a part loses most to, the worst first."""
+    """The tensors that a part loses most to, the worst first."""
     runs = _some(runs, STEPS if model.initial else SAMPLES)
     most = max(8, WORK // max(model.size * len(runs), 1))
     _kept(model, runs, part, partial(model.run, rounded=None))

@@ -87,5 +87,5 @@ class Agreement:
 
     @property
     def part(self) -> float | None:
-        """None without any."""
+        """The part that is the same; None without any."""
         return self.same / self.count if self.count else None

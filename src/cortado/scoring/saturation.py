@@ -29,7 +29,7 @@ class Saturation:
 def saturation(
     artifact: Artifact, samples: Sequence[Sequence[ArrayType]], sequence: int | None = None
 ) -> tuple[Saturation, ...]:
-    """Those that saturate, most often first."""
+    """The tensors that saturate, most often first."""
     graph = artifact.graph
     ends = chosen_ends(graph)
     modules = {name: graph.by_name[name].module if name in graph.by_name else "" for name in ends}

@@ -154,7 +154,7 @@ class Evaluation(Scored):
 
 
 def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationReport:
-    """Its entry in report.json."""
+    """The entry of an evaluation in report.json."""
     exact = found.sqnr_db == math.inf
     return EvaluationReport(
         samples=found.samples,

@@ -28,7 +28,7 @@ class Ended(Exception):
 
 
 class Late(Exception):
-    """It did not answer in time."""
+    """The error of a candidate that did not answer in time."""
 
 
 class Child:

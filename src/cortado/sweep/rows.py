@@ -100,7 +100,7 @@ class SweepRow:
 
     @property
     def eligible(self) -> bool:
-        """There are figures, the chip has room, and no constraint is in the way."""
+        """Whether there are figures, the chip has room, and no constraint is in the way."""
         known = self.ram_bytes is not None and self.cycles is not None
         return known and self.fits is not False and not self.over
 
@@ -136,7 +136,7 @@ def as_csv(rows: Sequence[SweepRow]) -> str:
 
 
 def held_to(row: SweepRow, constraints: Sequence[Constraint]) -> SweepRow:
-    """With the first constraint that it doesn't meet."""
+    """The row with the first constraint that it doesn't meet."""
     figures = {"ram": row.ram_bytes, "flash": row.needed_flash, "cycles": row.cycles, "ms": row.milliseconds}
     broken = [one.text for one in constraints if (figures[one.figure] or 0) > one.most]
     return replace(row, over=broken[0] if broken else "")

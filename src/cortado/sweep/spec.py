@@ -35,7 +35,7 @@ class Constraint:
 
 
 def parsed_constraint(text: str) -> Constraint | None:
-    """None where it is none."""
+    """The constraint in a text; None where it is none."""
     found = _FORM.fullmatch(text)
     if found is None or found[1] not in _UNITS or found[3] not in _UNITS[found[1]]:
         return None

@@ -65,7 +65,7 @@ def parts_of(code: Mapping[int, Instruction]) -> dict[int, Part]:
 
 
 def _pieces(instructions: Sequence[Instruction]) -> list[list[Instruction]]:
-    """Without a jump into them or out of them."""
+    """Pieces of code without a jump into them or out of them."""
     targets = {one.target for one in instructions if one.target is not None}
     pieces: list[list[Instruction]] = [[]]
     for one in instructions:

@@ -87,7 +87,7 @@ class Shown:
 
     @cached_property
     def portable(self) -> Planned:
-        """With the kernels that any machine can run."""
+        """The plan with the kernels that any machine can run."""
         return planned_again(self.report, self.graph, self.info.target, (Core.PORTABLE,))
 
     @property

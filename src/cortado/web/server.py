@@ -23,7 +23,7 @@ class Served:
     reach: str  # who can open it, in words
 
     def run(self) -> None:
-        """Until Ctrl-C."""
+        """Serves until Ctrl-C."""
         try:
             self.server.serve_forever()
         finally:

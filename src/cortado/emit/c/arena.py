@@ -178,7 +178,7 @@ def _head(planned: Planned) -> str:
 
 
 def arena_function_text(planned: Planned) -> str:
-    """Its definition."""
+    """The definition of the function that `arena_function` declares."""
     if planned.regions:
         return ""
     upper, kind = _upper(planned), _type(planned.program)

@@ -45,7 +45,7 @@ def table_bytes(sight: Sight) -> int:
 
 
 def camera_files(planned: Planned) -> dict[str, str]:
-    """Both files by name; none without a camera."""
+    """The camera's header and source by name; none without a camera."""
     sight = sight_of(planned.program)
     if sight is None:
         return {}

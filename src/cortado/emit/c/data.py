@@ -31,7 +31,7 @@ class DataArray:
 
 @dataclass(frozen=True)
 class Reader:
-    """Who reads an array: a step, what the step is called, as which field of which kernel's layer."""
+    """A reader of an array: the step and its name, the kernel's layer and its field."""
 
     step: str
     label: str

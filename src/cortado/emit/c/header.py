@@ -68,7 +68,7 @@ def tensor_name(tensor: Tensor) -> str:
 
 
 def order(tensor: Tensor) -> str:
-    """In words, in which order the values of a tensor lie."""
+    """The order of a tensor's values, in words."""
     model = [tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))]
     if tensor.layout == tuple(range(len(tensor.layout))):
         return f"{model} as in the model"
@@ -77,7 +77,7 @@ def order(tensor: Tensor) -> str:
 
 
 def _owner_header(program: Program) -> str:
-    """For a further method: the header with arena and state."""
+    """The header with arena and state, which a further method includes."""
     return f'#include "{c_identifier(program.owner)}.h"\n\n' if program.method_of else ""
 
 

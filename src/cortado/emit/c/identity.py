@@ -103,7 +103,7 @@ typedef struct {
 
 
 def info_declaration(program: Program) -> str:
-    """For MODEL.h."""
+    """The declaration of MODEL_info in MODEL.h."""
     name = c_identifier(program.name)
     return f"""/* Which model this is: name, id, version, shapes and scales. Linked only if used. */
 const cortado_model_info_t *{name}_info(void);

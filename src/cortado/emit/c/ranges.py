@@ -48,7 +48,7 @@ def _counted(program: Program) -> tuple[list[CountedRange], list[int]]:
 
 
 def ranges_declaration(planned: Planned) -> str:
-    """For MODEL.h."""
+    """The declaration of the counters in MODEL.h."""
     name = c_identifier(planned.program.name)
     found, _ = _counted(planned.program)
     about = comment(
@@ -87,7 +87,7 @@ const char *const {name}_range_names[{max(len(found), 1)}] = {{
 
 
 def counted_inputs(planned: Planned) -> str:
-    """For MODEL_run, before the first stage."""
+    """The statements of MODEL_run, before its first stage, that count the inputs' saturated values."""
     program = planned.program
     name = c_identifier(program.name)
     given = [one for one in program.inputs if one.buffer in program.ends]

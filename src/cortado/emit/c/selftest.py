@@ -39,7 +39,7 @@ class TestedCall:
 
 
 def selftest_declaration(planned: Planned, calls: Sequence[TestedCall] = ()) -> str:
-    """For MODEL.h. `calls`: of a model with several methods."""
+    """The declaration of MODEL_selftest in MODEL.h; `calls` are those of a model with several methods."""
     program, work = planned.program, "Runs the network on an input of its own"
     layers = sum(len(one.program.steps) for one in ([call.planned for call in calls] or [planned]))
     if calls:
@@ -71,7 +71,7 @@ def selftest_stack_fact(program: Program, stack_bytes: int | None) -> str:
 
 
 def network_symbol(program: Program) -> str:
-    """For MODEL.c: its tables, to whoever watches the steps."""
+    """The symbol in MODEL.c that gives the network's tables to whoever watches the steps."""
     return f"""
 /* For the self-test. */
 extern const cortado_network_t {c_identifier(program.name)}__network;

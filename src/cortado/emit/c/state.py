@@ -216,7 +216,7 @@ def state_place(planned: Planned) -> str:
 
 
 def _listed(planned: Planned) -> str:
-    """In words: every buffer, its place and what its codes mean."""
+    """Every buffer of state, its place and what its codes mean, in words."""
     return " ".join(f"{plain(one.name)[:LONGEST_TITLE]}: {_described(planned, one)}." for one in planned.program.state)
 
 

@@ -39,7 +39,7 @@ def image_sources(sources: Iterable[str]) -> list[str]:
 
 
 def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, str]:
-    """All files of a folder that a firmware project adds."""
+    """The files of the folder that a firmware project adds to open images."""
     wanted = image_sources(sources)
     kernels = kernel_files([*wanted, LOADER])
     loader = kernels.pop(f"kernels/src/{LOADER}")
@@ -172,7 +172,7 @@ class ListedThunk:
 
 @cache
 def every_thunk() -> dict[int, ListedThunk]:
-    """By their numbers."""
+    """All calls of kernels that images make, by their numbers."""
     lines = LIST.read_text().splitlines() if LIST.is_file() else []
     return {one.thunk.id: one for one in map(ListedThunk.parse, lines)}
 

@@ -55,7 +55,7 @@ class Thunk:
         return f"call_{self.name}_{self.id:08x}"
 
     def definition(self) -> str:
-        """Its function. Descriptors end with a whole word, and the numbers come behind that."""
+        """The C function of this call. Descriptors end with a whole word, and the numbers come behind that."""
         used = {*_NAME.findall(self.call), *(["layer"] if self.struct or self.numbers else [])}
         lines = [] if self.struct is None else [f"const {self.struct} *L = layer;"]
         if self.numbers:

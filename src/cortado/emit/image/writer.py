@@ -237,7 +237,7 @@ class _Writer:
         return [step.kernels[self.core] for step in self.program.steps if step.kernels]
 
     def seal(self, parts: "_Parts") -> None:
-        """When all places are known."""
+        """Writes the check of every call, once all places are known."""
         for call, step, first, record in zip(
             parts.calls, parts.steps, parts.first_ports, self.program.steps, strict=True
         ):

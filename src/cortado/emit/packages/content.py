@@ -85,7 +85,7 @@ class Content:
 
     @property
     def headers(self) -> list[str]:
-        """Those that firmware includes."""
+        """The headers that firmware includes."""
         return [f"{model}.h" for model in self.models]
 
     @property

@@ -58,7 +58,7 @@ class Eager:
         self._largest = 0.0
 
     def reset(self) -> None:
-        """All buffers as they were."""
+        """Sets all buffers back to what they were."""
         self._restore(self._initial)
 
     def _buffers(self) -> _Buffers:

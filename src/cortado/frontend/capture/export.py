@@ -78,7 +78,7 @@ def _captured(model: torch.nn.Module, inputs: tuple[Tensor, ...]) -> Captured:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch tells a failure besides: a dump of its graph, tracebacks of what is raised anyway."""
+    """Keeps away what torch tells of a failure besides: a dump of its graph, tracebacks of what is raised anyway."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     said = io.StringIO()

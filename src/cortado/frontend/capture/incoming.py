@@ -120,7 +120,7 @@ def _can_switch(model: GraphModule) -> bool:
 
 
 def check_modules(model: torch.nn.Module) -> None:
-    """Before torch.export, which stumbles over the packed weights of quantized modules."""
+    """Refuses quantized modules before torch.export, which stumbles over their packed weights."""
     for name, module in model.named_modules():
         where = f"module '{name}'" if name else "the model"
         if _is_of_quantization(module):

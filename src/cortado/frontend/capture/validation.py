@@ -177,7 +177,7 @@ def _writable(part: str) -> str:
 
 
 def check_graph(module: GraphModule) -> None:
-    """Only calls of operators, on tensors of fixed shapes; what is in blocks under no_grad, too."""
+    """Refuses all but calls of operators, on tensors of fixed shapes; what is in blocks under no_grad, too."""
     for node in module.graph.nodes:
         if node.op == "get_attr":
             _check_attribute(module, node)

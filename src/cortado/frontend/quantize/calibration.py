@@ -165,7 +165,7 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
 
 
 def _widen(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
-    """For data that reach further than what was seen."""
+    """Widens the range for data that reach further than what was seen."""
     usual, _ = observer.usual_samples(method)
     low, high = min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val))
     found = lasting(usual, low, high, observer.element.steps)

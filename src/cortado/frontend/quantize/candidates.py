@@ -163,7 +163,7 @@ class Judge:
         self._seen: dict[Candidate, Judged] = {}
 
     def recall(self) -> None:
-        """All observers as they were when all data was seen."""
+        """Sets all observers back to what they were when all data was seen."""
         for observer, observed in self._known.items():
             observer.recall(observed)
 

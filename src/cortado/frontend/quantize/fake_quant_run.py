@@ -52,11 +52,11 @@ class Rounded:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Those whose bias can be moved, in the order of the graph."""
+        """The layers whose bias can be moved, in the order of the graph."""
         return tuple(node.name for node in self._axes)
 
     def scales(self) -> Scales:
-        """By the ranges that the observers have now."""
+        """The scales that follow from the ranges that the observers have now."""
         observers = {node: self._observer(node) for node in self._nodes if node.op == "call_module"}
         return {node: _scale_of(observer) for node, observer in observers.items() if _is_settled(observer)}
 

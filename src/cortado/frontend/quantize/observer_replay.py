@@ -38,7 +38,8 @@ class Sightings:
         return Sightings(found)
 
     def carry_to(self, prepared: GraphModule, sample: Inputs) -> None:
-        """To the observers of another graph of the same calls. Those of weights look at them as a sample is run."""
+        """Gives what was seen to the observers of another graph of the same calls. Those of weights look at them as a
+        sample is run."""
         prepared(*sample)
         places: dict[RangeObserver, list[tuple[str, Seeing]]] = defaultdict(list)
         for node, observer, origin in observed(prepared):

@@ -72,7 +72,7 @@ def _written(one: slice) -> str:
 
 @dataclass(frozen=True)
 class OutputParts:
-    """All outputs, each in its parts."""
+    """The outputs of a model, each in its parts."""
 
     parts: tuple[OutputPart, ...]
 

@@ -403,13 +403,14 @@ class MixedSearch:
         return self._bar.least - max(0.0, self._measure(frozenset()) - noise) - 0.5
 
     def _next_threshold(self, failed: Sequence[Chosen]) -> float:
-        """By what those that were measured are missing."""
+        """The next threshold, by what the measured choices are missing."""
         if not self._bar.decibels:
             return max((self._decibels(one) for one in failed), default=-math.inf) + 2 * STEP
         return min((self._decibels(one) + self._bar.least - self._measure(one) for one in failed), default=-math.inf)
 
     def _first_that_holds(self, choices: Sequence[Chosen], measures: int, failed: list[Chosen]) -> Chosen | None:
-        """At most `measures` are measured; where one does not reach the bar, no part of it does."""
+        """The first choice that reaches the bar; at most `measures` are measured, and where one fails, every part of it
+        does."""
         for one in choices:
             if len(failed) < measures and not any(one < other for other in failed):
                 if self._holds(one):
@@ -467,14 +468,14 @@ class MixedSearch:
         return sorted(chosen, key=lambda name: (self._tensors.bytes(chosen - {name}), name))
 
     def _pruned(self, chosen: Chosen, aim: float) -> Chosen:
-        """Without calls that the noise does not need."""
+        """The choice without calls that the noise does not need."""
         for name in self._by_size(chosen):
             if self._decibels(chosen - {name}) >= aim:
                 chosen -= {name}
         return chosen
 
     def _given_back(self, chosen: Chosen) -> Chosen:
-        """Without calls that the bar itself does not need; a few of them are tried."""
+        """The choice without calls that the bar itself does not need; a few of them are tried."""
         least, tries = self._first_threshold(), max(TRIED, MEASURES // max(1, len(self._tensors.reads)))
         for name in self._by_size(chosen):
             if tries > 0 and self._decibels(chosen - {name}) >= least:

@@ -254,12 +254,12 @@ def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
 
 
 def is_quantize(node: Node) -> bool:
-    """In the form that `read` leaves."""
+    """Whether a node is a quantize, in the form that `read` leaves."""
     return means(node, CallKind.QUANTIZE)
 
 
 def is_dequantize(node: Node) -> bool:
-    """In the form that `read` leaves."""
+    """Whether a node is a dequantize, in the form that `read` leaves."""
     return means(node, CallKind.DEQUANTIZE)
 
 

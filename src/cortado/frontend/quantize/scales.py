@@ -257,7 +257,7 @@ def _is_border(node: Node) -> bool:
 
 
 def _of_range(data: Tensor, element: Element) -> QParams:
-    """From the least value to the largest."""
+    """The parameters of codes from the least value to the largest."""
     if not element.affine:
         return QParams(max(float(data.abs().max()) / element.high, SMALLEST_SCALE), 0, element)
     observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)

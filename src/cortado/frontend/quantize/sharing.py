@@ -174,7 +174,7 @@ def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
 
 
 def _seen(observer: RangeObserver) -> _Range:
-    """All values; zero is always among them."""
+    """The range of all values that were seen; zero is always among them."""
     if not observer.saw_finite:
         return _Range(0.0, 0.0)
     return _Range(min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val)))

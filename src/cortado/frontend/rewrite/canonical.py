@@ -124,7 +124,7 @@ def _is_no_op(node: Node) -> bool:
 
 
 def _converted(bound: Bound) -> Node | None:
-    """Another type, in one spelling."""
+    """A conversion to another type, in one spelling."""
     if bound.node.target == aten.to.dtype:
         return None
     return add_call(bound.node, aten.to.dtype, _first_operand(bound), dtype(bound.node))

@@ -168,9 +168,10 @@ def written_out(node: Node, function: _Function) -> None:
 def write_in_pieces(module: GraphModule) -> None:
     """Puts calls of ExecuTorch's int8 operators in the place of those that it has none for, where that is known."""
     for node in [node for node in module.graph.nodes if isinstance(node.target, OpOverload)]:
-        pieces = [one.in_pieces for one in registry().patterns.get(node.target, ()) if one.in_pieces is not None]
+        target: Any = node.target
+        pieces = [one.in_pieces for one in registry().patterns.get(target, ()) if one.in_pieces is not None]
         if pieces:
-            written_out(node, _by_name(node.target, pieces[0]))
+            written_out(node, _by_name(target, pieces[0]))
 
 
 def _traced(node: Node, function: _Function, *, floating: bool) -> GraphModule | None:

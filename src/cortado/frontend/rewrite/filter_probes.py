@@ -52,8 +52,8 @@ class TimeLayout:
 
 
 def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[TimeLayout]:
-    """Those that may be: one sample a call for each of many channels, whose time is any dimension of size 1; then time
-    in the last dimension, then in another. (Channels side by side are a filter in time too, of more poles.)"""
+    """The layouts that may be: one sample a call for each of many channels, whose time is any dimension of size 1; then
+    time in the last dimension, then in another. (Channels side by side are a filter in time too, of more poles.)"""
     count = math.prod(signal)
     dims = [dim for dim in reversed(range(len(signal))) if signal[dim] > 1]
     outs = [dim for dim in reversed(range(len(end))) if end[dim] > 1]
@@ -69,7 +69,7 @@ def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[TimeLayout]:
 
 
 def _single(signal: Sequence[int], end: Sequence[int], count: int) -> Iterator[TimeLayout]:
-    """All numbers of a call are channels."""
+    """The layout in which all numbers of a call are channels."""
     time = next((dim for dim in range(len(signal)) if signal[dim] == 1), None)
     out = next((dim for dim in range(len(end)) if end[dim] == 1), None)
     if time is not None and out is not None:

@@ -255,7 +255,7 @@ class _Masks(Analysis[Found | Node | None]):
         return Hidden(terms, visible, origin, certain, biased)
 
     def _without_zeros(self, terms: tuple[Term, ...], visible: Node | None) -> Node | None:
-        """Without a product that makes those zero that are hidden anyway."""
+        """Drops a product that makes hidden values zero."""
         if visible is None or not means(visible, CallKind.PRODUCT):
             return visible
         bound = bind(visible)
@@ -363,7 +363,7 @@ class _Masks(Analysis[Found | Node | None]):
     # ---- functions of one tensor
 
     def _converted(self, bound: Bound) -> Fact | None:
-        """Another type of the same numbers."""
+        """A conversion of the same numbers to another type."""
         source, like = bound["self"], bound.node
         known = self.fact(source)
         if isinstance(known, TwoValued) or known is None or not is_float(like) or not is_float(source):
@@ -461,7 +461,7 @@ class _Masks(Analysis[Found | Node | None]):
         return self._moved_hidden(move, hidden, [[one for one in mine if not one.where.nowhere] for mine in terms])
 
     def _moved_hidden(self, move: Movement, hidden: dict[Node, Hidden], terms: list[list[Term]]) -> Found | Node:
-        """Under the masks of each result what was visible of the operands, moved; or as it was, if it only stays."""
+        """What was visible of the operands, moved under the masks of each result; unchanged where nothing moves."""
         node, facts = move.node, list(hidden.values())
         weakest = min((term.fill for mine in terms for term in mine), default=0.0)
         known = Hidden(

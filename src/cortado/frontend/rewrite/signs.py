@@ -45,7 +45,7 @@ def _signs(node: Node) -> Node | None:
 
 
 def _of_product(node: Node, factors: list[Any], accepts: int) -> Node | None:
-    """Both of one sign, or of two."""
+    """Whether a product is below or above 0: its factors have two signs, or one."""
     if factors[0] is factors[1]:
         return None
     below = [_compare(node, one, aten.lt.Scalar) for one in factors]

@@ -118,7 +118,7 @@ class _Observer(Interpreter):
         return result
 
     def _check_state(self, node: Node) -> None:
-        """Before it happens: a constant's memory is the user's own parameter or buffer."""
+        """Refuses a write into a constant before it happens: its memory is the user's own parameter or buffer."""
         storages = {self.places[source].storage for source in written(node) if source in self.places}
         for other, place in self.places.items() if storages else ():
             if other.op == "get_attr" and place.storage in storages:

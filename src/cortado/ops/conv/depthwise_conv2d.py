@@ -118,7 +118,8 @@ def from_grouped(call: Call) -> Call:
 
 
 def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """On MVE CMSIS-NN runs a layer with one input channel as an ordinary convolution, with the kernels of one."""
+    """Writes the call; on MVE CMSIS-NN runs a layer with one input channel as an ordinary convolution, with the kernels
+    of one."""
     if shape(arguments["input"])[3] > 1:
         return add(DEPTHWISE, **arguments)
     return convolution.in_pte(DEPTHWISE, arguments, 1, add, target)

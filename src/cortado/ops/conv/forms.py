@@ -229,7 +229,7 @@ def _pool_window(kernel_size: Any, stride: Any, *others: Any) -> tuple[list[list
 
 
 def _is_tall_pool(bound: Bound) -> bool:
-    """Not the mean of a whole image, whose rows are summed one by one."""
+    """Whether a pool's window is tall; a mean of the whole image is not meant, as its rows are summed one by one."""
     kernel, sizes = pair(bound["kernel_size"]), shape(bound["self"])[-2:]
     whole = tuple(kernel) == sizes and not any(pair(bound["padding"]))
     mean = whole and "divisor_override" in bound.values
@@ -389,7 +389,7 @@ def volume_avg_pool(
 
 
 def _over_all(bound: Bound) -> bool:
-    """Over the depth and the slices; over one of them alone it is an image's already."""
+    """Whether a pool goes over the depth and the slices; over one of them alone it is an image's already."""
     kernel, pads = triple(bound["kernel_size"]), triple(bound["padding"])
     steps = triple(bound["stride"]) if bound["stride"] else kernel
     still = [numbers == (1, 1, 0) for numbers in zip(kernel, steps, pads, strict=True)]

@@ -100,7 +100,8 @@ def one_scale(weight: Tensor, bias: Tensor | None, scales: Tensor) -> tuple[Tens
 
 
 def lower_per_tensor(lowering: Lowering) -> Node:
-    """Only what the target's cores read: bias, kernel_sum, or for a target that stands for several kinds both."""
+    """Lowers a layer with what the target's cores read alone: bias, kernel_sum, or for a target that stands for several
+    kinds both."""
     data = lowering.data("weight")
     assert data is not None
     weight, bias, scale = one_scale(data, lowering.data("bias"), lowering.weight_scales("weight"))
@@ -156,7 +157,7 @@ KERNELS = Several(lambda call, core: conv2d.kernel(as_conv2d(call), core), kerne
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """With bias, with kernel_sum, with both, with neither."""
+    """Draws layers with a bias, with kernel_sum, with both and with neither."""
     seed, in_c, out_c = draw.seed(), draw.channels(), draw.channels()
     multipliers, shifts = sampling.fixed_points(seed, 1)
     weights = sampling.codes(seed + 1, (out_c, in_c), *sampling.WEIGHTS)

@@ -105,7 +105,7 @@ def einsum(bound: Bound) -> Node | None:
 
 
 def _summed(like: Node, operand: Lettered, needed: set[str]) -> Lettered | None:
-    """Without the dimensions that nobody needs."""
+    """An operand summed over the dimensions that nobody needs."""
     dims = frozenset(place for place, letter in enumerate(operand.letters) if letter not in needed)
     if not dims:
         return operand
@@ -116,7 +116,7 @@ def _summed(like: Node, operand: Lettered, needed: set[str]) -> Lettered | None:
 
 
 def _arranged(like: Node, operand: Lettered, letters: str, sizes: Sequence[int]) -> Node:
-    """Its dimensions in this order, under these sizes; a constant is kept that way."""
+    """An operand with its dimensions in this order, under these sizes; a constant is kept that way."""
     order = [operand.letters.index(letter) for letter in letters]
     if is_constant(operand.node):
         return add_constant(like, "operand", constant_data(operand.node).permute(order).reshape(list(sizes)))
@@ -147,7 +147,7 @@ def _contracted(like: Node, left: Lettered, right: Lettered, later: set[str]) ->
 
 
 def match_einsum(bound: Bound) -> Reject:
-    """Only what the rewrite leaves alone comes here."""
+    """Refuses what the rewrite left alone."""
     found = parsed(bound["equation"], [shape(operand) for operand in bound["tensors"]])
     why = found if isinstance(found, str) else "is not a product of float32 tensors"
     return Reject(f"'{bound['equation']}' {why}")

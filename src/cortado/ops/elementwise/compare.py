@@ -103,7 +103,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:
-    """Both in one unit, so large that nothing leaves 30 bits."""
+    """The factors that bring both operands to one unit, so large that nothing leaves 30 bits."""
     unit = 2 * max(left.scale, right.scale)
     return Fixed.of(left.scale / unit), Fixed.of(right.scale / unit)
 

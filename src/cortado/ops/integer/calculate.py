@@ -45,7 +45,7 @@ class How(IntEnum):
 
 
 def calculated(a: Tensor, b: Tensor, how: int) -> Tensor:
-    """In 64 bits, which hold every result of 32."""
+    """The result in 64 bits, which hold every result of 32."""
     if how in (How.QUOTIENT, How.REMAINDER):
         safe = torch.where(b == 0, 1, b)
         found = a.div(safe, rounding_mode="floor") if how == How.QUOTIENT else a.remainder(safe)

@@ -77,7 +77,7 @@ def expanded_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
 
 
 def calculated(like: Node, left: Node, right: Node, how: How) -> Node:
-    """Under the shape that both have together."""
+    """A calculation on two operands, under the shape that both have together."""
     sizes = tuple(torch.broadcast_shapes(shape(left), shape(right)))
     found = add_call(
         like, CALCULATED_IDS, broadcast_word(like, left, sizes), broadcast_word(like, right, sizes), int(how)
@@ -86,7 +86,7 @@ def calculated(like: Node, left: Node, right: Node, how: How) -> Node:
 
 
 def calculated_by(like: Node, node: Node, number: int, how: How) -> Node:
-    """With one number."""
+    """A calculation with one number."""
     constant = add_constant(like, "number", torch.tensor([number]).reshape((1,) * len(shape(node))))
     return add_call(like, CALCULATED_IDS, node, constant, int(how))
 

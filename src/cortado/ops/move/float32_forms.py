@@ -102,7 +102,7 @@ def _unnormalized(at: Tensor, size: int, align: bool) -> Tensor:
 
 
 def _reflected(at: Tensor, low: float, high: float) -> Tensor:
-    """Between two borders, as often as it takes."""
+    """Positions reflected between two borders, as often as it takes."""
     span = high - low
     if span == 0:
         return at * 0.0

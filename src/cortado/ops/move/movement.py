@@ -137,7 +137,7 @@ def unpermuted(values: Sequence[int], perm: Sequence[int]) -> list[int]:
 
 
 def relayout_dim(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
-    """For operators that work along one dimension."""
+    """The relayout of operators that work along one dimension."""
     return {**arguments, "dim": perm[arguments["dim"]]}
 
 

@@ -101,7 +101,7 @@ class _Along:
 
 
 def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
-    """Both results of a sort: positions, and the values that are there."""
+    """Replaces both results of a sort: positions, and the values that are there."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
     best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))

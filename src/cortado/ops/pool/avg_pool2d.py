@@ -77,7 +77,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
+    """Takes pools that divide by the pixels inside the image; other divisors were rewritten (forms.py) before."""
     kind = Activation(bound.element)
     if is_mean(bound):
         return Quantization({"self": kind}, kind)

@@ -143,7 +143,7 @@ def avg_pool1d_to_2d(bound: Bound) -> Node:
 
 
 def avg_pool3d_to_2d(bound: Bound) -> Node | None:
-    """Over depth alone, as local_response_norm has it, or over height and width alone."""
+    """Rewrites a pool over depth alone, as local_response_norm has it, or over height and width alone."""
     like, sizes = bound.node, shape(bound["self"])
     kernel, padding = (triple(bound[name]) for name in ("kernel_size", "padding"))
     stride = triple(bound["stride"]) if bound["stride"] else kernel
@@ -262,7 +262,7 @@ def _uneven_maximum(like: Node, source: Node, counts: list[int]) -> Node:
 
 
 def adaptive_max_pool(bound: Bound) -> None:
-    """When nobody reads the indices."""
+    """Rewrites an adaptive maximum whose indices nobody reads."""
     users = values_only(bound.node)
     if not users:
         return

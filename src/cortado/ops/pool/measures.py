@@ -99,7 +99,7 @@ def match_pair(bound: Bound, most: int) -> Quantization | Reject:
 
 
 def draw_ends(draw: CaseDraw, kind: Element = INT8) -> tuple[int, int]:
-    """Between which codes the values of a sample lie: all, or few."""
+    """Draws the codes between which the values of a sample lie: all, or few."""
     found: tuple[int, int] = draw.pick([kind.codes, kind.codes, (-3, 3), (5, 6), (kind.low, kind.low)])
     return found
 

@@ -226,7 +226,7 @@ def normalized(lowering: Lowering, source: Node, *, first: int, dim: int, groups
 
 
 def lower_trailing(lowering: Lowering, centered: bool) -> Node:
-    """Over the last dimensions, with a weight for each of their elements."""
+    """Lowers a norm over the last dimensions, with a weight for each of their elements."""
     source = lowering.node("input")
     sizes = shape(source)
     first = len(sizes) - len(lowering.bound["normalized_shape"])
@@ -235,7 +235,7 @@ def lower_trailing(lowering: Lowering, centered: bool) -> Node:
 
 
 def lower_channels(lowering: Lowering) -> Node:
-    """Over groups of channels of an image, with a weight for each channel."""
+    """Lowers a norm over groups of channels of an image, with a weight for each channel."""
     groups = channel_groups(lowering.bound)
     return normalized(lowering, lowering.node("input"), first=1, dim=1, groups=groups, centered=True)
 

@@ -193,7 +193,7 @@ def values_to_windows(bound: Bound) -> None:
 
 
 def _replace_both(bound: Bound, values: list[Node], positions: list[Node]) -> None:
-    """Who reads both has them of one call: the positions, and what is there."""
+    """Gives readers of both results those of one call: the positions, and what is there."""
     node, source, out = bound.node, bound["self"], shape(values[0])
     rank = len(shape(source))
     along = int(bound["dim"]) % rank

@@ -128,7 +128,7 @@ def _place(node: Node) -> _Place | None:
 
 
 def _whole(node: Node) -> Node:
-    """Through slices that leave nothing out, as in x[:, t, :]."""
+    """The tensor behind slices that leave nothing out, as in x[:, t, :]."""
     while is_call(node, aten.slice.Tensor) and shape(node) == shape(node.all_input_nodes[0]):
         node = node.all_input_nodes[0]
     return node
@@ -163,7 +163,7 @@ def _replace_all(loop: _Loop, position: int, result: Node, sizes: tuple[int, ...
 
 
 def _join_again(like: Node, hidden: Sequence[Node], output: Node) -> None:
-    """Who stacks the states of all steps reads what the layer gives."""
+    """Lets whoever stacks the states of all steps read what the layer gives."""
     for user in [user for user in hidden[0].users if len(hidden) > 1]:
         if is_call(user, aten.stack.default) and list(bind(user)["tensors"]) == list(hidden):
             rank = len(shape(hidden[0]))

@@ -34,7 +34,7 @@ def path(sums: Tensor, weight: Tensor, bias: Tensor, factors: tuple[Tensor, Tens
 
 
 def codes(value: Tensor, multiplier: int, shift: int) -> Tensor:
-    """In steps of something that has 16 bits."""
+    """Rescales states to int16 codes."""
     return reach.to_codes(reach.rounded(value, multiplier, shift))
 
 

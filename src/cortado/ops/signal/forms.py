@@ -51,7 +51,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Bands:
-    """At `end` stand bands @ |X|^power; `axes` has where the dimensions of X but the last went."""
+    """|X|^power; `axes` has where the dimensions of X but the last went."""
 
     end: Node
     power: int
@@ -230,7 +230,7 @@ def _plain(number: float) -> float:
 
 
 def _fitted(found: Tensor, zero: float | None) -> Fit | None:
-    """By the values at the grid, and at 0."""
+    """A curve fitted to the values at the grid, and at 0."""
     last, before, at = float(found[-1]), float(found[-2]), _GRID[-1]
     fits = [Fit(Curve.LINEAR, last / at)]
     if zero is not None and zero >= 0 and last > 0:
@@ -544,7 +544,7 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
 
 
 def _laid_out(node: Node, result: Node, bands: Bands, curved: Curved) -> Node:
-    """In the layout that the last of the calls gave."""
+    """The result in the layout that the last of the calls gave."""
     leading = shape(node)[:-1]
     places = [None if axis is None else curved.axes[axis] for axis in bands.axes]
     taken = {axis for axis in bands.axes if axis is not None}

@@ -64,7 +64,7 @@ class Pair:
 
 
 def _whole(pair: Pair) -> Pair:
-    """Both parts as tensors of one shape, which a part that was a number takes from the other."""
+    """The two parts as tensors of one shape, which a part that was a number takes from the other."""
     real, imag = pair.real, pair.imag
     if not isinstance(real, Tensor):
         return Pair(torch.full_like(imag, real), imag)

@@ -103,7 +103,7 @@ def log2(value: ArrayType) -> ArrayType:
 
 
 def exponents(frames: ArrayType, headroom: int) -> ArrayType:
-    """By how many bits each frame is shifted left."""
+    """The number of bits by which each frame is shifted left."""
     sizes = np.bitwise_or.reduce(frames ^ (frames >> 15), axis=1)
     return np.minimum(15 - bit_length(sizes), headroom)
 

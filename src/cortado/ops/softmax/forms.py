@@ -84,7 +84,7 @@ def _negated(like: Node, mask: Node) -> Node:
 
 
 def match(bound: Bound) -> Reject:
-    """Only what the rewrite leaves alone comes here."""
+    """Refuses what the rewrite left alone."""
     return Reject(refusal(bound) or "is not written out")
 
 

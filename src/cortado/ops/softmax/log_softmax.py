@@ -54,7 +54,7 @@ def reference(
     fraction_bits: int,
     output_zero_point: OutZeroPoint,
 ) -> Tensor:
-    """Over all of each row, or over what is kept of it."""
+    """The logarithm of softmax over each row, or over what is kept of it."""
     keeps = (kept[0] != 0).repeat(len(input) // len(kept[0]), 1) if kept else torch.ones_like(input, dtype=torch.bool)
     factor = (input_multiplier, input_shift)
     if input.dtype == torch.int16:
@@ -246,7 +246,8 @@ _LIBRARY.define("log_softmax_kept(Tensor input, Tensor kept) -> Tensor")
 
 
 def _in_float(input: Tensor, kept: Tensor) -> Tensor:
-    """Over the last dimension; 0 where nobody reads it, so that ranges and products see no infinity."""
+    """The logarithm of softmax over the last dimension; 0 where nobody reads it, so that ranges and products see no
+    infinity."""
     return torch.where(kept != 0, torch.log_softmax(torch.where(kept != 0, input, -math.inf), -1), 0.0)
 
 

@@ -96,8 +96,8 @@ _LIBRARY.define(
 def _in_float(
     input: Tensor, kept: Tensor, weaker: Tensor | None, factor: float, fill: float, added: bool, zeros: bool
 ) -> Tensor:
-    """Over the last dimension, `fill` in the place of what is not kept, or added to it. Of a row of which nothing is
-    kept, that is left which `weaker` keeps; with `zeros`, and of nothing of that either, it is 0."""
+    """The softmax over the last dimension, `fill` in the place of what is not kept, or added to it. Of a row of which
+    nothing is kept, that is left which `weaker` keeps; with `zeros`, and of nothing of that either, it is 0."""
     keeps, scores = kept != 0, input * factor
     hidden = scores + fill if added else torch.full_like(scores, fill)
     some = keeps.any(-1, keepdim=True)
