@@ -8,29 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
 
-from cortado.base.camera import (
-    Camera,
-    Crop,
-    PictureSize,
-    PixelFormat,
-    ResizeFilter,
-    camera_of,
-    crop_of,
-)
+from cortado.base.camera import Camera, Crop, PictureSize, PixelFormat, ResizeFilter, camera_of, crop_of
 from cortado.base.chips import Chip
 from cortado.base.decision import FORM, Decision, decision_of
 from cortado.base.errors import CortadoError
-from cortado.base.names import (
-    InputRange,
-    count,
-    expressions,
-    flag,
-    member,
-    number,
-    part,
-    ranges_of,
-    text_of,
-)
+from cortado.base.names import InputRange, count, expressions, flag, member, number, part, ranges_of, text_of
 from cortado.base.option import (
     SEQUENCE_HELP,
     WEIGHT_GROUP,

@@ -82,6 +82,10 @@ class Fixed:
             raise CortadoError(f"a rescaling factor of {factor:g} is too large for a 32-bit accumulator")
         return Fixed(multiplier, exponent)
 
+    def arguments(self, name: str) -> dict[str, int]:
+        """The factor as arguments of a call: NAME_multiplier and NAME_shift."""
+        return {f"{name}_multiplier": self.multiplier, f"{name}_shift": self.shift}
+
 
 def requant(acc: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
     """acc * factor: doubling high multiply rounded half up, then a divide by 2^n rounded half away from zero."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError
 from cortado.cli.events import check_together, evaluate_recording
 from cortado.cli.places import further_place
-from cortado.cli.run import folder_of, zoo_network
+from cortado.cli.run import opened, zoo_network
 from cortado.cli.scores import (
     check_result,
     saturation_json,
@@ -33,14 +33,8 @@ SHOWN_MISTAKES = 3
 
 
 def evaluate_command(arguments: argparse.Namespace) -> None:
-    from cortado.artifact.opened import Artifact
-    from cortado.base.target import from_target_string
-
     check_together(arguments)
-    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
-    artifact = Artifact.open(folder_of(arguments.folder, targets, arguments.method), trust=arguments.trust)
-    for target in targets:
-        artifact = artifact.for_target(target)
+    artifact = opened(arguments)
     artifact.check_trust()
     with artifact.guarded():
         _evaluate_artifact(arguments, artifact)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
 from cortado.cli.places import place_of, silicon_json, silicon_lines
-from cortado.cli.run import folder_of
+from cortado.cli.run import opened
 from cortado.cli.tables import cycles_json, cycles_text, in_columns, milliseconds_json
 
 if TYPE_CHECKING:
@@ -35,15 +35,9 @@ CSV_COLUMNS = (
 
 
 def profile_command(arguments: argparse.Namespace) -> None:
-    from cortado.artifact.opened import Artifact
-    from cortado.base.target import from_target_string
-
     if arguments.json and arguments.csv:
         raise CortadoError("--json and --csv: name one of them")
-    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
-    artifact = Artifact.open(folder_of(arguments.folder, targets, arguments.method), trust=arguments.trust)
-    for target in targets:
-        artifact = artifact.for_target(target)
+    artifact = opened(arguments)
     with artifact.guarded():
         _profile_artifact(arguments, artifact)
 

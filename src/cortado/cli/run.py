@@ -29,19 +29,13 @@ MOST_SHOWN = 20  # samples that have a line of their own
 
 def run_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.manifest import REPORT
-    from cortado.artifact.opened import Artifact
-    from cortado.base.target import from_target_string
     from cortado.run.runner import EXECUTORCH
 
     is_pte = arguments.folder.suffix == ".pte" and arguments.folder.is_file()
     if is_pte and not (arguments.folder.absolute().parent / REPORT).is_file():
         _run_lone_pte(arguments)
         return
-    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
-    folder = arguments.folder.absolute().parent if is_pte else folder_of(arguments.folder, targets, arguments.method)
-    artifact = Artifact.open(folder, trust=arguments.trust)
-    for target in targets:
-        artifact = artifact.for_target(target)
+    artifact = opened(arguments, arguments.folder.absolute().parent if is_pte else None)
     with artifact.guarded():
         _run_artifact(arguments, artifact, EXECUTORCH if is_pte and arguments.on is None else place_of(arguments))
 
@@ -116,6 +110,17 @@ def zoo_network(report: "Report") -> "Network | None":
     from cortado.models import zoo
 
     return zoo.get(report.zoo) if report.zoo in zoo.names() else None
+
+
+def opened(arguments: argparse.Namespace, folder: Path | None = None) -> "Artifact":
+    """The model that a command names, as the core of --target runs it; by default that in its folder argument."""
+    from cortado.artifact.opened import Artifact
+    from cortado.base.target import from_target_string
+
+    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
+    folder = folder_of(arguments.folder, targets, arguments.method) if folder is None else folder
+    artifact = Artifact.open(folder, trust=arguments.trust)
+    return artifact.for_target(targets[0]) if targets else artifact
 
 
 def folder_of(folder: Path, targets: list["CortexMTargetConfig"], method: str | None = None) -> Path:

@@ -110,8 +110,7 @@ def lower(lowering: Lowering) -> Node:
         end_multiplier=factors["end"].multiplier,
         end_shift=factors["end"].shift,
         output_zero_point=lowering.out.zero_point,
-        output_multiplier=out.multiplier,
-        output_shift=out.shift,
+        **out.arguments("output"),
         activation_min=low,
         activation_max=high,
     )
@@ -183,8 +182,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
         "end": sampling.codes(seed + 1, sizes),
         "end_multiplier": factors[1].multiplier,
         "end_shift": factors[1].shift,
-        "output_multiplier": out.multiplier,
-        "output_shift": out.shift,
+        **out.arguments("output"),
     }
 
 

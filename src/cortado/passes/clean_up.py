@@ -8,14 +8,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.ir.facts import QPARAMS, TWIN
-from cortado.ir.graph import (
-    add_constant,
-    constant_names,
-    constant_value,
-    part_index,
-    remove_unused_constants,
-    shape,
-)
+from cortado.ir.graph import add_constant, constant_names, constant_value, part_index, remove_unused_constants, shape
 from cortado.ir.op import operator_of, quantizes, shaped_call
 from cortado.passes.base import LoweredPass
 from cortado.passes.orders import operands

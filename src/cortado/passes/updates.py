@@ -8,14 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.ir.graph import (
-    add_constant,
-    constant_names,
-    constant_value,
-    fake_mode_of,
-    remove_unused_constants,
-    shape,
-)
+from cortado.ir.graph import add_constant, constant_names, constant_value, fake_mode_of, remove_unused_constants, shape
 from cortado.ops.conv.float32 import FLOAT_MATMUL
 from cortado.ops.elementwise.float32 import FLOAT_CALCULATE
 from cortado.ops.elementwise.float32_update import FLOAT_UPDATE, MOVED, OUT

@@ -186,8 +186,7 @@ def lower(lowering: Lowering) -> Node:
         ),
         rhs_zero_point=-right.zero_point,
         output_zero_point=out.zero_point,
-        output_multiplier=fixed.multiplier,
-        output_shift=fixed.shift,
+        **fixed.arguments("output"),
     )
 
 

@@ -26,15 +26,7 @@ from torch.nn import functional as F
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Decomposition, Rewrite
-from cortado.ops.float_graph import (
-    add_constant,
-    add_view,
-    constant_data,
-    height_one,
-    is_constant,
-    pair,
-    triple,
-)
+from cortado.ops.float_graph import add_constant, add_view, constant_data, height_one, is_constant, pair, triple
 
 # ---- convolution forms -----------------------------------------------------------------------------------
 

@@ -24,14 +24,7 @@ from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, High, InOffset, Low, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.conv import conv2d, kernels
-from cortado.ops.conv.convolution import (
-    check_constants,
-    check_sums,
-    finish,
-    requantization,
-    sum_bounds,
-    weighted,
-)
+from cortado.ops.conv.convolution import check_constants, check_sums, finish, requantization, sum_bounds, weighted
 from cortado.options import LinearWeights
 
 aten = torch.ops.aten

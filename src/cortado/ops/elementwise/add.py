@@ -97,8 +97,7 @@ def lower_sum(lowering: Lowering, self_factor: float, other_factor: float) -> No
         ADD,
         **arguments,
         output_zero_point=lowering.out.zero_point,
-        output_multiplier=out.multiplier,
-        output_shift=out.shift,
+        **out.arguments("output"),
         activation_min=low,
         activation_max=high,
     )
@@ -264,12 +263,10 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     sign = draw.pick([1, -1])
     return {
         **binary.draw_operands(draw, by_channel=True, element=kind),
-        "self_multiplier": left.multiplier,
-        "self_shift": left.shift,
+        **left.arguments("self"),
         "other_multiplier": sign * right.multiplier,
         "other_shift": right.shift,
-        "output_multiplier": out.multiplier,
-        "output_shift": out.shift,
+        **out.arguments("output"),
     }
 
 

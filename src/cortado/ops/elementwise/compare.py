@@ -116,12 +116,10 @@ def lower(lowering: Lowering) -> Node:
         COMPARE,
         self=viewed(lowering, "self", out),
         self_zero_point=left.zero_point,
-        self_multiplier=first.multiplier,
-        self_shift=first.shift,
+        **first.arguments("self"),
         other=viewed(lowering, "other", out),
         other_zero_point=right.zero_point,
-        other_multiplier=second.multiplier,
-        other_shift=second.shift,
+        **second.arguments("other"),
         accepts=int(lowering.bound["accepts"]),
     )
 
@@ -144,12 +142,10 @@ def lower_ids(lowering: Lowering) -> Node:
         COMPARE,
         self=words(lowering, "self"),
         self_zero_point=0,
-        self_multiplier=unit.multiplier,
-        self_shift=unit.shift,
+        **unit.arguments("self"),
         other=other,
         other_zero_point=0,
-        other_multiplier=unit.multiplier,
-        other_shift=unit.shift,
+        **unit.arguments("other"),
         accepts=int(bound["accepts"]),
     )
     return lowering.view(made, shape(bound.node))
@@ -227,11 +223,9 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     codes = (*kind.codes, kind.torch_dtype)
     return {
         "self": sampling.codes(seed, sizes, *codes),
-        "self_multiplier": first.multiplier,
-        "self_shift": first.shift,
+        **first.arguments("self"),
         "other": sampling.codes(seed + 1, sizes, *codes),
-        "other_multiplier": second.multiplier,
-        "other_shift": second.shift,
+        **second.arguments("other"),
         "accepts": draw.pick(ACCEPTED),
     }
 

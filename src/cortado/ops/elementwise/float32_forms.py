@@ -11,6 +11,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.op import Rewrite
+from cortado.ops.elementwise.functions import divided
 from cortado.ops.float_graph import decomposed
 
 aten = torch.ops.aten
@@ -54,11 +55,6 @@ def remainder(self: Tensor | float, other: Any) -> Tensor:
 
 def fmod(self: Tensor, other: Tensor | float) -> Tensor:
     return self - torch.trunc(self / other) * other
-
-
-def divided(self: Tensor, other: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
-    found = self / other
-    return found if rounding_mode is None else torch.floor(found) if rounding_mode == "floor" else torch.trunc(found)
 
 
 def nan_to_num(
@@ -212,7 +208,7 @@ def normalized(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
     return (x - mean) * torch.rsqrt(found + eps)
 
 
-def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
@@ -221,7 +217,7 @@ def layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any
 ) -> Tensor:
     dims = [input.dim() - 1 - at for at in range(len(normalized_shape))]
-    return _scaled(normalized(input, sorted(dims), eps), weight, bias)
+    return scaled(normalized(input, sorted(dims), eps), weight, bias)
 
 
 def rms_norm(
@@ -229,7 +225,7 @@ def rms_norm(
 ) -> Tensor:
     dims = sorted(input.dim() - 1 - at for at in range(len(normalized_shape)))
     mean = (input * input).mean(dims, keepdim=True)
-    return _scaled(input * torch.rsqrt(mean + (torch.finfo(torch.float32).eps if eps is None else eps)), weight, None)
+    return scaled(input * torch.rsqrt(mean + (torch.finfo(torch.float32).eps if eps is None else eps)), weight, None)
 
 
 def group_norm(
@@ -239,7 +235,7 @@ def group_norm(
     groups = input.reshape(n, num_groups, -1)
     found = normalized(groups, [2], eps).reshape(input.shape)
     one = (channels, *[1] * len(rest))
-    return _scaled(found, None if weight is None else weight.reshape(one), None if bias is None else bias.reshape(one))
+    return scaled(found, None if weight is None else weight.reshape(one), None if bias is None else bias.reshape(one))
 
 
 def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any) -> Tensor:

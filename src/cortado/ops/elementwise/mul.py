@@ -59,8 +59,7 @@ def lower(lowering: Lowering) -> Node:
         other=operands.second,
         other_zero_point=right.zero_point,
         output_zero_point=lowering.out.zero_point,
-        output_multiplier=factor.multiplier,
-        output_shift=factor.shift,
+        **factor.arguments("output"),
     )
     return operands.restore(clamped(lowering, result))
 
@@ -164,8 +163,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     factor = Fixed.of(2.0**power)
     return {
         **binary.draw_operands(draw, by_channel=True, element=kind),
-        "output_multiplier": factor.multiplier,
-        "output_shift": factor.shift,
+        **factor.arguments("output"),
     }
 
 

@@ -61,8 +61,7 @@ def requantized(
         input=source,
         input_zero_point=given.zero_point,
         output_zero_point=out.zero_point,
-        output_multiplier=factor.multiplier,
-        output_shift=factor.shift,
+        **factor.arguments("output"),
         activation_min=low,
         activation_max=high,
         dtype=out.element.torch_dtype,
@@ -162,8 +161,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     low, high = out.codes if as_usual else draw.bounds(out)
     return {
         "input": draw.codes(sizes, given),
-        "output_multiplier": factor.multiplier,
-        "output_shift": factor.shift,
+        **factor.arguments("output"),
         "activation_min": low,
         "activation_max": high,
         "dtype": out.torch_dtype,

@@ -119,8 +119,7 @@ def lower_mean(lowering: Lowering) -> Node:
         pixels=pixels,
         input_offset=-given.zero_point,
         output_offset=lowering.out.zero_point,
-        requantize_multiplier=fixed.multiplier,
-        requantize_shift=fixed.shift,
+        **fixed.arguments("requantize"),
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -393,8 +392,7 @@ def mean_samples(draw: CaseDraw) -> dict[str, Any]:
     return {
         "input": draw.codes((1, height, width, channels), kind),
         "pixels": pixels,
-        "requantize_multiplier": fixed.multiplier,
-        "requantize_shift": fixed.shift,
+        **fixed.arguments("requantize"),
     }
 
 

@@ -31,6 +31,7 @@ from cortado.ir.roles import Activation, High, InZeroPoint, Low, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
+from cortado.ops.elementwise.float32_forms import scaled
 from cortado.ops.pool import measures
 
 aten = torch.ops.aten
@@ -252,11 +253,6 @@ def rms_norm_in_float(
     return result if weight is None else result * weight
 
 
-def _scaled(unit: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    scaled = unit if weight is None else unit * weight
-    return scaled if bias is None else scaled + bias
-
-
 def _unit(input: Tensor, dims: list[int], eps: float) -> Tensor:
     """Numbers less their mean, over their deviation: a quotient, as both are of one size whatever the variance is."""
     centered = input - input.mean(dims, keepdim=True)
@@ -266,7 +262,7 @@ def _unit(input: Tensor, dims: list[int], eps: float) -> Tensor:
 def layer_norm_in_pieces(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any
 ) -> Tensor:
-    return _scaled(_unit(input, list(range(-len(normalized_shape), 0)), eps), weight, bias)
+    return scaled(_unit(input, list(range(-len(normalized_shape), 0)), eps), weight, bias)
 
 
 def group_norm_in_pieces(
@@ -274,7 +270,7 @@ def group_norm_in_pieces(
 ) -> Tensor:
     unit = _unit(input.reshape(input.shape[0], num_groups, -1), [-1], eps).reshape(input.shape)
     column = (-1, *[1] * (input.dim() - 2))
-    return _scaled(unit, *(None if one is None else one.reshape(column) for one in (weight, bias)))
+    return scaled(unit, *(None if one is None else one.reshape(column) for one in (weight, bias)))
 
 
 def instance_norm_in_pieces(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, **_: Any) -> Tensor:

@@ -336,11 +336,7 @@ def start_factor(lowering: Lowering, start: QParams | None, step: float, name: s
             f"{describe(lowering.bound.node)}: its initial state has a scale of {start.scale:g}, far beyond what the "
             "layer itself gives; check the calibration data"
         )
-    return {
-        f"{name}_zero_point": start.zero_point,
-        f"{name}_multiplier": fixed.multiplier,
-        f"{name}_shift": fixed.shift,
-    }
+    return {f"{name}_zero_point": start.zero_point, **fixed.arguments(name)}
 
 
 def out_factor(step: float, out: QParams) -> dict[str, int]:

@@ -115,8 +115,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
         **recurrent.start_factor(lowering, start[1] if start else None, step, "cell"),
         cell_bits=bits,
         last_cells=False,
-        given_multiplier=given.multiplier,
-        given_shift=given.shift,
+        **given.arguments("given"),
         given_zero_point=cells.zero_point,
         run=None,
     )

@@ -88,8 +88,7 @@ def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, 
     log_factor = Fixed.of(per_bit * 2.0 ** (bits - softmax.LOG_BITS))
     return {
         "slope": round(per_step * 2**bits),
-        "log_multiplier": log_factor.multiplier,
-        "log_shift": log_factor.shift,
+        **log_factor.arguments("log"),
         "fraction_bits": bits,
     }
 
