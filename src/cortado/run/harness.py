@@ -18,7 +18,7 @@ from cortado.run.board import Board
 from cortado.run.bundle_info import IO, LINE_MEMBERS, BundleInfo, arena_symbol, line_source, untyped
 from cortado.run.elf import load_image
 from cortado.run.qemu import BoardResult, read_records, run_elf
-from cortado.run.sandbox import Limits, TooMuch
+from cortado.run.sandbox import Limit, Limits, TooMuch
 from cortado.run.watch import Watch
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run_host(
             given=given,
         )
     except TooMuch as error:
-        if error.limit != "seconds":
+        if error.limit is not Limit.SECONDS:
             raise
         raise CortadoError(f"{program.name} did not finish within {timeout:g} s on this machine") from None
     if done.code != 0:

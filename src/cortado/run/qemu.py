@@ -18,7 +18,7 @@ from cortado.base.names import printable
 from cortado.run import sandbox, toolchain
 from cortado.run.board import INPUT_HEADER, MEGABYTE, Board
 from cortado.run.elf import Image, load_image
-from cortado.run.sandbox import Limits, TooMuch
+from cortado.run.sandbox import Limit, Limits, TooMuch
 from cortado.run.toolchain import Tool
 from cortado.run.watch import (
     Counts,
@@ -257,9 +257,9 @@ def _boot(
     try:
         done = sandbox.run([*run.command(), *arguments], limits, doing=f"{name} on {machine}", folder=run.folder)
     except TooMuch as error:
-        if error.limit == "seconds":
+        if error.limit is Limit.SECONDS:
             raise _unfinished(run, f"within {timeout:g} s (--timeout)") from None
-        if error.limit == "file_bytes":
+        if error.limit is Limit.FILE_BYTES:
             raise CortadoError(f"{name} said more than {most_output:,} bytes on {machine}: an endless loop?") from None
         raise
     if done.code == EXIT_LIMIT:

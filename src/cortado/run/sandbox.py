@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,10 +56,19 @@ class RunLimits:
 NO_LIMITS = RunLimits()
 
 
-class TooMuch(CortadoError):
-    """A program was ended at one of its limits, which is named as in Limits; the message says it in words."""
+class Limit(StrEnum):
+    """The limits of a program, by the fields of Limits."""
 
-    def __init__(self, limit: str, message: str) -> None:
+    SECONDS = "seconds"
+    CPU_SECONDS = "cpu_seconds"
+    MEMORY_BYTES = "memory_bytes"
+    FILE_BYTES = "file_bytes"
+
+
+class TooMuch(CortadoError):
+    """A program was ended at one of its limits; the message says it in words."""
+
+    def __init__(self, limit: Limit, message: str) -> None:
         super().__init__(message)
         self.limit = limit
 
@@ -88,7 +98,9 @@ def run(
             try:
                 code = _wait(process, limits.seconds)
             except subprocess.TimeoutExpired:
-                raise TooMuch("seconds", f"{doing} took more than {limits.seconds:g} seconds, and was ended") from None
+                raise TooMuch(
+                    Limit.SECONDS, f"{doing} took more than {limits.seconds:g} seconds, and was ended"
+                ) from None
         done = Done(code, *(path.read_bytes() for path in paths[1:]))
     _check(done, limits, doing)
     return done
@@ -163,14 +175,14 @@ def _check(done: Done, limits: Limits, doing: str) -> None:
     by_signal = signal.Signals(-done.code).name if done.code < 0 else ""
     text = done.stderr[-20_000:].decode(errors="replace")
     if by_signal == "SIGXFSZ" or "File size limit exceeded" in text or _is_full(done, limits):
-        raise TooMuch("file_bytes", f"{doing} wrote more than {_amount(limits.file_bytes)}, and was ended")
+        raise TooMuch(Limit.FILE_BYTES, f"{doing} wrote more than {_amount(limits.file_bytes)}, and was ended")
     if by_signal == "SIGXCPU" or "CPU time limit exceeded" in text:
         seconds = limits.cpu_seconds
-        raise TooMuch("cpu_seconds", f"{doing} took more than {seconds} seconds of computing time, and was ended")
+        raise TooMuch(Limit.CPU_SECONDS, f"{doing} took more than {seconds} seconds of computing time, and was ended")
     words = ("out of memory", "Cannot allocate memory", "virtual memory exhausted", "memory exhausted", "bad_alloc")
     if done.code != 0 and limits.memory_bytes is not None and any(word in text for word in words):
         most = _amount(limits.memory_bytes)
-        raise TooMuch("memory_bytes", f"{doing} needs more than {most} of memory, and was ended")
+        raise TooMuch(Limit.MEMORY_BYTES, f"{doing} needs more than {most} of memory, and was ended")
 
 
 def _is_full(done: Done, limits: Limits) -> bool:

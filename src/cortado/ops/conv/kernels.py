@@ -299,9 +299,9 @@ def _pack_int4_linear(layer: ConvLayer, core: Core) -> Numbers:
     return int4.pack_linear_small(layer.stored.codes, layer.stored.factors, *layer.tables)
 
 
-def _int4_rows(form: ConvForm, kind: str) -> list[ConvKernel]:
+def _int4_rows(form: ConvForm, *, runs: bool) -> list[ConvKernel]:
     """4-bit weights; `runs` of them have factors."""
-    runs, name = kind == "runs", form.value
+    kind, name = "runs" if runs else "narrow", form.value
 
     def fits(layer: ConvLayer, core: Core) -> bool:
         return (layer.runs > 0) == runs
@@ -501,8 +501,8 @@ TABLES = {
             scratch=lambda y, core: int16.scratch_conv1x1_dsp(y.depth, y.pixels), tile=2,
         ),
         ConvKernel("conv1x1_s16", A16W8),
-        *_int4_rows(ConvForm.PIXELS, "narrow"),
-        *_int4_rows(ConvForm.PIXELS, "runs"),
+        *_int4_rows(ConvForm.PIXELS, runs=False),
+        *_int4_rows(ConvForm.PIXELS, runs=True),
         ConvKernel("conv1x1_narrow_s8", A8W4),
         *_float_rows(ConvForm.PIXELS),
     ],
@@ -530,8 +530,8 @@ TABLES = {
             scratch=lambda y, core: int16.scratch_conv2d_dsp(y.taps, y.depth),
         ),
         ConvKernel("conv2d_s16", A16W8),
-        *_int4_rows(ConvForm.WINDOW, "narrow"),
-        *_int4_rows(ConvForm.WINDOW, "runs"),
+        *_int4_rows(ConvForm.WINDOW, runs=False),
+        *_int4_rows(ConvForm.WINDOW, runs=True),
         ConvKernel("conv2d_narrow_s8", A8W4),
         *_float_rows(ConvForm.WINDOW),
     ],

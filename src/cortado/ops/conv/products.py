@@ -13,7 +13,7 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Decomposition, Lowering, Pattern, Rewrite
 from cortado.ops.conv.batch_matmul import product
 from cortado.ops.float_graph import add_constant, add_permute, add_view, constant_data, is_constant
-from cortado.ops.pool.reductions import reduce
+from cortado.ops.pool.reductions import Reduction, reduce
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -111,7 +111,7 @@ def _summed(like: Node, operand: Lettered, needed: set[str]) -> Lettered | None:
         return operand
     left = "".join(letter for letter in operand.letters if letter in needed)
     sizes = operand.sizes()
-    total = reduce(like, operand.node, dims, "sum", [sizes[letter] for letter in left])
+    total = reduce(like, operand.node, dims, Reduction.SUM, [sizes[letter] for letter in left])
     return None if total is None else Lettered(total, left)
 
 

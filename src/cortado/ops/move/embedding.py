@@ -33,7 +33,7 @@ from cortado.ops.conv.int4 import LARGEST, ROW_FACTORS, RUN, chosen_factors, pac
 from cortado.ops.float_graph import add_constant, add_view, constant_data, is_constant
 from cortado.ops.io.widen import as_words
 from cortado.ops.loops import runs_of
-from cortado.ops.pool.reductions import reduce
+from cortado.ops.pool.reductions import Reduction, reduce
 
 # ---- embedding -------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: 
     firsts = add_constant(like, "firsts", count * torch.arange(places))
     own = add_call(like, aten.add.Tensor, add_view(like, ids, (*outer, places)), firsts)
     found = add_call(like, aten.embedding.default, add_constant(like, "rows", table), own)
-    total = reduce(like, found, frozenset({len(outer)}), "sum", (*outer, table.shape[1]))
+    total = reduce(like, found, frozenset({len(outer)}), Reduction.SUM, (*outer, table.shape[1]))
     assert total is not None  # of real numbers
     return total if bias is None else add_call(like, aten.add.Tensor, total, add_constant(like, "bias", bias.detach()))
 

@@ -33,7 +33,7 @@ from cortado.ops.elementwise.functions import LONGEST, root_argument, squared, s
 from cortado.ops.elementwise.pointwise import operands
 from cortado.ops.float_graph import add_view
 from cortado.ops.pool import measures
-from cortado.ops.pool.reductions import dims_of, reduce
+from cortado.ops.pool.reductions import Reduction, dims_of, reduce
 
 aten = torch.ops.aten
 MULTIPLIER_BITS = 12
@@ -128,7 +128,7 @@ def _of_other_order(like: Node, source: Node, order: float, dims: frozenset[int]
     if order not in (1.0, math.inf):
         return None
     sizes = add_call(like, aten.abs.default, source)
-    return reduce(like, sizes, dims, "sum" if order == 1.0 else "max", shape(like))
+    return reduce(like, sizes, dims, Reduction.SUM if order == 1.0 else Reduction.MAX, shape(like))
 
 
 def vector_norm(bound: Bound) -> Node | None:
@@ -171,7 +171,7 @@ def in_wide(bound: Bound) -> Node | None:
     squares = [add_call(like, aten.mul.Tensor, one, one) for one in terms]
     total: Node | None = squares[0] if len(squares) == 1 else add_call(like, aten.add.Tensor, *squares)
     if bound["rows"] and total is not None:
-        total = reduce(like, total, frozenset({1}), "sum", shape(like))
+        total = reduce(like, total, frozenset({1}), Reduction.SUM, shape(like))
     if total is None:
         return None
     total = add_call(like, aten.add.Tensor, total, bound["eps"]) if bound["eps"] else total

@@ -7,6 +7,7 @@ its own. Rank 4 tensors are taken to lie in memory as NHWC, as they do between c
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import torch
 from torch.fx import Node
@@ -19,6 +20,15 @@ from cortado.ops.move.pick import PICKED
 from cortado.ops.pool.forms import WindowAxis, window_sums
 
 aten = torch.ops.aten
+
+
+class Reduction(Enum):
+    """Kinds of reductions."""
+
+    SUM = auto()
+    MEAN = auto()
+    MAX = auto()
+    MIN = auto()
 
 
 @dataclass(frozen=True)
@@ -78,11 +88,11 @@ def _result(like: Node, pooled: Node, view: Windows, sizes: Sequence[int], out: 
     return add_view(like, add_permute(like, flat, natural), out)
 
 
-def _pool(like: Node, images: Node, kernel: Sequence[int], reduce: str) -> Node:
+def _pool(like: Node, images: Node, kernel: Sequence[int], kind: Reduction) -> Node:
     height, width = shape(images)[2:]
-    if reduce == "mean":
+    if kind is Reduction.MEAN:
         return add_call(like, aten.avg_pool2d.default, images, list(kernel), list(kernel))
-    if reduce == "max":
+    if kind is Reduction.MAX:
         return add_call(like, aten.max_pool2d.default, images, list(kernel), list(kernel))
     axes = (WindowAxis(height, kernel[0], kernel[0], 0, False), WindowAxis(width, kernel[1], kernel[1], 0, False))
     return window_sums(like, images, axes, 1)
@@ -100,14 +110,14 @@ LONGEST_ROW = 2**16  # whose sum of codes times weights fits 32 bits
 LONGEST_WINDOW = 2**15 - 1  # of a pool's descriptor
 
 
-def _in_two(like: Node, source: Node, view: Windows, kind: str, out: Sequence[int]) -> Node | None:
+def _in_two(like: Node, source: Node, view: Windows, kind: Reduction, out: Sequence[int]) -> Node | None:
     """Parts of a long dimension first, then what they have become: about as many parts as a part has values."""
     _, before, length, after = view.nhwc
     part = math.ceil(math.sqrt(length))
     part = next((size for size in range(part, 2 * part) if length % size == 0), part)
     missing = -length % part
     flat = add_view(like, add_permute(like, source, view.order), (before, length, after))
-    if missing and kind == "max":
+    if missing and kind is Reduction.MAX:
         again = add_call(like, aten.slice.Tensor, flat, 1, 0, missing)
         flat = add_call(like, aten.cat.default, [flat, again], 1)
     elif missing:
@@ -118,14 +128,14 @@ def _in_two(like: Node, source: Node, view: Windows, kind: str, out: Sequence[in
     total = None if some is None else reduce(like, some, frozenset({1}), kind, (before, after))
     if total is None:
         return None
-    if missing and kind == "mean":
+    if missing and kind is Reduction.MEAN:
         total = add_call(like, aten.mul.Tensor, total, (length + missing) / length)
     sizes = [shape(source)[dim] for dim in view.kept]
     natural = sorted(range(len(view.kept)), key=lambda place: view.kept[place])
     return add_view(like, add_permute(like, add_view(like, total, sizes), natural), out)
 
 
-def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Sequence[int]) -> Node | None:
+def reduce(like: Node, source: Node, dims: frozenset[int], kind: Reduction, out: Sequence[int]) -> Node | None:
     """The reduction of `source` over `dims`, under the shape `out`."""
     sizes = shape(source)
     if not fake(source).is_floating_point() or 0 in sizes:
@@ -135,25 +145,28 @@ def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Seque
     if len(sizes) == 3 and dims == {2}:  # a signal, which lies in memory as an image of height 1
         return reduce(like, add_view(like, source, (*sizes[:2], 1, sizes[2])), frozenset({3}), kind, out)
     view = windows(sizes, dims)
-    if view.nhwc[2] > (LONGEST_ROW if view.nhwc[3] == 1 and kind != "max" else LONGEST_WINDOW) and not view.plain:
+    if (
+        view.nhwc[2] > (LONGEST_ROW if view.nhwc[3] == 1 and kind is not Reduction.MAX else LONGEST_WINDOW)
+        and not view.plain
+    ):
         return _in_two(like, source, view, kind, out)
-    if kind in ("sum", "mean") and view.nhwc[3] == 1 and not view.plain:
-        factor = 1.0 if kind == "sum" else 1.0 / view.nhwc[2]
+    if kind in (Reduction.SUM, Reduction.MEAN) and view.nhwc[3] == 1 and not view.plain:
+        factor = 1.0 if kind is Reduction.SUM else 1.0 / view.nhwc[2]
         return _result(like, _row_sums(like, source, view, factor), view, sizes, out)
     return _result(like, _pool(like, _images(like, source, view), view.kernel, kind), view, sizes, out)
 
 
 _KINDS = {
-    aten.mean.default: "mean",
-    aten.mean.dim: "mean",
-    aten.sum.default: "sum",
-    aten.sum.dim_IntList: "sum",
-    aten.amax.default: "max",
-    aten.max.default: "max",
-    aten.max.dim: "max",
-    aten.amin.default: "min",
-    aten.min.default: "min",
-    aten.min.dim: "min",
+    aten.mean.default: Reduction.MEAN,
+    aten.mean.dim: Reduction.MEAN,
+    aten.sum.default: Reduction.SUM,
+    aten.sum.dim_IntList: Reduction.SUM,
+    aten.amax.default: Reduction.MAX,
+    aten.max.default: Reduction.MAX,
+    aten.max.dim: Reduction.MAX,
+    aten.amin.default: Reduction.MIN,
+    aten.min.default: Reduction.MIN,
+    aten.min.dim: Reduction.MIN,
 }
 
 
@@ -161,9 +174,9 @@ def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
     """The smallest of some numbers is the negative of the largest of their negatives."""
     source, kind = bound["self"], _KINDS[bound.node.target]  # type: ignore[index]
     dims = dims_of(bound, len(shape(source)))
-    if kind != "min":
+    if kind is not Reduction.MIN:
         return reduce(bound.node, source, dims, kind, out)
-    largest = reduce(bound.node, add_call(bound.node, aten.neg.default, source), dims, "max", out)
+    largest = reduce(bound.node, add_call(bound.node, aten.neg.default, source), dims, Reduction.MAX, out)
     return None if largest is None else add_call(bound.node, aten.neg.default, largest)
 
 
@@ -177,14 +190,14 @@ def values_to_windows(bound: Bound) -> None:
     values, positions = ([part for part in parts_of(bound.node, position) if part.users] for position in (0, 1))
     if not fake(bound["self"]).is_floating_point():
         if values and not positions:
-            target = aten.amax.default if _KINDS[bound.node.target] == "max" else aten.amin.default  # type: ignore[index]
+            target = aten.amax.default if _KINDS[bound.node.target] is Reduction.MAX else aten.amin.default  # type: ignore[index]
             replace_values(values, add_call(bound.node, target, bound["self"], [bound["dim"]], bound["keepdim"]))
         return
     if values and positions and shape(bound["self"]):
         _replace_both(bound, values, positions)
         return
     if positions:
-        target = aten.argmax.default if _KINDS[bound.node.target] == "max" else aten.argmin.default  # type: ignore[index]
+        target = aten.argmax.default if _KINDS[bound.node.target] is Reduction.MAX else aten.argmin.default  # type: ignore[index]
         found = add_call(bound.node, target, bound["self"], bound["dim"], bound["keepdim"])
         replace_values(positions, found)
     reduced = _reduced(bound, shape(values[0])) if values else None
@@ -198,7 +211,7 @@ def _replace_both(bound: Bound, values: list[Node], positions: list[Node]) -> No
     rank = len(shape(source))
     along = int(bound["dim"]) % rank
     moved = add_permute(node, source, [*(dim for dim in range(rank) if dim != along), along])
-    target = aten.argmax.default if _KINDS[node.target] == "max" else aten.argmin.default  # type: ignore[index]
+    target = aten.argmax.default if _KINDS[node.target] is Reduction.MAX else aten.argmin.default  # type: ignore[index]
     found = add_call(node, target, moved, -1, True)
     replace_values(values, add_view(node, add_call(node, PICKED, moved, found), out))
     replace_values(positions, add_view(node, found, out))

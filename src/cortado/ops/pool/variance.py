@@ -24,7 +24,7 @@ from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view, parts_of, replace_result
 from cortado.ops.pool import measures
-from cortado.ops.pool.reductions import dims_of, reduce
+from cortado.ops.pool.reductions import Reduction, dims_of, reduce
 
 aten = torch.ops.aten
 LARGEST_ROW = 2**22  # n^2 * 2^14 then has 58 bits
@@ -75,7 +75,7 @@ def with_mean(bound: Bound) -> None:
     parts = [parts_of(like, position) for position in (0, 1)]
     if parts[0]:
         replace_result(like, 0, _spread(bound, dims, "std" in str(like.target), shape(parts[0][0])))
-    mean = reduce(like, source, dims, "mean", shape(parts[1][0])) if parts[1] else None
+    mean = reduce(like, source, dims, Reduction.MEAN, shape(parts[1][0])) if parts[1] else None
     if mean is not None:
         replace_result(like, 1, mean)
 

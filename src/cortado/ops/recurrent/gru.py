@@ -19,7 +19,7 @@ from cortado.ir.op import Lowering, Pattern
 from cortado.ir.sampling import CaseDraw
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER
-from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, GatePath, saturate, sigmoid, tanh
 
 GATES = 3  # reset, update, new
 
@@ -56,14 +56,14 @@ def lower(lowering: Lowering) -> Node:
         input=lowering.node("input"),
         **recurrent.path_constants(
             lowering,
-            "ih",
+            GatePath.INPUT,
             lowering.q("input"),
             of_input + torch.where(inside, 0.0, of_state),
             recurrent.unit_rows((SIGMOID_UNIT, SIGMOID_UNIT, TANH_UNIT), units),
         ),
         **recurrent.path_constants(
             lowering,
-            "hh",
+            GatePath.STATE,
             lowering.out,
             torch.where(inside, of_state, 0.0),
             recurrent.unit_rows((SIGMOID_UNIT,) * GATES, units),

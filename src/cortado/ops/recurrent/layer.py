@@ -16,6 +16,7 @@ The kernels are those of 8 bits, with a function for their gates that unpacks as
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -288,18 +289,25 @@ def shape_of(lowering: Lowering) -> tuple[int, int]:
     return rows, units
 
 
-def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, unit: Tensor) -> dict[str, Any]:
+class GatePath(Enum):
+    """The two paths whose sums a gate adds, by the names of their weights."""
+
+    INPUT = "weight_ih"
+    STATE = "weight_hh"
+
+
+def path_constants(lowering: Lowering, path: GatePath, codes: QParams, bias: Tensor, unit: Tensor) -> dict[str, Any]:
     """weight, bias, multiplier and shift of one path; `unit` is the step of every row's gate.
 
     A row whose bias would not fit beside its products gets a larger scale: next to that bias the weights are nothing.
     """
-    data, scales = lowering.data(f"weight_{name}"), lowering.weight_scales(f"weight_{name}")
+    data, scales = lowering.data(path.value), lowering.weight_scales(path.value)
     assert data is not None
     wanted = torch.maximum(scales, bias.abs() / (codes.scale * 2**BIAS_BITS))
     weight = torch.round(data.to(torch.float64) * (scales / wanted)[:, None]).to(torch.int8)
     steps = codes.scale * wanted
     sums = torch.round(bias / steps).to(torch.int64) - codes.zero_point * weight.sum(1, dtype=torch.int64)
-    end = "x" if name == "ih" else "h"
+    end = "x" if path is GatePath.INPUT else "h"
     if is_wide(codes.element):
         factors = wide.path_factors(weight, sums, steps / unit)
         return _constants(lowering, end, (weight, sums.to(torch.int32), *factors))

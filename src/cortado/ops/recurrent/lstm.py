@@ -27,7 +27,7 @@ from cortado.ops.reach import is_wide, once
 from cortado.ops.recurrent import int16_layer as wide
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import LSTM_CELLS, LSTM_LAYER
-from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+from cortado.ops.recurrent.layer import SIGMOID_UNIT, TANH_UNIT, GatePath, saturate, sigmoid, tanh
 
 GATES = 4  # input, forget, new, output
 HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
@@ -105,8 +105,8 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
     return lowering.call(
         LSTM,
         input=lowering.node("input"),
-        **recurrent.path_constants(lowering, "ih", lowering.q("input"), of_input + of_state, unit),
-        **recurrent.path_constants(lowering, "hh", hidden, 0 * of_state, unit),
+        **recurrent.path_constants(lowering, GatePath.INPUT, lowering.q("input"), of_input + of_state, unit),
+        **recurrent.path_constants(lowering, GatePath.STATE, hidden, 0 * of_state, unit),
         start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, hidden.scale),
         reverse=lowering.bound["reverse"],

@@ -19,7 +19,7 @@ from cortado.ops.reach import to_codes
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import RNN_LAYER
 from cortado.ops.recurrent.int16_layer import is_wide
-from cortado.ops.recurrent.layer import TANH_UNIT, saturate, tanh
+from cortado.ops.recurrent.layer import TANH_UNIT, GatePath, saturate, tanh
 
 TANH_STEP = 2.0**-15
 RELU_BITS = 8
@@ -47,8 +47,8 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(
         RNN,
         input=lowering.node("input"),
-        **recurrent.path_constants(lowering, "ih", lowering.q("input"), of_input + of_state, unit),
-        **recurrent.path_constants(lowering, "hh", lowering.out, torch.zeros_like(of_state), unit),
+        **recurrent.path_constants(lowering, GatePath.INPUT, lowering.q("input"), of_input + of_state, unit),
+        **recurrent.path_constants(lowering, GatePath.STATE, lowering.out, torch.zeros_like(of_state), unit),
         start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, lowering.out.scale),
         reverse=lowering.bound["reverse"],

@@ -28,7 +28,7 @@ from cortado.ops.elementwise.requantize import requantized
 from cortado.ops.elementwise.where import WHERE
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.truth import truth_codes
-from cortado.ops.pool.reductions import dims_of, reduce
+from cortado.ops.pool.reductions import Reduction, dims_of, reduce
 from cortado.ops.softmax.log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT, is_constant_mask, roles
 
@@ -103,11 +103,11 @@ def logsumexp(bound: Bound) -> Node | None:
     """log(sum(exp(x - m))) + m with the largest x as m, so that the sum is at least 1."""
     like, source = bound.node, bound["self"]
     sizes, dims = shape(source), dims_of(bound, len(shape(source)))
-    largest = reduce(like, source, dims, "max", _kept(sizes, dims))
+    largest = reduce(like, source, dims, Reduction.MAX, _kept(sizes, dims))
     if largest is None:
         return None
     parts = add_call(like, aten.exp.default, add_call(like, aten.sub.Tensor, source, largest))
-    total = reduce(like, parts, dims, "sum", _kept(sizes, dims))
+    total = reduce(like, parts, dims, Reduction.SUM, _kept(sizes, dims))
     if total is None:
         return None
     result = add_call(like, aten.add.Tensor, add_call(like, aten.log.default, total), largest)
