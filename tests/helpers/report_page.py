@@ -9,7 +9,7 @@ prints, and `compiled.report` in Python:
 
 ```python
 compiled.report.memory.arena_bytes
-compiled.report.to_json()["memory"]["arena_bytes"]   # what the file holds, as dictionaries and lists
+compiled.report.to_json()["memory"]["arena_bytes"]  # what the file holds, as dictionaries and lists
 ```
 
 [report.schema.json](report.schema.json) says the same as a JSON Schema (draft 2020-12), limits of the values included.

@@ -18,7 +18,10 @@ from torch.fx import Node
 from cortado.ir.domain import overloads
 from cortado.ir.graph import bind
 
+aten = torch.ops.aten
 BELOW, EQUAL, ABOVE = 1, 2, 4  # what a comparison accepts
+# Functions that give an integer near a real number.
+ROUNDINGS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.fix.default, aten.round.default)
 
 
 class CallKind(Enum):

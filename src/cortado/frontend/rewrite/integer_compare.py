@@ -28,7 +28,17 @@ from cortado.ir.graph import Bound, add_call, bind, call_again, computed_call, d
 from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.words import integer_in, is_number, known_number
-from cortado.ops.meaning import ABOVE, BELOW, EQUAL, MEANS, CallKind, dimensions_of_windows, meaning_of, means
+from cortado.ops.meaning import (
+    ABOVE,
+    BELOW,
+    EQUAL,
+    MEANS,
+    ROUNDINGS,
+    CallKind,
+    dimensions_of_windows,
+    meaning_of,
+    means,
+)
 from cortado.ops.probing import attempt
 
 aten = torch.ops.aten
@@ -137,7 +147,7 @@ def _exact(node: Node) -> Node | None:
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
         return _rounded(node, source, aten.trunc.default) or _looked_up(node, source)
-    if node.target in _ROUNDINGS and dtype(node).is_floating_point:
+    if node.target in ROUNDINGS and dtype(node).is_floating_point:
         return _rounded(node, node.all_input_nodes[0], node.target)
     return None
 
@@ -565,8 +575,6 @@ _NAMES = {BELOW: "lt", BELOW | EQUAL: "le", EQUAL: "eq", EQUAL | ABOVE: "ge", AB
 
 
 # ---- quotients that are rounded ------------------------------------------------------------------------------
-
-_ROUNDINGS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.fix.default, aten.round.default)
 
 
 def _rounded(node: Node, side: Node, rounding: Any) -> Node | None:

@@ -461,7 +461,7 @@ class _Masks(Analysis[Found | Node | None]):
         return self._moved_hidden(move, hidden, [[one for one in mine if not one.where.nowhere] for mine in terms])
 
     def _moved_hidden(self, move: Movement, hidden: dict[Node, Hidden], terms: list[list[Term]]) -> Found | Node:
-        """What was visible of the operands, moved under the masks of each result; unchanged where nothing moves."""
+        """Moves what was visible of the operands under the masks of each result; as it was, if it only stays."""
         node, facts = move.node, list(hidden.values())
         weakest = min((term.fill for mine in terms for term in mine), default=0.0)
         known = Hidden(
