@@ -1,12 +1,6 @@
-"""The report of a compile: what was lowered, RAM, flash, cost.
+"""The report of a compile, filled in: what was lowered, RAM, flash and cost.
 
-The layers for the report: shape, work, constants and scales of every kernel.
-
-The report of a camera in front of a network: what its front end takes.
-
-Spectra of the example input for the report: what the integer reference, and so the device, makes of them.
-
-The arena for the report: every buffer with its place, its moments and what it is laid over.
+Layers, a camera's front end, spectrograms of the example input and the buffers of the arena have a section each.
 """
 
 import math

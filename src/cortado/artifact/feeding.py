@@ -1,9 +1,7 @@
 """Inputs as a user gives them: what they must be, and what the bundle is fed for them.
 
 The latter is found without torch here, which a firmware box need not have. The exact reference says the same, and where
-there is torch it is asked; the tests hold one to the other.
-
-Pictures of a camera's sensor through a compiled model: its lines are what the board is fed.
+there is torch it is asked; the tests hold one to the other. A camera's pictures are fed as lines of its sensor.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
-"""A compiled model in a folder: written whole or not at all, read back, run and checked against its reference.
+"""A compiled model in a folder: read back, run and checked against its reference.
 
-A delegate's .pte on ExecuTorch's own runtime: the same plan, as an image with the kernels of this machine.
-
-A compiled model on a chip behind a debug probe.
+It runs on this machine, on a board, on a chip behind a debug probe, and a delegate's .pte on ExecuTorch's runtime.
 """
 
 import json

@@ -1,12 +1,6 @@
 """report.html: the report for people. One file, nothing loaded from anywhere, made from report.json's data alone.
 
-The tensors and their elements in report.html, where measurement chose them.
-
-Spectrograms in report.html: drawn without a script, a path for each shade.
-
-The arena in report.html: the data of the map that the page's script draws, and what stands around it.
-
-The tables of report.html that go layer by layer: work and time, and quantization.
+Its parts: tensors and their elements, spectrograms, the map of the arena, and the tables that go layer by layer.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,16 +1,7 @@
 """report.json as a value. Its keys are a contract: later versions add, and never rename (docs/report.md).
 
-The numbers and names of report.json, and what is one.
-
-report.json's part on a camera.
-
-The decision of a classifier in report.json.
-
-Which tensors have how many bits, where measurement chose (--precision auto): a part of report.json.
-
-The part of report.json on weights, where int4 was asked for.
-
-Parts of report.json that later commands add: `profile`, `validate` and `evaluate` with --save.
+Parts for what a compile has beside layers and memory come first (a camera, a decision, --precision auto, int4 weights),
+then those that later commands add with --save: `profile`, `validate` and `evaluate`.
 """
 
 from collections.abc import Iterator, Mapping

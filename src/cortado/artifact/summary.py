@@ -1,8 +1,7 @@
-"""Results in a few words: for an interpreter's prompt, and for a notebook.
+"""Results in a few words for an interpreter's prompt, and in pictures for a notebook.
 
-Two pictures of a compiled model for notebooks: the arena over time, and the cycles of each layer.
-
-Plain SVG without scripts or styles of a page, because a notebook's own style surrounds it.
+The pictures, the arena over time and the cycles of each layer, are plain SVG without scripts or styles of a page,
+because a notebook's own style surrounds it.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
-"""The small commands: targets, chips, zoo, ops, doctor, inspect, plan.
+"""The small commands: targets, chips, zoo, ops, doctor, inspect, plan, completion and pack.
 
-cortado completion: what a shell offers after the tab key, made from the program's own parsers by shtab.
-
-cortado pack: a compiled folder as packages for build systems, without torch.
+Completion is made from the program's own parsers by shtab; pack needs no torch.
 """
 
 import argparse

@@ -1,8 +1,6 @@
-"""How far the values of a call can reach, from how far those of its operands do: for tensors that nobody observed.
+"""How far values can reach: those of a call, from its operands, and the sums of int16 codes with int8 weights.
 
-int16 codes: how the sums of layers with int8 weights stay within what is rescaled; integers as codes.
-
-Codes are symmetric, so a sum is bias + sum(x * w). Where it may leave 32 bits it is divided by 2^shift first, to
+int16 codes are symmetric, so a sum is bias + sum(x * w). Where it may leave 32 bits it is divided by 2^shift first, to
 nearest, ties up; the rescaling makes up for it.
 """
 

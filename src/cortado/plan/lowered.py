@@ -1,8 +1,7 @@
 """The lowered graph as plain data, its file format, and the exact integer reference that runs it.
 
-Which model this is: a hash of what it computes, whatever its layers are called and wherever it was compiled.
-
-Which values of a tensor are at an end of its range: there they may be that value, or any beyond it.
+A hash of what it computes tells which model it is, whatever its layers are called and wherever it was compiled. Of each
+tensor it knows the ends of its range: values there may be that value, or any beyond it.
 """
 
 import hashlib

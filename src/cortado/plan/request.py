@@ -1,9 +1,8 @@
-"""An input that comes row by row: the caller brings the next row, and the first stage makes what it can of it.
+"""The program that a compile asks for: fed as is wanted, with a decision behind its first output.
 
-Such an input is a step without a kernel, whose rows the row loop never makes. The scheduler, the table of allowed
-stores and the C tables see a step that is ready whenever nothing else is: that is when the next row is asked for.
-
-The program that a compile asks for: fed as is wanted, with a decision behind its first output.
+An input that comes row by row is a step without a kernel, whose rows the row loop never makes: the caller brings the
+next one, and the first stage makes what it can of it. The scheduler, the table of allowed stores and the C tables see a
+step that is ready whenever nothing else is: that is when the next row is asked for.
 """
 
 import math

@@ -1,8 +1,6 @@
 """A model's samples through the harness: on a board, or on this machine.
 
-The decision of a classifier as one more output of the harness, behind those of the model.
-
-The C between a bundle and the harness that feeds it files.
+Its C stands between a bundle and the harness that feeds it files; a classifier's decision is one more output.
 """
 
 import time

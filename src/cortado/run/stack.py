@@ -1,9 +1,8 @@
 """How much stack a linked program needs, from its instructions: what every function takes, and who calls whom.
 
-It is a bound: a function's frame is all that any path through it pushes, and a call through a pointer is one of
-whatever it may be. `run` on a board measures what a run takes; the tests hold the bound to that.
-
-The instructions of a firmware, read back from it.
+The instructions are read back from the firmware. It is a bound: a function's frame is all that any path through it
+pushes, and a call through a pointer is one of whatever it may be. `run` on a board measures what a run takes; the tests
+hold the bound to that.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""Kernel calls and descriptors of a bundle's steps, for every core.
+"""Kernel calls and descriptors of a bundle's steps, for every core, within the limits of the tables' small fields.
 
-Limits of the tables and descriptors of a C bundle: their fields are small, to be small.
-
-Rows of the ports' table that several steps share: most of their operands lie where that of an earlier step lay.
+Steps share rows of the table of ports: most of their operands lie where that of an earlier step lay.
 """
 
 from collections import defaultdict

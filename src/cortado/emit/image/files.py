@@ -1,9 +1,7 @@
 """Sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it.
 
-All calls of kernels that images make, for each kind of core: what firmware takes to run any image.
-
-The list is a file, every.txt, which a test writes from the operators' tables of kernels (`make golden`): one line for a
-call, with the cores that have it and its descriptor.
+For any image it takes all calls of kernels that images make. Their list is a file, every.txt, which a test writes from
+the operators' tables of kernels (`make golden`): one line for a call, with the cores that have it and its descriptor.
 """
 
 from collections.abc import Iterable, Mapping

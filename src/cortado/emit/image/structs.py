@@ -1,8 +1,6 @@
-"""The descriptors of kernels as a C compiler lays them out, read from the kernels' headers.
+"""The descriptors of kernels as bytes, as a C compiler lays them out by the kernels' headers.
 
-Bytes that point to one another: laid out one behind the other, and then told where the others lie.
-
-The descriptors of kernels as bytes.
+What they point to is laid out one behind the other, and each is then told where the others lie.
 """
 
 import re

@@ -1,9 +1,7 @@
-"""Truth values at the border of a model: 0 and 1 as booleans (a view of the same bytes), or as integers.
+"""Truth values: 0 and 1 as real numbers inside a model, booleans (a view of the same bytes) or integers at its border.
 
-Truth values as real numbers, 0 and 1: comparisons, logic, conversions.
-
-Comparisons of integers, with one another and with numbers, are those of 32 bits, and exact; truth values are compared
-as the 0 and 1 that they are, real numbers as their codes.
+Rules for comparisons, logic and conversions. Comparisons of integers, with one another and with numbers, are those of
+32 bits, and exact; truth values are compared as the 0 and 1 that they are, real numbers as their codes.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Shared parts of integer rules: numbers among operands, shapes brought together, calls on 32 bits.
+"""Shared parts of integer rules: numbers among operands, shapes brought together, calls on 32 bits, narrower types.
 
-out = x modulo 2^bits, between the bounds of a type: what int8, int16, uint8 and int32 keep of a result too large.
-
-No kernel of its own: a sum, a remainder and a difference; for 32 bits nothing, as every calculation is modulo 2^32.
+out = x modulo 2^bits, between the bounds of a type: what int8, int16, uint8 and int32 keep of a result too large. It
+has no kernel of its own: it is a sum, a remainder and a difference; for 32 bits nothing, as every calculation is modulo
+2^32.
 """
 
 import math

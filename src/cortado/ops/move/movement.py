@@ -1,8 +1,7 @@
 """Shared parts of operators that only move data: quantization, strided loops in C, dimensions in another order.
 
-pixel_shuffle, pixel_unshuffle and channel_shuffle: a reshape, a transpose and a reshape.
-
-permute_copy, t_copy and their like: what the calls without `_copy` give, in memory of its own.
+Pixel and channel shuffles are a reshape, a transpose and a reshape; permute_copy, t_copy and their like give what the
+calls without `_copy` give, in memory of their own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
