@@ -43,7 +43,7 @@ def conv1x1_variants(
         yield "cortado_conv1x1_lanes_s8", Variant("__dsp", packing.pack_conv_lanes, scratch)
     if core is Core.DSP and packing.fits_linear_lanes(weights, bias, shift):
         yield "cortado_linear_lanes_s8", Variant("__dsp", packing.pack_linear_lanes)
-    if packing.fits_linear_group(weights, bias, shift, core):
+    if packing.fits_linear_group(weights, bias, shift):
         yield "cortado_linear_s8", Variant(suffix, partial(packing.pack_linear_group, core=core))
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
         yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_conv_tile_mve)

@@ -248,7 +248,7 @@ def _replace(found: Recurrence, state: Sequence[StateBuffer]) -> tuple[StateBuff
     kept = [one for one in ends if one not in between.states]
     numbers = [number for section in found.sections for number in section]
     own = user_outputs(graph)
-    before, buffers = _holder(found, state), [one for one in state if one.name in [STATE.must(k).buffer for k in kept]]
+    before, buffers = _holder(found), [one for one in state if one.name in [STATE.must(k).buffer for k in kept]]
     with graph.inserting_before(end):
         signal = _signal(end, between.signal)
         order = [*(dim for dim in range(len(shape(signal))) if dim != layout.time), layout.time]
@@ -263,7 +263,7 @@ def _replace(found: Recurrence, state: Sequence[StateBuffer]) -> tuple[StateBuff
     graph.eliminate_dead_code()
     for one in between.states:
         graph.erase_node(one)
-    return tuple(buffers) if before is None else (*buffers, _buffer(before, state, between))
+    return tuple(buffers) if before is None else (*buffers, _buffer(before, state))
 
 
 def _signal(like: Node, signal: Node) -> Node:
@@ -284,7 +284,7 @@ def _arranged(like: Node, made: Node, layout: TimeLayout) -> Node:
     return add_permute(like, moved, [place[dim] for dim in range(len(sizes))])
 
 
-def _holder(found: Recurrence, state: Sequence[StateBuffer]) -> Node | None:
+def _holder(found: Recurrence) -> Node | None:
     """A new input for the words of the filter."""
     if not found.between.states:
         return None
@@ -299,7 +299,7 @@ def _holder(found: Recurrence, state: Sequence[StateBuffer]) -> Node | None:
     return holder
 
 
-def _buffer(holder: Node, state: Sequence[StateBuffer], between: Between) -> StateBuffer:
+def _buffer(holder: Node, state: Sequence[StateBuffer]) -> StateBuffer:
     lasting = STATE.must(holder)
     old = next(one for one in state if one.name == lasting.buffer)
     return StateBuffer(lasting.buffer, lasting.initial, old.where)

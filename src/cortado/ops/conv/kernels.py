@@ -263,7 +263,7 @@ def _fits_lanes(layer: ConvLayer, core: Core) -> bool:
 
 
 def _fits_group(layer: ConvLayer, core: Core) -> bool:
-    return packing.fits_linear_group(layer.weights, layer.tables[0], layer.shift, core)
+    return packing.fits_linear_group(layer.weights, layer.tables[0], layer.shift)
 
 
 def _pack_mve(layer: ConvLayer, core: Core) -> Numbers:

@@ -45,14 +45,14 @@ def fits_conv_lanes(weights: Int8, bias: Int32, shift: Int32) -> bool:
     return small and _no_minimum(weights) and bool(np.all(shift < 0))
 
 
-def fits_linear_group(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+def fits_linear_group(weights: Int8, bias: Int32, shift: Int32) -> bool:
     """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer: right shifts only. weights [out_c, in_c]."""
     return bool(np.all(shift < 0)) and _doubling_fits(weights, bias, shift, 0)
 
 
 def fits_linear_lanes(weights: Int8, bias: Int32, shift: Int32) -> bool:
     """Whether linear_lanes `__dsp` takes a layer: two channels' weights in 16 bits."""
-    return _no_minimum(weights) and fits_linear_group(weights, bias, shift, Core.DSP)
+    return _no_minimum(weights) and fits_linear_group(weights, bias, shift)
 
 
 def fits_depthwise(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
