@@ -31,6 +31,10 @@ class Fit:
     terms: int
     even: bool = False
     bits: int = 0  # of fixed point, where the coefficients are integers; else binary32
+    halved: int = 0  # the same for the lowest power alone; each other has one bit less than the one before
+
+    def fixed(self, power: int) -> int:
+        return self.halved - power if self.halved else self.bits
 
 
 def _lawson(powers: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -61,7 +65,8 @@ def coefficients(fit: Fit) -> tuple[list[float], float]:
     rest = values.copy()
     for k in range(fit.terms):
         first = _lawson(powers[:, k:], rest, weights)[0]
-        one = round(first * 2**fit.bits) / 2**fit.bits if fit.bits else float(np.float32(first))
+        bits = fit.fixed(k)
+        one = round(first * 2**bits) / 2**bits if bits else float(np.float32(first))
         rounded.append(one)
         rest = rest - powers[:, k] * one
     return rounded, float(np.max(np.abs(rest) * weights))
@@ -94,6 +99,7 @@ FITS = (
     Fit("atan", lambda x: (mpmath.atan(x) / x - 1) / x**2, lambda x: x**3 / mpmath.atan(x), 0, 1, 9, even=True),
     Fit("asin", lambda x: (mpmath.asin(x) / x - 1) / x**2, lambda x: x**3 / mpmath.asin(x), 0, 0.5, 5, even=True),
     Fit("pow_log", _power_slope, lambda x: x, -0.0308, 0.0308, 5, bits=31),
+    Fit("pow_log_usual", lambda x: mpmath.log1p(x) / mpmath.log(2) / x, lambda x: x, -0.0308, 0.0308, 6, halved=30),
     Fit("pow_exp", lambda x: mpmath.mpf(2) ** (x + 0.5), lambda x: mpmath.mpf(1), -0.5, 0.5, 7, bits=30),
 )
 
@@ -101,7 +107,8 @@ FITS = (
 def main() -> None:
     for fit in FITS:
         found, error = coefficients(fit)
-        shown = [str(round(one * 2**fit.bits)) if fit.bits else f"{one:.9g}" for one in found]
+        bits = [fit.fixed(k) for k in range(fit.terms)]
+        shown = [str(round(one * 2**b)) if b else f"{one:.9g}" for one, b in zip(found, bits, strict=True)]
         print(f"{fit.name:8} error 2^{np.log2(error):.1f}: {', '.join(shown)}")
 
 

@@ -56,19 +56,23 @@ _ATAN = _polynomial(
     *(0.0108685717, -0.0017827797),
 )
 _ASIN = _polynomial(0.166667521, 0.0749530941, 0.0454691499, 0.0241847783, 0.0421583056)
+_TWO_OVER_PI_NEAR = np.float32(0.636619747)
+_HALF_PI_PARTS = _polynomial(1.57080078, -4.45445767e-06, 2.56334407e-12)
 # 2 / pi in 32-bit words, behind one of zeros.
 _TWO_OVER_PI = np.array(
     [0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB], np.uint64
 )
-# Of pow, in fixed point: 2^9 / c and log2(c) * 2^62 for the middle c of each sixteenth of the mantissas.
+# Of pow, in fixed point: 2^9 / c and (log2(c) - 126) * 2^54 for the middle c of each sixteenth of the mantissas.
 _POW_INVERSE = np.array([716, 686, 659, 633, 610, 588, 567, 548, 531, 512, 485, 458, 434, 412, 392, 374], np.int64)
 _POW_LOG = np.array(
-    [-2231206455504150653, -1946430181029983334, -1679274697325512644, -1411460413912947122, -1165213642170721211,
-     -920826160948473729, -678862894199729772, -452093186346374828, -242427344909495863, 0, 360445057706960753,
-     741541642249411165, 1099650847447036895, 1445761135573508750, 1776837224931603046, 2089580484208175971],
+    [-2278529862411543072, -2277417455089378356, -2276373878981157768, -2275327729436577434,
+     -2274365827984459364, -2273411189385934960, -2272466020375197678, -2271580201203895511,
+     -2270761194010782702, -2269814212194729984, -2268406223688062169, -2266917565154693222,
+     -2265518701071889996, -2264166707758895965, -2262873441784840910, -2261651788428291797],
     np.int64,
 )  # fmt: skip
 _POW_SLOPE = (-1549082005, 1032721173, -774539946, 620207962, -517486128)  # * 2^31
+_POW_USUAL_SLOPE = (1549082005, -387270501, 129089801, -48408915, 19455153, -8058677)  # * 2^30, and half that each
 _POW_LOG2E = 6653256548922161246  # * 2^62
 _POW_EXP2 = (1518500250, 1052544206, 364784020, 84281741, 14604948, 2034832, 234992)  # * 2^30
 
@@ -283,6 +287,17 @@ def _leading_zeros(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return count
 
 
+def _usual_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
+    """`_reduced_angle` of a below 128, by three parts of pi / 2."""
+    shifted = a * _TWO_OVER_PI_NEAR + _SHIFT
+    turns = shifted - _SHIFT
+    above, middle = a - turns * _HALF_PI_PARTS[0], turns * _HALF_PI_PARTS[1]
+    near = above - middle
+    below = ((above - near) - middle) - turns * _HALF_PI_PARTS[2]
+    r = near + below
+    return _bits(shifted) & 3, r, (near - r) + below
+
+
 def _reduced_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
     """n and r + lost = a - n * pi / 2, |r| < 0.7854, of a >= 0, and n modulo 4: a times 2 / pi in integers, of which 64
     bits count: two of the quarter turn, 62 behind it."""
@@ -307,8 +322,14 @@ def _reduced_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
     whole = product.astype(np.float32)  # of 31 bits: rounded once
     scale = np.where(large | (rest >= 0), _ONE, -_ONE) * _power2(np.where(large, -30, -28 - zeros.astype(np.int64)))
     lost = (product - whole.astype(np.int64)).astype(np.float32)
-    near = a < _QUARTER_PI
-    return np.where(near, 0, n.astype(np.int32)), np.where(near, a, whole * scale), np.where(near, 0, lost * scale)
+    near, usual = a < _QUARTER_PI, a < np.float32(128)
+    usual_n, usual_r, usual_lost = _usual_angle(np.where(usual, a, _ONE))
+    r, rest = np.where(usual, usual_r, whole * scale), np.where(usual, usual_lost, lost * scale)
+    return (
+        np.where(near, 0, np.where(usual, usual_n, n.astype(np.int32))),
+        np.where(near, a, r),
+        np.where(near, _ZERO, rest),
+    )
 
 
 def _sine(r: Floats) -> Floats:
@@ -346,15 +367,9 @@ def tan(x: Floats) -> Floats:
     inside = a < INFINITY
     n, r, lost = _reduced_angle(_only(inside, a))
     z = r * r
-    tail = r * z * _horner(_TAN, z) + (lost * z + lost)
-    value = np.add(r, tail)
+    found = np.add(r, r * z * _horner(_TAN, z) + (lost * z + lost))
     odd = (n & 1) == 1
-    bottom = _only(odd, value)
-    upper = _upper_half(bottom)
-    inverse = -_ONE / bottom
-    first = _upper_half(inverse)
-    over = first * upper + _ONE
-    value = np.where(odd, inverse * (over + first * (tail - (upper - r))) + first, value)
+    value = np.where(odd, -_ONE / _only(odd, found), found)
     return np.where(inside, np.where(_bits(x) < 0, -value, value), NAN)
 
 
@@ -441,22 +456,47 @@ def reciprocal(x: Floats) -> Floats:
     return _ONE / x
 
 
+def _fixed_horner(coefficients: tuple[int, ...], x: _Long) -> _Long:
+    """A polynomial in fixed point: each product loses its lowest 32 bits."""
+    value = np.full_like(x, coefficients[-1])
+    for one in coefficients[-2::-1]:
+        value = ((value * x) >> 32) + one
+    return value
+
+
+def _split_mantissa(x: Floats) -> tuple[_Long, _Long, _Long]:
+    """e, part and r for which x = 2^(e - 126) * c * (1 + r * 2^-33), c that of the part; of positive normal numbers."""
+    bits = _bits(x).astype(np.int64)
+    offset = bits - 0x330000
+    e, part = offset >> 23, (offset >> 19) & 15
+    mantissa = ((bits & 0x7FFFFF) | 0x800000) << ((bits >> 23) - e)  # * 2^24
+    return e, part, mantissa * _POW_INVERSE[part] - 2**33
+
+
 def _log2_of(x: Floats) -> tuple[_Long, NDArray[np.bool_]]:
     """log2(x) * 2^62 of x near 1, elsewhere * 2^54, and where it is which; of positive finite numbers."""
     tiny = x < np.float32(1.17549435e-38)
-    bits = _bits(np.where(tiny, x * np.float32(8388608), x)).astype(np.int64)
-    offset = bits - 0x3F330000
-    e, part = offset >> 23, (offset >> 19) & 15
-    bits -= e << 23
-    mantissa = ((bits & 0x7FFFFF) | 0x800000) << np.where(bits < 0x3F800000, 0, 1)  # * 2^24
-    r = mantissa * _POW_INVERSE[part] - 2**33  # * 2^33
-    slope = np.full_like(r, _POW_SLOPE[-1])
-    for one in _POW_SLOPE[-2::-1]:
-        slope = ((slope * (r >> 1)) >> 32) + one
-    slope = _POW_LOG2E + ((slope * r) >> 2)
-    value = _POW_LOG[part] + ((r * (slope >> 32)) >> 1) + ((r * (slope & 0xFFFFFFFF)) >> 33)
-    e -= np.where(tiny, 23, 0)
+    e, part, r = _split_mantissa(np.where(tiny, x * np.float32(8388608), x))
+    slope = _POW_LOG2E + ((_fixed_horner(_POW_SLOPE, r >> 1) * r) >> 2)
+    value = (_POW_LOG[part] + (126 << 54)) * 256 + ((r * (slope >> 32)) >> 1) + ((r * (slope & 0xFFFFFFFF)) >> 33)
+    e -= np.where(tiny, 149, 126)
     return np.where(e == 0, value, (value >> 8) + (e << 54)), e == 0
+
+
+def _usual_pow(x: Floats, y: Floats) -> tuple[NDArray[np.bool_], Floats]:
+    """Powers of positive normal numbers with exponents of ordinary size, and which they are."""
+    bits = _bits(y).astype(np.int64)
+    down = 140 - ((bits >> 23) & 255)
+    usual = (_bits(x) >= 0x800000) & (x < INFINITY) & (down >= 7) & (down <= 31)
+    e, part, r = _split_mantissa(_only(usual, x))
+    log2 = ((r * _fixed_horner(_POW_USUAL_SLOPE, r)) >> 9) + _POW_LOG[part] + (e << 54)
+    mantissa = ((bits & 0x7FFFFF) | 0x800000) * np.where(bits < 0, -1, 1)
+    high = (log2 + 2**31) >> 32
+    power = (high * mantissa + (((log2 - (high << 32)) * mantissa) >> 32)) >> np.where(usual, down, 31)  # * 2^32
+    n = power >> 32
+    usual &= (n >= -126) & (n <= 126)
+    value = (_fixed_horner(_POW_EXP2, (power & 0xFFFFFFFF) - 2**31) + 64) >> 7
+    return usual, _from_bits(np.where(usual, value + ((n + 126) << 23), 0))
 
 
 def _positive_pow(x: Floats, y: Floats) -> Floats:
@@ -473,9 +513,7 @@ def _positive_pow(x: Floats, y: Floats) -> Floats:
     power = np.where(down > 63, np.int64(0), np.where(down < 14, np.int64(1 << 41), power))
     power = np.where((log < 0) != (bits < 0), -power, power)
     n, middle = power >> 32, (power & 0xFFFFFFFF) - 2**31
-    value = np.full_like(middle, _POW_EXP2[-1])
-    for one in _POW_EXP2[-2::-1]:
-        value = ((value * middle) >> 32) + one
+    value = _fixed_horner(_POW_EXP2, middle)
     result = _scaled(value.astype(np.float32), np.clip(n, -152, 127) - 30)
     return np.where(n > 127, INFINITY, np.where(n < -152, _ZERO, result))
 
@@ -494,7 +532,8 @@ def pow(x: Floats, y: Floats) -> Floats:
     result = np.where(negative, -size, size)
     unreal = (x < 0) & (ax < INFINITY) & ~integer
     result = np.where(np.isnan(x) | np.isnan(y) | unreal, NAN, result)
-    return np.where((y == 0) | (x == 1), _ONE, result)
+    usual, found = _usual_pow(x, y)
+    return np.where(usual, found, np.where((y == 0) | (x == 1), _ONE, result))
 
 
 @_elementwise

@@ -4,7 +4,7 @@
  *
  * Tile: 1 element. Scratch: none.
  */
-#include "cortado_float.h"
+#include "cortado_operands_f32.h"
 
 static int holds(float a, float b, int32_t accepts)
 {
@@ -35,23 +35,6 @@ static float calculated(float a, float b, int32_t how)
     }
 }
 
-/* A span over which each operand is one number, or goes from element to element. */
-typedef struct {
-    const float *a, *b;
-    int32_t a_step, b_step;
-} operands_t;
-
-#define EACH(expression)                                                       \
-    do {                                                                       \
-        for (const float *const end = out + n; out < end; out++) {             \
-            const float x = *a, y = *b;                                        \
-            *out = (expression);                                               \
-            a += S.a_step;                                                     \
-            b += S.b_step;                                                     \
-            CORTADO_STAY_A_LOOP;                                               \
-        }                                                                      \
-    } while (0)
-
 #if defined(CORTADO_ONE_NAN)
 /* Fours of elements, of two tensors or of one and a number; a list of words costs a cycle more than its words. */
 #define OPERATION(name, to, b) name " s" #to ", s" #to ", " b "\n"
@@ -68,7 +51,7 @@ typedef struct {
 #define BY_ONE(name) FOURS(name, "", "%[y]", "%[y]", "%[y]", "%[y]", [y] "t"(*b))
 
 /* Returns how many elements they are. */
-static int32_t fours(operands_t S, float *out, int32_t n, int32_t how)
+static int32_t fours(cortado_operands_f32_t S, float *out, int32_t n, int32_t how)
 {
     const int swapped = S.a_step == 0 && how != CORTADO_DIFFERENCE;
     const float *a = swapped ? S.b : S.a, *b = swapped ? S.a : S.b;
@@ -99,7 +82,7 @@ static int32_t fours(operands_t S, float *out, int32_t n, int32_t how)
     return n & ~3;
 }
 #else
-static int32_t fours(operands_t S, float *out, int32_t n, int32_t how)
+static int32_t fours(cortado_operands_f32_t S, float *out, int32_t n, int32_t how)
 {
     (void)S, (void)out, (void)n, (void)how;
     return 0;
@@ -107,7 +90,7 @@ static int32_t fours(operands_t S, float *out, int32_t n, int32_t how)
 #endif
 
 /* Without bounds. */
-static void plain(const operands_t S, float *out, int32_t n, int32_t how)
+static void plain(const cortado_operands_f32_t S, float *out, int32_t n, int32_t how)
 {
     const uint32_t before = cortado_one_nan();
     const int32_t done = fours(S, out, n, how);
@@ -115,68 +98,48 @@ static void plain(const operands_t S, float *out, int32_t n, int32_t how)
         cortado_any_nan(before);
         return;
     }
-    const float *a = S.a + done * S.a_step, *b = S.b + done * S.b_step;
-    out += done;
-    n -= done;
+    const cortado_operands_f32_t rest = {S.a + done * S.a_step, S.b + done * S.b_step, S.a_step, S.b_step};
     if (how == CORTADO_SUM) {
-        EACH(cortado_result(x + y));
+        CORTADO_EACH_F32(rest, out + done, n - done, cortado_result(x + y));
     } else if (how == CORTADO_DIFFERENCE) {
-        EACH(cortado_result(x - y));
+        CORTADO_EACH_F32(rest, out + done, n - done, cortado_result(x - y));
     } else {
-        EACH(cortado_result(cortado_f32_mul(x, y)));
+        CORTADO_EACH_F32(rest, out + done, n - done, cortado_result(cortado_f32_mul(x, y)));
     }
     cortado_any_nan(before);
 }
 
 /* One loop for each operation that networks are full of; all others choose for each number. */
-static void calculate(const cortado_calculate_f32_t *L, const operands_t S, float *out, int32_t n)
+static void calculate(const cortado_calculate_f32_t *L, const cortado_operands_f32_t S, float *out, int32_t n)
 {
     const float low = L->act_min, high = L->act_max, infinity = cortado_f32_infinity();
-    const float *a = S.a, *b = S.b;
     if (L->how <= CORTADO_PRODUCT && low == -infinity && high == infinity) {
         plain(S, out, n, L->how);
         return;
     }
     switch (L->how) {
     case CORTADO_SUM:
-        EACH(cortado_bounded(x + y, low, high));
+        CORTADO_EACH_F32(S, out, n, cortado_bounded(x + y, low, high));
         break;
     case CORTADO_DIFFERENCE:
-        EACH(cortado_bounded(x - y, low, high));
+        CORTADO_EACH_F32(S, out, n, cortado_bounded(x - y, low, high));
         break;
     case CORTADO_PRODUCT:
-        EACH(cortado_bounded(x * y, low, high));
+        CORTADO_EACH_F32(S, out, n, cortado_bounded(x * y, low, high));
         break;
     default:
-        EACH(cortado_bounded(calculated(x, y, L->how), low, high));
+        CORTADO_EACH_F32(S, out, n, cortado_bounded(calculated(x, y, L->how), low, high));
         break;
     }
 }
 
 void cortado_calculate_f32(const cortado_calculate_f32_t *L, const float *a, const float *b, float *out, int32_t n)
 {
-    int32_t at_a = 0, at_b = 0;
-    a = a == NULL ? &L->number : a;
-    b = b == NULL ? &L->number : b;
-    const int32_t a_step = L->a_period != 1, b_step = L->b_period != 1;
     if (n == 1) {
-        *out = cortado_bounded(calculated(*a, *b, L->how), L->act_min, L->act_max);
-        return;
-    }
-    if ((a_step == 0 || L->a_period >= n) && (b_step == 0 || L->b_period >= n)) {
-        const operands_t S = {a, b, a_step, b_step};
-        calculate(L, S, out, n);
-        return;
-    }
-    while (n > 0) {
-        const int32_t left_a = a_step != 0 ? L->a_period - at_a : n, left_b = b_step != 0 ? L->b_period - at_b : n;
-        const int32_t span = cortado_min(n, cortado_min(left_a, left_b));
-        const operands_t S = {a + at_a, b + at_b, a_step, b_step};
-        calculate(L, S, out, span);
-        at_a = span == left_a ? 0 : at_a + span * a_step;
-        at_b = span == left_b ? 0 : at_b + span * b_step;
-        out += span;
-        n -= span;
+        const float x = a == NULL ? L->number : *a, y = b == NULL ? L->number : *b;
+        *out = cortado_bounded(calculated(x, y, L->how), L->act_min, L->act_max);
+    } else {
+        cortado_spans_f32(L, a, b, out, n, calculate);
     }
 }
 

@@ -29,8 +29,15 @@ static inline int32_t cortado_f32_zeros(uint64_t x)
 #define CORTADO_F32_INLINE static inline
 #endif
 
+/* What is rarely asked for stays out of the way. */
+#if defined(__GNUC__)
+#define CORTADO_F32_CALLED static __attribute__((noinline, unused))
+#else
+#define CORTADO_F32_CALLED static inline
+#endif
+
 typedef struct {
-    uint32_t n;    /* quarter turns, modulo 4 */
+    uint32_t n;    /* quarter turns; the two lowest bits count */
     float r, lost; /* what is left, |r| < 0.7854, and what its rounding lost */
 } cortado_f32_angle_t;
 
@@ -50,6 +57,20 @@ static inline float cortado_f32_small_angle(uint64_t size, float *lost)
     return cortado_f32_mul(whole, scale);
 }
 
+/* Of 0 < a < 128. The first two parts of pi / 2 have 17 bits each, so their products with up to 82 turns are exact, and
+ * so is what the first one leaves. */
+static inline cortado_f32_angle_t cortado_f32_usual_angle(float a)
+{
+    const float shifted = cortado_f32_step(a, 0.636619747f, 12582912.0f); /* no fraction bits are left */
+    const float turns = shifted - 12582912.0f;
+    const float above = a - cortado_f32_mul(turns, 1.57080078f), middle = cortado_f32_mul(turns, -4.45445767e-06f);
+    const float near = above - middle;
+    const float below = ((above - near) - middle) - cortado_f32_mul(turns, 2.56334407e-12f);
+    const float r = near + below;
+    const cortado_f32_angle_t angle = {cortado_f32_bits(shifted), r, (near - r) + below};
+    return angle;
+}
+
 /* Of a >= 0. a times 2 / pi in integers, of which 64 bits count: two of the quarter turn, 62 behind it. Of 2 / pi it
  * needs 96 bits, from the one on where whole turns end. */
 CORTADO_F32_INLINE cortado_f32_angle_t cortado_f32_angle(float a)
@@ -60,6 +81,9 @@ CORTADO_F32_INLINE cortado_f32_angle_t cortado_f32_angle(float a)
     cortado_f32_angle_t angle = {0, a, 0.0f};
     if (bits < 0x3F490FDBu) { /* pi / 4 */
         return angle;
+    }
+    if (bits < 0x43000000u) { /* 128 */
+        return cortado_f32_usual_angle(a);
     }
     const uint32_t mantissa = (bits & 0x7FFFFFu) | 0x800000u, at = (bits >> 23) - 120, left = at & 31;
     const uint32_t *const word = two_over_pi + (at >> 5);
@@ -142,15 +166,9 @@ static inline float cortado_f32_tan(float x)
     p = cortado_f32_step(p, z, 0.0540589057f);
     p = cortado_f32_step(p, z, 0.133326754f);
     p = cortado_f32_step(p, z, 0.333333492f);
-    const float tail = cortado_f32_mul(cortado_f32_mul(r, z), p) + cortado_f32_step(angle.lost, z, angle.lost);
-    float value = r + tail;
-    if (angle.n & 1) { /* -1 / (r + tail), by halves whose product is exact */
-        const float upper = cortado_f32_upper(value);
-        const float inverse = -1.0f / value;
-        const float first = cortado_f32_upper(inverse);
-        const float over = cortado_f32_step(first, upper, 1.0f) + cortado_f32_mul(first, tail - (upper - r));
-        value = cortado_f32_step(inverse, over, first);
-    }
+    const float lost = cortado_f32_step(angle.lost, z, angle.lost);
+    const float found = r + (cortado_f32_mul(cortado_f32_mul(r, z), p) + lost);
+    const float value = angle.n & 1 ? -1.0f / found : found;
     return cortado_f32_bits(x) >> 31 ? -value : value;
 }
 
@@ -260,44 +278,126 @@ static inline float cortado_f32_acos(float x)
 
 /* ---- powers ---- */
 
-/* A step of Horner's rule on fixed point. */
-static inline int32_t cortado_f32_fixed(int32_t a, int32_t x, int32_t b)
+/* The upper half of a product, and of its sum with b * 2^32. */
+static inline int32_t cortado_f32_upper_product(int32_t a, int32_t x) { return (int32_t)(((int64_t)a * x) >> 32); }
+
+static inline int32_t cortado_f32_fixed(int32_t a, int32_t x, int32_t b) { return cortado_f32_upper_product(a, x) + b; }
+
+/* 2^9 / c and (log2(c) - 126) * 2^54 for a c in each sixteenth of the mantissas, of which the one about 1 is exact;
+ * polynomials in fixed point, the highest power first: log2(1 + x) / x, at last * 2^30; 2^x * 2^30, and 64 more. */
+static const struct {
+    uint16_t inverse[16];
+    int64_t log2_c[16];
+    int32_t slope[6], exp2[7];
+} cortado_f32_powers = {
+    {716, 686, 659, 633, 610, 588, 567, 548, 531, 512, 485, 458, 434, 412, 392, 374},
+    {-2278529862411543072, -2277417455089378356, -2276373878981157768, -2275327729436577434,
+     -2274365827984459364, -2273411189385934960, -2272466020375197678, -2271580201203895511,
+     -2270761194010782702, -2269814212194729984, -2268406223688062169, -2266917565154693222,
+     -2265518701071889996, -2264166707758895965, -2262873441784840910, -2261651788428291797},
+    {-8058677, 19455153, -48408915, 129089801, -387270501, 1549082005},
+    {234992, 2034832, 14604948, 84281741, 364784020, 1052544206, 1518500314}};
+
+/* Polynomials in fixed point. Loads behind loads take a cycle each, so they come in groups. */
+#if defined(__ARM_FEATURE_DSP)
+static inline int32_t cortado_f32_fixed_of_six(const int32_t c[6], int32_t x)
 {
-    return (int32_t)(((int64_t)a * x) >> 32) + b;
+    int32_t value, next, last;
+    __asm__("ldr %0, %4\n"
+            "ldr %1, %5\n"
+            "ldr %2, %6\n"
+            "smmla %0, %0, %3, %1\n"
+            "smmla %0, %0, %3, %2\n"
+            "ldr %1, %7\n"
+            "ldr %2, %8\n"
+            "smmla %0, %0, %3, %1\n"
+            "ldr %1, %9\n"
+            "smmla %0, %0, %3, %2\n"
+            "smmla %0, %0, %3, %1\n"
+            : "=&r"(value), "=&r"(next), "=&r"(last)
+            : "r"(x), "m"(c[0]), "m"(c[1]), "m"(c[2]), "m"(c[3]), "m"(c[4]), "m"(c[5]));
+    return value;
+}
+
+static inline int32_t cortado_f32_fixed_of_seven(const int32_t c[7], int32_t x)
+{
+    int32_t value, b, d, e;
+    __asm__("ldr %0, %5\n"
+            "ldr %1, %6\n"
+            "ldr %2, %7\n"
+            "ldr %3, %8\n"
+            "smmla %0, %0, %4, %1\n"
+            "smmla %0, %0, %4, %2\n"
+            "ldr %1, %9\n"
+            "ldr %2, %10\n"
+            "smmla %0, %0, %4, %3\n"
+            "ldr %3, %11\n"
+            "smmla %0, %0, %4, %1\n"
+            "smmla %0, %0, %4, %2\n"
+            "smmla %0, %0, %4, %3\n"
+            : "=&r"(value), "=&r"(b), "=&r"(d), "=&r"(e)
+            : "r"(x), "m"(c[0]), "m"(c[1]), "m"(c[2]), "m"(c[3]), "m"(c[4]), "m"(c[5]), "m"(c[6]));
+    return value;
+}
+#else
+static inline int32_t cortado_f32_fixed_of_six(const int32_t c[6], int32_t x)
+{
+    int32_t value = c[0];
+    for (int32_t i = 1; i < 6; i++) {
+        value = cortado_f32_fixed(value, x, c[i]);
+    }
+    return value;
+}
+
+static inline int32_t cortado_f32_fixed_of_seven(const int32_t c[7], int32_t x)
+{
+    return cortado_f32_fixed(cortado_f32_fixed_of_six(c, x), x, c[6]);
+}
+#endif
+
+/* e and r for which x = 2^(e - 126) * c * (1 + r * 2^-33), c that of a part; of the bits of a positive normal x. */
+typedef struct {
+    uint32_t e, part;
+    int32_t r;
+} cortado_f32_mantissa_t;
+
+static inline cortado_f32_mantissa_t cortado_f32_split_mantissa(uint32_t bits)
+{
+    const uint32_t offset = bits - 0x330000u, e = offset >> 23, part = offset >> 19 & 15;
+    const uint32_t mantissa = ((bits & 0x7FFFFFu) | 0x800000u) << ((bits >> 23) - e); /* from 0.7 to 1.4, * 2^24 */
+    /* Below 2^28 in size, so its lowest 32 bits are enough: 2^33 is a multiple of 2^32. */
+    const cortado_f32_mantissa_t split = {e, part, (int32_t)(mantissa * cortado_f32_powers.inverse[part])};
+    return split;
 }
 
 /* log2(x) * 2^62, of x from 0.7 to 1.4 (*near is 1), elsewhere * 2^54; of positive finite numbers. */
 static inline int64_t cortado_f32_log2_fixed(float x, int32_t *near)
 {
-    /* 2^9 / c and log2(c) * 2^62 for a c in each sixteenth of the mantissas; the one about 1 is exact. */
-    static const int16_t inverse[16] = {716, 686, 659, 633, 610, 588, 567, 548, 531, 512, 485, 458, 434, 412, 392, 374};
-    static const int64_t log2_c[16] = {
-        -2231206455504150653, -1946430181029983334, -1679274697325512644, -1411460413912947122,
-        -1165213642170721211, -920826160948473729,  -678862894199729772,  -452093186346374828,
-        -242427344909495863,  0,                    360445057706960753,   741541642249411165,
-        1099650847447036895,  1445761135573508750,  1776837224931603046,  2089580484208175971};
     int32_t e = 0;
     if (x < 1.17549435e-38f) {
         x = x * 8388608.0f;
         e = -23;
     }
-    const int32_t bits = (int32_t)cortado_f32_bits(x), offset = bits - 0x3F330000;
-    const int32_t part = offset >> 19 & 15;
-    const int32_t one = bits - (offset >> 23) * 0x800000; /* of the number from 0.7 to 1.4 */
-    const int32_t mantissa = ((one & 0x7FFFFF) | 0x800000) << (one >= 0x3F800000);
-    /* Below 2^28 in size, so its lowest 32 bits are enough: 2^33 is a multiple of 2^32. */
-    const int32_t r = (int32_t)((uint32_t)mantissa * (uint32_t)inverse[part]);
-    const int32_t half = r >> 1; /* * 2^32 */
+    const cortado_f32_mantissa_t of = cortado_f32_split_mantissa(cortado_f32_bits(x));
+    const int64_t one = (int64_t)126 << 54;
+    const int32_t r = of.r, half = r >> 1; /* * 2^32 */
     int32_t slope = cortado_f32_fixed(-517486128, half, 620207962); /* * 2^31 */
     slope = cortado_f32_fixed(slope, half, -774539946);
     slope = cortado_f32_fixed(slope, half, 1032721173);
     slope = cortado_f32_fixed(slope, half, -1549082005);
     const int64_t factor = 6653256548922161246 + (((int64_t)slope * r) >> 2);
-    const int64_t value = log2_c[part] + (((int64_t)r * (int32_t)(factor >> 32)) >> 1) +
-                          (((int64_t)r * (int64_t)(uint32_t)factor) >> 33);
-    e += offset >> 23;
+    const int64_t product =
+        (((int64_t)r * (int32_t)(factor >> 32)) >> 1) + (((int64_t)r * (int64_t)(uint32_t)factor) >> 33);
+    const int64_t value = (cortado_f32_powers.log2_c[of.part] + one) * 256 + product;
+    e += (int32_t)of.e - 126;
     *near = e == 0;
     return e == 0 ? value : (value >> 8) + (int64_t)e * ((int64_t)1 << 54);
+}
+
+/* 2^x * 2^30 + 64 of x * 2^32. */
+static inline int32_t cortado_f32_exp2_fixed(uint32_t x)
+{
+    return cortado_f32_fixed_of_seven(cortado_f32_powers.exp2, (int32_t)(x ^ 0x80000000u));
 }
 
 /* x^y of finite x > 0 that isn't 1, and finite y: 2^(y * log2(x)) in integers. */
@@ -320,17 +420,10 @@ static inline float cortado_f32_positive_pow(float x, float y)
     if (n > 127 || n < -152) {
         return n > 0 ? cortado_f32_infinity() : 0.0f;
     }
-    const int32_t middle = (int32_t)((uint32_t)power - 0x80000000u);
-    int32_t value = cortado_f32_fixed(234992, middle, 2034832); /* * 2^30 */
-    value = cortado_f32_fixed(value, middle, 14604948);
-    value = cortado_f32_fixed(value, middle, 84281741);
-    value = cortado_f32_fixed(value, middle, 364784020);
-    value = cortado_f32_fixed(value, middle, 1052544206);
-    value = cortado_f32_fixed(value, middle, 1518500250);
-    return cortado_f32_scaled((float)value, n - 30);
+    return cortado_f32_scaled((float)(cortado_f32_exp2_fixed((uint32_t)power) - 64), n - 30);
 }
 
-static inline float cortado_f32_pow(float x, float y)
+CORTADO_F32_CALLED float cortado_f32_any_pow(float x, float y)
 {
     const float ax = cortado_f32_abs(x), ay = cortado_f32_abs(y);
     if (y == 0.0f || x == 1.0f) {
@@ -357,6 +450,54 @@ static inline float cortado_f32_pow(float x, float y)
         size = cortado_f32_positive_pow(ax, y);
     }
     return negative ? -size : size;
+}
+
+/* What is to be known of an exponent from 2^-18 to 128 in size: its mantissa with its sign, and what is to be shifted
+ * down behind a product with that; 0 for other exponents. */
+typedef struct {
+    int32_t mantissa;
+    uint32_t down;
+} cortado_f32_exponent_t;
+
+static inline cortado_f32_exponent_t cortado_f32_exponent(float y)
+{
+    const uint32_t bits = cortado_f32_bits(y), down = 140u - (bits >> 23 & 255);
+    const int32_t size = (int32_t)((bits & 0x7FFFFFu) | 0x800000u);
+    const cortado_f32_exponent_t exponent = {bits >> 31 ? -size : size, down - 7u > 24u ? 0 : down};
+    return exponent;
+}
+
+/* What most powers are, of positive normal x and exponents as above: log2(x) * 2^54 is exact enough, and its product
+ * with y needs no more than 64 bits. Returns whether the power is such a one; then its bits are in `found`. */
+CORTADO_F32_INLINE int cortado_f32_usual_pow(uint32_t x, cortado_f32_exponent_t y, uint32_t *found)
+{
+    if (x - 0x800000u >= 0x7F000000u) {
+        return 0;
+    }
+    const cortado_f32_mantissa_t of = cortado_f32_split_mantissa(x);
+    const int32_t slope = cortado_f32_fixed_of_six(cortado_f32_powers.slope, of.r); /* * 2^30 */
+    const int64_t log2_x = (((int64_t)of.r * slope) >> 9) + cortado_f32_powers.log2_c[of.part];
+    const uint32_t low = (uint32_t)log2_x; /* taken as signed */
+    const int32_t high = (int32_t)((uint32_t)(log2_x >> 32) + (of.e << 22) + (low >> 31));
+    const int64_t product = (int64_t)high * y.mantissa + cortado_f32_upper_product((int32_t)low, y.mantissa);
+    const int32_t above = (int32_t)(product >> 32);
+    const uint32_t exponent = (uint32_t)((above >> y.down) + 126);
+    if (exponent > 252u) {
+        return 0;
+    }
+    const uint32_t part = (uint32_t)product >> y.down | (uint32_t)above << (32u - y.down);
+    *found = ((uint32_t)cortado_f32_exp2_fixed(part) >> 7) + (exponent << 23);
+    return 1;
+}
+
+static inline float cortado_f32_pow(float x, float y)
+{
+    const cortado_f32_exponent_t exponent = cortado_f32_exponent(y);
+    uint32_t found;
+    if (exponent.down != 0 && cortado_f32_usual_pow(cortado_f32_bits(x), exponent, &found)) {
+        return cortado_f32_from(found);
+    }
+    return cortado_f32_any_pow(x, y);
 }
 
 #endif /* CORTADO_F32_ANGLES_H */
