@@ -59,6 +59,7 @@ TOGETHER = {
     **{f"cortado_{name}_f32": file for file, names in FLOATS.items() for name in names.split()},
     **{f"cortado_conv1x1_codes_f32{isa}": "conv2d_codes_f32" for isa in ("", "__dsp", "__mve")},
     **{f"cortado_conv1x1_f32{isa}": "conv2d_f32" for isa in ("", "__dsp", "__mve")},
+    "cortado_linear_f32__dsp": "conv2d_f32",
     "cortado_linear_runs_s8__scalar": "linear_narrow_s8",
     **{f"cortado_{window}_runs_s8__{isa}": f"{window}_narrow_s8" for window in WINDOWS for isa in ("dsp", "mve")},
     **{f"cortado_{window}_{kind}_s8__scalar": "conv_narrow_s8" for window in WINDOWS for kind in ("narrow", "runs")},

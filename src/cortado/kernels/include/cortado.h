@@ -1224,6 +1224,8 @@ void cortado_conv2d_f32__mve(const cortado_layer_f32_packed_t *L, const int8_t *
                              void *scratch);
 void cortado_conv1x1_f32__dsp(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
 void cortado_conv1x1_f32__mve(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
+/* One pixel, with less code. */
+void cortado_linear_f32__dsp(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels);
 int32_t cortado_conv2d_f32__dsp_scratch(const cortado_layer_f32_packed_t *L);
 int32_t cortado_conv2d_f32__mve_scratch(const cortado_layer_f32_packed_t *L);
 

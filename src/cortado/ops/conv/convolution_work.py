@@ -201,6 +201,7 @@ TERMS = {
     **{name.format(kind): terms for name, terms in _NARROW_KERNELS.items() for kind in ("narrow", "runs")},
     **{f"linear_narrow_s8__{core}": _NARROW_LINEAR for core in ("scalar", "dsp")},
     **{f"linear_runs_s8__{core}": _RUNS_LINEAR for core in ("scalar", "dsp")},
+    "linear_f32__dsp": nested({part: _FLOAT_PIXELS[part] for part in ("calls", "singles")}),
     **{f"conv1x1{of}_f32__{core}": nested(_FLOAT_PIXELS) for of in ("", "_codes") for core in ("dsp", "mve")},
     **{f"conv2d{of}_f32__{core}": nested(_FLOAT_WINDOWS) for of in ("", "_codes") for core in ("dsp", "mve")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),

@@ -374,8 +374,10 @@ def _float_rows(form: ConvForm) -> list[ConvKernel]:
     portable, of_codes = ConvKernel(f"{name}_f32", A32W32), ConvKernel(f"{name}_codes_f32", A32W8)
     fast = replace(portable, pack=pack, scratch=scratch, tile=1 if window else 2)
     fast_codes = replace(fast, elements=A32W8, pack=pack_codes, fits=pays)
+    one = replace(fast, symbol="linear_f32__dsp", cores=(Core.DSP,), fits=_one_pixel(lambda y, core: True), tile=1)
     return [
         replace(fast, symbol=f"{name}_f32__mve", cores=(Core.MVE,)),
+        *(() if window else (one,)),
         replace(fast, symbol=f"{name}_f32__dsp", cores=(Core.DSP,)),
         portable,
         replace(fast_codes, symbol=f"{name}_codes_f32__mve", cores=(Core.MVE,)),

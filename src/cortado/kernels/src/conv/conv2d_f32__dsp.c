@@ -45,6 +45,12 @@ void cortado_conv1x1_f32__dsp(const cortado_layer_f32_packed_t *L, const float *
 {
     cortado_span_f32(L, in, out, pixels);
 }
+
+void cortado_linear_f32__dsp(const cortado_layer_f32_packed_t *L, const float *in, float *out, int32_t pixels)
+{
+    (void)pixels; /* 1 */
+    cortado_pixel_f32(L, in, L->in_c, out);
+}
 #else
 typedef int cortado_conv2d_f32_needs_dsp; /* an empty translation unit is not C */
 #endif

@@ -247,23 +247,21 @@
     add4    28, 29, 30, 31, 4, 5, 6, 7
     .endm
 
-/* \body for all products of a pixel, two by two. */
+/* \body for all products of a pixel, two by two; of an odd number, the first one as the second of a pair. */
     .macro all_products body
-    subs    r4, r4, #2
-    blt     .Llast_\@
-/* Two products. */
+    lsrs    r4, r4, #1
+    bcc     .Leven_\@
+    vldmia  r2!, {s9}
+    b       .Lodd_\@
+.Leven_\@:
+    subs    r4, r4, #1
 .Lagain_\@:
     vldmia  r2!, {s8-s9}
     \body   8
+.Lodd_\@:
     \body   9
-    subs    r4, r4, #2
+    subs    r4, r4, #1
     bge     .Lagain_\@
-.Llast_\@:
-    adds    r4, r4, #1
-    bne     .Ldone_\@
-    vldr    s8, [r2]
-    \body   8
-.Ldone_\@:
     .endm
 
     function cortado_conv_sums16_f32__dsp
@@ -279,23 +277,21 @@
     function cortado_conv_sums8x2_f32__dsp
     enter   23
     two_pixels
-    subs    r4, r4, #2
-    blt     .Llast_sums8x2
-/* Two products. */
+    lsrs    r4, r4, #1
+    bcc     .Leven_sums8x2
+    vldmia  r2!, {s13}
+    vldmia  r3!, {s15}
+    b       .Lodd_sums8x2
+.Leven_sums8x2:
+    subs    r4, r4, #1
 .Lagain_sums8x2:
     vldmia  r2!, {s12-s13}
     vldmia  r3!, {s14-s15}
     sixteen_of_two 12, 14
+.Lodd_sums8x2:
     sixteen_of_two 13, 15
-    subs    r4, r4, #2
+    subs    r4, r4, #1
     bge     .Lagain_sums8x2
-.Llast_sums8x2:
-    adds    r4, r4, #1
-    bne     .Ldone_sums8x2
-    vldr    s12, [r2]
-    vldr    s14, [r3]
-    sixteen_of_two 12, 14
-.Ldone_sums8x2:
     leave   31
 
 #endif
