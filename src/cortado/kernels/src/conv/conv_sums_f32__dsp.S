@@ -255,6 +255,7 @@
     b       .Lodd_\@
 .Leven_\@:
     subs    r4, r4, #1
+/* Two products. */
 .Lagain_\@:
     vldmia  r2!, {s8-s9}
     \body   8
@@ -284,6 +285,7 @@
     b       .Lodd_sums8x2
 .Leven_sums8x2:
     subs    r4, r4, #1
+/* Two products. */
 .Lagain_sums8x2:
     vldmia  r2!, {s12-s13}
     vldmia  r3!, {s14-s15}
