@@ -67,11 +67,37 @@ def test_surprise_is_the_distance_from_the_nearest_class_beside_held_back_data()
         spread = np.sqrt(variance + 0.01 * variance.mean())
         return np.array([min(np.linalg.norm((row - one) / spread) for one in means.values()) for row in rows])
 
-    fold = np.arange(120) % 5
+    fold = np.empty(120, dtype=int)
+    fold[np.argsort(classes, kind="stable")] = np.arange(120) % 5
     held = [distances(features[fold == one], features[fold != one], classes[fold != one]) for one in range(5)]
     limit = np.quantile(np.concatenate(held), 0.99)
     expected = distances(new, features, classes) / limit
     assert np.allclose(torch.cat(surprise).numpy(), expected, rtol=1e-3)
+
+
+def test_the_limit_does_not_depend_on_an_order_in_which_classes_take_turns() -> None:
+    """With as many classes as folds, or a divisor, a fold of every fifth sample would hold back a class whole."""
+    random = torch.Generator().manual_seed(3)
+    kinds = torch.arange(200) % 5
+    data = 9.0 * torch.eye(12)[kinds] + torch.randn(200, 12, generator=random)
+
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features, self.head = nn.Identity(), nn.Linear(12, 5)
+            self.head.requires_grad_(False).weight.copy_(torch.eye(12)[:5])
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.head(self.features(x))
+            return found
+
+    fresh = 9.0 * torch.eye(12)[kinds] + torch.randn(200, 12, generator=random)
+    for order in (torch.arange(200), kinds.argsort(stable=True)):
+        found = watched(Plain().eval(), [(one[None],) for one in data[order]], "features")
+        with torch.no_grad():
+            near = torch.cat([found(one[None])[1] for one in fresh])
+        assert 0.9 < float(near.quantile(0.99)) < 1.1
+        assert float(found(torch.full((1, 12), 9.0))[1]) > 3.0
 
 
 def test_c_tells_strange_inputs_and_evaluate_scores_it(tmp_path: Path, run: Run) -> None:

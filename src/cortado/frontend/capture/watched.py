@@ -92,7 +92,7 @@ def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], laye
         features.append(features_of(found))
         classes.append(_class_of(outputs))
     rows, labels = torch.cat(features).double(), torch.tensor(classes)
-    fold = torch.arange(len(rows)) % FOLDS
+    fold = _folds(labels)
     held = [_distances(rows[fold == one], *_statistics(rows[fold != one], labels[fold != one])) for one in range(FOLDS)]
     limit = torch.cat(held).quantile(1.0 - BEYOND)
     if float(limit) == 0.0:
@@ -129,6 +129,13 @@ def _scores(outputs: Any) -> Tensor | None:
     """The first output, where it is scores of some classes."""
     first = outputs[0] if isinstance(outputs, tuple | list) else outputs
     return first if isinstance(first, Tensor) and first.dim() == 2 and first.shape[0] == 1 else None
+
+
+def _folds(labels: Tensor) -> Tensor:
+    """The number of each sample's fold: every class is in all of them, in whatever order the samples come."""
+    fold = torch.empty_like(labels)
+    fold[labels.argsort(stable=True)] = torch.arange(len(labels)) % FOLDS
+    return fold
 
 
 def _class_of(outputs: Any) -> int:
