@@ -1,6 +1,7 @@
 """Models that learn on the device: by examples and by gradients, beside eager torch and the integer reference."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import cortado
+from cortado.artifact.folder import METHODS
+from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
-from cortado.learning import SGD, Prototypes, prototypes, squared_error, threshold_for, trainable
+from cortado.learning import (
+    SGD,
+    Prototypes,
+    prototypes,
+    squared_error,
+    threshold_for,
+    trainable,
+    weighted_cross_entropy,
+)
 from cortado.methods import CompiledMethods
 from cortado.plan.planned import moved
+from cortado.profile import profile
 
 pytestmark = [
     pytest.mark.host,
@@ -225,6 +237,24 @@ def test_a_step_needs_little_beside_its_state() -> None:
     assert not moved(planned)
 
 
+@pytest.mark.qemu
+def test_a_step_on_a_cortex_m4_keeps_to_its_cycles_and_memory(tmp_path: Path) -> None:
+    """A linear head of 64 features and 12 classes, one example, with momentum, decay and clip."""
+    hot, x = torch.eye(12), torch.randn(32, 64, generator=torch.Generator().manual_seed(5))
+    optimizer = SGD(lr=0.05, momentum=0.9, weight_decay=1e-3, clip=1.0)
+    net = nn.Sequential(nn.Linear(64, 12))
+    taught = trainable(net, "0.*", optimizer=optimizer, examples=(x[:1],), target=hot[:1])
+    calls = taught.calls([(one[None],) for one in x], [hot[at % 12][None] for at in range(32)])
+    compiled = cortado.compile_methods(taught, taught.methods(), "cortex-m4", calls, name="head")
+    planned = compiled.planned["learn"]
+    assert planned.plan.peak - sum(state.tensor.bytes for state in planned.program.state) <= 2048
+    compiled.save(tmp_path / "head")
+    artifact = Artifact.open(tmp_path / "head" / METHODS / "learn")
+    found = profile(artifact, [artifact.example()])
+    assert found.bit_exact
+    assert found.timing.total.cycles.typical <= 20_000
+
+
 def test_stored_features_take_turns_and_the_learning_rate_may_be_an_input() -> None:
     kept, kinds = _kinds(9, seed=13)
     taught, x, labels = _trained(optimizer=SGD(momentum=0.9), replay=(kept, HOT[kinds]), replayed=2)
@@ -249,6 +279,51 @@ def test_other_losses_and_parameters_by_name() -> None:
         after = float(taught.learn(x[:1], torch.ones(1, 5)))  # type: ignore[operator]
     assert after < 0.1 * before
     assert taught.names == ["head_bias"]
+
+
+def _against_eager(taught: Any, targets: Tensor, x: Tensor) -> float:
+    """The largest difference of a parameter from torch's own cross entropy and optimizer, after a step for each."""
+    net = Net().eval()
+    optimizer = torch.optim.SGD(net.head.parameters(), 0.05, foreach=False)
+    for one, target in zip(x, targets, strict=True):
+        loss = taught.learn(one[None], target[None])
+        optimizer.zero_grad()
+        expected = functional.cross_entropy(net(one[None]), target[None])
+        expected.backward()
+        optimizer.step()
+        assert abs(float(loss) - expected.item()) < 1e-5 * (1 + expected.item())
+    return max(
+        (taught.head_weight - net.head.weight).abs().max().item(),
+        (taught.head_bias - net.head.bias).abs().max().item(),
+    )
+
+
+def test_targets_that_are_no_probabilities_are_refused_or_have_torchs_gradient() -> None:
+    x, _ = _kinds(30, seed=15)
+    random = torch.Generator().manual_seed(16)
+    soft = torch.rand(30, 5, generator=random)
+    given: dict[str, Any] = {"optimizer": SGD(lr=0.05), "examples": (x[:1],), "target": HOT[:1]}
+    assert _against_eager(trainable(Net(), **given), soft / soft.sum(1, keepdim=True), x) < 1e-6
+    assert _against_eager(trainable(Net(), loss=weighted_cross_entropy, **given), soft * 3.0, x) < 1e-6
+    taught = trainable(Net(), **given)
+    with pytest.raises(CortadoError, match=r"sums to 0\.5, expected probabilities.*weighted_cross_entropy"):
+        taught.learn(x[:1], HOT[:1] * 0.5)  # type: ignore[operator]
+    own: list[Any] = [("learn", x[:1], torch.zeros(1, 5)), ("forward", x[:1])]
+    for calls in (taught.calls([(x[:1],)], [HOT[:1] * 2.0]), own):
+        with pytest.raises(CortadoError, match=r"sums to [02], expected probabilities"):
+            cortado.compile_methods(taught, taught.methods(), "cortex-m4", calls)
+    kept = trainable(Net(), replay=(x[:5], HOT * 0.2), **given)
+    with pytest.raises(CortadoError, match=r"sums to 0\.2, expected"):
+        kept.learn(x[:1], HOT[:1])  # type: ignore[operator]
+
+
+def test_weighted_targets_learn_the_same_bits_in_c() -> None:
+    taught, x, labels = _trained(loss=weighted_cross_entropy)
+    calls: list[tuple[Any, ...]] = []
+    for one, label in zip(x, labels, strict=True):
+        calls += [("learn", one[None], HOT[label][None] * (1 + int(label))), ("forward", one[None])]
+    compiled = cortado.compile_methods(taught, taught.methods(), "cortex-m4", calls[:80], name="weighted")
+    assert compiled.run(calls[:60], on="host").bit_exact
 
 
 def test_what_has_no_gradients_is_refused() -> None:

@@ -1,7 +1,14 @@
 """Models that learn on the device: by examples (`prototypes`) and by gradients (`trainable`)."""
 
 from cortado.learning.prototypes import Prototypes, prototypes, threshold_for
-from cortado.learning.trainable import SGD, Trainable, cross_entropy, squared_error, trainable
+from cortado.learning.trainable import (
+    SGD,
+    Trainable,
+    cross_entropy,
+    squared_error,
+    trainable,
+    weighted_cross_entropy,
+)
 
 __all__ = [
     "SGD",
@@ -12,4 +19,5 @@ __all__ = [
     "squared_error",
     "threshold_for",
     "trainable",
+    "weighted_cross_entropy",
 ]

@@ -47,9 +47,15 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy with probabilities as targets, one-hot or not, which sum to 1: the mean over the batch."""
+    """Cross entropy with probabilities as targets, one-hot or not, which sum to 1: the mean over the batch. Others are
+    refused where they are seen; for these there is `weighted_cross_entropy`."""
     found: Tensor = _CrossEntropy.apply(scores, target)[0]
     return found
+
+
+def weighted_cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy with any numbers as targets, such as one-hot rows times the weight of an example."""
+    return -(functional.log_softmax(scores, -1) * target).sum(-1).mean()
 
 
 def squared_error(found: Tensor, target: Tensor) -> Tensor:
@@ -93,6 +99,18 @@ class SGD:
 
 
 PLAIN = SGD(lr=0.01)
+NEARLY = 1e-3  # of 1: what the rounding of a sum of probabilities stays below
+
+
+def _check_probabilities(target: Tensor) -> None:
+    """Refuses targets of which cross_entropy would have another gradient than torch."""
+    sums = target.sum(-1).flatten()
+    wrong = sums[(sums - 1.0).abs() > NEARLY]
+    if len(wrong):
+        raise CortadoError(
+            f"a target of cross_entropy sums to {float(wrong[0]):.4g}, expected probabilities, which sum to 1: divide "
+            "it by its sum, or give loss=weighted_cross_entropy, which takes any numbers"
+        )
 
 
 class Trainable(nn.Module):
@@ -108,7 +126,7 @@ class Trainable(nn.Module):
         for name, value in zip(self.speeds, cut.parameters.values(), strict=False):
             self.register_buffer(name, torch.zeros_like(value))
         self.replay = replay
-        self.examples, self.target = cut.examples, target
+        self.examples, self.target, self.loss = cut.examples, target, loss
         with torch.no_grad():
             features = self.backbone(*cut.examples)
         if replay is not None:
@@ -127,6 +145,8 @@ class Trainable(nn.Module):
         features, target, rates = self.backbone(*inputs[:count]), inputs[count], inputs[count + 1 :]
         if self.replay is not None:
             features, target = self.replay(features, target)
+        if self.loss is cross_entropy and not torch.compiler.is_exporting():
+            _check_probabilities(target)
         loss, *new = self.step(*features, target, *self._state(self.names), *self._state(self.speeds), *rates)
         for name, value in zip((*self.names, *self.speeds), new, strict=True):
             setattr(self, name, value)
