@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from cortado.api import Compiled, Model, prepare_method
 from cortado.artifact.folder import METHODS, write_together
+from cortado.artifact.opened import PAGE
+from cortado.artifact.pages import build_methods_page
 from cortado.base.arrays import ArrayType
 from cortado.base.chips import Chip
 from cortado.base.element import INT32, element_of
@@ -387,6 +389,7 @@ class CompiledMethods:
         """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
         `profile` take; all or nothing."""
         files: dict[str, str | bytes] = {**self.bundle.files, **self._as_image(), **self._for_executorch()}
+        files[PAGE] = build_methods_page(self.to_json())
         if self.taught is not None:
             files[WEB_INDEX] = self.page()
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:

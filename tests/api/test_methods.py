@@ -300,6 +300,12 @@ ModelCalls = [("add", torch.tensor([3])), ("forward",)] * 3
     assert done.code == 0, done.err
     assert "int counter_add(" in (tmp_path / "out" / "counter_add.h").read_text()
     facts = json.loads((tmp_path / "out" / "together.json").read_text())
+    page = (tmp_path / "out" / "report.html").read_text()
+    pages = re.findall(r'href="(methods/[^"]*)"', page)
+    assert pages == ["methods/forward/report.html", "methods/add/report.html"]
+    assert all((tmp_path / "out" / one).is_file() for one in pages)
+    assert all(f"{one['cycles']:,}" in page and f"{one['function']}()" in page for one in facts["methods"].values())
+    assert f"{facts['arena_bytes']:,}" in page
     estimated = run("estimate", tmp_path / "counter.py", "--chip", "stm32l4r5", "--json")
     assert estimated.code == 0, estimated.err
     found = {one["model"]: one for one in json.loads(estimated.out)}

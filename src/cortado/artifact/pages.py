@@ -1,15 +1,19 @@
 """Compiled models side by side as a page: index.html of several targets, and what `cortado compare --html` writes.
 
+report.html of a model with several methods, which leads to those of its methods.
+
 Figures that are added to report.json and report.html after a model was written.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from cortado import __version__
 from cortado.artifact.comparison import ComparedModel, Comparison, ComparisonRow, Figure, LayerRow, difference
-from cortado.artifact.folder import locked, write_folder
+from cortado.artifact.folder import METHODS, locked, write_folder
 from cortado.artifact.html import GENERATOR, Markup, Table, TableCell, document, note, section
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.page import build_page
@@ -63,8 +67,11 @@ def _link(model: ComparedModel, folder: Path) -> TableCell:
     page = (model.path if model.path.is_dir() else model.path.parent) / PAGE
     if not page.is_file():
         return TableCell("")
-    place = quote(Path(os.path.relpath(page, folder)).as_posix())
-    return TableCell(Markup(f'<a href="{html_text(place)}">report.html</a>'))
+    return _page_link(Path(os.path.relpath(page, folder)).as_posix())
+
+
+def _page_link(place: str) -> TableCell:
+    return TableCell(Markup(f'<a href="{html_text(quote(place))}">report.html</a>'))
 
 
 def _figure_cells(row: ComparisonRow) -> list[str | TableCell]:
@@ -102,6 +109,45 @@ def option_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)
+
+
+# ---- methods page ----------------------------------------------------------------------------------------
+
+
+def build_methods_page(facts: Mapping[str, Any]) -> str:
+    """`facts` are those of together.json; the pages of the methods lie in methods/NAME."""
+    methods = [_method_cells(name, one) for name, one in facts["methods"].items()]
+    state = [(name, _count(size)) for name, size in facts["state"].items()]
+    image = facts.get("image")
+    memory = [
+        ("arena of all methods", _count(facts["arena_bytes"])),
+        ("of it state", _count(sum(facts["state"].values()))),
+        ("constants, once for all", _count(facts["weights_bytes"])),
+        *([("image of all", _count(image["bytes"]))] if image else []),
+    ]
+    title = f"{facts['model']}: {', '.join(facts['methods'])}"
+    body = [
+        f"<header><h1>{html_text(title)}</h1>\n{note(facts['target'] + ', id ' + facts['id'])}</header>\n<main>",
+        section(
+            "Methods",
+            Table(("method", "in C", "cycles", "report"), methods, frozenset({2}), name="methods").markup(),
+            note("Cycles are estimates. The report of a method has its state as inputs and outputs behind its own."),
+        ),
+        section("Memory", Table(("", "bytes"), memory, frozenset({1})).markup()),
+        section("State", Table(("buffer", "bytes"), state, frozenset({1})).markup()) if state else "",
+        f"</main>\n<footer>Written by Cortado {html_text(__version__)}, from together.json beside this file.</footer>",
+    ]
+    return document(title, body)
+
+
+def _method_cells(name: str, facts: Mapping[str, Any]) -> list[str | TableCell]:
+    cycles = facts.get("cycles")
+    cell = TableCell("-") if cycles is None else TableCell(_count(cycles), cycles)
+    return [name, f"{facts['function']}()", cell, _page_link(f"{METHODS}/{name}/{PAGE}")]
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
 
 
 # ---- figures ---------------------------------------------------------------------------------------------
