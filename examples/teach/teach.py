@@ -4,6 +4,9 @@ python examples/teach/teach.py build/teach [several|one] [host|board]
 """
 
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import cortado
-from cortado.learning import prototypes
+from cortado.learning import Prototypes, prototypes
 from cortado.models import zoo
 from cortado.models.zoo.sounds import DsCnn
 
@@ -22,6 +25,15 @@ REST = (10, 11)  # silence, unknown
 KNOWN, WORDS, UTTERANCES = 12, 3, 5
 THRESHOLD = 0.006  # of the cosine beyond that with the nearest unknown words
 EPISODES = 2  # of other words and voices
+FIGURES = (
+    "closed set: nearest of the three",
+    "closed set: offline",
+    "new words found",
+    "new words found, offline at the same false alarms",
+    "unknown words rejected",
+    "old words right",
+    "old words right, before",
+)
 
 
 class Spotter(nn.Module):
@@ -36,6 +48,18 @@ class Spotter(nn.Module):
         part = early[:, :, :24]
         features = torch.cat([part.mean((2, 3)), part.amax((2, 3))], 1)
         return self.network.classifier(self.network.pool(self.network.blocks[18:](early)).flatten(1)), features
+
+
+class Features(nn.Module):
+    """The features alone."""
+
+    def __init__(self, spotter: Spotter) -> None:
+        super().__init__()
+        self.spotter = spotter
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.spotter(x)[1]
+        return found
 
 
 class Words:
@@ -91,71 +115,115 @@ def calls_of(x: Tensor, taught: list[int], labels: list[int], asked: list[Tensor
     return found + [("forward", one[None]) for one in asked]
 
 
-def main(folder: str, voices: str = "several", on: str = "board") -> None:
-    data, network = Words(), NETWORK.build()
-    assert isinstance(network, DsCnn)
+@dataclass(frozen=True)
+class Lesson:
+    """What one episode teaches and asks, and what the network itself sees in it."""
+
+    taught: list[int]
+    labels: list[int]
+    asked: Tensor  # new words, then words that nobody taught, then keywords
+    wanted: np.ndarray  # of the new words
+    strange: int
+    known: np.ndarray  # the labels of the keywords
+
+    def parts(self) -> list[np.ndarray]:
+        """Rows of new, strange and old words."""
+        new = len(self.wanted)
+        return np.split(np.arange(len(self.asked)), [new, new + self.strange])
+
+
+def lessons(data: Words, voices: str, episodes: int) -> list[Lesson]:
     old, old_labels = NETWORK.test_set()
     words = (old_labels < 10).nonzero().flatten()[::2]
+    unseen = data.x[data.rows("unseen")]
+    found = []
+    for number in range(episodes):
+        taught, labels, asked, wanted = data.episode(number, voices)
+        every = torch.cat([data.x[asked], unseen, old[words]])
+        found.append(Lesson(taught, labels, every, np.array(wanted), len(unseen), old_labels[words].numpy()))
+    return found
+
+
+def typical_sounds(data: Words) -> tuple[Tensor, Tensor]:
+    """What says how large features are, and all examples of no class."""
     others = data.x[data.rows("other")]
     calibration = torch.cat([one for (one,) in NETWORK.calibration(100)])
-    typical = torch.cat([calibration[:50], others[::4]])
-    taught = prototypes(Spotter(network), WORDS, samples=typical, others=others, rest=REST, threshold=THRESHOLD)
-    compiled = cortado.compile_methods(
-        taught, taught.methods(typical[:1]), "cortex-m4", taught.calls(typical[::2]), "teach", taught.options()
-    )
-    compiled.save(folder)
-    print(compiled)
-    unseen = data.x[data.rows("unseen")]
-    episodes = [data.episode(number, voices) for number in range(EPISODES)]
-    calls, asked_rows = [], []
-    for taught_rows, labels, asked, _ in episodes:
-        inputs = [*data.x[asked], *unseen, *old[words]]
-        calls += calls_of(data.x, taught_rows, labels, inputs)
-        asked_rows.append(inputs)
-    done = compiled.run(calls, on=None if on == "board" else "host")
-    answers = [(int(one[0][0]), float(one[1][0])) for one in done.outputs if one]
-    print(done)
-    at = 0
+    return torch.cat([calibration[:50], others[::4]]), torch.cat([calibration, others])
+
+
+def spotter(data: Words, typical: Tensor) -> tuple[Prototypes, Prototypes]:
+    """The network with its own words that can be taught new ones, and one that tells taught words apart alone."""
+    network = NETWORK.build()
+    assert isinstance(network, DsCnn)
+    others, seeing = data.x[data.rows("other")], Spotter(network)
+    taught = prototypes(seeing, WORDS, samples=typical, others=others, rest=REST, threshold=THRESHOLD)
+    return taught, prototypes(Features(seeing), WORDS, samples=typical)
+
+
+def answers_of(
+    taught: Prototypes, name: str, typical: Tensor, calls: list[tuple[Any, ...]], on: str, folder: str | None
+) -> Iterator[int]:
+    """Compiles a model that is taught, makes the calls on the device, and returns what it answers to each `forward`."""
+    methods = taught.methods(typical[:1])
+    compiled = cortado.compile_methods(taught, methods, "cortex-m4", taught.calls(typical[::2]), name, taught.options())
+    if folder is not None:
+        compiled.save(folder)
+    done = compiled.run(calls, on=None if on == "board" else on)
+    print(f"{compiled}\n{done}")
+    return iter([int(one[0][0]) for one in done.outputs if one])
+
+
+def figures_of(taught: Prototypes, data: Words, lesson: Lesson, right: np.ndarray, background: Tensor) -> list[float]:
+    """The device's answers beside what a linear layer does that a computer trains with the same utterances."""
     with torch.no_grad():
-        scored = [taught.seen(torch.stack(one)) for one in asked_rows]
-        background = taught.seen(torch.cat([calibration, others]))[1]
-        teachers = [taught.seen(data.x[taught_rows])[1] for taught_rows, *_ in episodes]
-    table: dict[str, list[float]] = {}
-    for (_, labels, asked, wanted), (scores, features), own in zip(episodes, scored, teachers, strict=True):
-        assert scores is not None
-        right = np.array([one for one, _ in answers[at : at + len(features)]])
-        at += len(features)
-        new, strange, known = np.split(np.arange(len(features)), [len(asked), len(asked) + len(unseen)])
-        truth, calm = np.array(wanted), scores.argmax(1).numpy() >= 10
-        closed = offline(own, torch.tensor(labels), None, WORDS)
-        every = torch.cat([own, background])
-        classes = torch.tensor([*labels, *[WORDS] * len(background)])
-        each = torch.bincount(classes).float().reciprocal() * len(every) / (WORDS + 1)
-        each[WORDS] *= WORDS
-        margin = (lambda z: z[:, :WORDS] - z[:, WORDS:])(offline(every, classes, each, WORDS + 1)(features)).numpy()
-        passed = float((right[strange] >= KNOWN).mean())
-        limit = np.quantile(np.where(calm[strange], margin[strange].max(1), -99.0), 1.0 - passed)
-        chosen = (margin[new].argmax(1) == truth) & (margin[new].max(1) > limit) & calm[new]
-        nearest = closest_of(taught, own, labels, features[new])
-        figures = {
-            "closed set: nearest of the three": (nearest == truth).mean(),
-            "closed set: offline": (closed(features[new]).argmax(1).numpy() == truth).mean(),
-            "new words found": (right[new] == truth + KNOWN).mean(),
-            "new words found, offline at the same false alarms": chosen.mean(),
-            "unknown words rejected": 1.0 - passed,
-            "old words right": (right[known] == old_labels[words].numpy()).mean(),
-            "old words right, before": (scores[known].argmax(1) == old_labels[words]).float().mean(),
-        }
-        for name, value in figures.items():
-            table.setdefault(name, []).append(float(value))
-    for name, values in table.items():
-        print(f"{name:52} {np.mean(values):.3f}")
+        scores, features = taught.seen(lesson.asked)
+        own = taught.seen(data.x[lesson.taught])[1]
+    assert scores is not None
+    new, strange, known = lesson.parts()
+    calm = scores.argmax(1).numpy() >= 10
+    closed = offline(own, torch.tensor(lesson.labels), None, WORDS)
+    every = torch.cat([own, background])
+    classes = torch.tensor([*lesson.labels, *[WORDS] * len(background)])
+    each = torch.bincount(classes).float().reciprocal() * len(every) / (WORDS + 1)
+    each[WORDS] *= WORDS
+    layer = offline(every, classes, each, WORDS + 1)(features)
+    margin = (layer[:, :WORDS] - layer[:, WORDS:]).numpy()
+    passed = float((right[strange] >= KNOWN).mean())
+    limit = np.quantile(np.where(calm[strange], margin[strange].max(1), -99.0), 1.0 - passed)
+    chosen = (margin[new].argmax(1) == lesson.wanted) & (margin[new].max(1) > limit) & calm[new]
+    return [
+        (closed(features[new]).argmax(1).numpy() == lesson.wanted).mean(),
+        (right[new] == lesson.wanted + KNOWN).mean(),
+        chosen.mean(),
+        1.0 - passed,
+        (right[known] == lesson.known).mean(),
+        (scores[known].argmax(1).numpy() == lesson.known).mean(),
+    ]
 
 
-def closest_of(taught: Any, own: Tensor, labels: list[int], features: Tensor) -> np.ndarray:
-    """The class whose mean is nearest, with no word unknown."""
-    means = torch.stack([own[[at for at, one in enumerate(labels) if one == label]].mean(0) for label in range(WORDS)])
-    return functional.cosine_similarity(features[:, None], means[None], dim=2).argmax(1).numpy()
+def measure(folder: str, voices: str, on: str, episodes: int = EPISODES) -> dict[str, float]:
+    """Teaches the compiled spotter on the emulated board (or "host"), and returns the means over the episodes."""
+    data = Words()
+    typical, background = typical_sounds(data)
+    taught, apart = spotter(data, typical)
+    given = lessons(data, voices, episodes)
+    calls = [call for one in given for call in calls_of(data.x, one.taught, one.labels, [*one.asked])]
+    answers = answers_of(taught, "teach", typical, calls, on, folder)
+    new = [one.asked[: len(one.wanted)] for one in given]
+    calls = [call for one, x in zip(given, new, strict=True) for call in calls_of(data.x, one.taught, one.labels, [*x])]
+    nearest = answers_of(apart, "apart", typical, calls, on, None)
+    with torch.no_grad():
+        unlike = taught.seen(background)[1]
+    rows = []
+    for one in given:
+        said, near = np.array([*islice(answers, len(one.asked))]), np.array([*islice(nearest, len(one.wanted))])
+        rows.append([float((near == one.wanted).mean()), *figures_of(taught, data, one, said, unlike)])
+    return dict(zip(FIGURES, np.mean(rows, axis=0).tolist(), strict=True))
+
+
+def main(folder: str, voices: str = "several", on: str = "board") -> None:
+    for name, value in measure(folder, voices, on).items():
+        print(f"{name:52} {value:.3f}")
 
 
 if __name__ == "__main__":
