@@ -8,7 +8,7 @@ from cortado.memory import planner
 from cortado.memory.bounds import BoundModel
 from cortado.memory.planner import lower_bound
 from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem
-from cortado.memory.search import Budget, Descent, _OutOfWorkError
+from cortado.memory.search import Budget, Descent, _OutOfWorkError, best_fit
 from cortado.memory.validate import validate
 from helpers.problems import NEEDS_SEARCH, least_peak, live_together, random_overlays, tiny_problem
 
@@ -220,3 +220,18 @@ def test_overlays_in_a_circle_do_not_break_the_bound() -> None:
     plan = planner.plan(CIRCLE)
     validate(CIRCLE, plan)
     assert lower_bound(CIRCLE) <= least_peak(CIRCLE) <= plan.peak <= 21
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "step", "place"),
+    [
+        ([(3, 5), (6, 9)], 1, 5),  # of two gaps the smaller one
+        ([(2, 5), (8, 9)], 1, 0),
+        ([(-4, 5), (6, 9)], 1, 5),
+        ([(-4, 5), (8, 9)], 4, 8),  # the first multiple that lies in a gap
+        ([(-4, 9)], 1, 9),  # no gap: above all
+        ([], 1, 0),
+    ],
+)
+def test_the_best_place_leaves_the_least_room(forbidden: list[tuple[int, int]], step: int, place: int) -> None:
+    assert best_fit(forbidden, step) == place

@@ -4,6 +4,7 @@ import ast
 import builtins
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,7 @@ def test_the_validator_agrees_with_sets_of_bytes_on_any_offsets() -> None:
 
 
 LASTING = Problem((Buffer("a", 20, (0, 0), (1, 0)), Buffer("b", 32, (5, 0), (6, 0), persists=True)))
+ANYWHERE = Problem(tuple(replace(buffer, align=1) for buffer in LASTING.buffers))  # a plan may be wrong by a byte
 OVERLAID = Problem(live_together(32, 32), (Overlay("a", "b", 16),))
 
 
@@ -49,6 +51,7 @@ OVERLAID = Problem(live_together(32, 32), (Overlay("a", "b", 16),))
         (OVERLAID, Plan({"a": 16, "b": 0}, 48, 48, True), "'a' must start at least 16 bytes before 'b'"),
         (LASTING, Plan({"a": 16, "b": 0}, 36, 36, True), "'b' persists, expected it apart from all others"),
         (LASTING, Plan({"a": 0, "b": 32}, 64, 64, True), "'b' persists, expected .* below those that don't"),
+        (ANYWHERE, Plan({"a": 31, "b": 0}, 51, 51, True), "'b' persists, expected it apart from all others"),
         (PAIR, Plan({"a": 0, "b": 40}, 72, 64, False), "'b' lies at offset 40: expected a multiple of 16"),
         (PAIR, Plan({"a": -32, "b": 0}, 32, 32, True), "'a' lies at offset -32"),
         (PAIR, Plan({"a": 0}, 32, 32, True), "'b' has no offset"),
