@@ -141,6 +141,24 @@ def test_the_best_of_scores_by_themselves_is_judged_where_one_is_given(offset: f
     assert bool(found_in(compiled, FindingKind.CHANGED_CLASSES)) is told
 
 
+@pytest.mark.parametrize(("steep", "told"), [(1.0, True), (0.01, False)])
+def test_decisions_that_change_are_told_with_their_number(steep: float, told: bool) -> None:
+    """Scores that all lie near one half decide nothing."""
+    rng = torch.Generator().manual_seed(2)
+    sure = [(torch.randn(1, 1, generator=rng).sign() * 6,) for _ in range(45)]
+    near = [(0.03 * torch.randn(1, 1, generator=rng),) for _ in range(19)]
+    model, data = Expression(lambda x: torch.sigmoid(steep * x)), [*sure, *near]
+    compiled = cortado.compile(model, data[0], "cortex-m4", data, "voice", C_ALONE)
+    assert compiled.graph is not None
+    pairs = [(model(*one), reference_outputs(compiled.graph, one)[0]) for one in data]
+    others = sum(bool(wanted > 0.5) != bool(found > 0.5) for wanted, found in pairs)
+    found = found_in(compiled, FindingKind.CHANGED_CLASSES)
+    assert others > 1
+    assert bool(found) is told
+    if told:
+        assert f"the other side of 0.5 than the float model's for {others} of 64 calibration samples" in found[0].text
+
+
 def test_values_of_an_embedding_are_not_taken_for_scores() -> None:
     torch.manual_seed(0)
     data = [(torch.randn(1, 8),) for _ in range(64)]

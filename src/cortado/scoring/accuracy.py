@@ -39,6 +39,7 @@ SEQUENCE_WORK = 5 * WORK  # the same of a model with state: what is rounded away
 FLIPPED = 0.01  # of the samples, whose class may be another
 FLIPPED_PERHAPS = 0.05  # the same where nobody has said that values are scores
 FEWEST_FLIPS = 2
+SURE = 0.25  # from 0.5: most scores are further away, where they are decisions
 TOLD = 3  # parts of an output, at most
 
 
@@ -175,10 +176,10 @@ def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Find
     wanted = [values for values, _ in one.pairs]
     dim, limit = class_dim(wanted), FLIPPED
     if dim is None and one.part.is_chance:
-        undecided = _undecided(one, blamed)
+        undecided = _undecided(one, blamed) or _other_decisions(one, blamed)
         if undecided is not None or not _names_one(one):
             return undecided
-        dim, limit = -1, FLIPPED_PERHAPS
+        dim = -1
     if dim is None and classes is not None and wanted[0].shape[-1] == classes:
         dim = -1
     if dim is None and _may_be_scores(one):
@@ -235,6 +236,26 @@ def _undecided(one: JudgedPart, blamed: Blamed) -> Finding | None:
         f"before the sigmoid, or move the threshold{_sentence(blamed(one.part, DECIDES))}",
         found=truth.part,
         limit=ALIKE,
+        tensor=one.tensor,
+    )
+
+
+def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
+    """A single score that is mostly far from 0.5 is a decision of each sample: whether there is a voice."""
+    if any(wanted.numel() != 1 for wanted, _ in one.pairs):
+        return None
+    scores = torch.stack([wanted.reshape(()) for wanted, _ in one.pairs])
+    others = sum(bool(wanted > 0.5) != bool(found > 0.5) for wanted, found in one.pairs)
+    part, sure = others / len(one.pairs), bool(((scores - 0.5).abs() > SURE).double().mean() > 0.5)
+    if not sure or others < FEWEST_FLIPS or part <= FLIPPED:
+        return None
+    return Finding(
+        kind=FindingKind.CHANGED_CLASSES,
+        text=f"{one.tensor} is on the other side of 0.5 than the float model's for {others:,} of {len(scores):,} "
+        f"calibration samples, {part:.1%}, expected {FLIPPED:.0%} or less, though it keeps {one.kept:.1f} dB of its "
+        f"signal: these scores are closer to 0.5 than int8 tells apart{_sentence(blamed(one.part, SIGNAL))}",
+        found=part,
+        limit=FLIPPED,
         tensor=one.tensor,
     )
 
