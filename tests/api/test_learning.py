@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import cortado
+from cortado import Options
 from cortado.artifact.folder import METHODS
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
@@ -112,6 +113,22 @@ def test_sums_are_those_of_rounded_features_whatever_the_order(examples: tuple[P
     assert torch.equal(sums[0][0], sums[1][0])
     assert sums[0][1].tolist() == [5, 5, 5, 5]
     assert sums[0][0].dtype == torch.int32
+
+
+def test_examples_teach_in_float32_too() -> None:
+    taught = _taught(others=torch.randn(24, 16, generator=torch.Generator().manual_seed(5)) * 2, threshold=-0.5)
+    samples, (x, labels) = _kinds(16, seed=2)[0], _kinds(12, seed=3)
+    options = taught.options(Options(activations="float32", weights="float32"))
+    compiled = cortado.compile_methods(
+        taught, taught.methods(samples[:1]), "cortex-m4", taught.calls(samples), options=options
+    )
+    calls = [*_lesson(x, labels), *(("forward", one[None]) for one in x)]
+    done = compiled.run(calls, on="host")
+    assert done.bit_exact
+    for _, *values in _lesson(x, labels):
+        taught.learn(*values)
+    found = torch.from_numpy(np.concatenate([answer[1] for answer in done.outputs[12:]]))
+    assert (found - torch.cat([taught(one[None])[1] for one in x])).abs().max().item() < 1e-4
 
 
 def test_known_classes_answer_first_and_taught_ones_where_it_has_none() -> None:

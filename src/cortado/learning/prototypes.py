@@ -141,8 +141,9 @@ class Prototypes(nn.Module):
 
     @staticmethod
     def options(options: Options = DEFAULTS) -> Options:
-        """Options to compile with: nearness has 16 bits. On the command line, --int16 'near.*'."""
-        return replace(options, int16=(*options.int16, "near.*"))
+        """Options to compile with: nearness has 16 bits, or more where all of it is float32. On the command line,
+        --int16 'near.*'."""
+        return replace(options, int16=(*options.int16, "near.*")) if options.has_codes else options
 
 
 def prototypes(
