@@ -81,11 +81,11 @@ def made(change: Callable[[Net], None], padding: int = 1) -> Net:
 
 
 CASES = [
-    (unread, 1, 8),
+    (behind, 1, 4 + 8),
     (without_weights, 1, 8),
+    (unread, 1, 8),
     (fixed, 0, 8),
     (below, 1, 8),
-    (behind, 1, 4 + 8),
     (nothing, 1, 0),
 ]
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from cortado.base.errors import CortadoError
+from cortado.run.elf import Image, Symbol
 from cortado.run.harness import run_harness
 from cortado.run.qemu import BoardFaultError
-from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, StrayStoreError, Watch, _merge
+from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, StrayStoreError, Watch, _merge, _store_lines
 from helpers.boards import HIDE, INPUTS, ONE_EACH, STORE_AT, firmware
 
 # Two steps: the first fills row 1 of a ring of three rows of 8 bytes at offset 32, the second writes its bytes 24-26.
@@ -140,3 +141,13 @@ def test_vector_stores_are_seen_byte_by_byte(tmp_path: Path) -> None:
 def test_a_range_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(CortadoError, match="ends at 0x4, before its start 0x8"):
         _merge([(0, 2), (8, 4)])
+
+
+def test_a_symbol_may_be_written_to_its_last_byte() -> None:
+    places = {"model_arena": (0x1000, 64), "counter": (0x1800, 8)}
+    places |= {"cortado_stack_limit": (0x2000, 0), "cortado_stack_top": (0x3000, 0)}
+    symbols = tuple(Symbol(name, address, size, is_function=False) for name, (address, size) in places.items())
+    table = StoreTable("model_arena", RING_TABLE.calls[:1], always=((2, 4),), symbols=("counter",))
+    lines = _store_lines(table, Image(Path("net.elf"), symbols, (), {}))
+    always = ["always 0x1002 0x1004", "always 0x1800 0x1808", "always 0x2000 0x3000"]
+    assert lines == ["stores", *always, "call 0 0x1028 0x1030"]
