@@ -123,8 +123,9 @@ class Window:
 
     def columns(self, calls: Calls) -> dict[str, float]:
         """Output pixels whose windows are inside of the image, and the others; pixels whose window is found anew, and
-        those to which it moves on from the one before; rows and taps that the image has; rows of windows that are one
-        run of bytes, and single taps of the others, for two pixels at a time."""
+        those to which it moves on from the one before, of these also such as have rows outside of the image; rows and
+        taps that the image has; rows of windows that are one run of bytes, and single taps of the others, for two
+        pixels at a time."""
         lefts, n = self.lefts, calls.calls
         within = [self.inside(left) for left in lefts]
         inside = sum(within)
@@ -140,6 +141,8 @@ class Window:
             "moved": n * moved,
             "moved_rows": (rows - outside) * moved,
             "skipped_rows": outside * moved,
+            "edge_moved": calls.edges * moved,
+            "edge_moved_rows": (calls.edges * self.kernel_h - outside) * moved,
             "inside_rows": (rows - outside) * inside,
             "rows_inside": (rows - outside) * len(lefts),
             "taps_inside": (rows - outside) * taps,

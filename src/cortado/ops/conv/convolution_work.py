@@ -154,10 +154,18 @@ _POINTED = {
     "moved_rows": "kernel_w",
     "skipped_rows": "",
 }
+# With vectors the taps stay, and the bytes are counted by which all of them have moved on, where no row is outside.
+_POINTED_VECTORS = {
+    "calls": "kernel_h odd_taps",
+    "pointed": "kernel_h taps",
+    "moved": "",
+    "edge_moved": "kernel_h",
+    "edge_moved_rows": "kernel_w",
+}
 _FEW = {
     "calls": "kernel_h",
     "few_pieces": "kernel_h taps",
-    "few_vectors": "taps/2 odd_taps",
+    "few_vectors": "taps/2 odd_taps ties",
     "outside": "",
     "border": "taps",
 }
@@ -214,7 +222,7 @@ TERMS = {
     ),
     "depthwise_s8__dsp": nested({**_POINTED, "spans": f"in_c/4 {' '.join(f'in_c/4*{one}' for one in _TAPS)} in_c%4"}),
     "depthwise_s8__mve": nested(
-        {**_POINTED, "spans": f"in_c/16 {' '.join(f'in_c/16*{one}' for one in _TAPS)} odd_vector"}
+        {**_POINTED_VECTORS, "spans": f"in_c/16 {' '.join(f'in_c/16*{one}' for one in (*_TAPS, 'ties'))} odd_vector"}
     ),
     "depthwise_s16__scalar": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps", **_CUT}),
     "depthwise_s16__dsp": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps in_c/4*looped"}),

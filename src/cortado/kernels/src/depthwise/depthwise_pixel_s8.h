@@ -45,7 +45,8 @@ CORTADO_AT(cortado_depthwise_pixel_t, low, PIXEL_OFFSET + 4);
 CORTADO_AT(cortado_depthwise_pixel_t, high, PIXEL_HIGH);
 
 void CORTADO_ISA(cortado_depthwise_pixel_s8)(const cortado_depthwise_pixel_t *P, int8_t *out);
-void cortado_depthwise_pixel_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out);
+/* The taps have `moved` on since they were pointed, all by as many bytes. */
+void cortado_depthwise_pixel_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t moved);
 /* A run of pixels, `bytes` in all, whose taps lie together like their outputs. P->channels are those of as many pixels
  * as fit sixteen bytes, and the stream is theirs; a run shorter than that may be one pixel of any layer. */
 void cortado_depthwise_few_pixels_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t bytes);
@@ -56,9 +57,10 @@ static inline const int8_t **cortado_depthwise_point_row(const cortado_depthwise
                                                          int32_t left, const int8_t **to)
 {
     const int32_t step = L->dilation_w * L->in_c;
+    const uint32_t columns = row != NULL ? (uint32_t)L->in_w : 0; /* of the row, where it has any */
     int32_t at = left * L->in_c;
     for (int32_t kx = L->kernel_w; kx > 0; kx--) {
-        *to++ = row != NULL && left >= 0 && left < L->in_w ? row + at : L->zero;
+        *to++ = (uint32_t)left < columns ? row + at : L->zero;
         left += L->dilation_w;
         at += step;
     }

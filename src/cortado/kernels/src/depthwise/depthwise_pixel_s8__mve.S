@@ -3,7 +3,7 @@
  * Depthwise pixels with vector instructions: depthwise_pixel_s8.h. All channels of one, sixteen at a time; or, of fewer
  * than sixteen channels, a run of pixels, as many whole ones as fit sixteen at a time.
  *
- *   void cortado_depthwise_pixel_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out)
+ *   void cortado_depthwise_pixel_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t moved)
  *   void cortado_depthwise_few_pixels_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t bytes)
  *
  * Tile: 1 pixel x 16 channels, or 16 / channels whole pixels. Scratch: none of its own; the taps are the kernel's.
@@ -20,130 +20,192 @@
  *   | weights 16, channels in order |  each tap
  *   | multipliers 4 x 4 | shifts 4 x 4 |  of q4, of q5, of q6, of q7
  *
- *   r1 stream   r2 taps   r3 out   r4, r5 two taps   r6 pairs of taps   r7 channels (few: bytes left)
- *   r8 whether a tap is left over   r9 output offset   r10 P   r11 low   r12 first channel (few: first byte of the run)
- *   q0 x, later odd products   q1 weights   q2 even products   q3 second weights or x   q4 to q7 sums
+ * A turn of the loop takes two taps. The odd sums of the turn before are widened beside the even products of this one,
+ * so no instruction waits for the one before it; the last one or two taps, already loaded, are a turn each.
+ *
+ *   r1 stream   r2 taps   r3 out, less r12's start   r4, r5 two taps   r6 pairs of taps, of all but the last
+ *   r7 where r12 ends (few: bytes left)   r8 whether the taps are an even number   r9 output offset   r10 P   r11 low
+ *   r12 from a tap to its channel (few: its byte)   q0 odd sums of the turn before   q1 second x   q2 first x
+ *   q3 weights   q4 to q7 sums
  */
 #include "cortado_asm.h"
 #include "depthwise_pixel_s8.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-/* Adds the even products in q2 and the odd ones in q0. */
-    .macro widen
-    vmovlb.s16 q1, q2
-    vmovlt.s16 q2, q2
-    vadd.i32 q4, q4, q1
+/* The bytes under a tap; of few channels those that there are. */
+    .macro load_x to, tap, few
+    .if \few
+    vpst
+    vldrbt.8 \to, [\tap]
+    .else
+    vldrb.8 \to, [\tap]
+    .endif
+    .endm
+
+/* The next tap. */
+    .macro load_tap to
+    ldr     \to, [r2], #4
+    add     \to, \to, r12
+    .endm
+
+/* Two taps: x of the first and its weights are in q2 and q3, and so are those of the tap behind in the end. */
+    .macro two_taps few
     vmovlb.s16 q1, q0
-    vadd.i32 q5, q5, q2
-    vmovlt.s16 q0, q0
+    ldr     r5, [r2], #4
     vadd.i32 q6, q6, q1
+    vmullb.s8 q3, q2, q3
+    vmovlt.s16 q0, q0
+    add     r5, r5, r12
+    load_x  q1, r5, \few
     vadd.i32 q7, q7, q0
+    vldrw.32 q0, [r1, #16]
+    vmullb.s8 q0, q1, q0
+    ldr     r4, [r2], #4
+    vadd.i16 q3, q3, q0
+    add     r4, r4, r12
+    vmovlb.s16 q0, q3
+    vadd.i32 q4, q4, q0
+    vldrw.32 q0, [r1]
+    vmovlt.s16 q3, q3
+    vmullt.s8 q2, q2, q0
+    vadd.i32 q5, q5, q3
+    vldrw.32 q3, [r1, #16]
+    vmullt.s8 q1, q1, q3
+    vldrw.32 q3, [r1, #32]!
+    vadd.i16 q0, q2, q1
+    load_x  q2, r4, \few
     .endm
 
-/* The products of the tap at \at. */
-    .macro one_tap at
-    vldrb.8 q0, [\at]
-    multiply
+/* A tap of the last ones, loaded like that: its odd products are in q0 in the end. */
+    .macro one_tap
+    vmovlb.s16 q1, q0
+    vadd.i32 q6, q6, q1
+    vmullb.s8 q1, q2, q3
+    vmovlt.s16 q0, q0
+    vadd.i32 q7, q7, q0
+    vmullt.s8 q0, q2, q3
+    vmovlb.s16 q2, q1
+    vadd.i32 q4, q4, q2
+    vmovlt.s16 q1, q1
+    vadd.i32 q5, q5, q1
+    adds    r1, r1, #16
     .endm
 
-/* The products of q0 with the next weights: even in q2, odd in q0. */
-    .macro multiply
-    vldrb.8 q1, [r1], #16
-    vmullb.s8 q2, q0, q1
-    vmullt.s8 q0, q0, q1
+/* All sums, from the biases on; the last odd ones are still in q0. */
+    .macro all_taps few
+    ldr     r4, [r2], #4
+    vldrw.32 q4, [r1], #16
+    mov     r0, r8
+    add     r4, r4, r12
+    vldrw.32 q5, [r1], #16
+    vldrw.32 q6, [r1], #16
+    vmov.i32 q0, #0
+    vldrw.32 q7, [r1], #16
+    load_x  q2, r4, \few
+    vldrw.32 q3, [r1]
+    wls     lr, r6, .Lpairs_done_\@
+.Ltwo_taps_\@:
+    two_taps \few
+    le      lr, .Ltwo_taps_\@
+.Lpairs_done_\@:
+    one_tap
+    cbz     r0, .Llast_\@
+    load_tap r4
+    movs    r0, #0
+    load_x  q2, r4, \few
+    vldrw.32 q3, [r1]
+    b       .Lpairs_done_\@
+.Llast_\@:
     .endm
 
-/* Four sums by the next factors; ties go away from zero: negative values are decremented before a right shift. */
-    .macro scale_vector sums
-    vldrb.8 q0, [r1], #16
-    vldrb.8 q1, [r1], #16
-    vqrdmulh.s32 \sums, \sums, q0
-    vand    q2, \sums, q1
-    vshr.s32 q2, q2, #31
-    vadd.i32 \sums, \sums, q2
-    vrshl.s32 \sums, \sums, q1
+/* Ties go away from zero: negative sums are decremented before a right shift. */
+    .macro round_shift sums, by, ties
+    .if \ties
+    vand    q1, \sums, \by
+    vshr.s32 q1, q1, #31
+    vadd.i32 \sums, \sums, q1
+    .endif
+    vrshl.s32 \sums, \sums, \by
     .endm
 
-/* What P, r0, says of the layer, and out, r1, to their registers. */
+/* The last odd sums are widened, and all sums multiplied and shifted. */
+    .macro scale_sums ties
+    vmovlb.s16 q1, q0
+    vldrw.32 q2, [r1]
+    vadd.i32 q6, q6, q1
+    vqrdmulh.s32 q4, q4, q2
+    vmovlt.s16 q0, q0
+    vldrw.32 q3, [r1, #32]
+    vadd.i32 q7, q7, q0
+    vqrdmulh.s32 q5, q5, q3
+    vldrw.32 q0, [r1, #16]
+    vldrw.32 q2, [r1, #64]
+    round_shift q4, q0, \ties
+    vqrdmulh.s32 q6, q6, q2
+    vldrw.32 q0, [r1, #48]
+    vldrw.32 q3, [r1, #96]
+    round_shift q5, q0, \ties
+    vqrdmulh.s32 q7, q7, q3
+    vldrw.32 q2, [r1, #80]
+    vldrw.32 q3, [r1, #112]
+    round_shift q6, q2, \ties
+    round_shift q7, q3, \ties
+    .endm
+
+/* What P, r0, says of the layer to its registers. */
     .macro load_layer
     mov     r10, r0
-    mov     r3, r1
-    mov     r12, #0
     ldrd    r2, r6, [r0, #PIXEL_TAPS]
     sub     r6, r6, r2
+    subs    r6, r6, #4
     ubfx    r8, r6, #2, #1
     lsrs    r6, r6, #3
     add     r11, r0, #PIXEL_OFFSET
     ldm     r11, {r9, r11}
     .endm
 
-/* Every sum starts at its bias. */
-    .macro load_biases
-    vldrb.8 q4, [r1], #16
-    vldrb.8 q5, [r1], #16
-    vldrb.8 q6, [r1], #16
-    vldrb.8 q7, [r1], #16
-    .endm
-
-/* The sums to sixteen outputs in q4, and where they go in r4. */
+/* The sums to sixteen outputs in q4, and where they go in r4. Where negative ones become the lowest output, ties don't
+ * matter. */
     .macro finish
-    scale_vector q4
-    scale_vector q5
-    scale_vector q6
-    scale_vector q7
+    cmp     r9, r11
+    beq     .Lno_ties_\@
+    scale_sums 1
+    b       .Lscaled_\@
+.Lno_ties_\@:
+    scale_sums 0
+.Lscaled_\@:
     vqmovnb.s32 q4, q4
+    ldr     lr, [r10, #PIXEL_HIGH]
     vqmovnt.s32 q4, q5
     vqmovnb.s32 q6, q6
-    vqmovnt.s32 q6, q7
-    ldr     lr, [r10, #PIXEL_HIGH]
-    vdup.16 q1, r9
     vdup.8  q2, r11
+    vqmovnt.s32 q6, q7
     vdup.8  q3, lr
-    vqadd.s16 q4, q4, q1
-    vqadd.s16 q6, q6, q1
+    vqadd.s16 q4, q4, r9
+    vqadd.s16 q6, q6, r9
     vqmovnb.s16 q4, q4
+    add     r4, r3, r12
     vqmovnt.s16 q4, q6
     vmax.s8 q4, q4, q2
     vmin.s8 q4, q4, q3
-    add     r4, r3, r12
     .endm
 
     function cortado_depthwise_pixel_s8__mve
     push    {r4-r11, lr}
     vpush   {d8-d15}
+    sub     r3, r1, r2
+    mov     r12, r2
     load_layer
     ldr     r1, [r0, #PIXEL_STREAM]
     ldr     r7, [r0, #PIXEL_CHANNELS]
+    add     r7, r7, r12
     /* One turn: sixteen channels. */
 .Lpixel_channels:
     ldr     r2, [r10, #PIXEL_TAPS]
-    load_biases
-    wls     lr, r6, .Lpixel_pairs_done
-    /* One turn: two taps. The second is loaded twice: there is no register left for both of its products. */
-.Lpixel_two_taps:
-    ldrd    r4, r5, [r2], #8
-    add     r4, r4, r12
-    add     r5, r5, r12
-    one_tap r4
-    vldrb.8 q1, [r5]
-    vldrb.8 q3, [r1], #16
-    vmullb.s8 q1, q1, q3
-    vadd.i16 q2, q2, q1
-    vldrb.8 q1, [r5]
-    vmullt.s8 q1, q1, q3
-    vadd.i16 q0, q0, q1
-    widen
-    le      lr, .Lpixel_two_taps
-.Lpixel_pairs_done:
-    cmp     r8, #0
-    beq     .Lpixel_finish
-    ldr     r4, [r2]
-    add     r4, r4, r12
-    one_tap r4
-    widen
-.Lpixel_finish:
+    all_taps 0
     finish
+    adds    r1, r1, #128
     vstrb.8 q4, [r4]
     /* The next sixteen channels, or the last sixteen. */
     add     r12, r12, #16
@@ -162,41 +224,15 @@
     push    {r4-r11, lr}
     vpush   {d8-d15}
     mov     r7, r2
+    mov     r3, r1
+    mov     r12, #0
     load_layer
     /* One turn: as many whole pixels as fit sixteen bytes; the lanes past the run's end are neither loaded nor
      * stored. */
 .Lfew_pixels:
     vctp.8  r7
     ldrd    r1, r2, [r10, #PIXEL_STREAM]
-    load_biases
-    wls     lr, r6, .Lfew_pairs_done
-    /* One turn: two taps. The second weights are loaded twice: there is no register left for both products. */
-.Lfew_two_taps:
-    ldrd    r4, r5, [r2], #8
-    add     r4, r4, r12
-    add     r5, r5, r12
-    vpstt
-    vldrbt.8 q0, [r4]
-    vldrbt.8 q3, [r5]
-    multiply
-    vldrb.8 q1, [r1]
-    vmullb.s8 q1, q3, q1
-    vadd.i16 q2, q2, q1
-    vldrb.8 q1, [r1], #16
-    vmullt.s8 q1, q3, q1
-    vadd.i16 q0, q0, q1
-    widen
-    le      lr, .Lfew_two_taps
-.Lfew_pairs_done:
-    cmp     r8, #0
-    beq     .Lfew_finish
-    ldr     r4, [r2]
-    add     r4, r4, r12
-    vpst
-    vldrbt.8 q0, [r4]
-    multiply
-    widen
-.Lfew_finish:
+    all_taps 1
     finish
     vpst
     vstrbt.8 q4, [r4]
