@@ -30,6 +30,7 @@ from single_layers import (
     draw_cells,
     draw_floats,
     draw_layers,
+    draw_ordinary,
     draw_products,
     draw_rare,
     draw_wide,
@@ -41,14 +42,14 @@ TESTS = Path(__file__).parent.parent / "tests"
 DRAWN = {
     **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
-    **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells},
+    **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells, "m": draw_ordinary},
 }
 # Of 16-bit codes, with 4-bit weights, of float32.
 OPTIONS: dict[str, dict[str, Any]] = {
     **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xyj"},
     **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zqi"},
     "c": {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32, "artifacts": Artifacts.C},
-    "u": {"activations": Activations.FLOAT32, "artifacts": Artifacts.C},
+    **{kind: {"activations": Activations.FLOAT32, "artifacts": Artifacts.C} for kind in "um"},
 }
 
 

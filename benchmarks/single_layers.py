@@ -83,6 +83,43 @@ def draw_floats(seed: int) -> Drawn:
     return _draw(seed, (_window, _window, _pointwise, _pointwise, _linear, _depthwise), 2 * TOGETHER)
 
 
+def draw_ordinary(seed: int) -> Drawn:
+    """Functions of numbers of ordinary size, and depthwise layers, half of them with exact weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        rng = Random(seed)
+        count = rng.randint(20, 200)
+        layers = [Single(Of(function), (1, count)) for function in _FUNCTIONS]
+        for taps in (3, 5):
+            single = _depthwise_of(rng.choice((8, 16, 24)), taps)
+            layers += [single, Single(Of(_exact(single.layer)), single.shape)]
+        example = tuple(torch.rand(one.shape) * 4 - 2 for one in layers)
+    return Drawn(Layers([one.layer for one in layers]).eval(), example)
+
+
+_FUNCTIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+    *(torch.exp, torch.exp2, torch.expm1, torch.sigmoid, torch.tanh, torch.erf, torch.sin, torch.cos, torch.tan),
+    *(torch.atan, torch.reciprocal, torch.trunc, torch.floor, torch.ceil, torch.round, torch.abs, torch.neg),
+    *(lambda x, f=f: f(x + 2.5) for f in (torch.log, torch.log2, torch.log10, torch.log1p, torch.sqrt, torch.rsqrt)),
+    *(lambda x, f=f: f(x * 0.49) for f in (torch.asin, torch.acos)),
+    lambda x: (x + 2.5) ** 0.75,
+    lambda x: torch.atan2(x, 0.5 - x),
+)
+
+
+def _depthwise_of(channels: int, taps: int) -> Single:
+    layer = nn.Conv2d(channels, channels, taps, padding=taps // 2, groups=channels)
+    return Single(layer, (1, channels, 7, 9))
+
+
+def _exact(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The same layer with weights that are no parameters, so that they stay what they are."""
+    assert isinstance(layer, nn.Conv2d)
+    assert layer.bias is not None
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    return lambda x: nn.functional.conv2d(x, weight, bias, padding=layer.padding, groups=layer.groups)
+
+
 def draw_cells(seed: int) -> Drawn:
     """Plain recurrent layers of a few units."""
     return _draw(seed, (_cells,), TOGETHER)

@@ -638,6 +638,11 @@ def _float_work(layer: ConvLayer, symbol: str) -> Work:
         return window_work(symbol, seen, codes)
     if layer.form is ConvForm.PIXELS:
         return loops("calls outputs macs")
-    # Taps of windows, and those that lie in the image, with the channels of each.
-    terms = ("calls", "spans*out_c", "spans*out_c*taps", "taps_inside*out_c", "taps_inside*out_c*depth")
-    return Work(terms, lambda calls: {**seen.sizes, **seen.columns(calls)})
+    # Taps of windows, and those that lie in the image, with the channels of each; of a depthwise layer four at once.
+    out_c = layer.call.out_shape[3]
+    depthwise = layer.depth == 1 and layer.groups == out_c
+    fours = out_c // 4 if depthwise else 0
+    sizes = {**seen.sizes, "depthwise": int(depthwise), "fours": fours, "alone": out_c - 4 * fours}
+    alone = ("spans*alone", "spans*alone*taps", "taps_inside*alone", "taps_inside*alone*depth")
+    terms = ("calls", *alone, "spans*depthwise", "spans*fours", "taps_inside*fours")
+    return Work(terms, lambda calls: {**sizes, **seen.columns(calls)})

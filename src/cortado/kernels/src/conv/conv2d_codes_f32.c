@@ -4,6 +4,7 @@
  *
  * Tile: 1 pixel x 4 channels. Scratch: none.
  */
+#include "cortado_columns_f32.h"
 #include "cortado_float.h"
 
 /* The products of one run of channels, one after the other, of four outputs whose weights lie `size` apart. */
@@ -66,13 +67,49 @@ static void window_sums(const cortado_layer_codes_f32_t *L, const int8_t *const 
     }
 }
 
+/* Four channels of a depthwise layer, from `c` on. */
+static void depthwise4(const cortado_layer_codes_f32_t *L, const int8_t *const rows[], cortado_columns_f32_t inside,
+                       int32_t c, float sums[4])
+{
+    const int32_t size = L->kernel_h * L->kernel_w, step = L->dilation_w * L->in_c;
+    const int32_t from = (inside.left + inside.first * L->dilation_w) * L->in_c + c;
+    const int8_t *w = L->weights + c * size;
+    float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
+    for (int32_t ky = 0; ky < L->kernel_h; ky++, w += L->kernel_w) {
+        if (rows[ky] == NULL) {
+            continue;
+        }
+        const float *x = cortado_numbers(rows[ky]) + from;
+        const int8_t *w0 = w + inside.first, *w1 = w0 + size, *w2 = w1 + size, *w3 = w2 + size;
+        for (int32_t k = inside.first; k < inside.end; k++, x += step) {
+            s0 = s0 + cortado_f32_mul(x[0], (float)*w0++);
+            s1 = s1 + cortado_f32_mul(x[1], (float)*w1++);
+            s2 = s2 + cortado_f32_mul(x[2], (float)*w2++);
+            s3 = s3 + cortado_f32_mul(x[3], (float)*w3++);
+        }
+    }
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+    sums[3] = s3;
+}
+
 void cortado_conv2d_codes_f32(const cortado_layer_codes_f32_t *L, const int8_t *const rows[], float *out)
 {
     const int32_t depth = L->in_c / L->groups, made = L->out_c / L->groups;
     const int32_t size = L->kernel_h * L->kernel_w * depth;
     for (int32_t x = 0; x < L->out_w; x++, out += L->out_c) {
         const int32_t left = x * L->stride_w - L->pad_left;
-        for (int32_t c = 0, channels; c < L->out_c; c += channels) {
+        int32_t c = 0, channels;
+        if (depth == 1 && made == 1) {
+            const cortado_columns_f32_t inside = cortado_columns_f32(left, L->kernel_w, L->dilation_w, L->in_w);
+            for (; c + 4 <= L->out_c; c += 4) {
+                float sums[4];
+                depthwise4(L, rows, inside, c, sums);
+                finish(L, sums, c, 4, out);
+            }
+        }
+        for (; c < L->out_c; c += channels) {
             float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             channels = c % made + 4 <= made ? 4 : 1; /* of one group */
             window_sums(L, rows, left, c / made * depth, L->weights + c * size, sums, channels);

@@ -2,8 +2,9 @@
  *
  * Convolution in float32: one output row, or a 1x1 window over a span of pixels.
  *
- * Tile: 1 pixel x 1 channel. Scratch: none.
+ * Tile: 1 pixel x 1 channel, of a depthwise layer 4. Scratch: none.
  */
+#include "cortado_columns_f32.h"
 #include "cortado_float.h"
 
 /* The products of one run of channels, one after the other. */
@@ -31,13 +32,47 @@ static float window_sum(const cortado_layer_f32_t *L, const int8_t *const rows[]
     return sum;
 }
 
+/* Four channels of a depthwise layer, from `c` on. */
+static void depthwise4(const cortado_layer_f32_t *L, const int8_t *const rows[], cortado_columns_f32_t inside,
+                       int32_t c, float *out)
+{
+    const int32_t size = L->kernel_h * L->kernel_w, step = L->dilation_w * L->in_c;
+    const int32_t from = (inside.left + inside.first * L->dilation_w) * L->in_c + c;
+    const float *w = L->weights + c * size;
+    float s0 = L->bias[c], s1 = L->bias[c + 1], s2 = L->bias[c + 2], s3 = L->bias[c + 3];
+    for (int32_t ky = 0; ky < L->kernel_h; ky++, w += L->kernel_w) {
+        if (rows[ky] == NULL) {
+            continue;
+        }
+        const float *x = cortado_numbers(rows[ky]) + from, *w0 = w + inside.first;
+        const float *w1 = w0 + size, *w2 = w1 + size, *w3 = w2 + size;
+        for (int32_t k = inside.first; k < inside.end; k++, x += step) {
+            s0 = s0 + cortado_f32_mul(x[0], *w0++);
+            s1 = s1 + cortado_f32_mul(x[1], *w1++);
+            s2 = s2 + cortado_f32_mul(x[2], *w2++);
+            s3 = s3 + cortado_f32_mul(x[3], *w3++);
+        }
+    }
+    out[0] = cortado_bounded(s0, L->act_min, L->act_max);
+    out[1] = cortado_bounded(s1, L->act_min, L->act_max);
+    out[2] = cortado_bounded(s2, L->act_min, L->act_max);
+    out[3] = cortado_bounded(s3, L->act_min, L->act_max);
+}
+
 void cortado_conv2d_f32(const cortado_layer_f32_t *L, const int8_t *const rows[], float *out)
 {
     const int32_t depth = L->in_c / L->groups, made = L->out_c / L->groups;
     const int32_t size = L->kernel_h * L->kernel_w * depth;
     for (int32_t x = 0; x < L->out_w; x++) {
         const int32_t left = x * L->stride_w - L->pad_left;
-        for (int32_t c = 0; c < L->out_c; c++) {
+        int32_t c = 0;
+        if (depth == 1 && made == 1) {
+            const cortado_columns_f32_t inside = cortado_columns_f32(left, L->kernel_w, L->dilation_w, L->in_w);
+            for (; c + 4 <= L->out_c; c += 4, out += 4) {
+                depthwise4(L, rows, inside, c, out);
+            }
+        }
+        for (; c < L->out_c; c++) {
             const float *w = L->weights + c * size;
             const float sum = window_sum(L, rows, left, c / made * depth, w, L->bias[c]);
             *out++ = cortado_bounded(sum, L->act_min, L->act_max);
