@@ -95,6 +95,7 @@ def test_two_operands_of_any_shapes_that_meet() -> None:
             lambda a, b: torch.maximum(a, b) - torch.minimum(a, b[0]),
             lambda a, b: torch.remainder(a, 0.7) + torch.fmod(b, 0.3),
             lambda a, b: torch.addcmul(a, a, b, value=0.5) + torch.lerp(a, b, 0.25),
+            lambda a, b: torch.lerp(a.mT.contiguous().mT, b, 0.6) + torch.lerp(a, b, b.sigmoid()),
             lambda a, b: torch.hypot(a, b) + torch.logaddexp(a, b),
             lambda a, b: torch.clamp(a, min=b, max=b + 1.0),
         ),

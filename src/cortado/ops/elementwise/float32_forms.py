@@ -57,6 +57,14 @@ def fmod(self: Tensor, other: Tensor | float) -> Tensor:
     return self - torch.trunc(self / other) * other
 
 
+def lerp(self: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
+    """From the end that is nearer, as torch computes it; its own decomposition also copies the layout of memory."""
+    way = end - self
+    if isinstance(weight, Tensor):
+        return torch.where(weight.abs() < 0.5, self + weight * way, end - way * (1.0 - weight))
+    return self + way * weight if abs(weight) < 0.5 else end - way * (1.0 - weight)
+
+
 def nan_to_num(
     self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -127,6 +135,8 @@ _FUNCTIONS: dict[Any, Any] = {
     aten.copysign.Tensor: copy_sign,
     aten.round.decimals: round_decimals,
     aten.remainder.Scalar_Tensor: remainder,
+    aten.lerp.Scalar: lerp,
+    aten.lerp.Tensor: lerp,
     aten.fmin.default: of_numbers(torch.minimum),
     aten.fmax.default: of_numbers(torch.maximum),
     aten.copysign.Scalar: lambda self, other: self.abs() * math.copysign(1.0, other),
