@@ -194,3 +194,14 @@ def test_an_event_that_rarely_fires_again_is_told_though_most_values_agree() -> 
     assert found < 0.5 * wanted
     (finding,) = found_in(compiled, FindingKind.LOW_AGREEMENT)
     assert f"true {wanted} times in float and {found} times here" in finding.text
+
+
+def test_both_warnings_of_a_join_promise_the_same_of_int16() -> None:
+    """Scores beside pixels have few codes, and keep nothing: what wider codes give is told alike."""
+    rng = torch.Generator().manual_seed(4)
+    data = [(torch.randn(1, 8, generator=rng),) for _ in range(33)]
+    model = Expression(lambda x: torch.cat([300 * x, torch.sigmoid(x)], 1))
+    compiled = cortado.compile(model, data[0], "cortex-m4", data, "joined", C_ALONE)
+    (few,), (low,) = (found_in(compiled, kind) for kind in (FindingKind.FEW_CODES, FindingKind.LOW_SQNR))
+    told = few.text.split("With --int16 '")[1].split(" keeps ")[1].split(" dB")[0]
+    assert f"with --int16 'cat' it keeps {told} dB" in low.text

@@ -34,7 +34,7 @@ SAMPLES, STEPS = 2, 32  # that are run for each tensor, of a model without and w
 NAMED = 3  # tensors, at most
 WITHIN = 10.0  # dB of the worst, that a tensor must be to be named
 FEW_STEPS = 4.0  # of its scale, that a tensor's usual value is below where it is lost
-TRIED, MANY = 8, 256  # samples that a cure is tried on, at most: for a signal; for integers and truth values
+TRIED, MANY = 32, 256  # samples that a cure is tried on, at most: for a signal; for integers and truth values
 SATURATED = 0.002  # of a tensor's values
 PROBABILITIES = 256  # that int8 can tell from zero where all are alike
 
@@ -157,15 +157,16 @@ class Cures:
     """Tries what would help a part of an output."""
 
     def __init__(self, model: Alone, runs: Sequence[FloatRun], part: OutputPart, measure: Measure) -> None:
-        most = max(SAMPLES, min(TRIED if measure is SIGNAL else MANY, WORK // max(model.size, 1)))
+        most = max(SAMPLES, min(MANY, WORK // max(model.size, 1)))
         self._model, self._part, self._measure = model, part, measure
-        self._runs = _some(runs, STEPS if model.initial else most)
+        self._seen = _some(runs, STEPS if model.initial else most)  # of which ranges are taken
+        self._runs = _some(self._seen, len(self._seen) if measure is not SIGNAL or model.initial else TRIED)
         self.now = self.kept({})
 
-    def kept(self, others: Roundings) -> float:
-        """The part's decibels with other roundings."""
+    def kept(self, others: Roundings, runs: Sequence[FloatRun] = ()) -> float:
+        """The part's decibels with other roundings, over some runs or those that cures are tried on."""
         run = partial(self._model.run_with, others=others)
-        return _kept(self._model, self._runs, self._part, run, self._measure)
+        return _kept(self._model, runs or self._runs, self._part, run, self._measure)
 
     def helps(self, kept: float) -> bool:
         return self._measure.helps(self.now, kept)
@@ -217,7 +218,7 @@ class Cures:
             return value
 
         places = [place for place in self._model.places if is_quantize(place) and torch.int8 in place.args]
-        self.kept({place: partial(seen, place) for place in places})
+        self.kept({place: partial(seen, place) for place in places}, self._seen)
         return reached
 
     def _unsaturated(self) -> tuple[str, Roundings]:
@@ -225,15 +226,15 @@ class Cures:
         return "--calibration-method minmax", unsaturated(self.reached())
 
     def wide(self, places: Sequence[Node]) -> tuple[str, Roundings]:
-        """The option that gives tensors int16, each with the calls that make and read it; none where one of these has
-        8 bits only."""
+        """The option that gives tensors int16, each with the calls that make and read it, and with what these make;
+        none where one of them has 8 bits only."""
         chosen = [place for place in places if is_quantize(place)]
         calls = [call for place in chosen for call in _around(place)]
         if not calls or not all(MAY_BE_WIDE.known(call) for call in calls):
             return "", {}
         names = "|".join(dict.fromkeys(call.name for call in calls))
-        same = {place.all_input_nodes[0] for place in chosen}
-        found = [place for place in self._model.places if place.all_input_nodes[0] in same]
+        same = {*calls, *map(_source, chosen)}
+        found = [place for place in self._model.places if is_quantize(place) and _source(place) in same]
         return f"--int16 '{names}'", {place: _wide_grid(place) for place in found}
 
     def _all_wide(self) -> tuple[str, Roundings]:
@@ -309,10 +310,16 @@ def _is_bias(node: Node) -> bool:
     return torch.int32 in node.args
 
 
-def _name(place: Node) -> str:
+def _source(place: Node) -> Node:
+    """What makes the values of a tensor, behind other roundings of them."""
     source = place.all_input_nodes[0]
     while source.op == "call_function" and (_quantizes(source) or _dequantizes(source)):
         source = source.all_input_nodes[0]
+    return source
+
+
+def _name(place: Node) -> str:
+    source = _source(place)
     if source.op == "placeholder":
         return f"input '{source.name}'"
     if means(place, CallKind.QUANTIZE_CHANNELS):
