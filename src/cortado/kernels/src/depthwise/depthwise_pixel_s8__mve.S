@@ -105,9 +105,11 @@
     load_x  q2, r4, \few
     vldrw.32 q3, [r1]
     wls     lr, r6, .Lpairs_done_\@
+    /* One turn: two taps. */
 .Ltwo_taps_\@:
     two_taps \few
     le      lr, .Ltwo_taps_\@
+    /* One turn: one of the last taps. */
 .Lpairs_done_\@:
     one_tap
     cbz     r0, .Llast_\@
