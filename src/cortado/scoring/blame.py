@@ -311,7 +311,7 @@ def _is_bias(node: Node) -> bool:
 
 
 def _source(place: Node) -> Node:
-    """What makes the values of a tensor, behind other roundings of them."""
+    """Returns what makes the values of a tensor, behind other roundings of them."""
     source = place.all_input_nodes[0]
     while source.op == "call_function" and (_quantizes(source) or _dequantizes(source)):
         source = source.all_input_nodes[0]
