@@ -11,7 +11,7 @@ import logging
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -124,7 +124,6 @@ PLACES = (
     COMPOSITES,
     SERIALIZE,
 )
-QUANTILES = (torch.ops.aten.quantile.scalar, torch.ops.aten.nanquantile.scalar)
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -191,33 +190,36 @@ def captured_as_it_is() -> Iterator[None]:
         stack.enter_context(replaced(CAUSAL_MASK, lambda mask, is_causal=None, size=None: is_causal is True))
         for place in (ONE_LAYER_LSTM, ONE_LAYER_RNN):
             stack.enter_context(replaced(place, _one_step(place.function())))
-        for operator in QUANTILES:
-            stack.enter_context(_shaped(operator))
         yield
 
 
 @contextmanager
-def _shaped(operator: torch._ops.OpOverload) -> Iterator[None]:
-    """Inside, in this thread, a quantile of a tensor without values has the shape of a smallest value. Some versions of
-    torch look at q as a tensor there, whose value nobody knows, and capture no quantile."""
-    mine = threading.get_ident()
+def shaped(operators: Sequence[torch._ops.OpOverload], as_told: Callable[..., torch.Tensor]) -> Iterator[None]:
+    """Inside, in this thread, what these operators make of a tensor without values has the shape that a function tells.
+    Operators that are made of others are otherwise followed through these, which may ask for values."""
+    with alone(), ExitStack() as stack:
+        for operator in operators:
+            stack.enter_context(_shaped(operator, as_told))
+        yield
 
-    def shape(self: torch.Tensor, q: float, dim: int | None = None, keepdim: bool = False, **named: Any) -> Any:
-        if threading.get_ident() != mine:
-            return operator._op_dk(_COMPOSITE, self, q, dim, keepdim, **named)
-        return self.amin(() if dim is None else dim, keepdim)
 
-    with alone():
-        before = operator.py_kernels.get(_COMPOSITE)
-        operator.py_kernels[_COMPOSITE] = shape
+@contextmanager
+def _shaped(operator: torch._ops.OpOverload, as_told: Callable[..., torch.Tensor]) -> Iterator[None]:
+    mine, before = threading.get_ident(), operator.py_kernels.get(_COMPOSITE)
+
+    def either(*arguments: Any, **named: Any) -> Any:
+        here = threading.get_ident() == mine
+        return as_told(*arguments, **named) if here else operator._op_dk(_COMPOSITE, *arguments, **named)
+
+    operator.py_kernels[_COMPOSITE] = either
+    operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        del operator.py_kernels[_COMPOSITE]
+        if before is not None:
+            operator.py_kernels[_COMPOSITE] = before
         operator._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            del operator.py_kernels[_COMPOSITE]
-            if before is not None:
-                operator.py_kernels[_COMPOSITE] = before
-            operator._dispatch_cache.clear()
 
 
 def _one_step(layer: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,8 +20,9 @@ from cortado.base.system import PACKAGE
 from cortado.frontend.rewrite.canonical import context_body
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import describe, source_line
-from cortado.ir.patched import captured_as_it_is, user_lines
+from cortado.ir.patched import captured_as_it_is, shaped, user_lines
 from cortado.ops.float_graph import out_of_place, writes_in_place
+from cortado.ops.move.topk import QUANTILE, quantile_shape
 
 Tensor = torch.Tensor
 
@@ -85,7 +86,8 @@ def check_model(model: Any) -> None:
 def as_it_is(model: torch.nn.Module) -> Iterator[None]:
     """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
     own = user_lines(__file__, f"{PACKAGE / 'onnx'}/")
-    with own, _assigned_deep_inside(model), captured_as_it_is(), _WritesRows():
+    quantiles = shaped(QUANTILE.aten, quantile_shape)
+    with own, _assigned_deep_inside(model), captured_as_it_is(), quantiles, _WritesRows():
         yield
 
 

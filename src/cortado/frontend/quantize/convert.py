@@ -45,8 +45,8 @@ from cortado.frontend.quantize.parts import OutputParts
 from cortado.frontend.quantize.precision import WHY, note_floats, scheme_for
 from cortado.frontend.quantize.precision_search import (
     Attempts,
+    Bottleneck,
     Chosen,
-    Limit,
     Mixed,
     MixedSearch,
     Noise,
@@ -599,7 +599,7 @@ class MixedWork:
         wanted, run = self._few(narrow, rounded)
         return measure_noise(narrow, rounded.scales(), tensors, wanted, run)
 
-    def _limits(self, wide: Collection[str]) -> list[Limit]:
+    def _limits(self, wide: Collection[str]) -> list[Bottleneck]:
         """Returns what is left of the noise with these calls in 16 bits."""
         prepared = self.prepared(wide)
         _settle(prepared, self._winner, ())

@@ -80,11 +80,11 @@ class Attempts:
     price: Callable[[Chosen], Price | None]
     measure: Callable[[Chosen], tuple[float, Price | None]]
     confirm: Callable[[Chosen], float]
-    limits: Callable[[Chosen], Sequence["Limit"]] = lambda chosen: ()
+    limits: Callable[[Chosen], Sequence["Bottleneck"]] = lambda chosen: ()
 
 
 @dataclass(frozen=True)
-class Limit:
+class Bottleneck:
     """A rounding that is left, and the decibels that the outputs keep with it alone."""
 
     what: str
@@ -264,11 +264,11 @@ def limits_of(
     scales: Scales,
     wanted: Sequence[Sequence[Tensor]],
     run: Callable[[Scales], list[list[Tensor]]],
-) -> list[Limit]:
+) -> list[Bottleneck]:
     """The price of each rounding that is left, alone, the worst first: that of the weights, those of int8 tensors."""
     signal = _power(wanted, [[torch.zeros_like(one) for one in sample] for sample in wanted])
     weights = run({})
-    found = [Limit("weights of 8 bits", _least_decibels(signal, _power(wanted, weights)))]
+    found = [Bottleneck("weights of 8 bits", _least_decibels(signal, _power(wanted, weights)))]
     narrow: dict[Node, dict[Node, tuple[float, int]]] = {}
     for node, observer, origin in observed(prepared):
         if element_of(observer.dtype) == INT8 and node in scales:
@@ -276,7 +276,7 @@ def limits_of(
     for origin in sorted(narrow, key=_size)[:LIMITS]:
         kept = _least_decibels(signal, _power(weights, run(narrow[origin])))
         what = f"input '{origin.name}'" if origin.op == "placeholder" else describe(origin)
-        found.append(Limit(f"{what} in int8", kept))
+        found.append(Bottleneck(f"{what} in int8", kept))
     return sorted(found, key=lambda one: one.kept)
 
 

@@ -17,7 +17,7 @@ extern "C" {
 #define CORTADO_NO_DECISION (-1)
 
 typedef struct {
-    const int32_t *thresholds; /* [classes]: the least sum of a class, in float32 its bits; INT32_MAX: never decided for */
+    const int32_t *thresholds; /* [classes]: least sum of a class, in float32 its bits; INT32_MAX: never decided for */
     const uint16_t *holdoffs;  /* [classes]: outputs after a decision at which there is no other for that class */
     uint16_t classes;
     uint16_t smooth; /* outputs in a sum */

@@ -241,6 +241,13 @@ def quantile(
     return result.squeeze(axis)
 
 
+def quantile_shape(
+    self: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Something of the shape of a quantile. Some versions of torch look at the value of q to know it, as a tensor."""
+    return self.amin(() if dim is None else dim, keepdim)
+
+
 MEDIAN = Decomposition(aten=(aten.median.default, aten.nanmedian.default), function=median_of_all)
 MEDIAN_ALONG = Decomposition(aten=(aten.median.dim, aten.nanmedian.dim), function=median_along)
 KTH_VALUE = Decomposition(aten=(aten.kthvalue.default,), function=kth_value)
