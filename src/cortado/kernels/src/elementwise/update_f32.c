@@ -45,7 +45,7 @@ static void element(const cortado_update_f32_t *L, const row_t *R, const float *
 #define ADD8(a, b, c, d, e, f, g, h) ADD(0, a) ADD(1, b) ADD(2, c) ADD(3, d) ADD(4, e) ADD(5, f) ADD(6, g) ADD(7, h)
 
 /* Rows one after the other: the factor of each in s24, the rows that it is of from their beginning. */
-#define ROWS "2:\nvldmia %[factor]!, {s24}\nldr %[left], %[bytes]\nlsr %[left], %[left], #5\n1:\n"
+#define ROWS "2:\nvldmia %[factor]!, {s24}\nlsr %[left], %[bytes], #5\n1:\n"
 #define PRODUCTS "vldmia %[rows]!, {s0-s7}\n" MUL8(0, 1, 2, 3, 4, 5, 6, 7, "s24")
 #define DECAY                                                                                                        \
     "vldmia %[other]!, {s8-s15}\n" MUL(16, 8, "%[decay]") MUL(17, 9, "%[decay]") MUL(18, 10, "%[decay]")             \
@@ -58,7 +58,7 @@ static void element(const cortado_update_f32_t *L, const row_t *R, const float *
     MUL8(0, 1, 2, 3, 4, 5, 6, 7, "%[rate]") ADD8(8, 9, 10, 11, 12, 13, 14, 15) "vstmia %[moved]!, {s0-s7}\n"
 #define AGAIN                                                                                                        \
     "subs %[left], %[left], #1\nbne 1b\n"                                                                            \
-    "ldr %[left], %[bytes]\nsub %[rows], %[rows], %[left]\nsubs %[count], %[count], #1\nbne 2b\n"
+    "sub %[rows], %[rows], %[bytes]\nsubs %[count], %[count], #1\nbne 2b\n"
 #define REGISTERS                                                                                                    \
     "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s16",     \
         "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "cc", "memory"
@@ -78,20 +78,20 @@ static int32_t eights(const cortado_update_f32_t *L, const row_t *R, const float
         __asm__ volatile(ROWS PRODUCTS DECAY SELF STEP AGAIN
                          : [self] "+r"(self), [rows] "+r"(rows), [other] "+r"(other), [out] "+r"(out),
                            [moved] "+r"(moved), [factor] "+r"(factor), [count] "+r"(count), [left] "=&r"(left)
-                         : [bytes] "m"(bytes), [weight] "t"(L->weight), [decay] "t"(L->decay), [rate] "t"(L->rate)
+                         : [bytes] "r"(bytes), [weight] "t"(L->weight), [decay] "t"(L->decay), [rate] "t"(L->rate)
                          : REGISTERS);
     } else if (other != NULL) {
         __asm__ volatile(ROWS PRODUCTS DECAY SELF AGAIN
                          : [self] "+r"(self), [rows] "+r"(rows), [other] "+r"(other), [out] "+r"(out),
                            [factor] "+r"(factor), [count] "+r"(count), [left] "=&r"(left)
-                         : [bytes] "m"(bytes), [weight] "t"(L->weight), [decay] "t"(L->decay)
+                         : [bytes] "r"(bytes), [weight] "t"(L->weight), [decay] "t"(L->decay)
                          : REGISTERS);
     } else {
         __asm__ volatile(ROWS PRODUCTS "vldmia %[self]!, {s8-s15}\n" ADD8(8, 9, 10, 11, 12, 13, 14, 15)
                          "vstmia %[out]!, {s0-s7}\n" AGAIN
                          : [self] "+r"(self), [rows] "+r"(rows), [out] "+r"(out), [factor] "+r"(factor),
                            [count] "+r"(count), [left] "=&r"(left)
-                         : [bytes] "m"(bytes)
+                         : [bytes] "r"(bytes)
                          : REGISTERS);
     }
     return bytes / 4;
