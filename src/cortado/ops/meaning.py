@@ -20,8 +20,6 @@ from cortado.ir.graph import bind
 
 aten = torch.ops.aten
 BELOW, EQUAL, ABOVE = 1, 2, 4  # what a comparison accepts
-# Functions that give an integer near a real number.
-ROUNDINGS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.fix.default, aten.round.default)
 
 
 class CallKind(Enum):
@@ -64,6 +62,15 @@ class CallKind(Enum):
     DEQUANTIZE_CHANNELS = auto()
 
 
+class Rounding(Enum):
+    """Which integer near a real number a function gives."""
+
+    DOWN = auto()
+    UP = auto()
+    TOWARD_ZERO = auto()
+    NEAREST = auto()  # of two the even one
+
+
 @dataclass(frozen=True)
 class Meaning:
     """The operation of a call, and what kinds of calls that several names stand for differ by."""
@@ -74,12 +81,13 @@ class Meaning:
     largest: bool = False  # of an extreme that has no argument for it
     value: bool = False  # of an extreme: it gives values, not positions
     monotone: bool = False  # beside numbers, a larger operand never gives a smaller result, or never a larger one
+    rounding: Rounding | None = None  # of a function that gives an integer near its operand
 
 
 _FUNCTIONS = (
     "sigmoid special_expit tanh silu gelu hardswish hardsigmoid leaky_relu elu selu celu mish softplus exp2 expm1 log "
     "log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute sin cos tan asin acos atan sinh cosh asinh acosh atanh "
-    "reciprocal erf erfc square sign sgn fix frac threshold logit special_logit hardshrink softshrink deg2rad rad2deg "
+    "reciprocal erf erfc square sign sgn frac threshold logit special_logit hardshrink softshrink deg2rad rad2deg "
     "sinc special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc relu6 hardtanh"
 )
 _COMBINATIONS = (
@@ -116,8 +124,12 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     ("exp", Meaning(CallKind.EXPONENTIAL)),
     ("nan_to_num", Meaning(CallKind.WITHOUT_NAN)),
     (_FUNCTIONS, Meaning(CallKind.FUNCTION)),
+    ("floor", Meaning(CallKind.FUNCTION, monotone=True, rounding=Rounding.DOWN)),
+    ("ceil", Meaning(CallKind.FUNCTION, monotone=True, rounding=Rounding.UP)),
+    ("trunc fix", Meaning(CallKind.FUNCTION, monotone=True, rounding=Rounding.TOWARD_ZERO)),
+    ("round.default", Meaning(CallKind.FUNCTION, monotone=True, rounding=Rounding.NEAREST)),
     (
-        "neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip",
+        "neg negative round.decimals relu clamp clamp_min clamp_max clip",
         Meaning(CallKind.FUNCTION, monotone=True),
     ),
     ("scaled_dot_product_attention", Meaning(CallKind.ATTENTION)),

@@ -30,7 +30,7 @@ from cortado.ir.matching import MATCH, Match, patterns_of
 from cortado.ir.roles import SharedWith
 from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.float_graph import constant_data, is_constant
-from cortado.ops.signal.codes import SPECTRUM_OF
+from cortado.ops.signal.codes import is_spectrum
 
 FULL = INT16.steps / 2  # of 16-bit codes: with this end a step is 1, and each sample is a code
 STRAIGHT = 1e-6  # of a function's range, that it may be away from a line
@@ -159,6 +159,6 @@ def _heard(graph: Graph) -> set[Node]:
     """All that spectra are computed of."""
     found = set[Node]()
     for node in reversed(graph.nodes):
-        if node.target is SPECTRUM_OF or node in found:
+        if is_spectrum(node) or node in found:
             found.update(node.all_input_nodes)
     return found

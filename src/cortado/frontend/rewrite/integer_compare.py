@@ -33,8 +33,8 @@ from cortado.ops.meaning import (
     BELOW,
     EQUAL,
     MEANS,
-    ROUNDINGS,
     CallKind,
+    Rounding,
     dimensions_of_windows,
     meaning_of,
     means,
@@ -146,10 +146,11 @@ def _exact(node: Node) -> Node | None:
         source = node.all_input_nodes[0]
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
-        return _rounded(node, source, aten.trunc.default) or _looked_up(node, source)
-    if node.target in ROUNDINGS and dtype(node).is_floating_point:
-        return _rounded(node, node.all_input_nodes[0], node.target)
-    return None
+        return _rounded(node, source, Rounding.TOWARD_ZERO) or _looked_up(node, source)
+    meaning = meaning_of(node)
+    if meaning is None or meaning.rounding is None or not dtype(node).is_floating_point:
+        return None
+    return _rounded(node, node.all_input_nodes[0], meaning.rounding)
 
 
 def _compared(node: Node) -> Node | None:
@@ -577,23 +578,23 @@ _NAMES = {BELOW: "lt", BELOW | EQUAL: "le", EQUAL: "eq", EQUAL | ABOVE: "ge", AB
 # ---- quotients that are rounded ------------------------------------------------------------------------------
 
 
-def _rounded(node: Node, side: Node, rounding: Any) -> Node | None:
+def _rounded(node: Node, side: Node, rounding: Rounding) -> Node | None:
     """An integer that a quotient of two is rounded to, calculated in integers."""
     quotient = _quotient(side) if dtype(side).is_floating_point else None
     if quotient is None or quotient.denominator is None or not _fits(quotient, 2):
         return None
     products = _Products(node)
     above, below = products.integers(quotient.numerator), products.integers(quotient.denominator)
-    if rounding == aten.round.default:  # to the nearest, and of two to the even one
+    if rounding is Rounding.NEAREST:
         above, below = products.call(aten.add.Tensor, products.times(above, 2), below), products.times(below, 2)
     found = products.divided(above, below)
     exact = products.plain(products.times(found, below), above, EQUAL)
-    if rounding == aten.round.default:
+    if rounding is Rounding.NEAREST:
         odd = products.call(aten.eq.Scalar, products.call(aten.remainder.Scalar, found, 2), 1)
         found = products.call(aten.sub.Tensor, found, products.counted(exact, odd))
-    elif rounding != aten.floor.default:
+    elif rounding is not Rounding.DOWN:
         missed = products.call(aten.logical_not.default, exact)
-        toward = missed if rounding == aten.ceil.default else products.call(aten.lt.Scalar, found, 0)
+        toward = missed if rounding is Rounding.UP else products.call(aten.lt.Scalar, found, 0)
         found = products.call(aten.add.Tensor, found, products.counted(missed, toward))
     return products.call(aten.to.dtype, found, dtype(node))
 

@@ -202,4 +202,9 @@ def lower(lowering: Lowering) -> Node:
     return lowering.view(result, shape(bound.node))
 
 
+def is_spectrum(node: Node) -> bool:
+    """Whether a call computes the spectrum of samples."""
+    return node.target is SPECTRUM_OF
+
+
 SPECTRUM_PATTERN = Pattern(aten=(SPECTRUM_OF,), match=match, lower=lower, fuses_clamp=True)
