@@ -117,13 +117,13 @@ def option_text(value: object) -> str:
 def build_methods_page(facts: Mapping[str, Any]) -> str:
     """`facts` are those of together.json; the pages of the methods lie in methods/NAME."""
     methods = [_method_cells(name, one) for name, one in facts["methods"].items()]
-    state = [(name, _count(size)) for name, size in facts["state"].items()]
+    state = [(name, figure_text(size)) for name, size in facts["state"].items()]
     image = facts.get("image")
     memory = [
-        ("arena of all methods", _count(facts["arena_bytes"])),
-        ("of it state", _count(sum(facts["state"].values()))),
-        ("constants, once for all", _count(facts["weights_bytes"])),
-        *([("image of all", _count(image["bytes"]))] if image else []),
+        ("arena of all methods", figure_text(facts["arena_bytes"])),
+        ("of it state", figure_text(sum(facts["state"].values()))),
+        ("constants, once for all", figure_text(facts["weights_bytes"])),
+        *([("image of all", figure_text(image["bytes"]))] if image else []),
     ]
     title = f"{facts['model']}: {', '.join(facts['methods'])}"
     body = [
@@ -140,14 +140,10 @@ def build_methods_page(facts: Mapping[str, Any]) -> str:
     return document(title, body)
 
 
-def _method_cells(name: str, facts: Mapping[str, Any]) -> list[str | TableCell]:
+def _method_cells(name: str, facts: Mapping[str, Any]) -> list[str | int | TableCell]:
     cycles = facts.get("cycles")
-    cell = TableCell("-") if cycles is None else TableCell(_count(cycles), cycles)
-    return [name, f"{facts['function']}()", cell, _page_link(f"{METHODS}/{name}/{PAGE}")]
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"
+    page = _page_link(f"{METHODS}/{name}/{PAGE}")
+    return [name, f"{facts['function']}()", "-" if cycles is None else cycles, page]
 
 
 # ---- figures ---------------------------------------------------------------------------------------------
