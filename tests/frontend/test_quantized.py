@@ -414,6 +414,10 @@ MISFITS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
         lambda m, x: fq(fq(m.d(fq(x, *A)), *B) + x, *C),
         ["aten.add.Tensor", "what it reads from the model's input '", "is not quantized, expected a quantize"],
     ),
+    "missing before a quotient, behind data movement": (
+        lambda m, x: (lambda y: fq(fq(y, *A) + fq(y.reciprocal(), *B), *C))(x.transpose(2, 3)),
+        ["aten.transpose", "what it reads from the model's input '", "is not quantized, expected a quantize"],
+    ),
     "missing at the end": (lambda m, x: m.a(fq(x, *A)), ["aten.conv2d", "its output is not quantized"]),
     "weights in float": (layer(lambda w: w), ["aten.conv2d", "its weights ('weight') are not quantized"]),
     "batch norm behind codes": (

@@ -94,10 +94,13 @@ class _Scales:
     # ---- what is shared --------------------------------------------------------------------------------------
 
     def backward(self, node: Node) -> None:
-        """A quantize behind data movement, a relu or their like is as good in front of it."""
+        """A quantize behind data movement, a relu or their like is as good in front of it, unless something computes
+        with what is not quantized: a quotient of nearly zero is not that of the code zero."""
         match = self.matches.get(node)
         found = _behind(node)
         if match is None or len(found) != 1 or not self._shares(node, match, found[0]):
+            return
+        if self._is_read_raw(node, found[0]):
             return
         for operand in _sharing(bind(node), match):
             if not is_dequantize(operand) and not is_constant(operand):
@@ -177,6 +180,14 @@ class _Scales:
             return True
         bounds = is_clamp(node)
         return bounds is not None and node not in self.carried and all(_has_code(bound, qparams) for bound in bounds)
+
+    def _is_read_raw(self, node: Node, qparams: QParams) -> bool:
+        """Whether a call other than data movement reads values of a node that no quantize has rounded."""
+        for user in node.users:
+            match = None if is_quantize(user) else self.matches.get(user)
+            if match is not None and (not self._shares(user, match, qparams) or self._is_read_raw(user, qparams)):
+                return True
+        return False
 
     # ---- new calls -------------------------------------------------------------------------------------------
 
