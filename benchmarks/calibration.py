@@ -32,7 +32,7 @@ from cortado.artifact.build_report import calibrated_report
 from cortado.artifact.summary import chosen_ranges
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY
-from cortado.frontend.quantize.judgement import decibels
+from cortado.frontend.precision.judgement import decibels
 from cortado.models import zoo
 from cortado.ops.io.quantize import DEQUANTIZE
 from cortado.options import DEFAULTS, CalibrationMethod, Options

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from _common import progress, table
 from cortado.api import prepare
+from cortado.frontend.precision.search import Chosen, Mixed, MixedSearch
 from cortado.frontend.quantize.convert import MixedWork
-from cortado.frontend.quantize.precision_search import Chosen, Mixed, MixedSearch
 from cortado.options import Artifacts, Options, Precision
 
 BARS = (0.3, 0.6, 0.85)  # parts of the way from int8 to int16, in decibels

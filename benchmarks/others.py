@@ -40,7 +40,7 @@ import others_data
 from _common import collected, print_records
 from cortado import api
 from cortado.base.errors import CortadoError
-from cortado.frontend.quantize.judgement import FloatRun, decibels
+from cortado.frontend.precision.judgement import FloatRun, decibels
 from cortado.options import Artifacts, Options
 from cortado.plan.pricing import references
 from others_networks import Crepe, cascade, from_onnx, loaded, packaged, speaker_encoder, voice_detector

@@ -35,11 +35,11 @@ from cortado.frontend.capture.inputs import Inputs, check_batches, check_example
 from cortado.frontend.capture.numbers import with_numbers, without_numbers
 from cortado.frontend.capture.torch_settings import few_collections, one_thread
 from cortado.frontend.capture.watched import WIDE, watched
+from cortado.frontend.precision.islands import islands_hint, with_islands
+from cortado.frontend.precision.judgement import FloatRun, Measure
+from cortado.frontend.precision.parts import OutputPart
+from cortado.frontend.precision.search import OutOfReach
 from cortado.frontend.quantize.convert import PrecisionGiven, Quantized, as_float, keep, quantize, train
-from cortado.frontend.quantize.islands import islands_hint, with_islands
-from cortado.frontend.quantize.judgement import FloatRun, Measure
-from cortado.frontend.quantize.parts import OutputPart
-from cortado.frontend.quantize.precision_search import OutOfReach
 from cortado.frontend.quantize.prequantized import is_quantized
 from cortado.frontend.quantize.qat import QatModel
 from cortado.frontend.quantize.sharing import SharedRanges

@@ -14,8 +14,8 @@ from cortado.base.errors import CortadoError, NotInteger, Refused
 from cortado.base.target import CortexMTargetConfig
 from cortado.base.versions import EXECUTORCH, TORCH, numbers
 from cortado.emit.pte.program import c_only, c_only_reason
+from cortado.frontend.precision.islands import islands_hint
 from cortado.frontend.quantize.convert import Quantized
-from cortado.frontend.quantize.islands import islands_hint
 from cortado.ir.op import operator_of, wider_elements
 from cortado.ir.portable import FloatOperator, float_operators
 from cortado.options import NO_EXECUTORCH, Activations, Artifacts, Options, Precision, PteKind

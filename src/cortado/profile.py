@@ -12,8 +12,8 @@ from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.run import toolchain
-from cortado.run.probe_place import Silicon, is_probe
 from cortado.run.runner import NO_LIMITS, RunLimits, choose_board, core_of
+from cortado.run.silicon.place import Silicon, is_probe
 from cortado.timing.cycles import BEFORE, CoreTiming, Cycles
 from cortado.timing.models import MODELS
 from cortado.timing.parts import Part

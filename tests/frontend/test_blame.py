@@ -12,7 +12,7 @@ from torch import nn
 from cortado.api import prepare
 from cortado.base.errors import CortadoWarning
 from cortado.base.findings import FindingKind
-from cortado.frontend.quantize.judgement import AGREES
+from cortado.frontend.precision.judgement import AGREES
 from cortado.options import Activations, Artifacts, CalibrationMethod, Options
 from cortado.plan.lowered import reference_outputs
 from cortado.scoring.blame import Alone, remedy

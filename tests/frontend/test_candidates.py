@@ -10,8 +10,8 @@ from torch import nn
 from cortado.api import Model, prepare
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report
+from cortado.frontend.precision.judgement import decibels
 from cortado.frontend.quantize.candidates import ENOUGH, FEWEST, MOST, STEPS, held_back, most_judged
-from cortado.frontend.quantize.judgement import decibels
 from cortado.options import DEFAULTS, Artifacts, CalibrationMethod, Options
 from helpers.values import present
 

@@ -12,9 +12,9 @@ import cortado
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding, FindingKind
+from cortado.frontend.precision.judgement import decibels, drawn, drawn_runs, halves
+from cortado.frontend.precision.search import Attempts, Bar, Chosen, MixedSearch, Noise, Price, Tensors
 from cortado.frontend.quantize.convert import STEPS
-from cortado.frontend.quantize.judgement import decibels, drawn, drawn_runs, halves
-from cortado.frontend.quantize.precision_search import Attempts, Bar, Chosen, MixedSearch, Noise, Price, Tensors
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import after, reference_outputs, run_reference
 

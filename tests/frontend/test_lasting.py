@@ -6,8 +6,8 @@ from torch import nn
 
 from cortado.api import prepare
 from cortado.base.findings import FindingKind
+from cortado.frontend.precision.judgement import decibels
 from cortado.frontend.quantize.headroom import ENOUGH, lasting
-from cortado.frontend.quantize.judgement import decibels
 from cortado.frontend.quantize.ranges import Seen
 from cortado.options import Options
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 import cortado
 from cortado.api import prepare
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.quantize.judgement import TruthAgreement, class_dim, decibels, flips, truth_agreement
-from cortado.frontend.quantize.parts import OutputPart
+from cortado.frontend.precision.judgement import TruthAgreement, class_dim, decibels, flips, truth_agreement
+from cortado.frontend.precision.parts import OutputPart
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.single import Expression

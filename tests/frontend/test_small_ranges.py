@@ -14,7 +14,7 @@ from cortado.artifact.page import build_page
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import FindingKind
 from cortado.cli.entry import main
-from cortado.frontend.quantize.judgement import decibels
+from cortado.frontend.precision.judgement import decibels
 from cortado.plan.lowered import reference_outputs
 from helpers.single import Function, lower
 from helpers.values import present

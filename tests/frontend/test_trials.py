@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import cortado
 from cortado.base.errors import CortadoWarning
 from cortado.base.findings import FindingKind
-from cortado.frontend.quantize.judgement import decibels
+from cortado.frontend.precision.judgement import decibels
 from cortado.options import Artifacts, CalibrationMethod, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.single import Expression

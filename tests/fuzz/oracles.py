@@ -28,7 +28,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.pte.program import c_only, emit_pte
-from cortado.frontend.quantize.judgement import FloatRun
+from cortado.frontend.precision.judgement import FloatRun
 from cortado.ir import op
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry

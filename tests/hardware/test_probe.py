@@ -18,11 +18,11 @@ from cortado.base.chips import chip_memory
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, from_target_string
 from cortado.options import Artifacts, Options
-from cortado.run import gdb, probe
-from cortado.run.gdb import ProbeLost
-from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
-from cortado.run.probe_chip import check_core, check_features, check_ram
-from cortado.run.probe_place import CycleCounter, FlashWalk, probe_place
+from cortado.run.silicon import gdb, probe
+from cortado.run.silicon.chip import check_core, check_features, check_ram
+from cortado.run.silicon.gdb import ProbeLost
+from cortado.run.silicon.place import CycleCounter, FlashWalk, probe_place
+from cortado.run.silicon.probe import Interrupted, ProbeFault, ProbeRun
 from helpers.cli import Run
 from helpers.gdb_servers import CHIPS, Chip, between, emulated, free_port, silent_server
 from models.tiny import sample

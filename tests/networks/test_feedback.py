@@ -13,7 +13,7 @@ from cortado.api import compile as compile_model
 from cortado.artifact.report import DType
 from cortado.base.element import INT8, INT16
 from cortado.frontend.capture.export import capture
-from cortado.frontend.quantize.precision import loops_of
+from cortado.frontend.precision.elements import loops_of
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, after, run_reference
 from cortado.run.runner import HOST, RUNTIME_CHECKS

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cortado.api import Compiled
 from cortado.api import compile as compile_model
 from cortado.base.errors import CortadoError
-from cortado.frontend.quantize.judgement import decibels
+from cortado.frontend.precision.judgement import decibels
 from cortado.models import zoo
 from cortado.options import Options
 from cortado.plan.lowered import run_reference

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.quantize.judgement import FloatRun
+from cortado.frontend.precision.judgement import FloatRun
 from cortado.ops.conv import int4
 from cortado.ops.conv.int4 import LARGEST, StoredWeights
 from cortado.options import Artifacts, Options, Weights

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import tomllib
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -183,6 +184,11 @@ def test_every_module_has_its_layer() -> None:
 def test_no_module_is_too_long_to_read() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in SOURCES}
     assert {path.name: count for path, count in lines.items() if count > 800} == {}
+
+
+def test_no_folder_has_too_many_modules_to_look_through() -> None:
+    counts = Counter(path.parent.relative_to(ROOT / "src") for path in SOURCES if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in counts.items() if count > 20} == {}
 
 
 def test_no_function_is_too_long_to_read() -> None:

@@ -65,10 +65,10 @@ from cortado.emit.c.bundle import Bundle
 from cortado.emit.c.camera import camera_kernel, table_bytes
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
+from cortado.frontend.precision.islands import Island
+from cortado.frontend.precision.search import Mixed
 from cortado.frontend.quantize.candidates import Choice
 from cortado.frontend.quantize.convert import Quantized
-from cortado.frontend.quantize.islands import Island
-from cortado.frontend.quantize.precision_search import Mixed
 from cortado.ir.facts import ORIGIN
 from cortado.ir.kernel import Array, Field, NestedDescriptor
 from cortado.ir.op import registry

@@ -17,7 +17,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend.capture.camera import codes_of, lines_of, sample_picture
 from cortado.run.bundle_info import IO, BundleInfo, StoreRules, rows_port
-from cortado.run.probe_place import is_probe
+from cortado.run.silicon.place import is_probe
 
 # ---- feeding ---------------------------------------------------------------------------------------------
 

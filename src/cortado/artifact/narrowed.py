@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from cortado.artifact.report import WeightsReport
 from cortado.base.names import c_identifier
 from cortado.emit.c.bundle import emit_c
-from cortado.frontend.quantize.judgement import FloatRun
+from cortado.frontend.precision.judgement import FloatRun
 from cortado.options import Optimize, Weights
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, observe

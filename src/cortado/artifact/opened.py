@@ -25,9 +25,9 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig
 from cortado.options import PteKind
 from cortado.run.bundle_info import BundleInfo, StoreRules
-from cortado.run.probe import ProbeRun
-from cortado.run.probe_place import is_probe, probe_text
 from cortado.run.runner import EXECUTORCH, HERE, NO_LIMITS, TRACE, RunLimits, RunResult, run_bundle, write_files
+from cortado.run.silicon.place import is_probe, probe_text
+from cortado.run.silicon.probe import ProbeRun
 from cortado.run.toolchain import cache_dir
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError
 
 if TYPE_CHECKING:
-    from cortado.run.probe_place import Silicon
+    from cortado.run.silicon.place import Silicon
 
 
 def probe_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def probe_arguments(parser: argparse.ArgumentParser) -> None:
 
 def place_of(arguments: argparse.Namespace) -> str | None:
     """--on with the settings of a chip in it; those without --on gdb are a mistake."""
-    from cortado.run.probe_place import is_probe, probe_place, probe_text
+    from cortado.run.silicon.place import is_probe, probe_place, probe_text
 
     settings = {name: getattr(arguments, name) for name in ("flash", "ram", "load")}
     given = [f"--{name}" for name, value in settings.items() if value is not None]
@@ -38,8 +38,8 @@ def place_of(arguments: argparse.Namespace) -> str | None:
 
 def further_place(arguments: argparse.Namespace) -> str | None:
     """The same where --on is a further place: a chip, or WebAssembly."""
-    from cortado.run.probe_place import is_probe
     from cortado.run.runner import WASM
+    from cortado.run.silicon.place import is_probe
 
     text = place_of(arguments)
     if text not in (None, WASM) and not is_probe(text):

@@ -47,8 +47,8 @@ def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> No
     from cortado.artifact.pages import save_figures
     from cortado.profile import clock_of, contribution, profile, profile_report
     from cortado.run.doctor import require
-    from cortado.run.probe_place import is_probe
     from cortado.run.runner import RunLimits, choose_board
+    from cortado.run.silicon.place import is_probe
     from cortado.run.toolchain import Tool
 
     artifact.check_bundle()

@@ -74,8 +74,8 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
 
 
 def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
-    from cortado.run.probe_place import is_probe
     from cortado.run.runner import EXECUTORCH, WASM
+    from cortado.run.silicon.place import is_probe
     from cortado.run.toolchain import WASM_TOOLS, Tool
 
     if is_probe(on):
@@ -89,7 +89,7 @@ def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
 def _example(artifact: "Artifact", on: str | None) -> list["ArrayType"]:
     """The model's, or with a camera in front a picture, where lines can be given."""
     from cortado.artifact.feeding import example_picture
-    from cortado.run.probe_place import is_probe
+    from cortado.run.silicon.place import is_probe
 
     return (None if is_probe(on) else example_picture(artifact.report)) or artifact.example()
 

@@ -19,7 +19,7 @@ from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.frontend.capture.watched import WIDE, watched_without_data
-from cortado.frontend.quantize.judgement import FloatRun
+from cortado.frontend.precision.judgement import FloatRun
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference

@@ -27,7 +27,7 @@ from cortado.base.names import LONGEST_NAME, check_name
 from cortado.frontend.capture.incoming import as_module, comes_quantized, evaluating, single_inputs
 from cortado.frontend.capture.inputs import Inputs, check_batches, ending
 from cortado.frontend.capture.numbers import with_numbers
-from cortado.frontend.quantize.accuracy_targets import Labelled
+from cortado.frontend.precision.targets import Labelled
 from cortado.ir.patched import loaded_quietly
 from cortado.models import zoo
 from cortado.onnx import load_onnx

@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 from cortado.base.element import INT4, INT32, Element
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
-from cortado.frontend.quantize.judgement import FloatRun, drawn_runs
+from cortado.frontend.precision.judgement import FloatRun, drawn_runs
 from cortado.ir.graph import add_constant, remove_unused_constants
 from cortado.ir.op import operator_of, registry
 from cortado.ir.passes import Level, run_pass

@@ -9,9 +9,9 @@ from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
+from cortado.frontend.precision.judgement import FloatRun
+from cortado.frontend.precision.search import Price
 from cortado.frontend.quantize.convert import Quantized
-from cortado.frontend.quantize.judgement import FloatRun
-from cortado.frontend.quantize.precision_search import Price
 from cortado.ir.graph import TO_NHWC
 from cortado.ir.patched import late_code
 from cortado.options import InputLayout, Options, Weights

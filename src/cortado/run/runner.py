@@ -18,10 +18,10 @@ from cortado.run.board import Board, build_firmware, build_harness_wasm, build_h
 from cortado.run.bundle_info import BundleInfo, StoreRules
 from cortado.run.elf import load_image
 from cortado.run.harness import HOST_TIMEOUT, harness_source, run_harness, run_host, samples_per_boot
-from cortado.run.probe_place import Silicon, is_probe
 from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult, Said
 from cortado.run.sandbox import NO_LIMITS as NO_LIMITS
 from cortado.run.sandbox import RunLimits as RunLimits
+from cortado.run.silicon.place import Silicon, is_probe
 from cortado.run.stack import disassemble
 from cortado.run.toolchain import Tool, require
 from cortado.run.watch import Watch, skipped_ranges

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.quantize.judgement import (
+from cortado.frontend.precision.judgement import (
     AGREES,
     CALL,
     DECIDES,
@@ -26,7 +26,7 @@ from cortado.frontend.quantize.judgement import (
     flips,
     truth_agreement,
 )
-from cortado.frontend.quantize.parts import OutputPart, OutputParts
+from cortado.frontend.precision.parts import OutputPart, OutputParts
 from cortado.plan.lowered import LoweredGraph, run_reference
 from cortado.plan.pricing import references
 

@@ -17,10 +17,10 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams
+from cortado.frontend.precision.elements import MAY_BE_WIDE
+from cortado.frontend.precision.judgement import SIGNAL, FloatRun, Measure, drawn_runs
+from cortado.frontend.precision.parts import OutputPart, joined_by, moves
 from cortado.frontend.quantize.bias import attribute
-from cortado.frontend.quantize.judgement import SIGNAL, FloatRun, Measure, drawn_runs
-from cortado.frontend.quantize.parts import OutputPart, joined_by, moves
-from cortado.frontend.quantize.precision import MAY_BE_WIDE
 from cortado.frontend.quantize.prequantized import is_quantize, qparams_of
 from cortado.frontend.quantize.ranges import INPUT_ROOM, ROOM
 from cortado.frontend.rewrite.state import holders

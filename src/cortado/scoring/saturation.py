@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
-from cortado.frontend.quantize.judgement import drawn
+from cortado.frontend.precision.judgement import drawn
 from cortado.plan.lowered import chosen_ends
 
 MOST = 256  # samples that the reference runs

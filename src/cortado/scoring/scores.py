@@ -16,9 +16,9 @@ from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, cpu_seconds, silent
 from cortado.frontend.capture.torch_settings import one_thread
 from cortado.frontend.quantize.convert import FloatModel
-from cortado.run.probe import Interrupted
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST, NO_LIMITS, RunLimits
+from cortado.run.silicon.probe import Interrupted
 from cortado.scoring import metrics
 from cortado.scoring.dataset import Dataset, Scores
 from cortado.scoring.floats import float_inputs, float_outputs

@@ -7,9 +7,9 @@ import torch
 from torch.fx import Node
 
 from cortado.base.findings import Finding, FindingKind
+from cortado.frontend.precision.judgement import AGREES, SIGNAL, FloatRun
+from cortado.frontend.precision.parts import OutputPart
 from cortado.frontend.quantize.convert import Quantized
-from cortado.frontend.quantize.judgement import AGREES, SIGNAL, FloatRun
-from cortado.frontend.quantize.parts import OutputPart
 from cortado.frontend.quantize.prequantized import qparams_of
 from cortado.scoring.blame import Alone, Cures, Roundings, grid, unsaturated
 

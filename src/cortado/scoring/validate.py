@@ -17,10 +17,10 @@ from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
 from cortado.frontend.capture.torch_settings import one_thread
 from cortado.frontend.quantize.convert import FloatModel
 from cortado.plan.lowered import LoweredGraph
-from cortado.run.probe import Interrupted
-from cortado.run.probe_place import is_probe
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import EXECUTORCH, HOST, NO_LIMITS, WASM, RunLimits
+from cortado.run.silicon.place import is_probe
+from cortado.run.silicon.probe import Interrupted
 from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.floats import float_inputs, float_outputs
 from cortado.scoring.metrics import Agreement, Error

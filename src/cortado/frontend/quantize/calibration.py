@@ -16,9 +16,9 @@ from torchao.quantization.pt2e.observer import ObserverBase
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.precision.parts import joined_by
 from cortado.frontend.quantize.headroom import EXPECTED, LastingRange, lasting, regressing
 from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
-from cortado.frontend.quantize.parts import joined_by
 from cortado.frontend.quantize.ranges import (
     FEWEST_CODES,
     LONE,

@@ -16,11 +16,11 @@ import torch
 from torch.fx import GraphModule
 
 from cortado.frontend.capture.inputs import Inputs
+from cortado.frontend.precision.judgement import FloatRun, agreement, decibels, drawn_runs
+from cortado.frontend.precision.parts import OutputParts
 from cortado.frontend.quantize.bias import Means
 from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
-from cortado.frontend.quantize.judgement import FloatRun, agreement, decibels, drawn_runs
 from cortado.frontend.quantize.observers import Observed, RangeObserver
-from cortado.frontend.quantize.parts import OutputParts
 from cortado.frontend.quantize.ranges import odd_samples
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence
 from cortado.ir.facts import VALUE

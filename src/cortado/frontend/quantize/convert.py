@@ -22,28 +22,11 @@ from cortado.frontend.capture.eager import Eager, RightKernels
 from cortado.frontend.capture.export import Captured, capture, infinite_constant, leaves_open
 from cortado.frontend.capture.incoming import as_module, evaluating
 from cortado.frontend.capture.inputs import Inputs, note_ranges
-from cortado.frontend.quantize.accuracy_targets import Goal, Labelled
-from cortado.frontend.quantize.bias import Means, correct_biases, give_biases, samples_to_correct
-from cortado.frontend.quantize.calibration import Settled, hide_masked, settle
-from cortado.frontend.quantize.candidates import (
-    ENOUGH,
-    REMEMBERED,
-    Calibrated,
-    Candidate,
-    Choice,
-    Judge,
-    observers_of,
-    size_of,
-)
-from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
-from cortado.frontend.quantize.islands import Island, check_taken
-from cortado.frontend.quantize.judgement import CALL, FloatRun, drawn, drawn_runs, halves
-from cortado.frontend.quantize.known_ranges import know_ranges
-from cortado.frontend.quantize.observer_replay import Sightings
-from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
-from cortado.frontend.quantize.parts import OutputParts
-from cortado.frontend.quantize.precision import WHY, note_floats, scheme_for
-from cortado.frontend.quantize.precision_search import (
+from cortado.frontend.precision.elements import WHY, note_floats, scheme_for
+from cortado.frontend.precision.islands import Island, check_taken
+from cortado.frontend.precision.judgement import CALL, FloatRun, drawn, drawn_runs, halves
+from cortado.frontend.precision.parts import OutputParts
+from cortado.frontend.precision.search import (
     Attempts,
     Bottleneck,
     Chosen,
@@ -58,6 +41,23 @@ from cortado.frontend.quantize.precision_search import (
     measure_noise,
     samples_for,
 )
+from cortado.frontend.precision.targets import Goal, Labelled
+from cortado.frontend.quantize.bias import Means, correct_biases, give_biases, samples_to_correct
+from cortado.frontend.quantize.calibration import Settled, hide_masked, settle
+from cortado.frontend.quantize.candidates import (
+    ENOUGH,
+    REMEMBERED,
+    Calibrated,
+    Candidate,
+    Choice,
+    Judge,
+    observers_of,
+    size_of,
+)
+from cortado.frontend.quantize.fake_quant_run import Correction, Rounded, Scales
+from cortado.frontend.quantize.known_ranges import know_ranges
+from cortado.frontend.quantize.observer_replay import Sightings
+from cortado.frontend.quantize.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.quantize.prequantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantize.qat import QatModel, prepare_graph
 from cortado.frontend.quantize.quantizer import CortexMQuantizer, move_clamps_to_kernels

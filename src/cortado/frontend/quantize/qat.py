@@ -16,7 +16,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt
 
 from cortado.base.element import INT4, INT8
 from cortado.base.errors import CortadoError
-from cortado.frontend.quantize.precision import scheme_for
+from cortado.frontend.precision.elements import scheme_for
 from cortado.frontend.quantize.quantizer import CortexMQuantizer
 from cortado.frontend.quantize.training import TRAINING, PerChannelFakeQuantize
 from cortado.ir.graph import describe

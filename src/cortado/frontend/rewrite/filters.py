@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.errors import Refused
-from cortado.frontend.quantize.precision import loops_of
+from cortado.frontend.precision.elements import loops_of
 from cortado.frontend.rewrite.filter_probes import SampleBlock, TimeLayout, block_of, layouts, matrix_of, runs_like
 from cortado.frontend.rewrite.state import StateBuffer, becomes, user_outputs
 from cortado.ir.facts import STATE, VALUE, Lasting, dtype

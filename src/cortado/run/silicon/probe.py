@@ -14,10 +14,12 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.run.bundle_info import BundleInfo
 from cortado.run.elf import Image, load_image
-from cortado.run.gdb import Gdb, GdbRefused, ProbeLost
-from cortado.run.probe_chip import check_core, check_features, check_ram
-from cortado.run.probe_firmware import PROFILE, build_probe
-from cortado.run.probe_place import (
+from cortado.run.qemu import BoardFaultError
+from cortado.run.runner import RunResult, split_outputs
+from cortado.run.silicon.chip import check_core, check_features, check_ram
+from cortado.run.silicon.firmware import PROFILE, build_probe
+from cortado.run.silicon.gdb import Gdb, GdbRefused, ProbeLost
+from cortado.run.silicon.place import (
     CycleCounter,
     FlashWalk,
     ProbePlace,
@@ -26,8 +28,6 @@ from cortado.run.probe_place import (
     probe_place,
     without_overhead,
 )
-from cortado.run.qemu import BoardFaultError
-from cortado.run.runner import RunResult, split_outputs
 
 RESET, RUN, AGAIN, PUSH, SPIN, WALK = range(1, 7)  # device/probe.h
 _MAGIC, _NO_STEP = 0x0C047AD0, 0xFFFFFFFF

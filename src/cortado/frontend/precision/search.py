@@ -23,9 +23,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.errors import CortadoError
+from cortado.frontend.precision.elements import MAY_BE_WIDE
 from cortado.frontend.quantize.fake_quant_run import Scales
 from cortado.frontend.quantize.observer_replay import observed
-from cortado.frontend.quantize.precision import MAY_BE_WIDE
 from cortado.frontend.quantize.quantizer import fused_clamp
 from cortado.frontend.rewrite.state import results
 from cortado.ir.facts import STATE, is_float32, wanted_element

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
-from cortado.run.gdb import Gdb, GdbRefused
-from cortado.run.probe_place import ProbePlace
+from cortado.run.silicon.gdb import Gdb, GdbRefused
+from cortado.run.silicon.place import ProbePlace
 
 # The part number of CPUID, by the core.
 PARTS: Mapping[int, CortexM] = {

@@ -8,7 +8,7 @@ from torch.fx import Graph, Node
 
 from cortado.base.errors import NotInteger, Refused, Reject
 from cortado.frontend.capture.export import Captured
-from cortado.frontend.quantize.precision import note_calls
+from cortado.frontend.precision.elements import note_calls
 from cortado.frontend.rewrite.decompose import has_float32
 from cortado.ir.facts import ORIGIN
 from cortado.ir.graph import copied, describe, module_path, source_line

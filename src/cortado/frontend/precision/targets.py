@@ -10,9 +10,9 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.frontend.capture.eager import Eager
 from cortado.frontend.capture.inputs import Inputs
-from cortado.frontend.quantize.judgement import FloatRun, decibels, drawn
-from cortado.frontend.quantize.parts import OutputParts
-from cortado.frontend.quantize.precision_search import Bar
+from cortado.frontend.precision.judgement import FloatRun, decibels, drawn
+from cortado.frontend.precision.parts import OutputParts
+from cortado.frontend.precision.search import Bar
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE
 from cortado.options import Options

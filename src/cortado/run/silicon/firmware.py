@@ -10,8 +10,8 @@ from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexMTargetConfig
 from cortado.run import toolchain
 from cortado.run.bundle_info import BundleInfo, untyped
 from cortado.run.harness import push_source
-from cortado.run.probe_place import ProbePlace
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources
+from cortado.run.silicon.place import ProbePlace
 from cortado.run.toolchain import BuildError
 
 PROFILE = "-DCORTADO_PROFILE"
