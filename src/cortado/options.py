@@ -216,8 +216,8 @@ class Options:
     chip: Chip | None = option(
         None,
         Group.TARGET,
-        "a chip or board of `cortado chips`: sets the target and the budgets, and the summary says how much of it the "
-        "model takes, in memory and in time",
+        "a chip or board listed by `cortado chips`: sets the target and the budgets; the summary then says what share "
+        "of the chip's memory and time the model takes",
         metavar="CHIP",
         read=chip_named,
         artifact=Artifacts.C,
@@ -225,13 +225,13 @@ class Options:
     optimize: Optimize = option(
         Optimize.BALANCED,
         Group.TARGET,
-        "ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most an "
-        "eighth more cycles, as estimated",
+        "ram: the lowest peak memory; time: run layer by layer; balanced (the default): the lowest peak that costs at "
+        "most an eighth more estimated cycles",
     )
     ram_budget: int | None = option(
         None,
         Group.TARGET,
-        "fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",
+        "fail if the arena is larger, as in 256K or 1M (default with --chip: the chip's RAM)",
         metavar="BYTES",
         read=byte_count,
         artifact=Artifacts.C,
@@ -247,25 +247,24 @@ class Options:
     calibration_method: CalibrationMethod = option(
         CalibrationMethod.AUTO,
         Group.CALIBRATION,
-        "the range of a tensor's codes: the least squared error on the calibration data (mse), all but one value in "
-        "ten thousand (percentile), all values (minmax), or whichever of these serves the outputs best on calibration "
-        "samples that are held back (auto, the default). mse and percentile leave out samples that are unlike all "
-        "others, and tell of them",
+        "how to choose the range of each tensor: least squared error on the calibration data (mse), all but one value "
+        "in ten thousand (percentile), all values (minmax), or whichever of these gives the best outputs on held-back "
+        "calibration samples (auto, the default). mse and percentile ignore outlier samples and report them",
         calibrates=True,
     )
     bias_correction: bool = option(
         True,
         Group.CALIBRATION,
-        "let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the default; "
-        "with --calibration-method auto where that helps the outputs)",
+        "correct biases for the shift that int8 causes in the mean of each layer's outputs on the calibration data "
+        "(on by default; with --calibration-method auto only where it improves the outputs)",
         calibrates=True,
     )
     range: tuple[InputRange, ...] = option(
         (),
         Group.CALIBRATION,
-        "the numbers that an input holds. Of integers, as in ids=0..100000, what is computed is proven to stay within "
-        "32 bits, or refused (calibration data prove nothing); real numbers that have 16 bits, as in sound=-1..1, need "
-        "no room for what calibration has not seen. May be repeated",
+        "the range of an input. For integers, as in ids=0..100000, all arithmetic is proven to fit in 32 bits, or "
+        "refused (calibration data are no proof); 16-bit real inputs, as in sound=-1..1, need no headroom for values "
+        "that calibration did not see. May be repeated",
         metavar="NAME=LOW..HIGH",
         read=lambda _, value: ranges_of(value),
         repeated=True,
@@ -283,36 +282,36 @@ class Options:
     strict: bool = option(
         False,
         Group.CALIBRATION,
-        "take warnings (of the calibration data, and of outputs that lose too much in int8) for errors: nothing is "
-        "written",
+        "treat warnings (about the calibration data, or outputs that lose too much in int8) as errors and write "
+        "nothing",
     )
     activations: Activations = option(
         Activations.INT8,
         Group.PRECISION,
-        "what real tensors are kept as (default: int8). int16, symmetric and with room for four times what calibration "
-        "saw, is for the C bundle alone; weights stay int8. float32 is for the C bundle too: no tensor has codes, and "
-        "no calibration data is needed; --weights says what weights are",
+        "the element type of real tensors (default: int8). int16 (symmetric, with headroom of four times the range "
+        "seen in calibration) is for the C bundle only; weights stay int8. float32 is also for the C bundle only and "
+        "needs no calibration data; --weights sets its weights",
         calibrates=True,
     )
     state: Activations = option(
         Activations.INT16,
         Group.PRECISION,
-        "what a buffer that is computed from itself is kept as, with the tensors of its loop (default: int16, for the "
-        "C bundle alone; int8 is for the .pte too). Buffers that only delay are int8",
+        "the element type of a buffer that is computed from its own previous value, and of the tensors in that loop "
+        "(default: int16, in the C bundle only; int8 also works in the .pte). Buffers that only delay values are int8",
         shown=("int8", "int16"),
         calibrates=True,
     )
     weights: Weights = option(
         Weights.INT8,
         Group.PRECISION,
-        "what weights of layers and tables take in the C bundle (default: int8). In layers of float32 too, as codes "
-        "times a scale for each channel; float32 keeps them exact there. int4: half the flash wherever a layer "
-        "can have it; auto: where the outputs lose least, until --flash-budget holds",
+        "the storage of weights and tables in the C bundle (default: int8; float32 layers then use int8 codes with a "
+        "scale per channel). float32: exact weights in float32 layers. int4: half the flash in every layer that "
+        "supports it. auto: int4 where the outputs lose least, until --flash-budget is met",
     )
     weight_group: int | None = option(
         None,
         Group.PRECISION,
-        "int4 weights with a factor for each 32 of them: more exact, a little larger (default: one for a channel)",
+        "give int4 weights a scale per 32 weights: more accurate, slightly larger (default: a scale per channel)",
         metavar=str(WEIGHT_GROUP),
         text=int,
         read=weight_group,
@@ -320,7 +319,7 @@ class Options:
     int16: tuple[str, ...] = option(
         (),
         Group.PRECISION,
-        "real tensors whose names, or those of their modules, match are int16, as in 'encoder.*'; may be repeated",
+        "use int16 for real tensors whose own or module's name matches, as in 'encoder.*'; may be repeated",
         metavar="REGEX",
         read=expressions,
         repeated=True,
@@ -329,8 +328,8 @@ class Options:
     float32: tuple[str, ...] = option(
         (),
         Group.PRECISION,
-        "modules whose names match stay in float32 in the C bundle, between a dequantize and a quantize, as in "
-        "'head.*'; may be repeated",
+        "keep matching modules in float32 in the C bundle, between a dequantize and a quantize, as in 'head.*'; may "
+        "be repeated",
         metavar="REGEX",
         spellings=("--float",),
         read=expressions,
@@ -340,21 +339,22 @@ class Options:
     linear: LinearWeights = option(
         LinearWeights.PER_CHANNEL,
         Group.PRECISION,
-        "scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 convolutions: "
-        "2.3 times the instructions of per-tensor on a Cortex-M4",
+        "the scales of linear layers' weights (default: per-channel). In the .pte, per-channel layers are 1x1 "
+        "convolutions, which take 2.3 times the instructions of per-tensor layers on a Cortex-M4",
     )
     precision: Precision = option(
         Precision.GIVEN,
         Group.PRECISION,
-        "auto: tensors are int16 in the order of decibels gained for bytes and cycles, measured on the calibration "
-        "data, until one of the next three holds; where all of them don't reach it, the network is float32 "
-        "(docs/precision.md); given (the default): as --activations, --state and --int16 say",
+        "auto: make tensors int16 in order of decibels gained per byte and cycle, measured on the calibration data, "
+        "until one of the next three targets is met; if int16 everywhere is not enough, use float32 "
+        "(docs/precision.md). given (the default): follow --activations, --state and --int16",
         calibrates=True,
     )
     min_sqnr: float | None = option(
         None,
         Group.PRECISION,
-        "with --precision auto: the smallest signal-to-noise ratio of any output against the float model, in dB",
+        "with --precision auto: the lowest signal-to-noise ratio allowed for any output, against the float model, in "
+        "dB",
         metavar="DB",
         text=number,
         read=bar("a number of decibels", 200),
@@ -363,7 +363,7 @@ class Options:
     min_accuracy: float | None = option(
         None,
         Group.PRECISION,
-        "with --precision auto: the part of the --labelled samples that is to be classified right, as in 0.92 or 92%%",
+        "with --precision auto: the share of --labelled samples that must be classified correctly, as in 0.92 or 92%%",
         metavar="PART",
         text=part,
         read=bar("a part of the samples", 1),
@@ -372,7 +372,7 @@ class Options:
     max_drop: float | None = option(
         None,
         Group.PRECISION,
-        "with --precision auto: by how much that part may be below the float model's, as in 0.5%%",
+        "with --precision auto: how far that share can fall below the float model's, as in 0.5%%",
         metavar="PART",
         text=part,
         read=bar("a part of the samples", 1),
@@ -381,8 +381,8 @@ class Options:
     labelled: str | None = option(
         None,
         Group.PRECISION,
-        "for --min-accuracy and --max-drop: an .npz file with the model's inputs, samples along the first dimension, "
-        "and the number of the right class of each as 'labels'",
+        "for --min-accuracy and --max-drop: an .npz file with the model's inputs (samples along the first dimension) "
+        "and the class number of each sample as 'labels'",
         metavar="FILE",
         read=file_name,
         calibrates=True,
@@ -390,28 +390,29 @@ class Options:
     io: Border = option(
         Border.INT8,
         Group.FLOW,
-        "what the C bundle's inputs and outputs hold (default: int8)",
+        "the type of the C bundle's inputs and outputs (default: int8)",
     )
     input_layout: InputLayout = option(
         InputLayout.MODEL,
         Group.FLOW,
-        "order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: images "
-        "channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
+        "the dimension order of the .pte's inputs, and with --io float of the C bundle's: as in the model (the "
+        "default), or nhwc, with channels last as cameras deliver images. With --io int8 the C bundle's README states "
+        "the order",
         spellings=("--input_layout",),
     )
     input_rows: bool = option(
         False,
         Group.FLOW,
-        "the C bundle takes its input row by row, as a camera gives it, and holds only a few rows: MODEL_reset, "
-        "MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
+        "the C bundle takes its input row by row, as a camera delivers it, and holds only a few rows: use "
+        "MODEL_reset, MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
         spellings=("--input_rows",),
         artifact=Artifacts.C,
     )
     stream: int | None = option(
         None,
         Group.FLOW,
-        "a stream of rows: dimension DIM of the model's input is time, and the C bundle gives after each new row (or "
-        "hop) the output for the window that ends there, computing only what is new (docs/streaming.md)",
+        "process a stream of rows: dimension DIM of the model's input is time. After each new row (or hop) the C "
+        "bundle gives the output for the window that ends there, and computes only what is new (docs/streaming.md)",
         metavar="DIM",
         text=int,
         read=dimension,
@@ -420,16 +421,16 @@ class Options:
     stream_padding: StreamPadding = option(
         StreamPadding.KEEP,
         Group.FLOW,
-        "of layers that pad in time, for --stream: keep them (the default), which is an error where the output depends "
-        "on the padding; or drop it: compile the same network without, over a longer window",
+        "for --stream, layers that pad in time: keep the padding (the default), an error where the output depends on "
+        "it; or drop it and compile the same network without padding, over a longer window",
     )
     decide: Decision | None = option(
         None,
         Group.FLOW,
-        "of a classifier with --stream or state: MODEL_decision says when scores over time are a decision. "
-        f"{FORM}: the mean of 8 outputs is the best, and at 0.7 or above (in the output's units, probabilities behind "
-        "a softmax); then the class rests for 30 outputs; classes to ignore are never decided for; threshold.CLASS and "
-        "holdoff.CLASS are for single classes, by name or number (docs/signals.md)",
+        "add MODEL_decision, for a classifier with --stream or state: it turns scores over time into decisions. "
+        f"{FORM}: decide for a class when its mean over 8 outputs is the highest and at least 0.7 (in the output's "
+        "units: probabilities after a softmax), then hold it off for 30 outputs. Ignored classes are never decided "
+        "for; threshold.CLASS and holdoff.CLASS set single classes, by name or number (docs/signals.md)",
         metavar="RULE",
         read=lambda _, value: decision_of(value),
         artifact=Artifacts.C,
@@ -438,9 +439,9 @@ class Options:
     watch: str | None = option(
         None,
         Group.FLOW,
-        "MODEL_surprise says how unlike calibration the features of the last run are that this layer gave, a module by "
-        "its name: their distance from the nearest class; one in a hundred of held-back calibration data is beyond the "
-        "limit (docs/learning.md)",
+        "add MODEL_surprise, which measures how unlike the calibration data the features of this layer were in the "
+        "last run: their distance from the nearest class. One in a hundred held-back calibration samples is beyond "
+        "the limit. LAYER is a module's name (docs/learning.md)",
         metavar="LAYER",
         artifact=Artifacts.C,
         undelegated="MODEL_surprise is a function of the C bundle, which a delegate does not have",
@@ -448,8 +449,8 @@ class Options:
     input_format: PixelFormat | None = option(
         None,
         Group.CAMERA,
-        "a camera in front of the C bundle's input: how pixels lie in the lines of its sensor, which MODEL_take_line "
-        "takes; with --input-rows no picture lies in memory (docs/cameras.md)",
+        "put a camera in front of the C bundle's input: the pixel format of the sensor's lines, which MODEL_take_line "
+        "takes. With --input-rows no whole picture is stored (docs/cameras.md)",
         spellings=("--input_format",),
         choices=PixelFormat,
         artifact=Artifacts.C,
@@ -458,7 +459,7 @@ class Options:
     input_size: PictureSize | None = option(
         None,
         Group.CAMERA,
-        "of the camera's pictures, in pixels",
+        "the size of the camera's pictures, in pixels",
         metavar="WxH",
         spellings=("--input_size",),
         read=picture_size,
@@ -466,45 +467,45 @@ class Options:
     crop: Crop | None = option(
         None,
         Group.CAMERA,
-        "the part of the camera's pictures that the network sees (default: all)",
+        "the part of the camera's pictures to use (default: all)",
         metavar="X,Y,WxH",
         read=lambda _, value: crop_of(value),
     )
     resize: PictureSize | None = option(
         None,
         Group.CAMERA,
-        "what that part becomes: the size of the network's image (default: its own)",
+        "the size to scale that part to: that of the network's image (the default)",
         metavar="WxH",
         read=picture_size,
     )
     resize_filter: ResizeFilter | None = option(
         None,
         Group.CAMERA,
-        "how (default: bilinear, as torch's interpolate with align_corners=False)",
+        "the filter for scaling (default: bilinear, as torch's interpolate with align_corners=False)",
         spellings=("--resize_filter",),
         choices=ResizeFilter,
     )
     mean: tuple[float, ...] = option(
         (),
         Group.CAMERA,
-        "what the model's own preparation subtracts from pixels of 0 to 1: a number, or one for each channel with "
-        "commas between them (default: 0)",
+        "the mean that the model's preprocessing subtracts from pixels in 0..1: one number, or one per channel "
+        "separated by commas (default: 0)",
         metavar="NUMBERS",
         read=pixel_numbers,
     )
     std: tuple[float, ...] = option(
         (),
         Group.CAMERA,
-        "what they are then divided by (default: 1)",
+        "the standard deviation that it then divides by (default: 1)",
         metavar="NUMBERS",
         read=pixel_numbers,
     )
     memory: tuple[Region, ...] = option(
         (),
         Group.MEMORY,
-        "plan the C bundle's arena over several memories, the fastest first, as in dtcm=64K,sram=256K: what is used "
-        "most goes to the first; BYTES:device is device memory, where unaligned accesses fault; or auto: those of the "
-        "--chip (docs/memory-planning.md)",
+        "plan the C bundle's arena over several memories, fastest first, as in dtcm=64K,sram=256K; the most used "
+        "buffers go to the first. BYTES:device is device memory, where unaligned accesses fault. auto: the memories "
+        "of the --chip (docs/memory-planning.md)",
         metavar="NAME=BYTES,...",
         artifact=Artifacts.C,
         undelegated="the arena is one argument in one piece; firmware puts the method's planned memory where it is to "
@@ -513,9 +514,8 @@ class Options:
     place: tuple[WeightPlacement, ...] = option(
         (),
         Group.MEMORY,
-        "put the C bundle's constants of layers whose module's name matches into a section, as in "
-        "'features.1[0-9].*=external': .cortado.external for the linker; may be repeated, and the first that matches "
-        "counts",
+        "put the C bundle's constants of layers whose module name matches into a linker section, as in "
+        "'features.1[0-9].*=external' for .cortado.external; may be repeated, the first match counts",
         metavar="REGEX=SECTION",
         spellings=("--weight-section",),
         read=lambda _, value: places_of(value),
@@ -526,20 +526,20 @@ class Options:
     artifacts: Artifacts = option(
         Artifacts.BOTH,
         Group.WRITTEN,
-        "what to write: the C bundle, the .pte, or both (the default). For C alone ExecuTorch's packages are not "
-        "needed, and nothing waits for their import",
+        "what to write: the C bundle, the .pte, or both (the default). The C bundle alone does not need or import "
+        "ExecuTorch's packages",
         undelegated="the .pte of a delegate is made of the C bundle's plan, and both are written",
     )
     pte: PteKind = option(
         PteKind.OPERATORS,
         Group.WRITTEN,
-        "what the .pte calls: ExecuTorch's cortex_m operators (the default), or Cortado's delegate, with the whole "
-        "network, its arena and its kernels in it (docs/executorch.md)",
+        "what the .pte calls: ExecuTorch's cortex_m operators (the default), or Cortado's delegate, which holds the "
+        "whole network with its arena and kernels (docs/executorch.md)",
     )
     bundleio: bool = option(
         False,
         Group.WRITTEN,
-        "also write NAME.bpte: the .pte with inputs and outputs",
+        "also write NAME.bpte: the .pte bundled with inputs and expected outputs",
         artifact=Artifacts.PTE,
         undelegated="ExecuTorch's runners, which check a bundled program, do not link the delegate",
     )
@@ -553,43 +553,42 @@ class Options:
     image: bool = option(
         False,
         Group.WRITTEN,
-        "also write NAME.cortado: the model as data, which firmware opens and runs without being built again, and "
-        "loader/, what it opens it with (docs/images.md)",
+        "also write NAME.cortado, the model as data that firmware opens and runs without a rebuild, and loader/, the "
+        "code that opens it (docs/images.md)",
         artifact=Artifacts.C,
     )
     selftest: bool = option(
         False,
         Group.WRITTEN,
-        "also write NAME_selftest.c: an input, what every layer must make of it, and MODEL_selftest, which returns 0 "
-        "or the first layer that differs, on the device itself (docs/firmware.md)",
+        "also write NAME_selftest.c: an input, the expected result of every layer, and MODEL_selftest, which runs on "
+        "the device and returns 0 or the first layer that differs (docs/firmware.md)",
     )
     package: tuple[PackageKind, ...] = option(
         (),
         Group.WRITTEN,
-        "also write the bundle as packages, with commas between them: zephyr, arduino, cmsis-pack, platformio, pico or "
-        "cmake with an example that runs the self-test; web: a page and a module (docs/packages.md)",
+        "also write the bundle as packages, separated by commas: zephyr, arduino, cmsis-pack, platformio, pico or "
+        "cmake, each with an example that runs the self-test; web: a page and a JavaScript module (docs/packages.md)",
         metavar="SYSTEM",
         read=_packages,
     )
     model_version: str | None = option(
         None,
         Group.WRITTEN,
-        "the model's version: that of its packages and of MODEL_info (default: one that changes with the model)",
+        "the model's version, used in its packages and MODEL_info (default: derived from the model's content)",
         metavar="1.4.0",
         read=version,
     )
     allow_float: bool = option(
         False,
         Group.WRITTEN,
-        "compute what no integer operator takes in float32 in the C bundle, and what a .pte can't hold in integers in "
-        "ExecuTorch's float kernels there; both are listed",
+        "use float32 for calls that no integer operator supports: Cortado's own kernels in the C bundle, ExecuTorch's "
+        "in the .pte. Both are listed",
         spellings=("--allow_float",),
     )
     keep_float: tuple[str, ...] = option(
         (),
         Group.WRITTEN,
-        "modules whose names match stay in float in the .pte on purpose, as in 'head.*'; may be repeated. There is no "
-        "C bundle then",
+        "keep matching modules in float in the .pte, as in 'head.*'; may be repeated. No C bundle is written then",
         metavar="REGEX",
         read=expressions,
         repeated=True,

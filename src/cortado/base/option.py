@@ -78,8 +78,8 @@ def read_option(one: Field[Any], value: Any) -> object:
 
 WEIGHT_GROUP = 32
 SEQUENCE_HELP = (
-    "of a model with state (docs/state.md): {} holds the steps of sequences of N steps each, behind each other along "
-    "the first dimension, and state starts anew after every N of them (default: all are one sequence)"
+    "for a model with state (docs/state.md): {} holds sequences of N steps each, concatenated along the first "
+    "dimension, and state is reset after every N steps (default: all steps are one sequence)"
 )
 
 

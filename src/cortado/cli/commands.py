@@ -264,19 +264,23 @@ def _words(metavar: str, words: tuple[str, ...], files: bool) -> dict[str, Any]:
 
 def pack_arguments(commands: Any, add: Any) -> None:
     text = (
-        "write a compiled model as packages for build systems; what `compile --package` does, later and without torch"
+        "write a compiled model as packages for build systems, as `compile --package` does, but later and without torch"
     )
     parser = add(commands, "pack", text, pack_command, json=False)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile --selftest` wrote")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the output folder of `cortado compile --selftest`")
     parser.add_argument(
         "--package",
         metavar="SYSTEM",
         required=True,
-        help="zephyr, arduino, cmsis-pack, platformio, pico or cmake; several with commas between them "
-        "(docs/packages.md)",
+        help="zephyr, arduino, cmsis-pack, platformio, pico or cmake; several separated by commas (docs/packages.md)",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", required=True, help="a new folder, with one for each system in it"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        required=True,
+        help="the folder to create, with a subfolder per system",
     )
 
 

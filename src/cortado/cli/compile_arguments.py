@@ -28,7 +28,7 @@ def _model_arguments(parser: Arguments) -> None:
         "model",
         nargs="*",
         metavar="MODEL",
-        help="a name of the zoo, file.py, file.py:function, package.module:function, exported.pt2 or model.onnx; "
+        help="a network of the zoo, file.py, file.py:function, package.module:function, exported.pt2 or model.onnx; "
         "several with --together",
     )
     parser.add_argument("-m", "--model-name", "--model_name", metavar="MODEL", help="the same, as an option")
@@ -36,23 +36,23 @@ def _model_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--labels",
         metavar="NAMES",
-        help="names of a classifier's classes, in their order: a .txt file with one in each line, or the names with "
-        "commas between them (default: those of the zoo's networks)",
+        help="the names of a classifier's classes, in order: a .txt file with one per line, or names separated by "
+        "commas (default for the zoo's networks: their own)",
     )
     shape_argument(parser)
     parser.add_argument(
         "--together",
         type=Path,
         metavar="DIR",
-        help="write the C of all models as one program: the kernels once, and an arena for each model, or one for "
-        "those that keep nothing between two calls (--shared-arena; docs/firmware.md). NAME=MODEL names a model; "
-        "--calibration may name data for each, with commas between them",
+        help="write all models as one C program that holds the kernels once, with an arena per model, or one arena "
+        "for all models without state (--shared-arena; docs/firmware.md). NAME=MODEL names a model; "
+        "--calibration takes one data set per model, separated by commas",
     )
     parser.add_argument(
         "--shared-arena",
         action="store_true",
-        help="with --together: one arena for all models, the largest; a run of one destroys inputs and outputs of the "
-        "others (default: an arena for each)",
+        help="with --together: share one arena, as large as the largest; running a model then overwrites the inputs "
+        "and outputs of the others (default: an arena per model)",
     )
 
 
@@ -61,7 +61,7 @@ def _target_argument(parser: Arguments) -> None:
         "-t",
         "--target",
         metavar="TARGET",
-        help="a core, several with commas between them, or cortex-m (the default): one artifact that is right on all",
+        help="a core, several separated by commas, or cortex-m (the default): one artifact that runs on all of them",
     )
 
 
@@ -71,9 +71,9 @@ def _calibration_arguments(parser: Arguments) -> None:
         "--calibration-data",
         "--calibration_data",
         metavar="DATA",
-        help="typical inputs: a .npy, .npz or .pt file, a folder of them, file.py:function, or 'random'",
+        help="representative inputs: a .npy, .npz or .pt file, a folder of these, file.py:function, or 'random'",
     )
-    parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
+    parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility; always on")
 
 
 def _folder_arguments(parser: Arguments) -> None:

@@ -212,13 +212,13 @@ def make_parser() -> argparse.ArgumentParser:
     sweep_arguments(commands, add)
     kernels_arguments(commands, add)
     pack_arguments(commands, add)
-    add(commands, "targets", "the cores Cortado compiles for", targets_command)
-    add(commands, "chips", "chips and boards by name: core, clock, memories", chips_command)
-    add(commands, "zoo", "the networks that come with Cortado", zoo_command)
-    ops = add(commands, "ops", "the operators of the lowered graph and where each can run", ops_command)
+    add(commands, "targets", "list the cores that Cortado compiles for", targets_command)
+    add(commands, "chips", "list chips and boards: core, clock, memories", chips_command)
+    add(commands, "zoo", "list the networks that come with Cortado", zoo_command)
+    ops = add(commands, "ops", "list the operators of the lowered graph and where each can run", ops_command)
     ops.add_argument("--markdown", action="store_true", help="print docs/operators.md")
-    add(commands, "doctor", "what is installed, what is missing, and how to install it", doctor_command)
-    inspect = add(commands, "inspect", "what a .pte file or an image holds", inspect_command)
+    add(commands, "doctor", "show what is installed, what is missing, and how to install it", doctor_command)
+    inspect = add(commands, "inspect", "show what a .pte file or an image holds", inspect_command)
     inspect.add_argument("file", type=Path, metavar="FILE", help="an ExecuTorch program (.pte), or an image (.cortado)")
     inspect.add_argument("--target", "-t", metavar="TARGET", help="fail unless the file is for this target")
     plan = add(commands, "plan", "place the buffers of a memory-planning problem", plan_command, json=False)
@@ -226,14 +226,18 @@ def make_parser() -> argparse.ArgumentParser:
         "file",
         type=Path,
         metavar="PROBLEM.csv",
-        help="buffers with sizes and lifetimes: the columns id,lower,upper,size or "
-        "id,lower_stage,lower_pos,upper_stage,upper_pos,size, and where needed align, overlay_of and lead",
+        help="buffers with sizes and lifetimes: CSV with the columns id,lower,upper,size or "
+        "id,lower_stage,lower_pos,upper_stage,upper_pos,size, and optionally align, overlay_of and lead",
     )
     plan.add_argument(
         "--output", "-o", type=Path, metavar="PLAN.csv", help="write the plan here (default: standard output)"
     )
     completion = add(
-        commands, "completion", "completion of this command line for a shell", completion_command, json=False
+        commands,
+        "completion",
+        "print this command line's completion script for a shell",
+        completion_command,
+        json=False,
     )
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     completion.set_defaults(parser=parser)

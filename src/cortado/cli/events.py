@@ -33,48 +33,53 @@ def stream_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream",
         type=Path,
         metavar="SOUND.wav",
-        help="score the decisions on a recording (with --events): a .wav file of 16 bits, or .npy and .npz with rows, "
+        help="score the decisions on a recording (with --events): a 16-bit .wav file, or .npy or .npz with rows, "
         "samples or steps along the first dimension, with --rate",
     )
     parser.add_argument(
         "--events",
         type=Path,
         metavar="EVENTS.csv",
-        help="with --stream: lines of start, end (in seconds) and class, with commas or tabs between them",
+        help="with --stream: lines of start and end (in seconds) and class, separated by commas or tabs",
     )
     parser.add_argument(
-        "--decide", metavar="RULE", help="with --stream: another decision than that of `compile`, to try it"
+        "--decide", metavar="RULE", help="with --stream: try a decision rule other than the one given to `compile`"
     )
-    parser.add_argument("--rate", type=number, metavar="HZ", help="of arrays: samples, rows or steps of a second")
+    parser.add_argument("--rate", type=number, metavar="HZ", help="for arrays: samples, rows or steps per second")
     parser.add_argument(
         "--tolerance",
         type=number,
         metavar="SECONDS",
-        help=f"a decision may come so long after the end of its event (default: {TOLERANCE:g})",
+        help=f"how long after the end of an event its decision still counts (default: {TOLERANCE:g})",
     )
     parser.add_argument(
         "--phases",
         type=_phases,
         metavar="N",
-        help="score a stream of samples from N starting samples of the first hop, or from `all`: what is heard must "
-        "not depend on where hops begin",
+        help="score a stream of samples starting at N different samples of the first hop, or at `all`: the result "
+        "must not depend on where hops begin",
     )
     parser.add_argument(
         "--loudness",
         type=_loudness,
         metavar="FACTORS",
-        help="score it at each of these loudnesses: 1,0.3,0.1",
+        help="score it at each of these volumes, as in 1,0.3,0.1",
     )
     parser.add_argument(
         "--noise",
         type=_noise,
         metavar="DB",
-        help="score it with white noise too, decibels of full scale: -60",
+        help="also score it with white noise, in decibels of full scale, as in -60",
     )
     parser.add_argument(
-        "--min-hits", type=part, metavar="PART", help="exit code 1 if fewer events are hit; 0.9 or 90%%"
+        "--min-hits",
+        type=part,
+        metavar="PART",
+        help="exit with code 1 if a smaller share of events is hit, as in 0.9 or 90%%",
     )
-    parser.add_argument("--max-false-alarms", type=number, metavar="N", help="exit code 1 if there are more in an hour")
+    parser.add_argument(
+        "--max-false-alarms", type=number, metavar="N", help="exit with code 1 if there are more per hour"
+    )
 
 
 def _phases(text: str) -> int:

@@ -25,24 +25,24 @@ class ListedKernel:
 
 
 def kernels_arguments(commands: Any, add: Any) -> None:
-    text = "write what firmware needs to run images: the loader, a table of kernels, and these"
+    text = "write what firmware needs to run images: the loader, the kernels and a table of them"
     parser = add(commands, "kernels", text, kernels_command)
     parser.add_argument(
         "images",
         nargs="*",
         type=Path,
         metavar="FILE",
-        help="images (.cortado), or files with delegates (.pte), that it has to run",
+        help="the images (.cortado), or files with delegates (.pte), to support",
     )
-    parser.add_argument("--all", action="store_true", help="all kernels there are, for any image of the --target")
+    parser.add_argument("--all", action="store_true", help="all kernels, enough for any image of the --target")
     parser.add_argument("--target", "-t", metavar="TARGET", help="with --all: the core")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write, empty or new")
+    place.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write; it must be empty or new")
     place.add_argument(
         "--executorch",
         type=Path,
         metavar="DIR",
-        help="the same with the delegate and all that ExecuTorch's build links",
+        help="the same, plus the delegate and everything that ExecuTorch's build links",
     )
 
 

@@ -15,7 +15,7 @@ def probe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load",
         choices=("flash", "ram"),
-        help="with --on gdb: where the firmware goes: flash (the default), which it overwrites, or RAM alone",
+        help="with --on gdb: where to load the firmware: flash (the default; overwrites it), or RAM only",
     )
 
 

@@ -21,26 +21,30 @@ WRITTEN = "web/index.html"  # below a compiled folder: of `compile --package web
 
 def show_arguments(commands: Any) -> None:
     parser = add(
-        commands, "show", "try a compiled model in a browser: speak to it, draw for it", show_command, json=False
+        commands,
+        "show",
+        "try a compiled model in a browser: speak or draw, see what it answers",
+        show_command,
+        json=False,
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the output folder of `cortado compile`")
     parser.add_argument(
         "--recording",
         type=Path,
         action="append",
         default=[],
         metavar="SOUND.wav",
-        help="of a stream of samples: sound that the page can play to the model, 16 bits; it may be given again",
+        help="for a stream of samples: a 16-bit sound that the page can play to the model; may be repeated",
     )
     parser.add_argument("--write", type=Path, metavar="FILE.html", help="write the page to a file instead")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="to listen on (default: one that is free)")
-    parser.add_argument("--no-browser", action="store_true", help="say the address, and open no browser")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port to listen on (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
     parser.add_argument(
         "--lan",
         action="store_true",
-        help="let others in your network open it, with a secret in the address (default: this machine alone)",
+        help="let others on your network open it, with a secret in the address (default: this machine only)",
     )
-    parser.add_argument("--trust", action="store_true", help="the folder is from elsewhere, and its maker is trusted")
+    parser.add_argument("--trust", action="store_true", help="trust a folder that another installation compiled")
     method_argument(parser)
 
 

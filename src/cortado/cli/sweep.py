@@ -191,12 +191,14 @@ def _cells(row: "SweepRow", scored: bool) -> tuple[str, ...]:
 
 
 def estimate_arguments(commands: Any, add: Any) -> None:
-    parser = add(commands, "estimate", "RAM, flash and cycles of a model without compiling it", estimate_command)
-    parser.add_argument("model", metavar="MODEL", help="as for `compile`; its weights may be random")
+    parser = add(
+        commands, "estimate", "estimate RAM, flash and cycles of a model without compiling it", estimate_command
+    )
+    parser.add_argument("model", metavar="MODEL", help="as for `compile`; its weights can be random")
     shape_argument(parser)
     method_argument(parser)
-    parser.add_argument("--chip", metavar="CHIP", help="a chip or board of `cortado chips`")
-    parser.add_argument("-t", "--target", metavar="TARGET", help="a core (default: that of the chip)")
+    parser.add_argument("--chip", metavar="CHIP", help="a chip or board listed by `cortado chips`")
+    parser.add_argument("-t", "--target", metavar="TARGET", help="a core (default: the chip's)")
     for option, kind, default in (
         ("--optimize", Optimize, Optimize.BALANCED),
         ("--io", Border, Border.INT8),
@@ -204,18 +206,25 @@ def estimate_arguments(commands: Any, add: Any) -> None:
     ):
         choices = [member.value for member in kind]
         parser.add_argument(option, choices=choices, default=default.value, help="as for `compile`")
-    parser.add_argument("--watch", metavar="LAYER", help="as for `compile`; with as many means as there are scores")
+    parser.add_argument("--watch", metavar="LAYER", help="as for `compile`, with one mean per score")
 
 
 def sweep_arguments(commands: Any, add: Any) -> None:
-    parser = add(commands, "sweep", "models x chips x options: a row of figures or a reason for each", sweep_command)
-    parser.add_argument("spec", type=Path, metavar="SPEC.toml", help="what to look at (docs/sweep.md)")
+    parser = add(
+        commands,
+        "sweep",
+        "compile or estimate models x chips x options: a row of figures, or a reason, for each",
+        sweep_command,
+    )
+    parser.add_argument(
+        "spec", type=Path, metavar="SPEC.toml", help="the models, chips and options to try (docs/sweep.md)"
+    )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
-        help="where rows.csv, rows.json, index.html and the cache lie (default: build/SPEC)",
+        help="the folder for rows.csv, rows.json, index.html and the cache (default: build/SPEC)",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: one per core)")
     parser.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a Dask cluster, as in tcp://10.0.0.5:8786")
