@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from cortado.api import compile as compile_model
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from cortado.options import Options
 from cortado.run.runner import HOST, RUNTIME_CHECKS
 from helpers.stateful import decibels
 
@@ -116,6 +117,20 @@ def test_integers_last_from_step_to_step(kind: type[nn.Module], boards: tuple[st
     for target in boards:
         board = artifact.for_target(from_target_string(target))
         assert board.run([[step[None].numpy()] for step in steps[:12]]).bit_exact
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("kind", [Cache, Clock])
+def test_integers_last_beside_float32(kind: type[nn.Module]) -> None:
+    """Positions and counters of 64 bits are of 32 in the arena, beside real numbers that keep their bits."""
+    torch.manual_seed(2)
+    model, steps = kind().eval(), _steps(kind)
+    options = Options(activations="float32", weights="float32", artifacts="c")  # type: ignore[arg-type]
+    compiled = compile_model(model, (steps[:1],), "cortex-m4", name="net", options=options)
+    found = compiled.run(steps[:, None], on="host")
+    assert found.bit_exact
+    for wanted, made in zip(_eager(model, steps), found.outputs, strict=True):
+        assert decibels(wanted.to(torch.float32).numpy(), np.asarray(made)) > 100
 
 
 class Small(nn.Module):

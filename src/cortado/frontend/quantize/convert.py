@@ -342,6 +342,7 @@ def as_float(
 
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         checked = _checked_runs(captured, stream, example_inputs, batches, run)
+    as_codes(module)
     return Quantized(
         converted=module,
         example_inputs=tuple(example_inputs),

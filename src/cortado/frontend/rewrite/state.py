@@ -366,7 +366,7 @@ def as_codes(converted: GraphModule) -> None:
 def _taken(holder: Node) -> QParams | None:
     """Quantization of a buffer; None for 32-bit counters and positions, for truth values and for float32."""
     lasting = STATE.must(holder)
-    if wanted_element(holder).floating:
+    if wanted_element(holder).floating and dtype(holder).is_floating_point:
         return None
     if not holds_integers(holder):
         return _take_codes(holder)
