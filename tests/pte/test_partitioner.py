@@ -214,13 +214,32 @@ def _calibrated(model: nn.Module, quantizer: Quantizer, x: torch.Tensor) -> Expo
 
 
 def _dynamic(model: nn.Module, x: torch.Tensor) -> ExportedProgram:
-    return torch.export.export(model.eval(), (x,), dynamic_shapes=({0: torch.export.Dim("batch", max=4)},))
+    return torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("batch", max=4)},))
+
+
+class Scaled(nn.Module):
+    """A call that Cortado writes out in the sizes of the example."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.var(-1, keepdim=True)
+
+
+@pytest.mark.filterwarnings("ignore:the model has a dynamic shape")
+def test_the_quantizer_leaves_dynamic_shapes_open() -> None:
+    x, other = torch.randn(4, 12), torch.randn(2, 12)
+    module = _dynamic(Scaled().eval(), x).module()
+    with pytest.warns(UserWarning, match=r"has a dynamic shape \(s\d+\) and stays in float; .* without dynamic_shapes"):
+        prepared = prepare_pt2e(module, CortexMQuantizer())
+    prepared(x)
+    program = _dynamic(convert_pt2e(prepared), x)
+    assert torch.equal(program.module()(other), Scaled()(other))
+    assert b"CTDO" not in emit(program, [CortadoPartitioner(HOST)])
 
 
 @pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
 def test_what_is_not_quantized_or_not_constant_stays_outside_with_the_reason() -> None:
     x = torch.randn(4, 12)
-    layers = nn.Sequential(nn.Linear(12, 8), nn.ReLU())
+    layers = nn.Sequential(nn.Linear(12, 8), nn.ReLU()).eval()
     anew = r"its scale is chosen for every input anew \(dynamic quantization\).*is_dynamic=False"
     for program, reason in (
         (torch.export.export(layers, (x,)), "it is not quantized, .*; quantize it with prepare_pt2e first"),

@@ -1,8 +1,10 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
@@ -18,7 +20,7 @@ from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_
 from cortado.frontend.quantize.training import TRAINING
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.state import holders, results
-from cortado.ir.facts import USUAL, FactKey, holds_integers, note_element, wanted_element
+from cortado.ir.facts import USUAL, VALUE, FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern
@@ -36,13 +38,15 @@ from cortado.ir.roles import (
 )
 from cortado.ops.elementwise.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
+DYNAMIC = "the model has a dynamic shape ({}) and stays in float; to quantize it, export it without dynamic_shapes"
 ANNOTATION: FactKey[QuantizationAnnotation] = FactKey("quantization_annotation")
 
 
 class CortexMQuantizer(Quantizer):
     """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases.
 
-    For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e.
+    For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e. A graph with dynamic shapes stays in float, with a
+    warning: no kernel takes it, and its rewriting would fix the sizes of the example.
     """
 
     def __init__(self, is_qat: bool = False, scheme: Scheme = ALONE) -> None:
@@ -50,6 +54,10 @@ class CortexMQuantizer(Quantizer):
         self.scheme = TRAINING if is_qat and scheme is ALONE else scheme
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        size = _dynamic_size(model.graph)
+        if size is not None:
+            warnings.warn(DYNAMIC.format(size), stacklevel=2)
+            return model
         self.scheme.before(model)
         canonicalize(model)
         _merge(model)
@@ -59,6 +67,8 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
+        if _dynamic_size(model.graph) is not None:
+            return model
         for node, element in self.scheme.elements(model.graph).items():
             if not wanted_element(node).floating:
                 note_element(node, element)
@@ -78,6 +88,12 @@ class CortexMQuantizer(Quantizer):
 
     def validate(self, model: GraphModule) -> None:
         """Nothing to check here: what can't be lowered is reported by the lowering, with its reason."""
+
+
+def _dynamic_size(graph: Graph) -> torch.SymInt | None:
+    """Returns the first size of a tensor that the graph leaves open; None if all shapes are fixed."""
+    sizes = (size for node in graph.nodes for size in getattr(VALUE.of(node), "shape", ()))
+    return next((size for size in sizes if isinstance(size, torch.SymInt)), None)
 
 
 def _match(node: Node) -> Match | None:
