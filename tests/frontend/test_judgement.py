@@ -12,7 +12,7 @@ import cortado
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.precision.judgement import decibels, drawn, drawn_runs, halves
+from cortado.frontend.precision.judgement import decibels, drawn, drawn_runs, folds
 from cortado.frontend.precision.search import Attempts, Bar, Chosen, MixedSearch, Noise, Price, Tensors
 from cortado.frontend.quantize.convert import STEPS
 from cortado.options import Artifacts, Options
@@ -57,12 +57,15 @@ def test_whole_sequences_are_drawn_of_a_model_with_state() -> None:
 
 
 @pytest.mark.parametrize("begins", [[True] * 7, [True, False] * 4])
-def test_halves_take_every_sample_once_and_no_sequence_apart(begins: list[bool]) -> None:
-    first, second = halves(begins)
-    assert sorted([*first, *second]) == list(range(len(begins)))
-    apart = [(a in first) != (b in first) for a, b in itertools.pairwise(range(len(begins)))]
+def test_folds_take_every_sample_once_and_no_sequence_apart(begins: list[bool]) -> None:
+    found = folds(begins)
+    assert len(found) == 4
+    assert sorted(number for part in found for number in part) == list(range(len(begins)))
+    places = {number: place for place, part in enumerate(found) for number in part}
+    apart = [places[a] != places[b] for a, b in itertools.pairwise(range(len(begins)))]
     assert all(begins[number + 1] for number, changes in enumerate(apart) if changes)
-    assert halves([True, *[False] * 15])[0] == {0, 1, 4, 5, 8, 9, 12, 13}  # of a single one, pieces
+    assert folds([True, *[False] * 15])[0] == {0, 1, 8, 9}  # of a single one, pieces
+    assert folds([True, False, True]) == [{0, 1}, {2}]
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------
@@ -147,6 +150,37 @@ def test_a_bar_is_held_on_all_steps_and_not_on_the_first_alone() -> None:
     assert compiled.report.precision is not None
     assert compiled.report.precision.new_data == mixed.new
     assert 20 < float(str(mixed.new).removesuffix(" dB")) < 60
+
+
+class Squares(nn.Module):
+    """A network whose hidden values reach far where its inputs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 16), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)).square())
+
+
+def test_new_data_keep_what_is_expected_of_them_at_least() -> None:
+    """Some samples reach far, and some new ones further: calibration data keep more than these do."""
+    short, gaps = 0, []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model, levels = Squares().eval(), 10 ** (1.2 * torch.rand(224))
+        samples = [(level * torch.randn(1, 12),) for level in levels]
+        data, new = samples[:48], samples[48:]
+        options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=10, calibration_method="mse")  # type: ignore[arg-type]
+        made = prepare(model, data[0], data, "squares", options=options, target="cortex-m4")
+        found, kept = made.quantized.mixed, kept_by(made.compile("cortex-m4", C_ALONE), model, new)
+        assert found is not None
+        reached, expected = (float(str(one).removesuffix(" dB")) for one in (found.reached, found.new))
+        short += kept < reached
+        gaps.append(kept - expected)
+    assert short >= 3
+    assert sorted(gaps)[1] > -0.1  # one of four may be further away than any that was seen
+    assert max(gaps) < 20
 
 
 @dataclass

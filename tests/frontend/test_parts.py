@@ -7,7 +7,7 @@ from torch import Tensor, nn
 import cortado
 from cortado.api import prepare
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.precision.judgement import TruthAgreement, class_dim, decibels, flips, truth_agreement
+from cortado.frontend.precision.judgement import Flips, TruthAgreement, class_dim, decibels, flips, truth_agreement
 from cortado.frontend.precision.parts import OutputPart
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
@@ -157,6 +157,33 @@ def test_decisions_that_change_are_told_with_their_number(steep: float, told: bo
     assert bool(found) is told
     if told:
         assert f"the other side of 0.5 than the float model's for {others} of 64 calibration samples" in found[0].text
+
+
+def test_a_single_decision_that_changes_is_told_where_more_new_ones_may() -> None:
+    """One of 64 may be 6% of new ones; where there are 448 samples, it says that they are few."""
+    border = (torch.full((1, 1), 0.004),)
+    model = Expression(lambda x: torch.sigmoid(x))
+    for count, told in ((63, True), (447, False)):
+        data = [
+            *((torch.full((1, 1), sign * (4.0 + k / count)),) for k in range(count) for sign in (1 - k % 2 * 2,)),
+            border,
+        ]
+        compiled = cortado.compile(model, data[0], "cortex-m4", data, "voice", C_ALONE)
+        assert compiled.graph is not None
+        pairs = [(model(*one), reference_outputs(compiled.graph, one)[0]) for one in data]
+        assert [bool(a > 0.5) != bool(b > 0.5) for a, b in pairs] == [False] * count + [True]
+        found = found_in(compiled, FindingKind.CHANGED_CLASSES)
+        assert bool(found) is told
+        assert all("1 of 64 calibration samples, 1.6%, expected 1% or less" in one.text for one in found)
+
+
+def test_a_rate_of_changes_has_a_bound() -> None:
+    """With a tenth's chance no more change of so many samples, each with that chance."""
+    assert Flips(0, 22).at_most == pytest.approx(1 - 0.1 ** (1 / 22))
+    most = Flips(1, 240).at_most
+    assert (1 - most) ** 240 + 240 * most * (1 - most) ** 239 == pytest.approx(0.1)
+    assert Flips(6, 1000).at_most > 0.01 > Flips(5, 1000).at_most
+    assert (Flips(5, 5).at_most, Flips(500, 100_000).at_most) == (1.0, 0.005)
 
 
 def test_values_of_an_embedding_are_not_taken_for_scores() -> None:

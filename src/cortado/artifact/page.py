@@ -36,7 +36,7 @@ def precision_table(report: Report) -> Markup:
     if found is None:
         return Markup("")
     rows = [(one.tensor, one.module, one.element, one.why) for one in found.tensors]
-    new = "" if found.new_data is None else f", about {found.new_data} on new data"
+    new = "" if found.new_data is None else f", {found.new_data} or more expected on new data"
     text = (
         f"`{found.bar}`: {found.reached}{new}, {found.int8} with int8 alone. RAM {found.arena_bytes:,} bytes, "
         f"{found.int8_arena_bytes:,} with int8 alone."

@@ -132,8 +132,8 @@ class PrecisionReport:
     bar: str = key("what was to be reached, as the option was given")
     reached: str = key("what is reached, on all of the data")
     new_data: str | None = key(
-        "what new data are expected to reach, by ranges from one half of the samples on the other; null where the bar "
-        "is no number of decibels, or samples are few",
+        "what new data are expected to reach at least, by ranges from each quarter of the samples on the others; null "
+        "where the bar is no number of decibels, or samples are few",
         default=None,
     )
     int8: str = key("what int8 alone reaches")

@@ -130,7 +130,7 @@ def precision_text(found: PrecisionReport) -> str:
     """The choice of --precision auto, in a line."""
     wide = sum(one.element == "int16" for one in found.tensors)
     more = found.arena_bytes - found.int8_arena_bytes
-    new = "" if found.new_data is None else f", about {found.new_data} on new data"
+    new = "" if found.new_data is None else f", {found.new_data} or more expected on new data"
     return (
         f"{wide} of {len(found.tensors)} tensors are int16: {found.reached}{new} ({found.bar}), {more:,} bytes of RAM "
         f"more than int8 alone, which reaches {found.int8}"

@@ -15,6 +15,7 @@ from cortado.frontend.precision.judgement import (
     CALL,
     DECIDES,
     SIGNAL,
+    Flips,
     FloatRun,
     Measure,
     TruthAgreement,
@@ -36,9 +37,9 @@ ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth
 ALIKE = 0.95  # of the integers or truth values of an output: fewer are told of
 WORK = 32_000_000  # values that are computed, at most, to judge by: about a second
 SEQUENCE_WORK = 5 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
-FLIPPED = 0.01  # of the samples, whose class may be another
+FLIPPED = 0.01  # of new samples, whose class may be another
 FLIPPED_PERHAPS = 0.05  # the same where nobody has said that values are scores
-FEWEST_FLIPS = 2
+FEWEST_FLIPS = 2  # of these
 SURE = 0.25  # from 0.5: most scores are further away, where they are decisions
 TOLD = 3  # parts of an output, at most
 
@@ -185,18 +186,33 @@ def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Find
     if dim is None and _may_be_scores(one):
         dim, limit = -1, FLIPPED_PERHAPS
     changed = None if dim is None else flips(one.pairs, dim)
-    if changed is None or changed.changed < FEWEST_FLIPS or changed.part <= limit:
+    if changed is None or not _are_many(changed, limit):
         return None
     perhaps = "" if limit == FLIPPED else " (if its values are scores of classes)"
     return Finding(
         kind=FindingKind.CHANGED_CLASSES,
-        text=f"{one.tensor} has another best class than the float model{perhaps} for {changed.changed:,} of "
-        f"{changed.choices:,} calibration samples, {changed.part:.1%}, expected {limit:.0%} or less, though it keeps "
-        f"{one.kept:.1f} dB of its signal: the scores of these are closer to one another than int8 tells "
-        f"apart{_sentence(blamed(one.part, SIGNAL))}",
+        text=f"{one.tensor} has another best class than the float model{perhaps} for {_counted(changed, limit)}, "
+        f"though it keeps {one.kept:.1f} dB of its signal: the scores of these are closer to one another than int8 "
+        f"tells apart{_sentence(blamed(one.part, SIGNAL))}",
         found=changed.part,
         limit=limit,
         tensor=one.tensor,
+    )
+
+
+def _are_many(found: Flips, limit: float) -> bool:
+    """Whether classes change for too many samples, or may for too many new ones; where values need be no scores, only
+    what was seen counts."""
+    if limit == FLIPPED:
+        return found.changed > 0 and (found.part > limit or found.at_most > limit)
+    return found.changed >= FEWEST_FLIPS and found.part > limit
+
+
+def _counted(found: Flips, limit: float) -> str:
+    new = f" (of new ones it may be up to {found.at_most:.1%})" if found.part <= limit else ""
+    return (
+        f"{found.changed:,} of {found.choices:,} calibration samples, {found.part:.1%}{new}, expected {limit:.0%} or "
+        "less"
     )
 
 
@@ -246,15 +262,15 @@ def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
         return None
     scores = torch.stack([wanted.reshape(()) for wanted, _ in one.pairs])
     others = sum(bool(wanted > 0.5) != bool(found > 0.5) for wanted, found in one.pairs)
-    part, sure = others / len(one.pairs), bool(((scores - 0.5).abs() > SURE).double().mean() > 0.5)
-    if not sure or others < FEWEST_FLIPS or part <= FLIPPED:
+    changed, sure = Flips(others, len(scores)), bool(((scores - 0.5).abs() > SURE).double().mean() > 0.5)
+    if not sure or not _are_many(changed, FLIPPED):
         return None
     return Finding(
         kind=FindingKind.CHANGED_CLASSES,
-        text=f"{one.tensor} is on the other side of 0.5 than the float model's for {others:,} of {len(scores):,} "
-        f"calibration samples, {part:.1%}, expected {FLIPPED:.0%} or less, though it keeps {one.kept:.1f} dB of its "
-        f"signal: these scores are closer to 0.5 than int8 tells apart{_sentence(blamed(one.part, SIGNAL))}",
-        found=part,
+        text=f"{one.tensor} is on the other side of 0.5 than the float model's for {_counted(changed, FLIPPED)}, "
+        f"though it keeps {one.kept:.1f} dB of its signal: these scores are closer to 0.5 than int8 tells "
+        f"apart{_sentence(blamed(one.part, SIGNAL))}",
+        found=changed.part,
         limit=FLIPPED,
         tensor=one.tensor,
     )

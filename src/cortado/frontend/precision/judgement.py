@@ -18,6 +18,7 @@ from cortado.frontend.capture.inputs import Inputs
 GOLDEN = 2_654_435_769  # 2**32 times the golden ratio: multiples of it lie far from one another
 CALL = 500  # values that take as long as one call of torch, however small
 PIECES = 8  # of a single sequence, that it is divided into
+FOLDS = 4  # into which samples are divided to say what new ones will give
 BEGINNINGS = 4  # of sequences that are too long to be run whole
 
 
@@ -59,17 +60,17 @@ def drawn_runs(begins: Sequence[bool], most: int) -> list[int]:
     return [number for one in chosen for number in range(starts[one], ends[one])[: most // len(chosen)]]
 
 
-def halves(begins: Sequence[bool]) -> tuple[frozenset[int], frozenset[int]]:
-    """Two parts of the samples, to fit to one and judge by the other: every other sequence, or sample; of a single
-    sequence every other of its pieces."""
+def folds(begins: Sequence[bool], most: int = FOLDS) -> list[frozenset[int]]:
+    """Parts of the samples, to fit to one and judge by the others: sequences, or samples, in turn; of a single sequence
+    pieces of it."""
     starts = [number for number, first in enumerate(begins) if first]
     if len(starts) == 1:
         starts = sorted({piece * len(begins) // PIECES for piece in range(PIECES)})
     ends = [*starts[1:], len(begins)]
-    parts = [set[int](), set[int]()]
+    parts = [set[int]() for _ in range(min(most, len(starts)))]
     for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        parts[place % 2].update(range(start, end))
-    return frozenset(parts[0]), frozenset(parts[1])
+        parts[place % len(parts)].update(range(start, end))
+    return [frozenset(part) for part in parts]
 
 
 # ---- what is kept ----------------------------------------------------------------------------------------------------
@@ -153,6 +154,8 @@ DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
 # ---- classes ---------------------------------------------------------------------------------------------------------
 
 CLEAR = 0.05  # from 0.5: a score that is further away is clear
+UNLIKELY, HALVINGS = 0.1, 40  # a chance, and the halvings by which a part with it is found
+MANY = 100  # changes: they say enough of new samples
 SUM = 1e-3  # that probabilities may be away from 1, added up
 
 
@@ -188,6 +191,29 @@ class Flips:
     @property
     def part(self) -> float:
         return self.changed / max(self.choices, 1)
+
+    @property
+    def at_most(self) -> float:
+        """The part of new samples that it may be: with more, so few of these would have changed in one of ten cases."""
+        if not self.choices - self.changed > 0 or self.changed > MANY:
+            return self.part
+        low, high = self.part, 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._chance(middle) > UNLIKELY else (low, middle)
+        return high
+
+    def _chance(self, part: float) -> float:
+        """The chance that no more change, where each does with a chance of its own: the binomial distribution."""
+        terms = [
+            math.lgamma(self.choices + 1)
+            - math.lgamma(count + 1)
+            - math.lgamma(self.choices - count + 1)
+            + count * math.log(part)
+            + (self.choices - count) * math.log1p(-part)
+            for count in range(self.changed + 1)
+        ]
+        return sum(map(math.exp, terms))
 
 
 def flips(pairs: Pairs, dim: int) -> Flips:

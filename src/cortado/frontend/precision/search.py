@@ -121,7 +121,7 @@ class Mixed:
     reached: str
     before: str  # what int8 alone reaches
     ram: tuple[int, int]  # bytes: int8 alone, and as chosen
-    new: str | None = None  # what new data are expected to reach, by ranges from one half of the samples
+    new: str | None = None  # what new data are expected to reach at least, by ranges from each quarter of the samples
 
 
 # ---- tensors and calls -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from cortado.frontend.capture.incoming import as_module, evaluating
 from cortado.frontend.capture.inputs import Inputs, note_ranges
 from cortado.frontend.precision.elements import WHY, note_floats, scheme_for
 from cortado.frontend.precision.islands import Island, check_taken
-from cortado.frontend.precision.judgement import CALL, FloatRun, drawn, drawn_runs, halves
+from cortado.frontend.precision.judgement import CALL, FloatRun, drawn, drawn_runs, folds
 from cortado.frontend.precision.parts import OutputParts
 from cortado.frontend.precision.search import (
     Attempts,
@@ -563,17 +563,21 @@ class MixedWork:
         return self._some(max(SAMPLES_JUDGED, CONFIRMED // (size_of(self._pristine) + CALL * calls + 1)))
 
     def _on_new_data(self, chosen: Chosen, goal: Goal, pricing: Priced) -> float:
-        """Estimates what new data will keep: ranges and biases from one half of the samples, judged by the other."""
-        runs, found = list[FloatRun](), list[list[Tensor]]()
-        for part in halves(self._data.begins):
-            judged = [run for run in self._all if run.number in part or not all(self._data.begins)]
-            outputs = pricing.outputs(self._quantized(chosen, without=part), judged)
-            pairs = zip(judged, outputs or [], strict=outputs is not None)
-            for run, output in pairs:
-                if run.number in part:
-                    runs.append(run)
-                    found.append(output)
-        return goal.kept(runs, found) if runs else -math.inf
+        """Estimates what new data will keep at least: ranges and biases from each quarter of the samples, judged by the
+        others. There are as many more of these as new data may have, and reach as much further."""
+        begins, kept = self._data.begins, list[float]()
+        for part in folds(begins):
+            without = frozenset(range(len(begins))) - part
+            runs = self._all
+            if not self._data.state:
+                held = [run for run in runs if run.number in without]
+                runs = [held[place] for place in drawn(len(held), max(1, len(runs) // 2))]
+            outputs = pricing.outputs(self._quantized(chosen, without=without), runs)
+            if outputs is None:
+                return -math.inf
+            pairs = [(run, found) for run, found in zip(runs, outputs, strict=True) if run.number in without]
+            kept.append(goal.kept([run for run, _ in pairs], [found for _, found in pairs]))
+        return min(kept)
 
     def prepared(self, wide: Collection[str]) -> GraphModule:
         """Its observers know all that was seen."""
