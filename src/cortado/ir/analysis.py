@@ -1,8 +1,8 @@
-"""Analyses of a graph: facts about nodes that follow, by transfer functions, from the facts about what they read.
+"""Analyses of a graph: facts about nodes, inferred by transfer functions from the facts about their operands.
 
-What a call means for a fact stands with its operator: rules of domains, rows of `ops/meaning.py`, patterns. An
-analysis has the transfer function that asks them; here are the order in which nodes are visited, the place where facts
-are kept, and the check that rewrites leave them true.
+The meaning of a call for a fact is part of its operator (domain rules, rows of `ops/meaning.py`, patterns); the
+transfer function of an analysis looks it up there. This module has the order in which nodes are visited, the storage of
+the facts, and the check that rewrites keep them true.
 """
 
 from abc import ABC, abstractmethod
@@ -18,26 +18,26 @@ F = TypeVar("F")
 
 
 class Analysis(ABC, Generic[F]):
-    """Facts of one kind, each inferred once, operands first, and kept under `key`."""
+    """Facts of one kind, each inferred once, operands first, and stored under `key`."""
 
     key: FactKey[F]
 
     @abstractmethod
     def transfer(self, node: Node) -> F:
-        """The fact about a node, from those about the nodes that it reads."""
+        """Computes the fact about a node from those about its operands."""
 
     def contradicts(self, kept: F, found: F) -> bool:
-        """Whether no value can have both facts."""
+        """Whether the two facts exclude each other: no value can have both."""
         return False
 
     def of(self, node: Node) -> F:
-        """The fact about a node."""
+        """Returns the fact about a node, inferred on first use."""
         if not self.key.noted(node):
             self.key.note(node, self.transfer(node))
         return self.key.must(node)
 
     def infer(self, graph: Graph) -> None:
-        """Facts about all nodes, in the order of the graph."""
+        """Infers the facts about all nodes, in the order of the graph."""
         for node in graph.nodes:
             self.of(node)
 
@@ -46,7 +46,7 @@ class Analysis(ABC, Generic[F]):
             self.key.forget(node)
 
     def broken(self, graph: Graph) -> Iterator[str]:
-        """The calls whose fact contradicts what follows from what they read now."""
+        """Describes the calls whose stored fact contradicts the one inferred from their present operands."""
         for node in graph.nodes:
             if node.op == "call_function" and self.key.noted(node):
                 kept, found = self.key.must(node), self.transfer(node)
@@ -55,7 +55,7 @@ class Analysis(ABC, Generic[F]):
 
 
 def rewrite_each(nodes: Iterable[Node], rule: Callable[[Node], Node | None]) -> None:
-    """Puts what a rule gives in the place of each call, in the order of the graph; None leaves a call alone."""
+    """Replaces each call, in the order of the graph, by the node that a rule returns; None leaves it alone."""
     for node in [node for node in nodes if node.op == "call_function"]:
         with node.graph.inserting_before(node):
             new = rule(node)

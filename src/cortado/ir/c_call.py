@@ -1,4 +1,4 @@
-"""A call of a C function as data: a kernel and what stands between its parentheses. emit/c prints it."""
+"""A call of a C function as data: the function and its arguments. emit/c prints it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,28 +20,28 @@ class Operand(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """One of the input rows: what a pixelwise kernel reads of an operand, in the C type of the operand's element."""
+    """One of the input rows: the one that a pixelwise kernel reads of an operand, in the C type of its element."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Written:
-    """A row of a result behind the first. Its pointer comes behind those to the input rows."""
+    """A row of a secondary output. Its pointer follows those to the input rows."""
 
     row: Row
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """A row for a function that takes bytes, whatever their element: it moves them."""
+    """A row passed as bytes, to a function that moves values of any element."""
 
     row: Row | Operand
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A row as values of a C type; rows are handed over as bytes. Operators don't say this: see CCall.typed."""
+    """A row cast to a C type; rows are passed as bytes. Made by CCall.typed, not by operators."""
 
     row: Row | Operand | Written
     c_type: str
@@ -49,7 +49,7 @@ class Typed:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of the descriptor; of an array over the output row's phases, the element of phase y % phases."""
+    """A member of the descriptor; of an array over the phases of the output row, the element y % phases."""
 
     name: str
     phases: int | None = None  # a power of two
@@ -57,7 +57,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Offset:
-    """A pointer, `by` elements further on."""
+    """A pointer advanced by `by` elements."""
 
     pointer: Bytes | Operand
     by: Member
@@ -65,19 +65,19 @@ class Offset:
 
 @dataclass(frozen=True)
 class Callee:
-    """A C function that the called one calls."""
+    """A C function passed as an argument, for the callee to call."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Absent:
-    """A pointer to an operand or result that the call doesn't have."""
+    """A null pointer, for an operand or result that the call doesn't have."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """One of the numbers that stand behind a descriptor. Operators don't say this: see CCall.by_data."""
+    """One of the numbers stored after a descriptor. Made by CCall.by_data, not by operators."""
 
     index: int
 
@@ -94,11 +94,12 @@ class CCall:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The called one, and those that it is given to call."""
+        """The called function and those that are passed to it."""
         return (self.function, *(one.name for one in self.arguments if isinstance(one, Callee)))
 
     def typed(self, rows: Sequence[Element], out: Element) -> "CCall":
-        """The same call with rows in the C types of their elements. Those of one byte are all passed as int8_t."""
+        """Returns the same call with its rows cast to the C types of their elements. All one-byte elements are passed
+        as int8_t."""
 
         def typed(argument: Argument) -> Argument:
             if not isinstance(argument, Row | Written) and argument is not Operand.OUT:
@@ -110,7 +111,7 @@ class CCall:
         return replace(self, arguments=tuple(map(typed, self.arguments)))
 
     def by_data(self) -> tuple["CCall", tuple[int, ...]]:
-        """The same call with its numbers behind the descriptor, and these."""
+        """Returns the same call with its numbers read from data after the descriptor, and these numbers."""
         numbers: list[int] = []
 
         def moved(argument: Argument) -> Argument:

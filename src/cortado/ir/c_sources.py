@@ -1,8 +1,8 @@
-"""The files of the kernel library that a C function needs, read from the library itself.
+"""The files of the kernel library that a C function needs, found by parsing the library itself.
 
-A file that defines the function, and files that define what it calls in turn. A variant's files have its instruction
-set in their names (`conv2d_s8__scalar_dsp.c`): those of others are not looked at, as the preprocessor leaves out what
-calls them.
+These are the file that defines the function and, transitively, those that define what it calls. Files of a variant have
+its instruction sets in their names (`conv2d_s8__scalar_dsp.c`); those for other instruction sets are not searched, as
+the preprocessor removes the calls into them.
 """
 
 import re
@@ -29,17 +29,17 @@ _SETS = re.compile(r"__([a-z_]+)\.")
 
 @dataclass(frozen=True)
 class _File:
-    """A file of the library: what it includes, the names it defines, and those that each of its pieces reads."""
+    """A file of the library: its includes, the names it defines, and the names that each of its pieces refers to."""
 
     name: str
     included: tuple[str, ...]
     public: frozenset[str]  # functions and tables that other files may use
-    pieces: dict[str, frozenset[str]]  # of a header: what its functions and macros read
-    read: frozenset[str]  # of a source: what any part of it reads
+    pieces: dict[str, frozenset[str]]  # of a header: the names that each function and macro refers to
+    read: frozenset[str]  # of a source: all names that it refers to
 
     @property
     def sets(self) -> frozenset[str]:
-        """The instruction sets that it is for; none: it is portable."""
+        """The instruction sets of the file; empty if it is portable."""
         found = _SETS.search(self.name)
         return frozenset(found.group(1).split("_")) if found else frozenset()
 
@@ -48,7 +48,7 @@ class _File:
 
 
 def _names(text: str) -> frozenset[str]:
-    """The library's names in a text; those that take their ending from the instruction set end in `__`."""
+    """Returns the library's names in a text; those completed by the instruction set end in `__`."""
     return frozenset(f"{by_set}__" if by_set else plain for by_set, plain in _NAME.findall(text))
 
 
@@ -70,7 +70,7 @@ def _library() -> dict[str, _File]:
 
 @cache
 def _definers() -> dict[str, tuple[str, ...]]:
-    """The sources that define each name."""
+    """Maps each name to the sources that define it."""
     found: dict[str, list[str]] = {}
     for file in _library().values():
         for name in file.public if not file.name.endswith(".h") else ():
@@ -80,7 +80,7 @@ def _definers() -> dict[str, tuple[str, ...]]:
 
 
 def _called(source: str, kind: str) -> set[str]:
-    """Names that a source uses, itself and through its headers, for one instruction set."""
+    """Returns the names that a source uses for one instruction set, directly or through its headers."""
     library = _library()
     headers, left = dict[str, _File](), [source]
     while left:
@@ -99,8 +99,8 @@ def _called(source: str, kind: str) -> set[str]:
 
 
 def _defining(source: str, name: str, kind: str) -> list[str]:
-    """The sources that define what another one reads. Assembly has a twin in C for machines that it has no code for,
-    where names end in `__scalar`: what calls the one can't be linked there without the other."""
+    """Returns the sources that define a name that `source` refers to. An assembly file has a twin in C, with names in
+    `__scalar`, for machines whose instruction set it doesn't have; a caller built for both needs both to link."""
     if not name.endswith("__"):
         return [one for one in _definers().get(name, ()) if _library()[one].serves(kind)]
     twins = _definers().get(f"{name}scalar", ()) if "scalar" in _library()[source].sets else ()
@@ -122,10 +122,10 @@ def _sources_of(function: str) -> frozenset[str]:
 
 
 def functions_in(text: str) -> list[str]:
-    """The functions of the library that a piece of C names."""
+    """Returns the functions of the library that a piece of C names."""
     return [name for name in _names(text) if name in _definers()]
 
 
 def sources_of(functions: Iterable[str]) -> tuple[str, ...]:
-    """The files of kernels/src that define these functions and all that they call."""
+    """Returns the files of kernels/src that define these functions and everything that they call."""
     return tuple(sorted({source for function in functions for source in _sources_of(function)}))

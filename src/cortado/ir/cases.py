@@ -1,4 +1,4 @@
-"""A hypothesis strategy of an operator's calls: its samples, and by their types the parameters that these leave out."""
+"""Hypothesis strategies for calls of operators: their samples, completed by parameters drawn by type."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -16,7 +16,8 @@ Tensor = torch.Tensor
 
 
 def cases_of(operator: Operator) -> Any:
-    """A hypothesis strategy of legal arguments of an operator: its samples, and by their types what these leave out."""
+    """Returns a hypothesis strategy of legal arguments: the operator's samples, completed by parameters drawn by
+    type."""
     from hypothesis import strategies
 
     def case(draw: Callable[[Any], Any]) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def cases_of(operator: Operator) -> Any:
 
 
 def _operands(operator: Operator, draw: CaseDraw) -> dict[str, Any]:
-    """Activation operands of one shape and one element that the operator has kernels for."""
+    """Draws the activation operands, all of one shape and of one element that the operator has kernels for."""
     assert isinstance(operator.kernel, KernelTable), operator.name
     element = draw.pick(sorted(operator.kernel.elements, key=str))
     shape = draw.rows()
@@ -38,7 +39,7 @@ def _operands(operator: Operator, draw: CaseDraw) -> dict[str, Any]:
 
 
 def _others(operator: Operator, draw: CaseDraw, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that were not given, by their types."""
+    """Draws the parameters that the samples leave out, by their types."""
     tensors = [one for name in operator.tensors for one in _listed(given[name])]
     operand = element_of(tensors[0].dtype)
     named = [one for one in signature(operator.reference).parameters.values() if one.kind is one.KEYWORD_ONLY]

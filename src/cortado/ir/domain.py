@@ -1,7 +1,7 @@
 """Value domains of nodes: real numbers, integers within proven bounds, or truth values.
 
 A domain is inferred once for each node, from its operands' domains, by the `DomainRule` that stands with the operator.
-It does not follow from the type alone: `mask.float().sum(1)` is float32 and holds integers, `mask.long()` is int64 and
+The type alone doesn't tell it: `mask.float().sum(1)` is float32 and holds integers, `mask.long()` is int64 and
 holds truth values.
 """
 
@@ -62,8 +62,8 @@ class Interval:
 
 @dataclass(frozen=True)
 class Domain:
-    """The kind of a node's values; of integers also their interval, where it is known: an input of 32 or 64 bits, and
-    what is computed of it, may hold whatever 32 bits hold."""
+    """The kind of a node's values, and for integers their interval where it is known. None for inputs of 32 or 64 bits
+    and what is computed from them: they can hold anything that 32 bits hold."""
 
     kind: DomainKind
     interval: Interval | None = None
@@ -78,7 +78,7 @@ _LEAVES_OPEN = (torch.int32, torch.int64)
 
 
 def interval_of(kind: torch.dtype) -> Interval | None:
-    """All that a type of integers holds; None where that bounds nothing."""
+    """Returns the range of an integer type; None for types that give no useful bound."""
     if kind in _LEAVES_OPEN or kind.is_floating_point or kind.is_complex:
         return None
     return Interval(0, 1) if kind == torch.bool else Interval(torch.iinfo(kind).min, torch.iinfo(kind).max)
@@ -88,7 +88,7 @@ def interval_of(kind: torch.dtype) -> Interval | None:
 
 
 class Making(Protocol):
-    """Operands of a call in the form in which a domain rule needs them. None: there is none."""
+    """The operands of a call in the forms that domain rules ask for; None if an operand has no such form."""
 
     def interval(self, value: Any) -> Interval | None: ...
     def holds_truth(self, value: Any) -> bool: ...
@@ -105,11 +105,11 @@ Bounds = Callable[[Making, Bound], Interval | None]
 
 @dataclass(frozen=True)
 class DomainRule:
-    """Transfer rule of an aten call on integers and truth values, and how the result is computed.
+    """Transfer rule of an aten call on integers and truth values, and how to compute its result.
 
-    `words`: its integers, in operators of 32 bits; `truth`: its truth values as 0 and 1; `real`: its real numbers.
-    `bounds`: of its integers as they are without overflow; None where nothing is known. Without `real`, real numbers
-    come from the same call on operands that were made real, but for those named in `integers`.
+    `words` computes its integers with 32-bit operators, `truth` its truth values as 0 and 1, `real` its real numbers.
+    `bounds` is the interval of its integers before any overflow; None if unknown. Without `real`, real numbers come
+    from the same call on operands converted to real numbers, except for the operands named in `integers`.
     """
 
     aten: tuple[OpOverload, ...]
@@ -117,14 +117,14 @@ class DomainRule:
     words: Make | None = None
     truth: Make | None = None
     real: Make | None = None
-    wraps: bool = False  # its result may overflow the type that it has
-    closed: bool | Callable[[Bound], bool] = False  # of integers it gives integers, in float32 too
-    keeps_truth: bool = False  # of truth values it gives truth values
+    wraps: bool = False  # its result can overflow its type
+    closed: bool | Callable[[Bound], bool] = False  # integers in, integers out, even if they are stored as float32
+    keeps_truth: bool = False  # truth values in, truth values out
     integers: tuple[str, ...] = ()
 
 
 def hull(intervals: Sequence[Interval | None]) -> Interval | None:
-    """Returns the interval around all of them; None where one is not known."""
+    """Returns the smallest interval that contains all of these; None if one of them is unknown."""
     found: Interval | None = None
     for one in intervals:
         if one is None:
@@ -134,7 +134,7 @@ def hull(intervals: Sequence[Interval | None]) -> Interval | None:
 
 
 def overloads(*packets: Any) -> tuple[OpOverload, ...]:
-    """Every functional overload of these operators that gives one tensor."""
+    """Returns every functional overload of these operators that returns one tensor."""
     found = [getattr(packet, name) for packet in packets for name in packet.overloads()]
     return tuple(target for target in found if _gives_one_tensor(target))
 

@@ -1,4 +1,4 @@
-"""Calls of the float graph that are Cortado's own, `cortado::gru_layer` and the like: each is a few of aten's."""
+"""Cortado's own calls in the float graph, such as `cortado::gru_layer`, each composed of aten calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +8,13 @@ from torch._ops import OpOverload
 
 NAMESPACE = "cortado"
 _COMPUTED = "CompositeExplicitAutograd"
-_functions: dict[str, Callable[..., Any]] = {}  # by name, what computes them
+_functions: dict[str, Callable[..., Any]] = {}  # by name, the functions that compute them
 _portable: set[str] = set()  # those that ExecuTorch's portable kernels can compute
 
 
 class Functions(torch.library.Library):
-    """Definitions of such calls in a file of `ops`. What computes one is kept: its calls are aten's, so that ExecuTorch
-    can be told of it in these, unless its portable kernels can't compute them (`portable`)."""
+    """The definitions of such calls in one file of `ops`. The function that computes a call is kept: it is made of aten
+    calls, in which ExecuTorch can be given the call, unless its portable kernels can't compute them (`portable`)."""
 
     def __init__(self, *, portable: bool = True) -> None:
         super().__init__(NAMESPACE, "FRAGMENT")
@@ -22,15 +22,15 @@ class Functions(torch.library.Library):
 
     def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", **others: Any) -> None:
         super().impl(op_name, fn, dispatch_key, **others)
-        if dispatch_key == _COMPUTED:  # gradients are those of the calls it is made of
+        if dispatch_key == _COMPUTED:  # autograd differentiates the calls that it is made of
             super().impl(op_name, torch.library.fallthrough_kernel, "Autograd")
             _functions[str(op_name)] = fn
             _portable.update({str(op_name)} if self.portable else ())
 
 
 def in_aten(target: Any) -> Callable[..., Any] | None:
-    """A function that computes one of Cortado's calls by aten's, arguments by name; None for one that portable kernels
-    can't compute, and for any other call."""
+    """Returns a function that computes one of Cortado's calls with aten, arguments by name; None for any other call and
+    for one that portable kernels can't compute."""
     if not isinstance(target, OpOverload) or target.namespace != NAMESPACE or _name(target) not in _portable:
         return None
     compute = computed_by(target)
@@ -39,7 +39,7 @@ def in_aten(target: Any) -> Callable[..., Any] | None:
 
 
 def computed_by(target: OpOverload) -> Callable[..., Any]:
-    """A function that computes one of Cortado's calls by aten's, arguments by position."""
+    """Returns a function that computes one of Cortado's calls with aten, arguments by position."""
     return _functions[_name(target)]
 
 

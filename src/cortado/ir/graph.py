@@ -1,4 +1,4 @@
-"""FX graphs read and written by name: bound arguments, constants, tensor facts, the user's source lines."""
+"""Access to FX graphs by name: bound arguments, constants, tensor facts, the user's source lines."""
 
 import operator
 import re
@@ -56,11 +56,11 @@ class Bound:
 
     node: Node
     values: Mapping[str, Any]
-    wanted: Element | None  # in which real numbers are asked of it, if any is
+    wanted: Element | None  # the element asked for its real numbers, if any
 
     @property
     def element(self) -> Element:
-        """The element of its real numbers, for a pattern that has a choice."""
+        """The element of its real numbers, for patterns that support several."""
         return self.wanted or USUAL
 
     def __getitem__(self, name: str) -> Any:
@@ -70,14 +70,14 @@ class Bound:
         return self.values.get(name, default)
 
     def nodes(self, name: str) -> list[Node]:
-        """The nodes inside one argument: one, several for a list, none for a plain number."""
+        """The nodes in one argument: one, several for a list, none for a plain number."""
         value = self.values[name]
         items = value if isinstance(value, list | tuple) else [value]
         return [item for item in items if isinstance(item, Node)]
 
 
 def bind(node: Node, wanted: Element | None = None) -> Bound:
-    """The arguments of an operator call by the names of its schema; `wanted` instead of the element that is noted."""
+    """Binds the arguments of an operator call to the names of its schema; `wanted` overrides the stored element."""
     asked = wanted or WANTED.of(node)
     values: dict[str, Any] = {}
     schema = getattr(node.target, "_schema", None)
@@ -94,7 +94,7 @@ def bind(node: Node, wanted: Element | None = None) -> Bound:
 
 
 def fake(node: Node) -> FakeTensor:
-    """The tensor a node stands for: shape and dtype without data."""
+    """Returns the fake tensor of a node: shape and dtype without data."""
     value = VALUE.of(node)
     if not isinstance(value, torch.Tensor):
         raise CortadoError(f"{describe(node)} gives {type(value).__name__}, expected one tensor")
@@ -110,25 +110,25 @@ def is_call(node: Any, *targets: Any) -> bool:
 
 
 def taken_from(node: Node) -> Node | None:
-    """The call with several results of which a node takes one."""
+    """Returns the call with several results that a getitem node takes one from."""
     return node.args[0] if is_call(node, operator.getitem) and isinstance(node.args[0], Node) else None
 
 
 def part_index(node: Node) -> int:
-    """Which of several results a node takes."""
+    """Returns the index of the result that a getitem node takes."""
     assert isinstance(node.args[1], int)
     return node.args[1]
 
 
 def call_again(node: Node, operand: Callable[[Node], Any], like: Node | None = None) -> Node:
-    """Adds the same call on other operands; in the place of `like`, where that is given."""
+    """Adds the same call on other operands, with the origin of `like` if that is given."""
     args, kwargs = map_arg((node.args, node.kwargs), operand)
     target: Any = node.target
     return add_call(like or node, target, *args, **kwargs)
 
 
 def computed_call(node: Node, operand: Callable[[Node], Any]) -> Any:
-    """The result of a call on tensors."""
+    """Computes a call on concrete tensors."""
     args, kwargs = map_arg((node.args, node.kwargs), operand)
     target: Any = node.target
     return target(*args, **kwargs)
@@ -141,12 +141,12 @@ def sole_user(node: Node) -> Node | None:
 # ---- where a node comes from ---------------------------------------------------------------------------------
 
 
-# Where torch lies; a stack trace may come from another machine, and a user's folder may be called torch too.
+# Torch's installation folder; a stack trace can come from another machine, and a user's folder can be named torch too.
 _LIBRARY = re.compile(r"(site|dist)-packages/(torch|torchao)/|^File \"" + re.escape(f"{Path(torch.__file__).parent}/"))
 
 
 def source_line(node: Node) -> str | None:
-    """The user's own line: the innermost stack frame outside torch."""
+    """Returns the user's own line: the innermost stack frame outside torch."""
     lines = [text.strip() for text in (STACK_TRACE.of(node) or "").splitlines() if text.strip()]
     frames = [(lines[i], lines[i + 1] if i + 1 < len(lines) else "") for i in range(len(lines)) if _is_frame(lines[i])]
     mine = [(where, code) for where, code in frames if _LIBRARY.search(where) is None]
@@ -162,7 +162,7 @@ def _is_frame(text: str) -> bool:
 
 
 def module_path(node: Node) -> str | None:
-    """The user's module, as in 'features.3.conv'."""
+    """Returns the user's module, as in 'features.3.conv'."""
     stack = MODULE_STACK.of(node)
     if not stack:
         return None
@@ -171,7 +171,7 @@ def module_path(node: Node) -> str | None:
 
 
 def describe(node: Node) -> str:
-    """A node as a user knows it: operator, module, source line."""
+    """Describes a node in the user's terms: operator, module, source line."""
     name = str(node.target) if node.op == "call_function" else f"{node.op} '{node.name}'"
     module, line = module_path(node), source_line(node)
     return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
@@ -195,7 +195,7 @@ def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
     values = pytree.tree_map_only(Node, VALUE.must, (args, kwargs))
     mode = fake_mode_of(like.graph)
     with mode if mode is not None else nullcontext():
-        made = target(*values[0], **values[1])  # before there is a node: what is no call leaves none behind
+        made = target(*values[0], **values[1])  # before the node is added: a call that raises leaves no node
     node = like.graph.call_function(target, args, kwargs)
     VALUE.note(node, made)
     copy_origin(like, node)
@@ -205,7 +205,7 @@ def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
 
 
 def copied(module: GraphModule) -> GraphModule:
-    """A copy of a graph over the same weights: most rewrites are in place."""
+    """Copies a graph over the same weights: most rewrites are in place."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, val_map={}))
     return GraphModule(module, graph)
@@ -220,8 +220,7 @@ _FAKES: WeakKeyDictionary[FakeTensorMode, dict[tuple[tuple[int, ...], torch.dtyp
 
 
 def shaped(mode: FakeTensorMode, sizes: Sequence[int], kind: torch.dtype) -> Tensor:
-    """A fake contiguous tensor; the same for all of one shape and type, as making one takes its
-    time."""
+    """Returns a fake contiguous tensor, shared by all of one shape and dtype: making one is slow."""
     known = _FAKES.setdefault(mode, {})
     key = (tuple(sizes), kind)
     if key not in known:
@@ -236,7 +235,7 @@ _CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TEN
 
 
 def constant_names(program: ExportedProgram) -> dict[str, str]:
-    """Placeholder name -> name in the state dict, for every constant input."""
+    """Maps placeholder names to names in the state dict, for every constant input."""
     return {
         spec.arg.name: spec.target
         for spec in program.graph_signature.input_specs
@@ -245,10 +244,10 @@ def constant_names(program: ExportedProgram) -> dict[str, str]:
 
 
 def constant_value(program: ExportedProgram, node: Any) -> Tensor | None:
-    """The data behind a constant placeholder; None for anything else."""
+    """Returns the data of a constant placeholder; None for anything else."""
     if not isinstance(node, Node) or node.op != "placeholder":
         return None
-    known = CONSTANT.of(node)  # noted by lift and add_constant; a program of another origin is searched
+    known = CONSTANT.of(node)  # stored by lift and add_constant; any other program is searched
     if known is not None:
         return program.state_dict.get(known)
     for spec in program.graph_signature.input_specs:
@@ -258,7 +257,7 @@ def constant_value(program: ExportedProgram, node: Any) -> Tensor | None:
 
 
 def add_constant(program: ExportedProgram, name: str, data: Tensor) -> Node:
-    """A new constant placeholder holding `data`, in front of the user's inputs."""
+    """Adds a constant placeholder that holds `data`, before the user's inputs."""
     graph = program.graph_module.graph
     first = next(iter(graph.nodes))
     mode = fake_mode_of(graph) or FakeTensorMode()
@@ -287,13 +286,13 @@ def output_node(graph: torch.fx.Graph) -> Node:
 
 
 def outputs(program: ExportedProgram) -> list[Node]:
-    """The graph's outputs, in order; the same node may come twice."""
+    """Returns the graph's outputs, in order; a node can occur more than once."""
     returned: Any = output_node(program.graph_module.graph).args[0]
     return list(returned)
 
 
 def sync_outputs(program: ExportedProgram) -> None:
-    """Makes the signature name the graph's present output nodes."""
+    """Updates the signature to the graph's present output nodes."""
     returned = output_node(program.graph_module.graph).args[0]
     assert isinstance(returned, list | tuple)
     specs = program.graph_signature.output_specs
@@ -302,7 +301,7 @@ def sync_outputs(program: ExportedProgram) -> None:
 
 
 def remove_unused_constants(program: ExportedProgram) -> bool:
-    """Drops constants nothing reads: they would be written into the artifact all the same."""
+    """Removes constants that nothing reads: they would be written into the artifact all the same."""
     names = constant_names(program)
     unused = [n for n in program.graph_module.graph.nodes if n.op == "placeholder" and n.name in names and not n.users]
     gone = {node.name for node in unused}
@@ -321,7 +320,7 @@ def remove_unused_constants(program: ExportedProgram) -> bool:
 
 
 def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgram:
-    """An ExportedProgram of a GraphModule whose constants are get_attr nodes, without tracing it again."""
+    """Builds an ExportedProgram from a GraphModule whose constants are get_attr nodes, without tracing it again."""
     graph = module.graph
     state: dict[str, Tensor] = {}
     specs = [
@@ -337,7 +336,7 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
             data = _attribute(module, target)
             with graph.inserting_before(first):
                 holder = graph.placeholder("c_" + target.replace(".", "_"))
-            holder.target = holder.name  # two attributes may differ in a dot only
+            holder.target = holder.name  # two attributes can differ in a dot alone
             CONSTANT.note(holder, target)
             alike = data.is_contiguous()
             VALUE.note(holder, shaped(mode, data.shape, data.dtype) if alike else mode.from_tensor(data))
@@ -354,7 +353,7 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
 
 
 def _fill_values(graph: torch.fx.Graph, mode: FakeTensorMode) -> None:
-    """PT2E's quantize and dequantize nodes come without values; they keep their input's shape."""
+    """Adds the missing values of PT2E's quantize and dequantize nodes; they have their input's shape."""
     alike: dict[tuple[Any, ...], Tensor] = {}
     for node in graph.nodes:
         if node.op == "call_function" and not VALUE.known(node):

@@ -1,4 +1,4 @@
-"""A kernel as data: its C call, its descriptor, and by which rows it runs."""
+"""A kernel as data: its C call, its descriptor, and the row rules by which it runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ class Array:
 
     data: np.ndarray[Any, np.dtype[Any]]
     align: int = 4
-    packed: tuple[int, ...] | None = None  # of a stream: the shape of the weights in it, among biases and factors
+    packed: tuple[int, ...] | None = None  # of a packed stream: the shape of its weights
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,27 @@ Field = int | float | Array | tuple[int, ...] | tuple[NestedDescriptor, ...] | N
 
 @dataclass(frozen=True)
 class Kernel:
-    """One C kernel chosen for one call: its descriptor and the C call that makes one row."""
+    """One C kernel chosen for one call: its descriptor and the C call that computes one row."""
 
     call: CCall
     struct: str | None = None
     fields: Mapping[str, Field] = field(default_factory=dict)
     scratch: int = 0
-    scratch_check: CCall | None = None  # gives the scratch need again, for the checks build
+    scratch_check: CCall | None = None  # computes the scratch size in C, for the checks build
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
-    tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
-    work: Work | None = None  # how often its loops run, without those of `called`; None: its time is not known
+    tile: int = 1  # pixels that a pixelwise kernel computes at once; fewer take as long
+    work: Work | None = None  # how often its loops run, without those of `called`; None: unknown
     called: tuple["Called", ...] = ()
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The files of kernels/src that it needs."""
+        """The files of kernels/src that the kernel needs."""
         functions = [*self.call.functions, *(self.scratch_check.functions if self.scratch_check else ())]
         called = [source for one in self.called for source in one.kernel.sources]
         return tuple(sorted({*sources_of(functions), *called}))
 
     def typed(self, rows: Sequence[Element], out: Element) -> "Kernel":
-        """The same kernel, called with rows in the C types of these elements."""
+        """Returns the same kernel with the rows of its call cast to the C types of these elements."""
         lean = None if self.lean is None else self.lean.typed(rows, out)
         return replace(self, call=self.call.typed(rows, out), lean=lean)
 
@@ -69,7 +69,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Called:
-    """A kernel that another calls, or that takes turns with others: its share of the calls, and of what is made."""
+    """A kernel that another one calls or alternates with: its share of the calls and of the outputs."""
 
     kernel: Kernel
     calls: float
@@ -91,22 +91,22 @@ class RowRule:
 
     @property
     def span(self) -> int:
-        """Rows from the first to the last tap."""
+        """The number of rows from the first tap to the last."""
         return (self.taps - 1) * self.dilation + 1
 
     def first(self, y: int) -> int:
-        """The row under the first tap; negative above the image."""
+        """Returns the input row under the first tap; negative above the image."""
         return y // self.repeat * self.stride - self.pad
 
 
 @dataclass(frozen=True)
 class Rows:
-    """How a call runs row by row: one rule per tensor input."""
+    """How a call runs row by row: one rule for each tensor input."""
 
     inputs: tuple[RowRule, ...]
-    pixelwise: bool = False  # it runs over any span of pixels, `n` of them
-    elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
-    accumulates: int = 0  # > 0: called once for each of that number of input rows (y tells which), into one output row
+    pixelwise: bool = False  # it runs over any span of `n` pixels
+    elementwise: bool = False  # n counts elements, not pixels; the output can start where an input does, or before it
+    accumulates: int = 0  # > 0: called once for each of this many input rows (y is the row), all into one output row
 
 
 ONE_ROW = RowRule()
@@ -114,7 +114,7 @@ ONE_ROW = RowRule()
 
 @dataclass(frozen=True)
 class Running:
-    """How a call runs on an endless stream of rows; a rule's `pad` may be negative, for rows that are left out."""
+    """How a call runs on an endless stream of rows; the `pad` of a rule is negative if leading rows are skipped."""
 
     rows: Rows
     kernel: Kernel

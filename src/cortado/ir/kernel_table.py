@@ -1,9 +1,9 @@
-"""The kernels of an operator as a table: the first row that takes a call makes it.
+"""The kernels of an operator as a table: the first row that takes a call provides its kernel.
 
-A row names a C function, the elements that it reads, the cores that have it and the calls that fit; and how it is
-called: arguments, descriptor, scratch, work. Behind the rows of some cores stands one of every core that takes the same
-calls. Which calls firmware for any network makes (`every`), the elements that an operator takes (`elements`) and the
-rows that the table of costs must have are read from here.
+A row names a C function, the elements that it reads, the cores that have it and the calls that it accepts, and how it
+is called: arguments, descriptor, scratch, work. Rows for some cores are followed by a row for every core that accepts
+the same calls. The functions that firmware for arbitrary networks needs (`every`), the elements that an operator takes
+(`elements`) and the rows that the cost table must have all derive from the table.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,21 +21,21 @@ from cortado.ir.work import Work
 
 EVERY_CORE = (Core.PORTABLE, Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
 
-# Arguments that many kernels have: one operand, or two, and how many elements or pixels.
+# Arguments that many kernels have: one operand or two, and the number of elements or pixels.
 SPAN: tuple[Argument, ...] = (Operand.LAYER, Row(0), Operand.OUT, Operand.N)
 PAIR: tuple[Argument, ...] = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
-WINDOW: tuple[Argument, ...] = (Operand.LAYER, Operand.ROWS, Operand.OUT)  # and the rows under a window
+WINDOW: tuple[Argument, ...] = (Operand.LAYER, Operand.ROWS, Operand.OUT)  # pointers to the rows under a window
 
 _MOST_ROWS = 5  # operands and results of one call
-_BYTE = INT8  # stands for values of any element, which kernels are given as bytes
+_BYTE = INT8  # for values of any element, which kernels are passed as bytes
 
 
 @dataclass(frozen=True)
 class KernelRow:
-    """A C function, and which calls it takes."""
+    """A C function and the calls that it takes."""
 
-    symbol: str  # behind cortado_
-    reads: Element | tuple[Element | None, ...] | None  # elements of the operands, the last of all behind; None: any
+    symbol: str  # the name without its prefix cortado_
+    reads: Element | tuple[Element | None, ...] | None  # of the operands, the last for all that follow; None: any
     makes: Element | None = None  # of the first result that is read; None: that of the first operand
     cores: tuple[Core, ...] = EVERY_CORE
     fits: Callable[[Call], bool] | None = None
@@ -44,10 +44,10 @@ class KernelRow:
     fields: Callable[[Call], Mapping[str, Field]] | None = None
     numbers: Callable[[Call], tuple[int, ...]] | None = None  # for each Number among the arguments
     scratch: Callable[[Call], int] | None = None
-    scratch_check: str | None = None  # the function that gives it again; None: the kernel's name and `_scratch`
+    scratch_check: str | None = None  # the C function that computes it; None: the kernel's name and `_scratch`
     work: Work | Callable[[Call], Work] | None = None
     called: Callable[[Call], tuple[Called, ...]] | None = None
-    weights: Element | None = None  # of constant weights, where kernels for several elements of them are in the table
+    weights: Element | None = None  # of constant weights, if the table has kernels for several
 
     @property
     def elements(self) -> tuple[Element | None, ...]:
@@ -61,7 +61,7 @@ class KernelRow:
         return alike and (self.fits is None or self.fits(call))
 
     def made(self, call: Call) -> Kernel:
-        """The kernel of a call."""
+        """Returns the kernel of a call."""
         scratch = 0 if self.scratch is None else self.scratch(call)
         numbers = () if self.numbers is None else self.numbers(call)
         given = tuple(numbers[one.index] if isinstance(one, Number) else one for one in self.arguments)
@@ -77,7 +77,7 @@ class KernelRow:
         )
 
     def bare(self) -> Kernel:
-        """The row's function and descriptor, with rows in their C types; nothing of a call."""
+        """Returns the row's function and descriptor, with rows in their C types; nothing specific to a call."""
         known = [one or _BYTE for one in self.elements]
         rows = [known[min(index, len(known) - 1)] for index in range(_MOST_ROWS)]
         return Kernel(call=CCall(f"cortado_{self.symbol}", self.arguments), struct=self.struct).typed(
@@ -87,7 +87,7 @@ class KernelRow:
 
 @dataclass(frozen=True)
 class KernelTable:
-    """The kernels of an operator in the order in which they are asked; `streams`: those for endless rows alone."""
+    """The kernels of an operator in order of preference; `streams` are those for endless streams only."""
 
     rows: tuple[KernelRow, ...]
     streams: tuple[KernelRow, ...] = ()
@@ -103,13 +103,13 @@ class KernelTable:
         return found
 
     def running(self, call: Call, core: Core) -> Kernel | None:
-        """The kernel of a call on endless rows."""
+        """Returns the kernel of a call on an endless stream."""
         return next((row.made(call) for row in self.streams if row.takes(call, core)), None)
 
     def every(self) -> Iterator[tuple[Core, Kernel]]:
-        """All functions that calls may be made with, and the cores that have them."""
+        """Yields all functions that calls can use, with the cores that have them."""
         for core, rows in product(EVERY_CORE, (self.rows, self.streams)):
-            taken = set[object]()  # what rows before take whole
+            taken = set[object]()  # what earlier rows accept completely
             for row in rows:
                 kind = (row.elements, row.makes)
                 if core in row.cores and not taken & {(kind, None), (kind, row.fits)}:
@@ -117,19 +117,19 @@ class KernelTable:
                     yield core, row.bare()
 
     def meeting(self, weights: Element) -> frozenset[str]:
-        """The elements of activations that meet such weights, by name."""
+        """Returns the names of the activation elements that can be combined with these weights."""
         known = [row.makes or row.elements[0] for row in self.rows if row.weights == weights]
         return frozenset(one.name for one in known if one is not None)
 
     @property
     def elements(self) -> frozenset[Element | None]:
-        """The elements of the first operand; None: any."""
+        """The elements of the first operand; None means any."""
         return frozenset(row.elements[0] for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Several:
-    """Several tables; which of them makes a call, and what it gets of it, a function says."""
+    """Several tables, and a function that chooses among them and builds the kernel of a call."""
 
     choose: Callable[[Call, Core], Kernel]
     tables: tuple[Kernels, ...]
@@ -138,17 +138,17 @@ class Several:
         return self.choose(call, core)
 
     def every(self) -> Iterator[tuple[Core, Kernel]]:
-        """All functions that calls may be made with, and the cores that have them."""
+        """Yields all functions that calls can use, with the cores that have them."""
         return (found for table in self.tables for found in table.every())
 
     def meeting(self, weights: Element) -> frozenset[str]:
-        """The elements of activations that meet such weights, by name."""
+        """Returns the names of the activation elements that can be combined with these weights."""
         return frozenset[str]().union(*(table.meeting(weights) for table in self.tables))
 
 
 @dataclass(frozen=True)
 class All:
-    """A test that all of several make; those of the same tests are the same one."""
+    """The conjunction of several predicates. Two with the same predicates are equal."""
 
     tests: tuple[Callable[[Call], bool], ...]
 
@@ -157,23 +157,23 @@ class All:
 
 
 def only(symbol: str, reads: Element | tuple[Element | None, ...] | None, *rest: Any, **more: Any) -> KernelTable:
-    """A table of one row."""
+    """Returns a table of one row."""
     return KernelTable((KernelRow(symbol, reads, *rest, **more),))
 
 
 def by_element(name: str, **row: Any) -> KernelTable:
-    """The same row for int8 and int16."""
+    """Returns a table with the same row for int8 and int16."""
     return KernelTable(tuple(KernelRow(f"{name}_s{kind.bits}", kind, **row) for kind in (INT8, INT16)))
 
 
 def of_size(row: KernelRow, symbol: str) -> KernelRow:
-    """A row for values of several bytes, how many of which is its last argument."""
+    """Returns a row for values of several bytes; the last argument is the number of bytes of a value."""
     given = (*row.arguments, Number(0))
     return replace(row, symbol=symbol, fits=None, arguments=given, numbers=lambda call: (call.element.bytes,))
 
 
 def runs_by_row(row: KernelRow, rules: Callable[[Call], Rows | None]) -> tuple[KernelRow, KernelRow]:
-    """A row whose last argument says how often: pixel by pixel in any span, or as often as its number says."""
+    """Splits a row whose last argument is a count: pixelwise over any span, or with a fixed count."""
 
     def pixelwise(call: Call) -> bool:
         rule = rules(call)

@@ -1,4 +1,4 @@
-"""Which pattern takes a node: decided once, before a graph is quantized, and kept."""
+"""The choice of the pattern for each node: decided once, before a graph is quantized, and stored."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,49 +18,50 @@ from cortado.ir.roles import Activation, Mask, Plain, Quantization, SharedWith
 
 @dataclass(frozen=True)
 class Match:
-    """The pattern that takes a node, and how it wants it quantized."""
+    """The pattern that takes a node, and the quantization it asks for."""
 
     pattern: Pattern
     quantization: Quantization
 
 
 def patterns_of(target: Any, element: Element = USUAL) -> tuple[Pattern, ...]:
-    """The patterns that take calls of a target, in the order in which they are asked."""
+    """Returns the patterns for a target, in the order in which they are tried."""
     if not isinstance(target, OpOverload):
         return ()
     first = registry().floats.get(target) if element.floating else None
     return (*([first] if first is not None else []), *registry().patterns.get(target, ()))
 
 
-MATCH: FactKey[Match | Reject] = FactKey("cortado_match")  # of a call: what was decided when it was quantized
+MATCH: FactKey[Match | Reject] = FactKey("cortado_match")  # of a call: the decision made when it was quantized
 
 
 def not_taken(refused: Mapping[Node, str]) -> NotInteger:
-    """The error of calls that no operator takes, by their reasons."""
+    """Builds the error for calls that no operator takes, with their reasons."""
     floating = all(wanted_element(node).floating for node in refused)
     return NotInteger(list(refused), [f"{describe(node)}: {why}" for node, why in refused.items()], floating=floating)
 
 
 def find(node: Node) -> Match | Reject:
-    """Which pattern takes a node, or why none does: as it was settled, or as it looks now."""
+    """Returns the stored match of a node, or else the one that holds now; a Reject says why there is none."""
     return MATCH.of(node) or decide(node)
 
 
 def settle(graph: Graph, besides: Callable[[Node], bool] = lambda node: False) -> None:
-    """Decides for every call of a graph, but for some: later stages go by that, whatever becomes of its operands."""
+    """Decides and stores the match of every call of a graph but those in `besides`: later stages go by it, however its
+    operands change."""
     for node in graph.nodes:
         if node.op == "call_function" and not besides(node):
             MATCH.note(node, decide(node))
 
 
 def takes(node: Node, wanted: Element) -> bool:
-    """Whether a call takes real numbers of an element."""
+    """Whether a pattern takes the call with its real numbers in this element."""
     return isinstance(decide(node, wanted), Match)
 
 
 def decide(node: Node, wanted: Element | None = None) -> Match | Reject:
-    """The first pattern that takes a node, or what the most general one says against it; `wanted` instead of the
-    element that is noted."""
+    """Returns the first pattern that takes a node, or the reason of the most general one; `wanted` overrides the stored
+    element."""
     some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
     bound = bind(node, wanted)
     kind = bound.element.name if bound.element.floating else "integer"
@@ -81,7 +82,8 @@ def decide(node: Node, wanted: Element | None = None) -> Match | Reject:
 
 
 def _not_real(bound: Bound, quantization: Quantization) -> str | None:
-    """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
+    """Returns why an activation operand can't be quantized: integers and truth values have no scale; None if all
+    can."""
     activations = [name for name, role in quantization.inputs.items() if isinstance(role, Activation)]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
         if holds_integers(operand):
@@ -99,7 +101,7 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
 
 
 def _too_narrow(bound: Bound, quantization: Quantization) -> str | None:
-    """Rejects a pattern where codes of more bits are asked for than it reads."""
+    """Returns why a pattern can't take codes as wide as asked for; None if it can."""
     wanted = bound.element
     if wanted.floating:
         return (

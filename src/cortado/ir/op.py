@@ -1,7 +1,7 @@
-"""The Operator record and its registry: everything Cortado knows of one operator stands in one file of ops/.
+"""The Operator record and its registry: everything Cortado knows about one operator is in one file of ops/.
 
-An `Operator` is a call in the lowered graph: exact semantics, shape, scratch, row rule and C kernel.
-A `Pattern` is a road from aten to such calls: which nodes it takes, how they are quantized, how they are lowered.
+An `Operator` is a call in the lowered graph: exact semantics, shape, scratch, row rule and C kernel. A `Pattern` leads
+from aten to such calls: which nodes it matches, how they are quantized, how they are lowered.
 """
 
 import importlib
@@ -40,13 +40,13 @@ Tensor = torch.Tensor
 
 
 class Lowering(Protocol):
-    """Context of `Pattern.lower`: the node's arguments by name, their quantization, and ways to add calls."""
+    """The context of `Pattern.lower`: the node's arguments by name, their quantization, and ways to add calls."""
 
     bound: Bound
     target: CortexMTargetConfig
     clamp: tuple[float, float]
     linear: LinearWeights
-    codes: bool  # what is float32 has int8 weights
+    codes: bool  # float32 operators have int8 weights
 
     @property
     def out(self) -> QParams: ...
@@ -65,37 +65,37 @@ class Lowering(Protocol):
 
 
 class Priority(IntEnum):
-    """When a pattern is asked whether it takes a node; two of one target can't have the same."""
+    """The order in which patterns are tried; two of one target can't have the same."""
 
-    SPECIAL = 0  # before the general one of its target: it takes some nodes only
+    SPECIAL = 0  # before the general one of its target: it takes only some nodes
     GENERAL = 1
-    NOBODY_ELSE = 2  # only for targets that no other pattern names
+    NOBODY_ELSE = 2  # only for targets that have no other pattern
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A road from aten nodes to calls of operators."""
+    """A mapping from aten nodes to calls of operators."""
 
     aten: tuple[OpOverload, ...]
     match: Callable[[Bound], Quantization | Reject]
     lower: Callable[[Lowering], Node]
     priority: Priority = Priority.GENERAL
-    fuses_clamp: bool = False  # a relu, relu6, hardtanh or clamp behind it becomes the kernel's activation bounds
-    # Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
-    # clamping behind.
+    fuses_clamp: bool = False  # a relu, relu6, hardtanh or clamp after it becomes the kernel's activation bounds
+    # Every output element is one of the input's, and a larger input never gives a smaller output: clamping its input
+    # equals clamping its output.
     monotone: bool = False
-    images: bool = False  # of rank 4, its result lies in memory as NHWC
-    # The same in calls that take int16, where this one takes int8 alone.
+    images: bool = False  # a result of rank 4 is stored as NHWC
+    # Rewrites the node in calls that take int16, where this pattern takes int8 only.
     in_wide: Callable[[Bound], Node | None] | None = None
-    moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
-    reads_itself: bool = False  # its output's codes are its state: all of them count, whatever is read of them
-    # Its result is rounded once, from all its bits: nothing is lost by giving it the steps of what reads it.
+    moves: bool = False  # every output element is an input element, at a place that follows from shapes and constants
+    reads_itself: bool = False  # its output is its state: all of it counts, even what nothing reads
+    # Its result is rounded once, at full precision: it can take its reader's scale without loss.
     rounds_once: bool = False
-    keeps_bits: bool = False  # its state has 16 bits from step to step, whatever its codes have
-    # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
+    keeps_bits: bool = False  # its state keeps 16 bits between steps, whatever the width of its codes
+    # Computes the same in float, where ExecuTorch can't take the aten call itself; same arguments.
     in_float: Callable[..., Tensor] | None = None
-    floating: bool = False  # asked before all others where real numbers are float32, and never elsewhere
-    # The same in calls of ExecuTorch's int8 operators, for a .pte; it has the arguments of the aten call.
+    floating: bool = False  # tried before all others where real numbers are float32, and nowhere else
+    # Computes the same with ExecuTorch's int8 operators, for a .pte; same arguments.
     in_pieces: Callable[..., Tensor] | None = None
 
 
@@ -103,26 +103,26 @@ class Pattern:
 class Rewrite:
     """Another spelling of something Cortado knows, in the float graph before quantization.
 
-    `rewrite` adds the nodes of the canonical spelling (see graph.add_call) and returns the one that takes the place of
-    the old node, or None to leave it alone.
+    `rewrite` adds the nodes of the canonical spelling (see graph.add_call) and returns the replacement of the node, or
+    None to leave it alone.
     """
 
     aten: tuple[OpOverload, ...]
     rewrite: Callable[[Bound], Node | None]
-    any_element: bool = False  # what it writes is taken in every element, float32 too
-    moves: bool = False  # the calls give values of their operand, and nothing else
+    any_element: bool = False  # the result is supported in every element, including float32
+    moves: bool = False  # the calls only move values of their operand
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Decomposition of a call into smaller ones, written in torch: `function` takes its arguments by name and gives its
-    result. The calls that it makes may be decomposed and rewritten in turn; `takes` tells which ones of the graph it is
-    for."""
+    """Decomposition of a call into smaller ones, written in torch: `function` takes the call's arguments by name and
+    returns its result. The calls that it makes can be decomposed and rewritten in turn; `takes` selects the calls that
+    it applies to."""
 
     aten: tuple[OpOverload, ...]
     function: Callable[..., Any]
     takes: Callable[[Bound], bool] | None = None
-    floating: bool = False  # for float32 alone, before all others
+    floating: bool = False  # for float32 only, tried before all others
 
 
 # ---- calls ---------------------------------------------------------------------------------------------------
@@ -134,20 +134,20 @@ def _sizes(value: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an operator in the lowered graph, its tensors replaced by their shapes and constants."""
+    """A call of an operator in the lowered graph, its tensors replaced by their shapes, constants by their data."""
 
     operator: "Operator"
     arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
     out_shape: tuple[int, ...]  # of the first result
     element: Element  # of the first result that is read
-    elements: Mapping[str, Element]  # of tensors by argument; of a list, of its first
-    unread: frozenset[str] = frozenset()  # the names of the results that nobody reads: see Operator.results
+    elements: Mapping[str, Element]  # of tensors, by argument; for a list, that of its first tensor
+    unread: frozenset[str] = frozenset()  # the names of the results that nothing reads: see Operator.results
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
     def gives(self, result: str) -> bool:
-        """Whether somebody reads one of several results."""
+        """Whether this one of several results is read."""
         return result not in self.unread
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -162,7 +162,7 @@ class Call:
 
     @property
     def operand_elements(self) -> tuple[Element, ...]:
-        """The elements of the activation operands that are given."""
+        """The elements of the activation operands that the call has."""
         return tuple(self.elements[name] for name in self.operator.tensors if name in self.elements)
 
     def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
@@ -173,7 +173,7 @@ class Call:
 
 
 def shaped_call(operator: "Operator", arguments: Mapping[str, Any], out_shape: tuple[int, ...] = ()) -> Call:
-    """A Call of graph nodes that knows their shapes only."""
+    """Builds a Call from graph nodes, of which only the shapes are known."""
     shapes = {name: _shapes(value) for name, value in arguments.items()}
     return Call(operator, shapes, out_shape, result_elements(operator, arguments)[0], {})
 
@@ -189,14 +189,14 @@ def _shapes(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class ElementOf:
-    """The output has the element of the first tensor among these arguments, or the type that one of them names."""
+    """The element of the first tensor among these arguments, or the type that one of them names."""
 
     arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A secondary result of an operator. One that nobody reads of a call is not made."""
+    """A secondary output of an operator. A call doesn't compute one that nothing reads."""
 
     name: str
     shape: Callable[[Call], tuple[int, ...]]
@@ -207,20 +207,20 @@ class Kernels(Protocol):
     """The kernels of an operator."""
 
     def __call__(self, call: Call, core: Core) -> Kernel:
-        """The kernel of a call on one kind of core."""
+        """Returns the kernel of a call on one kind of core."""
         ...
 
     def every(self) -> Iterator[tuple[Core, Kernel]]:
-        """All functions that calls may be made with, and the cores that have them; nothing of a call."""
+        """Yields all functions that calls can use, with the cores that have them; nothing specific to a call."""
         ...
 
     def meeting(self, weights: Element) -> frozenset[str]:
-        """The elements of activations that meet such weights, by name."""
+        """Returns the names of the activation elements that can be combined with these weights."""
         return frozenset()
 
 
 class PteWriter(Protocol):
-    """Adds to a .pte what stands there for a call: calls of other operators, and constants."""
+    """Adds the calls and constants that represent a call in a .pte."""
 
     def __call__(self, operator: "Operator", /, **arguments: Any) -> Node: ...
     def constant(self, name: str, data: Tensor) -> Node: ...
@@ -237,42 +237,40 @@ class Operator:
     kernel: Kernels | None
     element: Element | ElementOf  # of the first result
     rows: Callable[[Call], Rows | None] = lambda call: None
-    # On a stream of rows, where that differs: its rows and its kernel. What accumulates rows gives the same after
-    # every row as it would after the last.
+    # Rows and kernel on a stream of rows, if different. A kernel that accumulates rows then gives a result after each.
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
-    also: tuple[Result, ...] = ()  # results behind the first: a call then gives a tuple, and getitem takes it apart
+    also: tuple[Result, ...] = ()  # secondary outputs: a call then gives a tuple, and getitem takes it apart
     view: bool = False  # no data moves: the output is the input's buffer under another shape
-    quantizes: bool = False  # it makes codes of real numbers, with a scale and a zero point
-    dequantizes: bool = False  # it makes real numbers of codes
+    quantizes: bool = False  # it converts real numbers to codes, with a scale and a zero point
+    dequantizes: bool = False  # it converts codes to real numbers
     permutes: bool = False  # the output holds the input's values, each once, in another order
-    identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
-    # Constants that hold something for each output channel, weights first: the output's channels follow their order.
+    identity: Callable[[Call], bool] | None = None  # whether a call returns its input's codes unchanged
+    # Constants with a value for each output channel, weights first: permuting them permutes the output's channels.
     channel_constants: tuple[str, ...] = ()
-    by_channel: bool = False  # each channel (last dimension) follows from that of the only input; none is named
+    by_channel: bool = False  # each channel (last dimension) depends on that channel of the only input only
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
-    # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
+    # The arguments of the same call on operands before a transpose, to move that behind the call; None: it can't be
+    # moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
-    scratch: tuple[
-        str, ...
-    ] = ()  # buffers that ExecuTorch's kernel is given behind the parameters, sized by pte_scratch
+    scratch: tuple[str, ...] = ()  # buffers passed to ExecuTorch's kernel after the parameters, sized by pte_scratch
     parameters: str = ""  # as in an ATen schema, where `reference` does not name them all
-    c_parameters: tuple[str, ...] = ()  # of `reference`, those of an overload that only the C bundle has (`in_c`)
-    # The same call in operators that a .pte may hold: pte(arguments, add, target).
+    c_parameters: tuple[str, ...] = ()  # parameters of `reference` that only the C bundle's overload has (`in_c`)
+    # Writes the call in operators that a .pte can hold: pte(arguments, add, target).
     pte: Callable[[Mapping[str, Any], "PteWriter", CortexMTargetConfig], Node] | None = None
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
     pte_limit: Callable[[Call], str | None] = lambda call: None
-    in_pieces: bool = False  # of what becomes it, patterns know the pieces that a .pte can have
-    constraints: str = ""  # what it takes
-    no_pte: str = ""  # why no .pte holds it, where it is not that it computes in float32
-    # Draws legal arguments; those that it leaves out are drawn by their types, and all if there is none.
+    in_pieces: bool = False  # its patterns can write it in smaller operators for a .pte (Pattern.in_pieces)
+    constraints: str = ""  # which arguments it takes, for the documentation
+    no_pte: str = ""  # why no .pte can hold it, unless because it computes in float32
+    # Draws legal arguments; the ones it leaves out (all, if it is None) are drawn by their types.
     samples: Callable[["CaseDraw"], dict[str, Any]] | None = None
 
     @property
     def in_pte(self) -> bool:
-        """Whether a .pte holds it: under its own name, or in calls of others."""
+        """Whether a .pte can hold it, under its own name or in calls of others."""
         return self.namespace != "cortado" or self.pte is not None
 
     @property
@@ -285,12 +283,12 @@ class Operator:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of what a call gives."""
+        """The names of a call's results."""
         return ("out", *(result.name for result in self.also))
 
     @property
     def same_values(self) -> bool:
-        """The output holds the input's values, each once."""
+        """Whether the output holds the input's values, each once."""
         return self.view or self.permutes
 
     @property
@@ -303,7 +301,7 @@ class Operator:
 
     @cached_property
     def arguments(self) -> str:
-        """Arguments as in an ATen schema: those of torch's own operator, or the parameters and scratch."""
+        """The arguments as in an ATen schema: those of torch's own operator, or the parameters and scratch."""
         if self.namespace == "aten":
             known = getattr(getattr(torch.ops.aten, self.base), self.overload_name)
             return str(known._schema).partition("(")[2].rpartition(") ->")[0]
@@ -312,7 +310,7 @@ class Operator:
 
     @property
     def in_c(self) -> "Operator":
-        """The overload with all parameters of the reference; ExecuTorch's kernel has not all of them."""
+        """The overload with all parameters of the reference, some of which ExecuTorch's kernel doesn't have."""
         return replace(self, overload_name="c", scratch=(), c_parameters=())
 
     @property
@@ -339,7 +337,7 @@ class Operator:
         return f"{self.qualified_out}({self.arguments}, *, {named}) -> {_tuple(given)}"
 
     def sizes(self, call: Call) -> list[tuple[int, ...]]:
-        """The shapes of all results."""
+        """Returns the shapes of all results."""
         return [self.shape(call), *(result.shape(call) for result in self.also)]
 
 
@@ -353,7 +351,7 @@ _SCHEMA_TYPES: Mapping[Any, str] = {
 
 
 def schema_of(function: Callable[..., Any], without: tuple[str, ...] = ()) -> str:
-    """The parameters of a function as those of an ATen schema; defaults are left out: calls name all arguments."""
+    """Returns the parameters of a function as an ATen schema, without defaults: calls name all arguments."""
     known = [one for one in signature(function).parameters.values() if one.name not in without]
     return ", ".join(f"{_schema_type(one.annotation)} {one.name}" for one in known)
 
@@ -386,20 +384,20 @@ class Registry:
 
 @cache
 def registry() -> Registry:
-    package = importlib.import_module("cortado.ops")  # by listing, not by name: ops/ stand above this module
+    package = importlib.import_module("cortado.ops")  # by listing, not by import: ops/ is a layer above this module
     modules = [importlib.import_module(name) for name in module_names(package)]
     return collect([value for module in modules for value in vars(module).values()])
 
 
 def module_names(package: ModuleType) -> list[str]:
-    """All modules of a package and of the packages below it, but for those that start with an underscore."""
+    """Returns all modules of a package and its subpackages, except those that start with an underscore."""
     found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     return sorted(info.name for info in found if not info.ispkg and not info.name.rpartition(".")[2].startswith("_"))
 
 
 def collect(values: Iterable[Any]) -> Registry:
-    """The records among these values, and in tuples of them, in whatever order they come; one may come several
-    times."""
+    """Collects the records among these values and in tuples of them, in any order; duplicates of one record are
+    fine."""
     given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     operators: dict[str, Operator] = {}
     patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
@@ -430,7 +428,7 @@ def _not_of_floats(values: Iterable[Any]) -> list[Any]:
 
 
 def _by_target(values: Iterable[Any], kind: type[Any], what: str) -> dict[OpOverload, Any]:
-    """The records of one kind, of which each target has at most one."""
+    """Maps each target to its record of one kind; an error if it has two."""
     found: dict[OpOverload, Any] = {}
     for value in values:
         for target in value.aten if isinstance(value, kind) else ():
@@ -440,7 +438,7 @@ def _by_target(values: Iterable[Any], kind: type[Any], what: str) -> dict[OpOver
 
 
 def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:
-    """The patterns of one target in the order in which they are asked."""
+    """Returns the patterns of one target in the order in which they are tried."""
     others = [priority for priority in sorted(found) if priority is not Priority.NOBODY_ELSE]
     return tuple(found[priority] for priority in others or found)
 
@@ -456,12 +454,12 @@ def _element(known: Element | ElementOf, arguments: Mapping[str, Any]) -> Elemen
 
 
 def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
-    """Returns the elements of all results of a call, by its arguments: tensors, or the nodes that give them."""
+    """Returns the elements of all results of a call, given its arguments: tensors or graph nodes."""
     return [_element(known, arguments) for known in (operator.element, *(result.element for result in operator.also))]
 
 
 def c_only(node: Node) -> str | None:
-    """Why a .pte can't hold a call of the lowered graph; None if it can."""
+    """Returns why a .pte can't hold a call of the lowered graph; None if it can."""
     operator = operator_of(node.target)
     if operator is None:
         return None
@@ -472,25 +470,25 @@ def c_only(node: Node) -> str | None:
 
 
 def wider_elements(node: Node) -> list[Element]:
-    """The elements of what a call of the lowered graph reads and gives, but for int8."""
+    """Returns the elements other than int8 among the operands and the result of a call of the lowered graph."""
     known = [qparams(one) for one in (node, *node.all_input_nodes)]
     return [one.element for one in known if one is not None and one.element != INT8]
 
 
 def quantizes(node: Node) -> bool:
-    """Whether a node of the lowered graph is a call that makes codes of real numbers."""
+    """Whether a node of the lowered graph quantizes real numbers to codes."""
     operator = operator_of(node.target)
     return operator is not None and operator.quantizes
 
 
 def dequantizes(node: Node) -> bool:
-    """Whether a node of the lowered graph is a call that makes real numbers of codes."""
+    """Whether a node of the lowered graph dequantizes codes to real numbers."""
     operator = operator_of(node.target)
     return operator is not None and operator.dequantizes
 
 
 def operator_of(target: Any) -> Operator | None:
-    """The record behind a call target of the lowered graph."""
+    """Returns the operator of a call target of the lowered graph; None if it has none."""
     if not isinstance(target, OpOverload):
         return None
     return registry().operators.get(target.name().split(".")[0])

@@ -1,6 +1,6 @@
-"""Passes over a graph, from export to lowered: what a pass is, the levels of a graph, and how one pass is run.
+"""Passes over a graph, from export to lowered: what a pass is, the levels of a graph, and how a pass is run.
 
-Each is verified before and after, by the rules of its levels, and what it leaves may be written as text.
+The graph is verified before and after each pass by the rules of its levels, and can be written as text after it.
 """
 
 import inspect
@@ -21,7 +21,8 @@ from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import describe, output_node, sync_outputs
 
 PassSubject = ExportedProgram | GraphModule
-"""A quantized or lowered graph with its signature and constants, or a float graph, which has its own."""
+"""A quantized or lowered graph with its signature and constants, or a float graph, whose GraphModule has its own
+constants."""
 
 
 class Level(IntEnum):
@@ -36,7 +37,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class GraphRule:
-    """A statement about graphs of some levels, and the nodes that break it."""
+    """An invariant of the graphs of some levels, and a function that finds the nodes that break it."""
 
     levels: tuple[Level, ...]
     statement: str
@@ -53,7 +54,7 @@ class GraphPass(ABC):
 
     @classmethod
     def applies(cls, context: Any) -> bool:
-        """Whether it is asked for: what is not is left out."""
+        """Whether the pass is needed in this context; if not, it is skipped."""
         return True
 
     @abstractmethod
@@ -70,7 +71,7 @@ def calls_of(program: PassSubject) -> Iterator[Node]:
 
 
 def verify(program: PassSubject, rules: Sequence[GraphRule], level: Level, where: str) -> None:
-    """Raises on the first broken rule: a mistake of a pass, not of the user."""
+    """Raises on the first broken rule, which is a bug in a pass rather than a mistake of the user."""
     for rule in rules:
         if level in rule.levels:
             for culprit in rule.broken_by(program):
@@ -94,7 +95,7 @@ def run_pass(program: PassSubject, one: GraphPass, number: int, intermediates: P
 
 
 def print_graph(program: PassSubject) -> str:
-    """The graph as text: a line per node with its shape, dtype and quantization."""
+    """Prints the graph as text: a line for each node with its shape, dtype and quantization."""
     lines = []
     for node in module_of(program).graph.nodes:
         value, qparams = VALUE.of(node), QPARAMS.of(node)

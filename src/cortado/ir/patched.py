@@ -1,8 +1,8 @@
-"""Everything that Cortado changes in torch and its libraries while it works: where, into what, and back again.
+"""All patches that Cortado applies to torch and its libraries while it works, and how they are undone.
 
-One thread at a time does such work (`alone`), another one waits; and what is changed is changed for that thread only:
-to all others torch is what it was. A place that this torch does not have, or has in another form, is an error that says
-so.
+One thread at a time does such work (`alone`) while others wait, and patches take effect in that thread only: all other
+threads see torch unchanged. A patch point that the installed torch lacks, or has with other parameters, is an error
+that says so.
 """
 
 import functools
@@ -30,23 +30,23 @@ _lock = threading.RLock()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One thread at a time: torch.export, PT2E and what is changed here are of the whole process."""
+    """Admits one thread at a time: torch.export, PT2E and the patches here are global to the process."""
     with _lock:
         yield
 
 
 @dataclass(frozen=True)
 class PatchPoint:
-    """A function of a library, or a method of one of its classes, that something else may stand in for."""
+    """A function of a library, or a method of one of its classes, that can be replaced."""
 
     package: str
     module: str
     name: str  # "Class.method", or "function"
-    parameters: tuple[str, ...]  # by which it is called there
+    parameters: tuple[str, ...]  # of the function that the patches are written for
 
     @property
     def owner(self) -> Any:
-        """The object that has the name as an attribute."""
+        """The object that has the function as an attribute."""
         found: Any = import_module(self.module)
         for part in self.name.split(".")[:-1]:
             found = getattr(found, part, None)
@@ -57,7 +57,7 @@ class PatchPoint:
         return self.name.rpartition(".")[2]
 
     def function(self) -> Callable[..., Any]:
-        """The function that stands there now; an error if it is not what stand-ins are written for."""
+        """Returns the present function; an error if its parameters are not those that the patches are written for."""
         found: Callable[..., Any] | None = getattr(self.owner, self.attribute, None)
         parameters = None if found is None else tuple(inspect.signature(found).parameters)
         if found is None or parameters != self.parameters:
@@ -129,7 +129,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 @contextmanager
 def replaced(place: PatchPoint, by: Callable[..., Any]) -> Iterator[None]:
-    """Inside, in this thread, calls of what is at the place are calls of `by`."""
+    """Replaces the function at a patch point by `by` inside the block, for calls from this thread."""
     with alone():
         before, mine = place.function(), threading.get_ident()
 
@@ -149,8 +149,9 @@ def replaced(place: PatchPoint, by: Callable[..., Any]) -> Iterator[None]:
 
 @contextmanager
 def loaded_quietly() -> Iterator[None]:
-    """Some versions of torch make a program's tensors of the file's bytes, which can't be written, and warn of it.
-    Nothing here writes into them. Of a file that is none torch prints where it stood, and raises as well."""
+    """Silences torch.export.load. Some versions of torch build a program's tensors on the read-only bytes of the file
+    and warn of it, though nothing here writes to them. For a file that is not a program, torch logs its position in
+    addition to raising."""
     told = logging.getLogger("torch.export")
     level = told.level
     told.setLevel(logging.CRITICAL)
@@ -166,8 +167,8 @@ def loaded_quietly() -> Iterator[None]:
 
 
 def user_lines(*own: str) -> AbstractContextManager[None]:
-    """Every node remembers the user's whole way to it. torch keeps the methods called `forward` and drops helpers;
-    frames of files whose paths begin as `own` are none of the user's."""
+    """Gives every node the user's whole call stack. torch keeps only frames of methods called `forward` and drops
+    helpers; frames of files whose paths begin with one of `own` are not the user's."""
     others = (f"{Path(str(torch.__file__)).parent}/", *own, __file__, "<")
 
     def users(tracer: Any, stack: traceback.StackSummary) -> traceback.StackSummary:
@@ -180,13 +181,13 @@ def user_lines(*own: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def captured_as_it_is() -> Iterator[None]:
-    """Meanwhile torch.export captures what it would otherwise refuse, or be slow at."""
+    """Makes torch.export capture models that it would otherwise refuse, or be slow at."""
     with ExitStack() as stack:
-        # `self.last = x` is a copy of x into a buffer, which torch.export adds itself, and then refuses: it comes from
-        # no module.
+        # For `self.last = x` torch.export itself adds a copy of x into the buffer, and then refuses it because it comes
+        # from no module.
         stack.enter_context(replaced(MODULE_STACK, lambda graph_module: None))
         # nn.TransformerEncoder compares its mask with a causal one, only to choose a faster kernel, and torch.export
-        # can't follow a decision by values. Here the mask itself is what counts.
+        # can't follow a decision by values. Cortado goes by the mask itself.
         stack.enter_context(replaced(CAUSAL_MASK, lambda mask, is_causal=None, size=None: is_causal is True))
         for place in (ONE_LAYER_LSTM, ONE_LAYER_RNN):
             stack.enter_context(replaced(place, _one_step(place.function())))
@@ -195,8 +196,8 @@ def captured_as_it_is() -> Iterator[None]:
 
 @contextmanager
 def shaped(operators: Sequence[torch._ops.OpOverload], as_told: Callable[..., torch.Tensor]) -> Iterator[None]:
-    """Inside, in this thread, what these operators make of a tensor without values has the shape that a function tells.
-    Operators that are made of others are otherwise followed through these, which may ask for values."""
+    """Gives the results of these operators on fake tensors the shape that `as_told` computes, inside the block and in
+    this thread. Otherwise torch traces composite operators through their parts, which can ask for values."""
     with alone(), ExitStack() as stack:
         for operator in operators:
             stack.enter_context(_shaped(operator, as_told))
@@ -223,8 +224,8 @@ def _shaped(operator: torch._ops.OpOverload, as_told: Callable[..., torch.Tensor
 
 
 def _one_step(layer: Callable[..., Any]) -> Callable[..., Any]:
-    """A recurrent layer stays one call of the graph; to know its shapes torch.export computes all its steps one by one,
-    in fake tensors, for seconds. One step has the shapes of all."""
+    """Returns a recurrent layer that computes one step only. The layer stays one call of the graph, but to find its
+    shapes torch.export would compute all steps in fake tensors, which takes seconds; one step has the shapes of all."""
 
     def first(steps: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         row, state = layer(steps[:1], *arguments, **named)
@@ -238,9 +239,9 @@ def _one_step(layer: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def counted_on() -> Iterator[None]:
-    """Names for what PT2E adds to a module. It looks for a free one by counting up from zero, for every observer, scale
-    and zero point again: with many layers that takes longer than all else. Here counting goes on where it ended the
-    last time; the names are the same."""
+    """Speeds up the naming of what PT2E adds to a module. For every observer, scale and zero point PT2E searches for a
+    free name by counting up from zero: with many layers that takes longer than everything else. Here counting resumes
+    where it last ended; the names are the same."""
     ended: dict[tuple[torch.nn.Module, str], int] = {}
 
     def named(prefix: str) -> Callable[[torch.nn.Module], str]:
@@ -263,8 +264,8 @@ def counted_on() -> Iterator[None]:
 
 @contextmanager
 def forgotten() -> Iterator[None]:
-    """Makes PT2E forget the modules that it was given. It remembers the device of every one, and with it the module and
-    its weights, for as long as the process lives; and torch looks at the classes of all whenever it captures
+    """Makes PT2E forget the modules that it was given. It caches the device of each, and so keeps the module and its
+    weights alive for as long as the process, and torch visits the classes of all of them whenever it captures
     another."""
     try:
         yield
@@ -276,19 +277,21 @@ def forgotten() -> Iterator[None]:
 # ---- while graphs are rewritten ---------------------------------------------------------------------------------
 
 _write_now = GraphModule.recompile
-_CODE = "_code"  # where FX keeps the text
+_CODE = "_code"  # the attribute in which FX keeps the generated Python
 
 
 def late_code() -> AbstractContextManager[None]:
-    """Inside, a graph that changed is written down as Python when its module is first called, or its code read.
+    """Defers FX's code generation: a changed graph is written as Python only when its module is first called or its
+    code is read.
 
-    FX turns a module's graph into Python anew whenever a pass is done with it. A compile has dozens of passes, PT2E's
-    and ExecuTorch's included, and of all those texts runs one or two."""
+    FX regenerates a module's Python after every pass. A compile has dozens of passes, including those of PT2E and
+    ExecuTorch, and runs one or two of the results.
+    """
     return replaced(RECOMPILE, _put_off)
 
 
 def _put_off(module: GraphModule) -> None:
-    """Every GraphModule has a class of its own, so what is changed there is its own too."""
+    """Replaces recompile. Every GraphModule has a class of its own, so changing the class affects this module only."""
     own: Any = type(module)
     codegen = module.graph._codegen
     if isinstance(codegen, _PyTreeCodeGen):
@@ -308,20 +311,20 @@ def _text(module: GraphModule) -> str:
 
 
 def _set_text(module: GraphModule, text: str) -> None:
-    """FX writes: what stood in for the text goes."""
+    """Stores the text that FX writes and removes the property that deferred it."""
     delattr(type(module), _CODE)
     module.__dict__[_CODE] = text
 
 
 # ---- while ExecuTorch works -------------------------------------------------------------------------------------
 
-_composites: list[int] = []  # how many there were the last time
+_composites: list[int] = []  # their number at the last search
 
 
 def operators_found_once() -> AbstractContextManager[None]:
-    """Whenever a graph goes to ExecuTorch's dialect, torch makes sure that each of its operators that others can stand
-    in for has an object in Python, which takes longer than a small graph. Those that are there stay; here it looks
-    again when there are more."""
+    """Limits torch's search for composite operators. On every conversion to ExecuTorch's dialect torch makes sure that
+    each composite operator has a Python object, which takes longer than converting a small graph. The objects persist,
+    so this repeats the search only when operators were added."""
     find = COMPOSITES.function()
 
     def if_new() -> None:
@@ -334,5 +337,5 @@ def operators_found_once() -> AbstractContextManager[None]:
 
 
 def not_serialized() -> AbstractContextManager[None]:
-    """exir makes a file of all that it emitted; here a file is made of it later, when its values are shared."""
+    """Skips exir's serialization of what it emitted; the file is written later, when its values are shared."""
     return replaced(SERIALIZE, lambda *arguments, **named: (b"", {}))

@@ -1,4 +1,4 @@
-"""Calls that stay in float: what they become in ExecuTorch's portable kernels, if it has them, and their reference."""
+"""Calls that stay in float: their form in ExecuTorch's portable kernels, if there is one, and their reference."""
 
 import operator
 import re
@@ -33,7 +33,7 @@ NAMESPACE = "aten"
 
 @dataclass(frozen=True)
 class FloatCall:
-    """A call of aten that stays in float: why, and the edge program that stands for it in a .pte.
+    """A call of aten that stays in float: the reason, and the edge program that represents it in a .pte.
 
     The program's inputs are the tensors among the call's arguments, in their order.
     """
@@ -44,7 +44,7 @@ class FloatCall:
 
     @property
     def reads(self) -> tuple[bool, ...]:
-        """Which of these tensors its result depends on."""
+        """Whether the result depends on each of the program's inputs."""
         return tuple(bool(node.users) for node in self.edge.graph.nodes if node.op == "placeholder")
 
 
@@ -52,7 +52,7 @@ FLOAT: FactKey[FloatCall] = FactKey("cortado_float")  # of a node of the lowered
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
-    """The arguments that a call was given, by name; a getitem takes `source` and `index`."""
+    """Returns the arguments that a call was given, by name; a getitem has `source` and `index`."""
     if node.target is operator.getitem:
         names = ["source", "index"]
     else:
@@ -62,17 +62,18 @@ def arguments_of(node: Node) -> dict[str, Any]:
 
 
 def operands(arguments: Mapping[str, Any]) -> list[Node]:
-    """The tensors among named arguments, lists taken apart; one that is there twice comes twice."""
+    """Returns the tensors among named arguments, lists flattened; one that occurs twice is listed twice."""
     return [leaf for leaf in pytree.tree_leaves(dict(arguments)) if isinstance(leaf, Node)]
 
 
 def is_function(target: Any) -> bool:
-    """Whether a call of the float graph can be said in aten: one of its own, or one of Cortado's made of these."""
+    """Whether a call of the float graph can be expressed in aten: an aten call, or one of Cortado's composed of
+    them."""
     return isinstance(target, OpOverload) and (target.namespace == NAMESPACE or in_aten(target) is not None)
 
 
 def float_call(target: Any, arguments: Mapping[str, Any], reason: str) -> FloatCall | Reject:
-    """A call in ExecuTorch's own words, or why there is none."""
+    """Builds the float call of a target, or returns why ExecuTorch can't compute it."""
     if not is_function(target):
         return Reject(f"{reason}, and {NO_FLOAT_KERNEL}")
     strange = [type(leaf).__name__ for leaf in pytree.tree_leaves(dict(arguments)) if not isinstance(leaf, _PLAIN)]
@@ -97,13 +98,13 @@ def _first_line(error: Exception) -> str:
 
 
 def written(target: OpOverload) -> Callable[..., Any]:
-    """A call in words that ExecuTorch may know, arguments by name."""
+    """Returns a function that computes a call in operators that ExecuTorch may know, arguments by name."""
     written = [pattern.in_float for pattern in patterns_of(target) if pattern.in_float is not None]
     return next(iter(written), in_aten(target) or target)
 
 
 class _Single(torch.nn.Module):
-    """A module that is one call."""
+    """A module that makes one call."""
 
     def __init__(self, target: OpOverload, arguments: Mapping[str, Any]) -> None:
         super().__init__()
@@ -115,13 +116,13 @@ class _Single(torch.nn.Module):
 
 
 def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:
-    """One call by itself, on ExecuTorch's own road to the edge dialect."""
+    """Exports one call by itself, through ExecuTorch's own conversion to the edge dialect."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
     values = [VALUE.must(node) for node in operands(arguments)]
     tensors = tuple(torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype) for value in values)
     with warnings.catch_warnings(), operators_found_once():
-        warnings.simplefilter("ignore")  # of torch to itself
+        warnings.simplefilter("ignore")  # torch warns about its own internals
         exported = torch.export.export(_Single(target, arguments), tensors, strict=False)
         edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
     assert isinstance(edge, ExportedProgram)
@@ -135,8 +136,9 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
 
 
 def _make_numbers(edge: ExportedProgram) -> None:
-    """ExecuTorch makes a constant tensor of a number that meets a tensor, or a call that has no kernel; here a kernel
-    makes it, and the call's tensors are the program's only inputs."""
+    """Replaces constants of one number by a kernel that fills them. ExecuTorch makes a constant tensor, or a call
+    without a kernel, of a number that is combined with a tensor; without them the call's tensors are the program's only
+    inputs."""
     placeholders = {node.name: node for node in edge.graph.nodes if node.op == "placeholder"}
     specs = edge.graph_signature.input_specs
     for spec in [spec for spec in specs if spec.kind is not InputKind.USER_INPUT]:
@@ -150,7 +152,7 @@ def _make_numbers(edge: ExportedProgram) -> None:
 
 
 def _fill(node: Node, number: float) -> None:
-    """A tensor of one number as a kernel makes it."""
+    """Replaces a node by a call that fills a tensor with a number."""
     from executorch.exir.dialects._ops import ops as exir_ops
 
     value = VALUE.must(node)
@@ -169,12 +171,12 @@ def _is_static(node: Node) -> bool:
 
 
 def calls(edge: ExportedProgram) -> Iterator[Node]:
-    """The kernels that an edge program calls."""
+    """Yields the kernel calls of an edge program."""
     return (n for n in edge.graph.nodes if n.op == "call_function" and n.target is not operator.getitem)
 
 
 def _out_variant(node: Node) -> str:
-    """The name under which the runtime looks for the kernel of an edge operator."""
+    """Returns the name under which the runtime looks up the kernel of an edge operator."""
     target: Any = node.target
     try:
         return str(target.to_out_variant().name())
@@ -184,7 +186,7 @@ def _out_variant(node: Node) -> str:
 
 @cache
 def kernels() -> frozenset[str]:
-    """The operators of ExecuTorch's portable library, as the installed package lists them."""
+    """Returns the operators of ExecuTorch's portable library, as listed by the installed package."""
     spec = find_spec("executorch")
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     for folder in folders:
@@ -196,12 +198,12 @@ def kernels() -> frozenset[str]:
 
 
 def stays_in_float(node: Node) -> bool:
-    """A float call of the lowered graph, or one of several results of such a call."""
+    """Whether a node is a float call of the lowered graph, or takes one of the results of such a call."""
     source = node.args[0] if node.target is operator.getitem else None
     return FLOAT.known(node) or (isinstance(source, Node) and FLOAT.known(source))
 
 
-# ---- what is told of them --------------------------------------------------------------------------------------
+# ---- the report ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ class FloatOperator:
 
 
 def float_operators(program: ExportedProgram) -> list[FloatOperator]:
-    """The calls of a lowered program that stayed in float."""
+    """Lists the calls of a lowered program that stayed in float."""
     return [
         FloatOperator(
             node=node.name,
@@ -236,7 +238,8 @@ def float_operators(program: ExportedProgram) -> list[FloatOperator]:
 
 
 def call_name(node: Node) -> str:
-    """The name of a float call in a lowered graph: as `aten::cumsum.default`, which no operator of ours is called."""
+    """Returns the name of a float call in a lowered graph, such as `aten::cumsum.default`; no operator of ours has such
+    a name."""
     if node.target is operator.getitem:
         return GETITEM
     assert isinstance(node.target, OpOverload)
@@ -248,7 +251,7 @@ def is_float_call(name: str) -> bool:
 
 
 def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
-    """The result of a float call by torch's own float32 kernels on this machine."""
+    """Computes a float call with torch's own float32 kernels on this machine."""
     if name == GETITEM:
         return arguments["source"][arguments["index"]]
     found = re.fullmatch(rf"({NAMESPACE}|{OWN_NAMESPACE})::(\w+)\.(\w+)", name)
@@ -261,6 +264,7 @@ def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _is_function_of_tensors(target: OpOverload) -> bool:
-    """The name may come from anybody's file: nothing that reads files or changes its arguments."""
+    """Whether a target is safe to run: a function of tensors that changes none of them. The name can come from an
+    untrusted file, so functions that read files are excluded."""
     given = [str(argument.type) for argument in target._schema.arguments]
     return any("Tensor" in kind for kind in given) and not target._schema.is_mutable

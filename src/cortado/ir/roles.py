@@ -1,5 +1,5 @@
-"""How the tensors of a pattern are quantized, which it asks of the quantizer, and what numbers of a call are, by which
-tests draw them."""
+"""The quantization that a pattern asks for each of its tensors, and the roles of a call's numbers, by which tests draw
+them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,29 +12,29 @@ from cortado.base.numerics import QParams
 
 @dataclass(frozen=True)
 class Activation:
-    """Real numbers, all of one scale, as codes of an element; None: of whichever element the tensor has."""
+    """Real numbers with one scale, as codes of an element; None: of the tensor's own element."""
 
     element: Element | None
 
 
 @dataclass(frozen=True)
 class Mask(Activation):
-    """Truth values: int8 codes 0 and 1, whichever element the real numbers of the call have."""
+    """Truth values as int8 codes 0 and 1, whatever the element of the call's real numbers."""
 
     element: Element | None = field(default=INT8, init=False)
 
 
 @dataclass(frozen=True)
 class Weight:
-    """Symmetric codes, of a scale per output channel, never the smallest number of their element. `narrowest` is the
-    element with the fewest bits that the operator has kernels for."""
+    """Symmetric codes with a scale for each output channel, never the lowest number of their element. `narrowest` is
+    the element with the fewest bits that the operator has kernels for."""
 
     narrowest: Element
 
 
 @dataclass(frozen=True)
 class Bias:
-    """int32, scale = input scale x weight scale."""
+    """int32, with scale = input scale x weight scale."""
 
 
 Role = Activation | Weight | Bias  # how one tensor of a pattern is quantized
@@ -49,8 +49,8 @@ class SharedWith:
 
 @dataclass(frozen=True)
 class Joined:
-    """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). Each
-    may have others before; `lower` brings it to these. Those in `besides` keep their own."""
+    """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). An
+    operand can have others; `lower` then requantizes it. Those in `besides` keep their own."""
 
     element: Element
     besides: tuple[str, ...] = ()
@@ -58,8 +58,8 @@ class Joined:
 
 @dataclass(frozen=True)
 class ObservedWith:
-    """The output and this argument, of a list the first, hold the same kind of thing at different times (a state): one
-    scale for both, where the argument is given."""
+    """The output shares one scale with this argument (with the first of a list), if it is given: both hold the same
+    state at different times."""
 
     argument: str
     element: Element
@@ -67,15 +67,14 @@ class ObservedWith:
 
 @dataclass(frozen=True)
 class Usually:
-    """The output has these quantization parameters (a sigmoid's), unless those of what calibration saw are clearly
-    finer."""
+    """Default quantization parameters of the output (a sigmoid's), unless those from calibration are clearly finer."""
 
     qparams: QParams
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The output holds integers as they are (ids, positions, truth values): they have no scale."""
+    """Integers without a scale: ids, positions, truth values."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,15 @@ class Quantization:
 
     inputs: Mapping[str, Role]
     output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams
-    weight_axis: int = 0  # of the output channels in the weights
-    channel_axis: int = 1  # of the output channels in the output
+    weight_axis: int = 0  # the dimension of the weights that holds the output channels
+    channel_axis: int = 1  # the dimension of the output that holds the channels
 
 
 # ---- numbers of a call -------------------------------------------------------------------------------------------
 
 
 class NumberRole(Enum):
-    """Numbers of a call that follow from the elements of the operands and of the result."""
+    """Numbers of a call that are constrained by the elements of its operands and result."""
 
     ZERO_POINT = "zero point of the operands"
     OFFSET = "minus the zero point of the operands"

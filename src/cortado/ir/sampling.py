@@ -1,6 +1,6 @@
 """Draws of operators' arguments: legal shapes and parameters for every generic test.
 
-An operator's `samples` takes a `CaseDraw`, the only thing that needs hypothesis: the compiler itself doesn't.
+An operator's `samples` takes a `CaseDraw`, the only part that needs hypothesis; the compiler doesn't.
 """
 
 import math
@@ -21,7 +21,7 @@ _ODD = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, -3e-39, 3.4e38, -3.4e38, math.
 
 
 class CaseDraw:
-    """Choices of one case, made by hypothesis, which looks for the simplest that fails."""
+    """The choices for one test case, made by hypothesis, which shrinks failures to the simplest."""
 
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         from hypothesis import strategies
@@ -51,11 +51,11 @@ class CaseDraw:
         return self.pick(CHANNELS)
 
     def sizes(self, most: int, fewest: int, longest: int) -> tuple[int, ...]:
-        """Dimensions of 1 to `most`, from `fewest` to `longest` of them."""
+        """Draws between `fewest` and `longest` dimensions, each from 1 to `most`."""
         return tuple(self._draw(self._known.lists(self._known.integers(1, most), min_size=fewest, max_size=longest)))
 
     def rows(self, most: int = 4) -> tuple[int, ...]:
-        """Any shape whose last dimension is at or around the tiles of the kernels."""
+        """Draws any shape whose last dimension is at or around the tile sizes of the kernels."""
         return (*self.sizes(most, 0, 3), self.channels())
 
     def zero_point(self, element: Element = INT8) -> int:
@@ -64,19 +64,18 @@ class CaseDraw:
         return self.pick([self.pick([element.low, -1, 0, 1, element.high]), self.whole(*element.codes)])
 
     def bounds(self, element: Element = INT8) -> tuple[int, int]:
-        """No clamp, a relu-like one, or any."""
+        """Draws clamp bounds: none, relu-like ones, or any."""
         low = self.pick([element.low, element.low, -5, 0])
         high = self.pick([element.high, element.high, 3, 100])
         return (low, high) if low <= high else element.codes
 
     def codes(self, shape: tuple[int, ...], element: Element | None = None) -> Tensor:
-        """Values of any element that is moved; most often int8."""
+        """Draws values of an element; any by default, most often int8."""
         kind = element or self.pick([INT8, INT8, INT8, INT16, INT32, UINT8])
         return codes(self.seed(), shape, kind.low, kind.high, kind.torch_dtype)
 
     def numbers(self, shape: tuple[int, ...]) -> Tensor:
-        """float32, every third draw of another magnitude, every fourth with denormals, infinities and NaN among
-        them."""
+        """Draws float32: every third draw with another magnitude, every fourth with denormals, infinities and NaN."""
         seed = self.seed()
         rng = generator(seed)
         size = int(torch.randint(-20, 20, (), generator=rng)) if seed % 3 == 0 else 0
@@ -94,7 +93,7 @@ def generator(seed: int) -> torch.Generator:
 def codes(
     seed: int, shape: tuple[int, ...], low: int = INT8.low, high: int = INT8.high, dtype: torch.dtype = torch.int8
 ) -> Tensor:
-    """Uniform integers; every fourth draw only extremes."""
+    """Returns uniform integers; every fourth seed gives extremes only."""
     if seed % 4 == 0:
         picks = torch.tensor([low, high, 0, -1, 1], dtype=torch.int64).clamp(low, high)
         return picks[torch.randint(0, len(picks), shape, generator=generator(seed))].to(dtype)
@@ -102,7 +101,8 @@ def codes(
 
 
 def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:
-    """Multipliers and shifts of `count` random factors, normalised as Fixed.of makes them; some channels are 0."""
+    """Returns multipliers and shifts of `count` random factors, normalised as Fixed.of makes them; some channels are
+    0."""
     rng = generator(seed)
     multipliers = torch.randint(2**30, 2**31, (count,), generator=rng, dtype=torch.int64)
     shifts = torch.randint(low, high + 1, (count,), generator=rng, dtype=torch.int64)

@@ -1,7 +1,7 @@
-"""Operators as torch knows them: their schemas, registered from the records on first use.
+"""Operators as torch operators: schemas registered from the records on first use.
 
-ExecuTorch's own package registers operators of the same names when it is imported. Where it came first its operators
-are taken, if they mean the same; where it comes later ours make room for them.
+ExecuTorch's own package registers operators of the same names when it is imported. If it was imported first, its
+operators are reused, provided they mean the same; if it is imported later, ours are removed first.
 """
 
 import sys
@@ -18,14 +18,14 @@ from cortado.ir.op import Call, Operator, result_elements
 
 Tensor = torch.Tensor
 
-THEIRS = ".cortex_m.ops.operators"  # the module of ExecuTorch's that registers its own
-_DIALECTS = "executorch.exir.dialects._ops"  # where ExecuTorch keeps its edge operators of torch's
+THEIRS = ".cortex_m.ops.operators"  # ExecuTorch's module that registers its operators
+_DIALECTS = "executorch.exir.dialects._ops"  # where ExecuTorch keeps the edge versions of torch's operators
 _REGISTERED: dict[str, Any] = {}
 _FRAGMENTS: list[torch.library.Library] = []
 
 
 def overload(operator: Operator, arguments: Collection[str] = ()) -> Any:
-    """The torch operator of a record that has these arguments, registered on first use as a fragment; an equal
+    """Returns the torch operator of a record that has these arguments, registered as a fragment on first use; an equal
     existing schema is reused."""
     if not set(operator.c_parameters).isdisjoint(arguments):
         operator = operator.in_c
@@ -51,14 +51,14 @@ def overload(operator: Operator, arguments: Collection[str] = ()) -> Any:
 
 
 def _meaning(schema: Any) -> tuple[Any, ...]:
-    """The part of a schema that a call must agree with: all but the names of its results."""
+    """Returns the part of a schema that must agree: everything but the names of its results."""
     arguments = [(one.name, str(one.type), one.default_value, one.kwarg_only) for one in schema.arguments]
     written = [one.alias_info is not None and one.alias_info.is_write for one in schema.arguments]
     return (schema.name, schema.overload_name, arguments, written, [str(one.type) for one in schema.returns])
 
 
 class _MakeRoom(MetaPathFinder):
-    """Takes our operators out of torch when ExecuTorch's are about to be imported; those are reused from then on."""
+    """Removes our operators from torch when ExecuTorch's are about to be imported; from then on those are used."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -78,7 +78,7 @@ sys.meta_path.insert(0, _MakeRoom())
 
 
 def _meta(operator: Operator) -> Callable[..., Any]:
-    """The fake implementation of an operator: its outputs' shapes and dtypes, from the record."""
+    """Returns the fake implementation of an operator: the shapes and dtypes of its outputs, from the record."""
 
     def value(item: Any) -> Any:
         return tuple(item.shape) if isinstance(item, Tensor) else item

@@ -1,7 +1,7 @@
-"""How often the loops of a kernel run: what an operator declares beside its C call, and cycles follow from.
+"""How often the loops of a kernel run: declared by the operator with its C call, and the basis of cycle estimates.
 
-A term is a product of quantities: "calls", "spans*length". Of a quantity, x/4 is the number of fours, the last perhaps
-not full; x%4 is what is in that last one, and x~4 all of x where it is no multiple of four.
+A term is a product of quantities: "calls", "spans*length". For a quantity x, x/4 is the number of groups of four,
+rounded up; x%4 is the size of the incomplete group; x~4 is x if it is no multiple of four, otherwise 0.
 """
 
 import math
@@ -21,28 +21,29 @@ class Calls:
     """The calls of one kernel in one run of a plan."""
 
     calls: float
-    span: int  # pixels or elements of a call, the last of an image perhaps fewer
-    spans: float  # of all calls together
-    outputs: float  # bytes that are made
+    span: int  # pixels or elements of a call; the last call of an image can have fewer
+    spans: float  # summed over all calls
+    outputs: float  # bytes written
     macs: float
     read_bytes: float  # of all input rows of all calls
     outside: float  # rows of windows that lie above or below the image
     edges: float  # calls that have such rows
-    cut: float  # outputs that are the lowest code: some kernels are through earlier with them
-    marked: float = 1.0  # the share of an operand's values that are not 0, of one that says what is to be done
+    cut: float  # outputs that are the lowest code: some kernels exit early on them
+    marked: float = 1.0  # the share of nonzero values in an operand that selects the work
 
     @property
     def quantities(self) -> Quantities:
         return {**vars(self), "uncut": max(self.outputs - self.cut, 0)}
 
     def share(self, calls: float, outputs: float) -> "Calls":
-        """A share of the calls, and one of the outputs."""
+        """Scales the calls and the outputs by their shares."""
         counted = {name: getattr(self, name) * calls for name in ("calls", "spans", "read_bytes", "outside", "edges")}
         made = {name: getattr(self, name) * outputs for name in ("outputs", "macs", "cut")}
         return replace(self, **counted, **made)
 
     def in_spans(self, size: int) -> tuple[float, float]:
-        """Whole groups of `size` pixels or elements, and calls that end with a part of one."""
+        """Returns the number of full groups of `size` pixels or elements, and of calls that end with an incomplete
+        one."""
         whole, rest = divmod(self.spans, max(self.span, 1))
         return whole * (self.span // size) + rest // size, whole * (self.span % size > 0) + (rest % size > 0)
 
@@ -53,15 +54,15 @@ def _none(calls: Calls) -> Quantities:
 
 @dataclass(frozen=True)
 class Work:
-    """How often each loop of a kernel runs: terms, and the quantities that they name beside those of its calls."""
+    """How often each loop of a kernel runs: terms, and the quantities they use in addition to those of its calls."""
 
     terms: tuple[str, ...]
     quantities: Callable[[Calls], Quantities] = _none
-    lowest: int | None = None  # the code that a kernel may be through earlier with
-    mask: int | None = None  # which operand says by its values what is to be done
+    lowest: int | None = None  # the code on which the kernel can exit early
+    mask: int | None = None  # the operand whose values select the work
 
     def counts(self, calls: Calls, only: Collection[str] | None = None) -> dict[str, float]:
-        """How often each of its terms, or of `only` these, is done."""
+        """Returns how often each term, or each of `only` these, is executed."""
         known = {**calls.quantities, **self.quantities(calls)}
         return {term: product(term, known) for term in self.terms if only is None or term in only}
 
@@ -72,7 +73,7 @@ def loops(terms: str, lowest: int | None = None, mask: int | None = None, **size
 
 
 def nested(loops: Mapping[str, str]) -> tuple[str, ...]:
-    """Terms by what they are done for: {"calls": "rank"} is calls and calls*rank."""
+    """Returns terms from a nesting: {"calls": "rank"} gives calls and calls*rank."""
     return tuple(
         term for outer, inner in loops.items() for term in (outer, *(f"{outer}*{one}" for one in inner.split()))
     )
