@@ -1,11 +1,12 @@
-"""In which order the branches of a network run: orders of a program's steps that promise a lower peak.
+"""The order in which the branches of a network run: orders of a program's steps with a low peak.
 
-Where a network forks, one branch may run before the other. The orders are weighed here by the bytes that live while the
-steps run one after the other; the schedule then compares the few that are left by the planner's true peak.
+Where a network forks, either branch can run first. Orders are compared here by the bytes that are live while the steps
+run one after the other; the schedule then compares the few best by the planner's true peak.
 
-The search follows all beginnings of an order at once, step by step, and of those with the same steps only the best.
-That is exact. Where more than STATES of equal length are left (many branches side by side), it starts again in a hurry:
-what frees memory at no price runs at once, and each length gets a fixed share of WORK.
+The search extends all prefixes of an order at once, step by step, and keeps only the best of those with the same set of
+steps. That is exact. If more than STATES prefixes of one length remain (many parallel branches), it restarts as a
+bounded search: a step that frees memory without raising the peak runs at once, and each length gets a fixed share of
+WORK.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,28 +17,28 @@ from typing import NamedTuple
 from cortado.memory.problem import SearchEffort
 from cortado.plan.program import Program, Step, Walk
 
-STATES = 256  # of equally long beginnings that are followed up; fewer are there in nearly all networks
-WORK = 100_000  # beginnings looked at by one search in a hurry
+STATES = 256  # prefixes of one length that the exact search keeps; nearly all networks have fewer
+WORK = 100_000  # prefixes visited by one bounded search
 
 
 class _Begin(NamedTuple):
-    """Steps in some order: what was highest among their costs, the sum of their costs, and the bytes that live.
+    """A prefix of an order: the highest of its steps' costs, their sum, and the live bytes after it.
 
-    `done` is the set of steps as the bits of a number, as all sets of steps here are.
+    `done` is the set of its steps as a bit mask, as are all sets of steps in this module.
     """
 
     highest: int
     total: int
-    place: int  # where the order without its last step comes among others of its length
+    place: int  # the position of the order without its last step among those of its length
     last: int
     live: int
     done: int
     before: "_Begin | None"  # the order without its last step
-    ready: tuple[int, ...]  # the steps that can come next
+    ready: tuple[int, ...]  # the ready set: the steps that can come next
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """Ranks orders; of equally good ones the one nearest to the network's own comes first."""
+        """The sort key of orders; among equally good ones the one nearest to the network's own is first."""
         return self.highest, self.total, self.place, self.last
 
     @property
@@ -52,7 +53,7 @@ class _Begin(NamedTuple):
 
 @dataclass(frozen=True)
 class _Forks:
-    """The steps of a program and who waits for whom."""
+    """The steps of a program and their dependences."""
 
     program: Program
 
@@ -62,14 +63,14 @@ class _Forks:
 
     @cached_property
     def sources(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Step -> the tensors it reads: the steps that read each, and its bytes."""
+        """Maps each step to the tensors it reads: the set of steps that read each, and its bytes."""
         sizes = self.program.buffers
         names = [_sources(step) for step in self.steps]
         return tuple(tuple((self.readers[name], sizes[name].size) for name in sorted(found)) for found in names)
 
     @cached_property
     def readers(self) -> dict[str, int]:
-        """Buffer -> the steps that read it; an output of the program is read by a step that never comes."""
+        """Maps each buffer to the set of steps that read it; a program output has an extra reader that never runs."""
         found: dict[str, int] = {}
         for index, step in enumerate(self.steps):
             for name in _sources(step):
@@ -80,13 +81,13 @@ class _Forks:
 
     @cached_property
     def waits(self) -> tuple[int, ...]:
-        """Step -> the steps whose outputs it reads."""
+        """Maps each step to the set of its predecessors."""
         made = {name: 1 << index for index, step in enumerate(self.steps) for name in step.outputs}
         return tuple(_union(made.get(name, 0) for name in _sources(step)) for step in self.steps)
 
     @cached_property
     def followers(self) -> tuple[tuple[int, ...], ...]:
-        """Step -> the steps that read its output."""
+        """Maps each step to its successors."""
         found: list[list[int]] = [[] for _ in self.steps]
         for index, waits in enumerate(self.waits):
             for before in _members(waits):
@@ -95,13 +96,13 @@ class _Forks:
 
     @cached_property
     def made(self) -> tuple[int, ...]:
-        """Step -> the bytes of its outputs that stay: none if nobody reads them."""
+        """Maps each step to the bytes of its outputs that are read later."""
         sizes = self.program.buffers
         return tuple(sum(sizes[name].size for name in step.outputs if name in self.readers) for step in self.steps)
 
     @cached_property
     def needs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Step -> the bytes of its outputs and of its scratch, and whether it can write over an operand."""
+        """Maps each step to the bytes of its outputs, those of its scratch, and whether it can run in place."""
         sizes = [sum(self.program.buffers[name].size for name in step.outputs) for step in self.steps]
         pairs = zip(self.steps, sizes, strict=True)
         return tuple((size, step.scratch, step.kind is Walk.ELEMENTS and not step.also) for step, size in pairs)
@@ -114,23 +115,24 @@ class _Forks:
         return _Begin(0, 0, 0, 0, live, 0, None, ready)
 
     def longer(self, begin: _Begin, index: int, place: int, cost: "_Cost") -> _Begin:
-        """The order and one more of the steps that could come next; `place` is the order's among its like."""
+        """Appends a ready step to a prefix; `place` is the prefix's position among those of its length."""
         done = begin.done | 1 << index
         dying = [size for readers, size in self.sources[index] if not readers & ~done]
         live = begin.live + self.made[index] - sum(dying)
         value = cost(self, index, begin.live, live, dying)
-        # What can come next is found when the order is followed up: most are not.
+        # The ready set is computed only for prefixes that are kept: most are not.
         return _Begin(max(begin.highest, value), begin.total + value, place, index, live, done, begin, ())
 
     def readied(self, begin: _Begin) -> _Begin:
-        """With the steps that can come next, once its last step is done."""
+        """Returns the prefix with its ready set, updated after its last step."""
         assert begin.before is not None
         new = [index for index in self.followers[begin.last] if not self.waits[index] & ~begin.done]
         kept = [index for index in begin.before.ready if index != begin.last]
         return begin._replace(ready=tuple(sorted(kept + new)))
 
     def exact(self, cost: "_Cost") -> tuple[_Begin | None, int]:
-        """The order with the lowest peak of `cost`, if STATES suffices, and how many beginnings were looked at."""
+        """Returns the order with the lowest peak of `cost`, or None if it takes more than STATES prefixes, and the
+        number of prefixes visited."""
         begins, looked = [self.start], 0
         for _ in self.steps:
             found: dict[int, _Begin] = {}
@@ -147,7 +149,8 @@ class _Forks:
         return min(begins, key=lambda begin: begin.rank), looked
 
     def hurried(self, cost: "_Cost") -> tuple[_Begin, int]:
-        """A good order, and how many beginnings were looked at: at most WORK, and one for each choice along the way."""
+        """Returns a good order and the number of prefixes visited: at most WORK, but always the choices after one
+        prefix per length."""
         begins, looked, share = [self.start], 0, WORK // max(1, len(self.steps))
         for _ in self.steps:
             found: dict[int, _Begin] = {}
@@ -164,29 +167,31 @@ class _Forks:
         return min(begins, key=lambda begin: begin.rank), looked
 
     def _follow(self, begins: Iterable[_Begin]) -> list[_Begin]:
-        """Beginnings in the order of their places, ready to be followed up."""
+        """Returns the prefixes in the order of their places, with their ready sets."""
         return [self.readied(begin) for begin in sorted(begins, key=lambda begin: (begin.place, begin.last))]
 
     @staticmethod
     def _useful(choices: list[_Begin], begin: _Begin) -> list[_Begin]:
-        """All choices; or the one that leaves no more bytes than before and raises the peak no more than any must."""
+        """Returns all choices, or just one that leaves no more bytes live than before and raises the peak no more than
+        every choice must."""
         floor = min(choice.highest for choice in choices)
         free = [choice for choice in choices if choice.live <= begin.live and choice.highest == floor]
         return [min(free, key=lambda choice: choice.rank)] if free else choices
 
 
 _Cost = Callable[[_Forks, int, int, int, list[int]], int]
-"""The bytes that count for a step, from those that live before and after it and the sizes of what it reads last."""
+"""The cost of a step in bytes, from the live bytes before and after it and the sizes of the operands that die in it."""
 
 
 def _working_set(forks: _Forks, index: int, before: int, after: int, dying: list[int]) -> int:
-    """Live bytes while the step runs layer by layer; an elementwise step writes over an operand that dies."""
+    """Returns the live bytes while the step runs layer by layer; an elementwise step overwrites an operand that
+    dies."""
     size, scratch, elementwise = forks.needs[index]
     return before + scratch if elementwise and size in dying else before + scratch + size
 
 
 def _standing(forks: _Forks, index: int, before: int, after: int, dying: list[int]) -> int:
-    """Live bytes between this step and the next: what remains if a cascade ends here."""
+    """Returns the live bytes between this step and the next: what remains if a cascade ends here."""
     return after
 
 
@@ -207,7 +212,7 @@ def _members(steps: int) -> list[int]:
 
 @dataclass(frozen=True)
 class CandidateOrders:
-    """The program as it is, then in the orders that promise less memory, none of them twice."""
+    """The program in its own order, then in the orders that promise less memory, without duplicates."""
 
     programs: tuple[Program, ...]
     spent: SearchEffort

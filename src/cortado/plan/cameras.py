@@ -1,4 +1,4 @@
-"""A camera in front of a program: what its front end keeps in the arena, and where its values go."""
+"""A camera as the input of a program: what its front end keeps in the arena, and where it writes values."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ _HEIGHT, _WIDTH = 2, 3
 
 @dataclass(frozen=True)
 class Sight:
-    """An image input as a camera's front end writes it: codes, and the steps between them."""
+    """An image input as a camera's front end writes it: codes, and the strides between them."""
 
     camera: Camera
     channels: int
@@ -31,7 +31,7 @@ class Sight:
 
 
 def sight_of(program: Program) -> Sight | None:
-    """The camera's input of a program; None without a camera."""
+    """Returns the image input that the camera writes; None without a camera."""
     if program.camera is None:
         return None
     tensor = program.inputs[0]
@@ -46,7 +46,8 @@ def sight_of(program: Program) -> Sight | None:
 
 
 def with_camera(program: Program, camera: Camera) -> Program:
-    """The program with what its front end keeps between two lines; refused where the input is no image of codes."""
+    """Adds the buffers that a camera's front end keeps between two lines; refuses an input that is not an image of
+    codes."""
     if program.state:
         names = ", ".join(f"'{kept.name}'" for kept in program.state)
         raise CortadoError(
@@ -87,5 +88,5 @@ def _only(program: Program) -> Tensor:
 
 
 def _model_shape(tensor: Tensor) -> tuple[int, ...]:
-    """The shape in the order of the model's dimensions."""
+    """Returns the shape in the order of the model's dimensions."""
     return tuple(tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape)))

@@ -1,6 +1,6 @@
 """Allowed stores of a run: for every row call, in order, the bytes of its output row and of its scratch.
 
-The emulated boards compare every store of the unmodified release build with this table.
+The emulated boards check every store of the unmodified release build against this table.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
 
 @dataclass(frozen=True)
 class RowCall:
-    """One call of a kernel: which step of the program, and the arena ranges it may write."""
+    """One call of a kernel: its step in the program, and the arena ranges it is allowed to write."""
 
     step: int
     ranges: tuple[ByteRange, ...]
 
 
 def row_calls(planned: Planned) -> list[RowCall]:
-    """Every kernel call of one run of the network, in the order of cortado_run.c."""
+    """Lists every kernel call of one run of the network, in the order of cortado_run.c."""
     calls: list[RowCall] = []
     base = 0
     for stage, run in zip(planned.program.stages, planned.runs, strict=True):
@@ -49,7 +49,8 @@ def _range(planned: Planned, buffer: str, size: int) -> ByteRange:
 
 
 def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[ByteRange]:
-    """Stores between two calls: during the first that a row came; before the next the positions of the steps."""
+    """Returns the ranges stored between two calls: the count of pushed rows, during the first call, and the positions
+    of the steps, before the next row."""
     program, noted = planned.program, []
     if program.stream is None and calls[0][0] == 0:
         noted.append(_range(planned, PUSHED_ROWS, program.buffers[PUSHED_ROWS].size))
@@ -61,14 +62,14 @@ def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) 
 
 
 def _kept_ranges(planned: Planned) -> list[ByteRange]:
-    """Stores after the last call: state that lasts from run to run."""
+    """Returns the ranges stored after the last call: state that lasts from run to run."""
     places = [kept.tensor.buffer for kept in moved(planned)]
     ranges = [_range(planned, name, planned.program.buffers[name].size) for name in places]
     return ranges + _decision_range(planned)
 
 
 def _decision_range(planned: Planned) -> list[ByteRange]:
-    """Stores of a decision, if there is one: made when an output is there."""
+    """Returns the range stored by a decision, if there is one, once an output is computed."""
     return [] if planned.program.decision is None else [_range(planned, DECISION, planned.program.decision_bytes)]
 
 
@@ -80,7 +81,7 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
 
 
 def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> ByteRange:
-    """Byte range of a secondary output."""
+    """Returns the byte range of a secondary output."""
     name = str(port.source)
     at = planned.plan.offsets[name] + image * port.image_bytes
     at += (y % planned.ring_rows(name, port.height)) * port.row_bytes
@@ -88,7 +89,8 @@ def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> 
 
 
 def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
-    """The table as it is stored beside the bundle. `functions` are those of the bundle that make its kernel calls."""
+    """Builds the table that is stored with the bundle. `functions` are those of the bundle that make its kernel
+    calls."""
     regions = [[region.name, region.start, region.bytes] for region in planned.regions]
     return {
         **({"regions": regions} if regions else {}),
@@ -100,14 +102,14 @@ def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
 
 
 def _camera(planned: Planned) -> list[ByteRange]:
-    """Stores of a camera's front end, whatever step ran last."""
+    """Returns the ranges that a camera's front end stores to, whichever step ran last."""
     sizes = planned.program.buffers
     return [_range(planned, name, sizes[name].size) for name in (CAMERA_PLACE, CAMERA_LINE) if name in sizes]
 
 
 def _step(planned: Planned, step: Step) -> dict[str, object]:
-    """A step's name and operator; the names of several results, whose bytes are the first ranges of a call; and in a
-    stream which of its rows are rows of the window's tensor (`WindowRows`)."""
+    """Describes a step: its name and operator; its results if there are several, whose bytes are the first ranges of a
+    call; in a stream, which of its rows are rows of the window's tensor (`WindowRows`)."""
     found: dict[str, object] = {"name": step.name, "operator": step.operator}
     if step.also:
         found["results"] = [step.name, *step.outputs[1:]]

@@ -1,4 +1,5 @@
-"""Which stages: the cheapest borders under a limit of memory, and the lowest limit that can be met."""
+"""The choice of the stages: the cheapest partition of the steps under a memory limit, and the lowest limit that can be
+met."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,12 +8,12 @@ from cortado.options import Optimize
 from cortado.plan.program import Walk
 from cortado.plan.segments import Segment, Segments, Tally
 
-BALANCED_EXTRA = 1 / 8  # more cycles than layer by layer that `balanced` may spend
+BALANCED_EXTRA = 1 / 8  # the share of extra cycles over layer by layer that `balanced` allows
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Stages up to some step: their cycles, the highest of their peaks, and the last of them."""
+    """A partition of the steps up to some step: total cycles, highest peak, last stage."""
 
     cycles: int = 0
     peak: int = 0
@@ -33,11 +34,11 @@ class _Choice:
 
 
 def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
-    """The stages, each with a peak of at most `limit`, that cost the fewest cycles.
+    """Returns the cheapest stages with a peak of at most `limit` each; None if there are none.
 
-    A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
+    A stage of several steps only adds calls, so it is tried only where some step alone exceeds the limit.
     """
-    over = -1  # the last step that is over the limit alone, or can't be
+    over = -1  # the last step that exceeds the limit alone, or can't be a stage of its own
     best: list[_Choice | None] = [_Choice()]
     for last in range(len(search.steps)):
         before, alone = best[last], search.alone(last)
@@ -45,7 +46,7 @@ def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
         chosen = before.then(alone) if before is not None and over != last else None
         if search.crossing[last + 1] <= limit:
             for start, segment in _longer(search, limit, best, over, last, tally):
-                # What costs more is not even planned.
+                # A more expensive stage is not even planned.
                 cost = start.cycles + segment.cycles
                 if (chosen is None or cost < chosen.cycles) and tally.fits(segment, limit):
                     chosen = start.then(segment)
@@ -56,20 +57,20 @@ def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
 def _longer(
     search: Segments, limit: int, best: Sequence[_Choice | None], over: int, last: int, tally: Tally
 ) -> Iterator[tuple[_Choice, Segment]]:
-    """The stages of several steps that end with `last`, each with the best choice before it."""
+    """Yields the stages of several steps that end with `last`, each with the best choice before it."""
     rings = 0
     for first in range(last - 1, -1, -1):
         rings += search.ring_bytes[first]
         if not search.possible(first, last) or rings + search.crossing[last + 1] > limit:
             return
         before = best[first]
-        small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
+        small = rings + search.crossing[first] <= limit  # rings coexist with every whole tensor of the stage
         if small and before is not None and first <= over and search.saves(first, last):
             yield from ((before, segment) for segment in search.segments(first, last, tally))
 
 
 def choose(search: Segments, optimize: Optimize, tally: Tally) -> tuple[Segment, ...]:
-    """The stages of a schedule."""
+    """Chooses the stages of a schedule."""
     layers = _Choice()
     if search.first_stage > 0:
         layers = layers.then(search.segment(0, search.first_stage))
@@ -80,8 +81,8 @@ def choose(search: Segments, optimize: Optimize, tally: Tally) -> tuple[Segment,
     budget = layers.cycles * (1 + BALANCED_EXTRA)
     best, low = layers, max(search.crossing[0], search.crossing[-1])
     step = low // 16 + 64
-    while low < best.peak:  # no limit below `low` is within reach, `best` is
-        # Upwards first: a tight limit rules out most stages before they are looked at.
+    while low < best.peak:  # no limit below `low` can be met; that of `best` can
+        # Starts from the low end: a tight limit prunes most stages early.
         limit = min(low + step, (low + best.peak - 1) // 2)
         found = _cheapest(search, limit, tally)
         if found is None or (optimize is Optimize.BALANCED and found.cycles > budget):
@@ -93,8 +94,8 @@ def choose(search: Segments, optimize: Optimize, tally: Tally) -> tuple[Segment,
 
 
 def _take_in_delays(search: Segments, stages: tuple[Segment, ...], tally: Tally) -> tuple[Segment, ...]:
-    """Lets a residual branch wait in a ring inside its stage, not as a whole tensor around it, where it costs no
-    peak."""
+    """Moves the delay of a residual branch into a ring inside its stage, instead of a whole tensor around it, where
+    that doesn't raise the peak."""
     limit = max((segment.peak for segment in stages), default=0)
     for index, step in enumerate(search.steps):
         sources = [search.uses.made.get(port.source, -1) for port in step.inputs if isinstance(port.source, str)]

@@ -1,9 +1,9 @@
-"""The decision of a classifier over time as sums: what the C bundle computes, and the reference of it.
+"""A classifier's decision over time as integer sums: what the C bundle computes, and its reference.
 
-Codes of one output have one scale, so a mean of scores is at a threshold where the sum of their codes is at an integer:
-scale * (sum / smooth - zero_point) >= threshold where sum >= ceil(smooth * (threshold / scale + zero_point)).
-Scores in float32 are summed from the oldest to the newest; the least sum is the first number not below
-smooth * threshold.
+Codes of one output share one scale, so the mean score reaches a threshold exactly when the sum of codes reaches an
+integer: scale * (sum / smooth - zero_point) >= threshold if and only if sum >= ceil(smooth * (threshold / scale +
+zero_point)). Scores in float32 are summed from the oldest to the newest; their least sum is the smallest float32 not
+below smooth * threshold.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from cortado.base.decision import Decision
 from cortado.base.element import FLOAT32, Element, element_of
 from cortado.base.errors import CortadoError
 
-DECISION = "decision.kept"  # a buffer: what is kept from output to output
+DECISION = "decision.kept"  # a buffer: the decision's state between outputs
 NO_DECISION = -1
 MOST_CLASSES = 4096
 _LARGEST = float(np.finfo(np.float32).max)
@@ -29,30 +29,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """After each output: every class's sum of the last `smooth` scores. The class with the largest (of several, the
-    first) is decided for if `smooth` outputs came, its sum is at its threshold or above (None: never), and it was not
-    decided for at one of the last `holdoffs` outputs."""
+    """The rule applied after each output: the scores of the last `smooth` outputs are summed for each class. The class
+    with the largest sum (the first, in case of a tie) is decided for if `smooth` outputs have come, its sum reaches its
+    threshold (None: never), and it was not decided for at one of the last `holdoffs` outputs."""
 
     smooth: int
-    thresholds: tuple[float | None, ...]  # by class; of codes, integers
+    thresholds: tuple[float | None, ...]  # by class; integers if scores are codes
     holdoffs: tuple[int, ...]
-    names: tuple[str, ...] = ()  # of the classes; none where they have only numbers
+    names: tuple[str, ...] = ()  # of the classes; empty if they have only numbers
 
     @property
     def classes(self) -> int:
         return len(self.thresholds)
 
     def bytes(self, element: Element) -> int:
-        """Returns the bytes that are kept: sums and the decision in 32 bits; place, count and hold-offs in 16, up to
-        where a score may lie; the scores."""
+        """Returns the bytes of its state: sums and decision in 32 bits; position, count and hold-offs in 16, padded to
+        the alignment of a score; the scores."""
         counts = -(-2 * (2 + self.classes) // element.bytes) * element.bytes
         return 4 * (self.classes + 1) + counts + element.bytes * self.smooth * self.classes
 
     def decisions(self, scores: ArrayType) -> ArrayType:
-        """For scores of [outputs, classes]: the class decided for with each output, or NO_DECISION."""
+        """Returns the class decided for with each output, or NO_DECISION, given scores of [outputs, classes]."""
         rows = scores.reshape(-1, self.classes)
         found = np.full(len(rows), NO_DECISION, np.int32)
-        free = [0] * self.classes  # the first output at which a class may be decided for again
+        free = [0] * self.classes  # the first output at which a class can be decided for again
         for number, sums in enumerate(self._sums(rows), start=self.smooth - 1):
             best = int(sums.argmax())
             threshold = self.thresholds[best]
@@ -62,7 +62,8 @@ class DecisionRule:
         return found
 
     def _sums(self, rows: ArrayType) -> ArrayType:
-        """The sums of each `smooth` rows that follow one another. NaN is no sum: it is below all that are."""
+        """Returns the sum over every window of `smooth` consecutive rows. NaN becomes minus infinity: it is below every
+        sum."""
         if len(rows) < self.smooth:
             return rows[:0]
         windows = np.lib.stride_tricks.sliding_window_view(rows, self.smooth, axis=0)
@@ -72,11 +73,11 @@ class DecisionRule:
         return np.where(np.isnan(sums), -float32.INFINITY, sums)
 
     def least(self, element: Element) -> tuple[int | None, ...]:
-        """The thresholds as the C has them: integers, in float32 the number's bits."""
+        """Returns the thresholds as the C code has them: integers, or the bits of a float32."""
         return tuple(None if one is None else _word(one, element) for one in self.thresholds)
 
     def fits(self, element: Element) -> bool:
-        """Whether its thresholds are sums of such scores."""
+        """Whether its thresholds are representable as sums of scores of this element."""
         known = (one for one in self.thresholds if one is not None)
         if element.floating:
             return all(abs(one) <= _LARGEST and float(np.float32(one)) == one for one in known)
@@ -85,17 +86,17 @@ class DecisionRule:
 
 @dataclass(frozen=True)
 class ClassScores:
-    """A model's first output, as the rule sees it."""
+    """A model's first output, as the rule reads it."""
 
     name: str
     shape: Sequence[int]
     element: Element
-    scale: float | None  # None where values are no codes: integers or float32
+    scale: float | None  # None unless values are codes: integers, float32
     zero_point: int | None
 
     @property
     def classes(self) -> int:
-        """Along the only dimension that is longer than 1; anything else has no classes."""
+        """The number of classes: the size of the only dimension longer than 1. Raises for anything but scores."""
         long = [size for size in self.shape if size > 1]
         is_scores = len(long) < 2 and self.element.real and (self.scale is not None or self.element == FLOAT32)
         classes = (long or [1])[0]
@@ -109,7 +110,7 @@ class ClassScores:
 
 
 def check_names(decision: Decision, classes: int, names: Sequence[str] | None) -> None:
-    """Raises for a class that is unknown."""
+    """Raises for a class that is unknown, and if all are ignored."""
     for name in (*decision.ignore, *(name for name, _ in (*decision.thresholds, *decision.holdoffs))):
         class_number(name, classes, names)
     if len({class_number(name, classes, names) for name in decision.ignore}) == classes:
@@ -128,7 +129,7 @@ def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
 
 
 def rule_of(decision: Decision, scores: ClassScores, names: Sequence[str] | None) -> DecisionRule:
-    """The user's decision rule in sums of scores."""
+    """Converts the user's decision rule to sums of scores."""
     classes = scores.classes
     check_names(decision, classes, names)
     thresholds = _of_classes(decision.threshold, decision.thresholds, classes, names)
@@ -152,7 +153,8 @@ def _of_classes(usual: T, single: Sequence[tuple[str, T]], classes: int, names: 
 
 
 def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> float:
-    """The least sum of scores whose mean is at the threshold, which is the decimal number that was written."""
+    """Returns the least sum of scores whose mean reaches the threshold, taken as the decimal number that the user
+    wrote."""
     if scores.element.floating:
         return _least_float(smooth * Fraction(str(threshold)), scores.name)
     assert scores.scale is not None
@@ -168,7 +170,7 @@ def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> float:
 
 
 def _least_float(wanted: Fraction, name: str) -> float:
-    """The first number of float32 that is not below."""
+    """Returns the smallest float32 that is not below `wanted`."""
     if abs(wanted) > Fraction(_LARGEST):
         raise CortadoError(
             f"--decide: a sum of {float(wanted):.6g} is not within float32, in which '{name}' is; expected thresholds "

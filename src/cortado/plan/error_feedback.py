@@ -1,10 +1,11 @@
-"""Rounding of weights to 4 bits with error feedback: what one weight loses the next ones of its channel make up for.
+"""Rounding of weights to 4 bits with error feedback: the error of one weight is compensated by the next ones of its
+channel.
 
-What counts is not how far a weight is moved but how far the sums of its layer are. With the inputs that calibration
-data give a layer (its columns: each a product of the sum), the sums move by the change of the weights times the
-columns, so the squared error is a form in their second moments. Weights are rounded one column after the other, those
-that count most first; the error of each is divided among the columns that are still open by the inverse of these
-moments, which is where they can undo most of it (Frantar et al., GPTQ, 2022).
+The goal is to change a layer's sums, not its weights, as little as possible. Given the inputs of the layer on
+calibration data (its columns: one for each product of the sum), the sums change by the weight changes times the
+columns, so the squared error is a quadratic form in their second moments. Weights are rounded column by column, the
+most important first; the error of each is distributed over the columns not yet rounded by the inverse of these moments,
+which is the optimal compensation (Frantar et al., GPTQ, 2022).
 """
 
 from collections.abc import Sequence
@@ -16,21 +17,22 @@ from cortado.base.numerics import Tensor
 from cortado.ir.graph import TO_NCHW
 from cortado.ops.conv import int4
 
-FEW = 64  # rows, below which a column's own moments say little
-ROWS = 2048  # that moments are taken from, at most
-PIECE = 1024  # columns whose errors are divided among one another
+FEW = 64  # the weight, in rows, of the prior that steadies moments of few rows
+ROWS = 2048  # rows from which moments are computed, at most
+PIECE = 1024  # columns in a block: errors are distributed within it
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Inputs of a layer by product: the mean of each, and their second moments."""
+    """The inputs of a layer, one column for each product: their means and second moments."""
 
     mean: Tensor  # [products]
     moments: Tensor  # [products, products]
 
     @staticmethod
     def of(rows: Sequence[Tensor]) -> "Columns":
-        """`rows`: [positions, products] of each sample; of many, some at equal distances."""
+        """Computes the columns from `rows`, [positions, products] of each sample; of many rows, an evenly spaced
+        subset."""
         together = torch.cat(list(rows)).to(torch.float64)
         some = together[:: max(1, -(-len(together) // ROWS))]
         counted = len(some) + FEW
@@ -51,7 +53,7 @@ class Columns:
 def windows(
     image: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
-    """[positions, products] of an image [n, h, w, c]: its windows in the order of the kernel's weights."""
+    """Returns the windows of an image [n, h, w, c] as [positions, products], in the order of the kernel's weights."""
     channels = image.shape[3]
     sizes = (tuple(one) for one in (kernel, dilation, padding, stride))
     found = torch.nn.Unfold(*sizes)(image.permute(TO_NCHW))
@@ -60,7 +62,8 @@ def windows(
 
 
 def rounded(weight: Tensor, factors: Tensor, columns: Columns) -> Tensor:
-    """q of weights [channels, products], of which factor * q is near; `factors` of each channel, or of each product."""
+    """Rounds weights [channels, products] to q with factor * q near them; one of `factors` for each channel, or for
+    each product."""
     every = factors.to(torch.float64).expand(weight.shape)
     found = torch.zeros_like(weight, dtype=torch.int64)
     for start in range(0, weight.shape[1], PIECE):
@@ -84,8 +87,8 @@ def _piece(weight: Tensor, factors: Tensor, moments: Tensor) -> Tensor:
 
 
 def factors_of(weight: Tensor, columns: Columns, run: int) -> Tensor:
-    """Factors of int8 codes [channels, products] that lose least where each weight is rounded alone: of each channel,
-    or with `run` of each product."""
+    """Returns the factors for int8 codes [channels, products] that lose least if each weight is rounded alone: one for
+    each channel or, with `run`, one for each product."""
     flat = weight.to(torch.int64)
     if run == 0:
         return int4.chosen_factors(flat, columns.importance, int4.ROW_FACTORS)[:, None]

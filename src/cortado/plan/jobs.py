@@ -1,4 +1,4 @@
-"""Workload of the kernels and the row loop in one run of a stage, as numbers from which cycles follow."""
+"""The workload of the kernels and the row loop in one run of a stage, as counts from which cycles are computed."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,37 +13,37 @@ from cortado.plan.program import Port, Step
 
 @dataclass(frozen=True)
 class FunctionWork:
-    """Workload of one C function in one run: how often its loops run."""
+    """The workload of one C function in one run: how often its loops run."""
 
-    function: str  # with the functions that it is given to call
+    function: str  # its name, with those of the functions passed to it
     counts: Mapping[str, float]  # by term
 
 
 @dataclass(frozen=True)
 class Job:
-    """Workload of one step in one run: of its kernel, and of those that it calls."""
+    """The workload of one step in one run: of its kernel and of those that it calls."""
 
     parts: tuple[FunctionWork, ...]
-    declared: bool = True  # all of its kernels say how often their loops run
+    declared: bool = True  # whether all of its kernels declare how often their loops run
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Workload of the row loop in one run."""
+    """The workload of the row loop in one run."""
 
     stages: int = 0
     images: int = 0  # of all stages
-    resets: int = 0  # steps that are brought to their first row
+    resets: int = 0  # steps that are set to their first row
     port_resets: int = 0
     calls: int = 0
-    looks: int = 0  # at steps that can't run yet
-    plain_ports: int = 0  # operands of calls that are one row of the same stage
-    windows: int = 0  # operands of calls of which rows have to be found
+    looks: int = 0  # at steps that are not ready
+    plain_ports: int = 0  # operands of calls that are a single row made in the same stage
+    windows: int = 0  # operands of calls whose rows have to be looked up
     taps: int = 0  # their rows
-    edges: int = 0  # rows of windows that have some outside
-    several: int = 0  # operands of calls that have more than one
-    kept_bytes: int = 0  # state that is copied when all is done
-    direct: int = 0  # calls of stages that are one step with one row
+    edges: int = 0  # windows that extend beyond the image
+    several: int = 0  # operands of calls with more than one
+    kept_bytes: int = 0  # state that is copied at the end
+    direct: int = 0  # calls of stages that consist of one step with one row
     direct_ports: int = 0  # their operands
 
     def __add__(self, other: "Loop") -> "Loop":
@@ -60,8 +60,8 @@ def step_job(
     values: Mapping[str, torch.Tensor],
     only: Mapping[str, Collection[str]] | None = None,
 ) -> Job | None:
-    """Workload of a step that makes this many rows; None where rows are pushed and no kernel runs. `values` are the
-    reference's; `only` names the terms of each function that are counted."""
+    """Returns the workload of a step that makes this many rows; None for the step of pushed rows, which has no kernel.
+    `values` are the reference's; `only` restricts the counted terms, by function."""
     kernel = step.kernels.get(core)
     if kernel is None:
         return None
@@ -86,20 +86,20 @@ def step_job(
 
 
 def kernels_of(kernel: Kernel) -> Iterator[Kernel]:
-    """A kernel and all that it calls."""
+    """Yields a kernel and all kernels that it calls."""
     yield kernel
     for one in kernel.called:
         yield from kernels_of(one.kernel)
 
 
 def _cut(kernel: Kernel, value: torch.Tensor | None) -> int:
-    """Outputs that are the lowest code, as far as values are known."""
+    """Counts the outputs that are the lowest code; 0 if values are unknown."""
     lowest = next((one.work.lowest for one in kernels_of(kernel) if one.work is not None), None)
     return 0 if value is None or lowest is None else int((value == lowest).sum())
 
 
 def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> float:
-    """The share of a mask operand that is not 0; 1 where its values are not known."""
+    """Returns the share of a mask operand that is not 0; 1 if its values are unknown."""
     if kernel.work is None or kernel.work.mask is None:
         return 1.0
     source = step.inputs[kernel.work.mask].source
@@ -116,12 +116,13 @@ def _parts(kernel: Kernel, calls: Calls, only: Mapping[str, Collection[str]] | N
 
 
 def function_of(kernel: Kernel) -> str:
-    """The name of a C function in the table of costs, with those that it is given to call and that have no row."""
+    """Returns the name of a C function in the cost table, joined with those of the functions passed to it that have no
+    row of their own."""
     return kernel.call.function if kernel.called else "+".join(kernel.call.functions)
 
 
 def _outside(port: Port, y: int, group: int) -> int:
-    """Rows of a call's window that the image doesn't have."""
+    """Counts the rows of a call's window that lie outside the image."""
     if port.rule.stride == 0 or group > 1:
         return 0
     first = port.rule.first(y)
@@ -132,9 +133,9 @@ def _outside(port: Port, y: int, group: int) -> int:
 
 
 def step_loop(step: Step, rows: int, plain: Sequence[bool], ahead: int) -> Loop:
-    """Workload of the row loop for a step that makes this many rows. `plain` says of each port whether it is one row of
-    the same stage; `ahead` is how many steps behind it its last reader stands, with which the loop goes on after a
-    call, and back from there to a step that can run."""
+    """Returns the workload of the row loop for a step that makes this many rows. `plain` tells for each port whether it
+    is a single row made in the same stage; `ahead` is the distance to the step's last reader, which the loop visits
+    after a call and from which it searches back for a ready step."""
     images, ys = step.images, range(0, rows, step.group)
     calls = images * len(ys)
     windows = [port for port, one in zip(step.ports, plain, strict=True) if not one]
@@ -152,12 +153,13 @@ def step_loop(step: Step, rows: int, plain: Sequence[bool], ahead: int) -> Loop:
 
 
 def is_plain(step: Step, port: Port, *, inside: bool) -> bool:
-    """Whether an operand is one row of what a step of the same stage makes."""
+    """Whether an operand is a single row made by a step of the same stage."""
     return inside and port.rule == ONE_ROW and port not in step.also
 
 
 def direct_loop(steps: Sequence[Step]) -> Loop | None:
-    """Workload of a stage that is one call of whole operands, for which no rows are looked for; None of others."""
+    """Returns the workload of a stage that is one call on whole operands, without the row loop; None for other
+    stages."""
     step = steps[0]
     if len(steps) > 1 or step.images > 1 or step.rows > 1 or not step.ports:
         return None
@@ -167,13 +169,13 @@ def direct_loop(steps: Sequence[Step]) -> Loop | None:
 
 
 def stage_loop(steps: Sequence[Step], rows: Sequence[int]) -> Loop:
-    """Workload of the row loop for a stage whose steps make these numbers of rows."""
+    """Returns the workload of the row loop for a stage whose steps make these numbers of rows."""
     direct = direct_loop(steps)
     if direct is not None:
         return direct
     makers = {name: number for number, step in enumerate(steps) for name in step.outputs}
     read = [(makers.get(str(port.source)), number) for number, step in enumerate(steps) for port in step.inputs]
-    last = dict(read)  # step -> the last that reads what it makes
+    last = dict(read)  # step -> its last reader
     total = Loop(stages=1, images=steps[0].images)
     for number, (step, made) in enumerate(zip(steps, rows, strict=True)):
         plain = [is_plain(step, port, inside=str(port.source) in makers) for port in step.ports]

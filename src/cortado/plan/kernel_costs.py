@@ -1,9 +1,9 @@
-"""Cycles without running anything: what each kernel and the row loop take for what they have to do.
+"""Cycles without running anything: the cost model of the kernels and the row loop.
 
-The table (kernel_costs.json) has a row for each core and C function: the cycles of each of the terms that its kernel
-declares (ir/work.py). `benchmarks/fit_costs.py` writes it from what was measured on the emulated boards, and
-`benchmarks/camera_costs.py` the front end of cameras. A kernel without a row is not estimated. The scheduler,
-`estimate`, `--precision auto` and the report all ask this table.
+The table (kernel_costs.json) has a row for each core and C function: the cycles of each term that the kernel declares
+(ir/work.py). It is fitted by `benchmarks/fit_costs.py` to measurements on the emulated boards, and for camera front
+ends by `benchmarks/camera_costs.py`. A kernel without a row has no estimate. The scheduler, `estimate`, `--precision
+auto` and the report all use this table.
 """
 
 import json
@@ -33,30 +33,31 @@ class CoreCosts:
 
 @cache
 def known_costs() -> Mapping[CortexM, CoreCosts]:
-    """The table, by core."""
+    """Reads the table, by core."""
     cores: dict[str, Any] = json.loads(TABLE.read_text())["cores"]
     return {CortexM(name): CoreCosts(**core) for name, core in cores.items()}
 
 
 def costs_for(target: CortexMTargetConfig) -> CoreCosts | None:
-    """The costs on a target; None where nothing was measured: a core without some of its instructions, or any core."""
+    """Returns the costs on a target; None if it was not measured: a core without some of its instructions, or the
+    generic core."""
     return known_costs().get(target.cpu) if target.target_string == target.cpu.value else None
 
 
 def job_cycles(costs: CoreCosts, job: Job) -> float | None:
-    """The cycles of a job; None where its kernel says nothing of its loops, or has no row."""
+    """Returns the cycles of a job; None if its kernel declares no work or has no row."""
     if not job.declared or not all(part.function in costs.kernels for part in job.parts):
         return None
     return sum(evaluate(part.function, costs.kernels[part.function], part.counts) for part in job.parts)
 
 
 def front_end_cycles(target: CortexMTargetConfig, function: str, camera: Camera) -> int | None:
-    """Cycles of a camera's front end for one picture; None where nothing was measured."""
+    """Returns the cycles of a camera's front end for one picture; None if it was not measured."""
     costs = costs_for(target)
     if costs is None or function not in costs.kernels:
         return None
     rows, width = len(camera.rows), camera.resize.width
-    kept = camera.passes - rows  # lines of which a row is only kept for the next
+    kept = camera.passes - rows  # lines that only keep a row for the next line
     counts = {
         "pixels": rows * width,
         "kept_pixels": kept * width,
@@ -71,7 +72,7 @@ def loop_cycles(costs: CoreCosts, loop: Loop, *, runs: int = 1) -> float:
 
 
 def evaluate(function: str, terms: Terms, counts: Mapping[str, float]) -> float:
-    """A term that nothing is known of is a mistake, never nothing."""
+    """Sums cost times count over all terms; a term without a count is an error, never 0."""
     unknown = sorted(terms.keys() - counts.keys())
     if unknown:
         raise CortadoError(
@@ -87,13 +88,14 @@ _TYPICAL = {Core.PORTABLE: CortexM.M0PLUS, **{max(target.cores): target.cpu for 
 
 
 class StageCosts:
-    """Cycles of stages of a program's steps, in one form of them. What a step takes for its rows is counted once.
+    """Cycles of stages of a program's steps, in one form of the steps. The cost of a step for a number of rows is
+    computed once.
 
-    A target without a table is taken for a core of its kind that has one, and `cortex-m` for the fastest kind.
+    A target without a table uses that of a core of its kind, and `cortex-m` that of the fastest kind.
     """
 
     def __init__(self, program: Program, steps: Sequence[Step], made: Mapping[str, int]) -> None:
-        """`made` says which step makes a buffer."""
+        """Initializes the costs; `made` maps each buffer to the step that makes it."""
         self._core = max(program.cores)
         measured = costs_for(program.target) if self._core in program.target.cores else None
         self._costs = measured or known_costs()[_TYPICAL[self._core]]
@@ -109,7 +111,7 @@ class StageCosts:
         self._loops: dict[tuple[int, int, tuple[bool, ...], int], float] = {}
 
     def stage(self, first: int, rows: Sequence[int]) -> float:
-        """Cycles of the stage that starts with step `first` and whose steps make these numbers of rows."""
+        """Returns the cycles of the stage that starts with step `first` and whose steps make these numbers of rows."""
         end = first + len(rows)
         direct = direct_loop(self._steps[first:end])
         if direct is not None:
@@ -122,7 +124,7 @@ class StageCosts:
         return total
 
     def kernel(self, index: int, rows: int) -> float:
-        """Cycles of a step's kernel; nothing where they are not known."""
+        """Returns the cycles of a step's kernel; 0 if they are unknown."""
         key = index, rows
         if key not in self._kernels:
             job = step_job(self._steps[index], self._core, rows, {}, self._costs.kernels)

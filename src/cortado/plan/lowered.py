@@ -1,7 +1,7 @@
 """The lowered graph as plain data, its file format, and the exact integer reference that runs it.
 
-A hash of what it computes tells which model it is, whatever its layers are called and wherever it was compiled. Of each
-tensor it knows the ends of its range: values there may be that value, or any beyond it.
+Its identity is a hash of what it computes, independent of layer names and of the machine that compiled it. For each
+tensor it also has the ends of the range: a code there can represent any value beyond it.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Value:
-    """Facts about a tensor without its data."""
+    """Facts about a tensor, without its data."""
 
     shape: tuple[int, ...]
     element: Element
@@ -61,11 +61,10 @@ class Value:
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A call of an operator, or of aten in float; `module` is where in the user's model it comes from.
+    """A call of an operator, or of aten in float; `module` is its origin in the user's model.
 
-    `twin` is the node of the float graph (convert.FloatModel) whose values the call gives, in whatever layout. A call
-    with several results has a name for each, and "" for one that nobody reads; its own is that of the first that is
-    read.
+    `twin` is the node of the float graph (convert.FloatModel) with the same values, in any layout. A call with several
+    results has a name for each, "" for one that nothing reads; the call itself is named after the first that is read.
     """
 
     name: str
@@ -77,11 +76,11 @@ class LoweredCall:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The names of its results that somebody reads; of the only one, whether or not."""
+        """The names of the results that are read; the only result is always included."""
         return tuple(name for name in self.results if name) or (self.name,)
 
     def refs(self, *names: str) -> list[str]:
-        """The tensors behind these arguments, lists taken apart."""
+        """Returns the names of the tensors in these arguments, lists flattened."""
         found: list[str] = []
         for name in names:
             value = self.arguments[name]
@@ -91,23 +90,24 @@ class LoweredCall:
 
 @dataclass(frozen=True)
 class State:
-    """A buffer of the model that lasts from one run of the graph to the next."""
+    """A buffer of the model that persists from one run of the graph to the next."""
 
     buffer: str  # its name in the model
     name: str  # the value that a run reads
-    source: str  # the value that takes its place when the run is over
+    source: str  # the value that replaces it after the run
     initial: Tensor  # what the first run reads
 
 
 @dataclass(frozen=True)
 class LoweredGraph:
-    """Inputs, constants, calls in order, outputs: enough to run the exact reference or to build a bundle anywhere."""
+    """Inputs, constants, calls in order, outputs: enough to run the exact reference or to build a bundle on any
+    machine."""
 
     inputs: tuple[str, ...]
     constants: Mapping[str, Tensor]
     calls: tuple[LoweredCall, ...]
     outputs: tuple[str, ...]
-    values: Mapping[str, Value]  # of inputs, state and calls, but for float calls that give several tensors
+    values: Mapping[str, Value]  # of inputs, state and calls, except float calls with several results
     state: tuple[State, ...] = ()
 
     def __repr__(self) -> str:
@@ -120,12 +120,12 @@ class LoweredGraph:
 
     @cached_property
     def by_name(self) -> dict[str, LoweredCall]:
-        """The call that gives each value."""
+        """Maps each value to the call that computes it."""
         return {name: call for call in self.calls for name in call.read}
 
     @cached_property
     def users(self) -> dict[str, list[LoweredCall]]:
-        """The readers of each input or call; the graph's outputs are not in it."""
+        """Maps each input or call to its readers, the graph's outputs not included."""
         found: dict[str, list[LoweredCall]] = {}
         for call in self.calls:
             for name in dict.fromkeys(call.refs(*call.arguments)):
@@ -133,7 +133,7 @@ class LoweredGraph:
         return found
 
     def up_to(self, names: Sequence[str]) -> "LoweredGraph":
-        """The same graph with `names` as its outputs, and only the calls that these need."""
+        """Returns the subgraph that computes `names`, which are its outputs."""
         needed, calls = set(names), []
         for call in reversed(self.calls):
             if not needed.isdisjoint(call.read):
@@ -142,7 +142,7 @@ class LoweredGraph:
         return replace(self, calls=tuple(reversed(calls)), outputs=tuple(names))
 
     def bound(self, call: LoweredCall) -> Call:
-        """The call with constants as data and other tensors as shapes."""
+        """Converts a call to `ir.op.Call`: constants as data, other tensors as shapes."""
 
         def value(ref: Ref) -> Any:
             return self.constants[ref.name] if ref.name in self.constants else self.values[ref.name].shape
@@ -157,7 +157,7 @@ class LoweredGraph:
         return replace(found, out_shape=operator.shape(found))
 
     def _elements(self, call: LoweredCall) -> dict[str, Element]:
-        """The elements of a call's tensors, by argument."""
+        """Returns the elements of a call's tensors, by argument."""
         first = {name: call.refs(name)[:1] for name in call.arguments}
         return {name: self.element(found[0]) for name, found in first.items() if found}
 
@@ -167,7 +167,7 @@ class LoweredGraph:
 
 
 def lowered_graph(program: ExportedProgram) -> LoweredGraph:
-    """The plain form of a lowered ExportedProgram."""
+    """Converts a lowered ExportedProgram to plain data."""
     entering, returned = user_inputs(program), outputs(program)
     lasting = [node for node in entering if STATE.known(node)]
     reader = _Reader(entering)
@@ -194,7 +194,7 @@ class _Reader:
         self.calls: list[LoweredCall] = []
         self.values = {node.name: _value(node) for node in entering}
         self.twins = {name: name for name in self.values}
-        self.renamed: dict[Node, str] = {}  # of several results the first that is read has the call's own name
+        self.renamed: dict[Node, str] = {}  # of several results, the first that is read has the call's name
 
     def name(self, node: Node) -> str:
         return self.renamed.get(node, node.name)
@@ -216,7 +216,7 @@ class _Reader:
             self.values[node.name] = _value(node)
 
     def _several(self, node: Node, operator: Operator) -> None:
-        """A call and those that take its results are one."""
+        """Adds a call with several results together with the getitem nodes that take them."""
         taken = {part_index(part): part for part in node.users}
         parts = [taken.get(index) for index in range(len(operator.results))]
         first = next(part for part in parts if part is not None)
@@ -252,9 +252,9 @@ def _map(value: Any, kind: type, change: Any) -> Any:
 def run_reference(
     graph: LoweredGraph, inputs: Sequence[Tensor], state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors).
+    """Computes every call's value exactly; a float call's is torch's (a tuple if it has several results).
 
-    `state` is what the last run left behind (`after`); None: there was none, and state has its initial values.
+    `state` is the state after the previous run (`after`); None stands for the initial values.
     """
     before = {one.name: one.initial for one in graph.state} if state is None else state
     given = {
@@ -267,7 +267,7 @@ def run_reference(
 
 
 def reference_of(call: LoweredCall, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The results of one call, by name."""
+    """Computes the results of one call, by name."""
     arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
     made = _made(call, arguments)
     return dict(zip(call.results, made, strict=True) if call.results else [(call.name, made)])
@@ -280,12 +280,12 @@ def _made(call: LoweredCall, arguments: Mapping[str, Any]) -> Any:
 
 
 def _as_read(value: Tensor, element: Element) -> Tensor:
-    """An input of integers in the type in which the network reads it: torch's are mostly of 64 bits."""
+    """Converts an integer input to the dtype that the network reads: torch's are mostly 64-bit."""
     return value if value.is_floating_point() else value.to(element.torch_dtype)
 
 
 def after(graph: LoweredGraph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state that the next run reads, from the values of the last run."""
+    """Returns the state for the next run, from the values of the last."""
     return {one.name: values[one.source] for one in graph.state}
 
 
@@ -296,7 +296,7 @@ def reference_outputs(graph: LoweredGraph, inputs: Sequence[Tensor]) -> list[Ten
 
 # ---- the file ------------------------------------------------------------------------------------------------
 
-CONSTANT = "constant."  # before the names of constants
+CONSTANT = "constant."  # the prefix of constants' names
 
 
 def _encode(value: Any) -> Any:
@@ -325,7 +325,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
-    """An .npz file of arrays with any names; deterministic, no pickles."""
+    """Builds an .npz file of arrays with any names; deterministic, without pickles."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
@@ -335,7 +335,7 @@ def npz_bytes(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
 
 
 def to_bytes(graph: LoweredGraph) -> bytes:
-    """An .npz file: one JSON text and the constants; deterministic, no pickles."""
+    """Serializes a graph as an .npz file: one JSON text and the constants; deterministic, without pickles."""
     calls = [
         {
             "name": call.name,
@@ -412,7 +412,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
 
 
 def model_id(graph: LoweredGraph) -> str:
-    """Sixteen hexadecimal digits that follow from calls, constants, scales and shapes; names don't count."""
+    """Returns sixteen hexadecimal digits, a hash of calls, constants, scales and shapes; names are ignored."""
     found = hashlib.sha256()
     names = _Numbers()
     text = {
@@ -437,7 +437,7 @@ def model_id(graph: LoweredGraph) -> str:
 
 
 class _Numbers:
-    """Values by the order in which they are first spoken of."""
+    """Numbers for values, in the order of their first mention."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
@@ -466,12 +466,13 @@ def _argument(value: Any, graph: LoweredGraph, names: _Numbers) -> Any:
 
 # ---- ends ------------------------------------------------------------------------------------------------
 
-WHOLE = frozenset([UNIT_INTERVAL, PLUS_MINUS_ONE, WIDE_UNIT])  # of sigmoid, softmax and tanh, which can't pass them
+WHOLE = frozenset([UNIT_INTERVAL, PLUS_MINUS_ONE, WIDE_UNIT])  # of sigmoid, softmax and tanh, which can't exceed them
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The codes at the ends of a range. Zeros of a tensor without negative values don't count, as a relu makes them."""
+    """The codes at the ends of a range. The zeros of a tensor without negative values are not counted, as a relu makes
+    them."""
 
     element: Element
     low: int | None
@@ -483,7 +484,7 @@ class Ends:
 
 
 def ends_of(qparams: QParams | None) -> Ends | None:
-    """The ends of a tensor's range; None where there is none, or one that no value can pass."""
+    """Returns the ends of a tensor's range; None if it has no range, or one that no value can exceed."""
     if qparams is None or qparams in WHOLE:
         return None
     low, high = qparams.element.codes
@@ -491,7 +492,8 @@ def ends_of(qparams: QParams | None) -> Ends | None:
 
 
 def chosen_ends(graph: LoweredGraph) -> dict[str, Ends]:
-    """Returns the ends of tensors of codes whose range was chosen; what only moves values has been counted before."""
+    """Returns the ends of the tensors whose range was chosen; calls that only move values are excluded, to count each
+    value once."""
     moved = {name for call in graph.calls if _moves(call.operator) for name in call.read}
     found = {name: ends_of(value.qparams) for name, value in graph.values.items() if name not in moved}
     return {name: ends for name, ends in found.items() if ends is not None}

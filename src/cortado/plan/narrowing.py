@@ -1,11 +1,11 @@
 """int4 weights: which layers of a lowered graph can have them, what each loses by it, and the graph with them.
 
-Convolutions and linear layers, recurrent layers, tables of embeddings. Their int8 codes are rounded to factor * q,
-|q| <= 7 (ops/conv/int4): with one factor for an output channel, which then becomes part of the channel's multiplier, or
-with one for every `run` products. Factors are those of the least squared error, each product counted by the mean square
-of what calibration data have there; then the codes are rounded with error feedback (`error_feedback`). Layers follow
-one another: each is fitted to what those before it make with their int4 weights, and its biases make up for what is
-left of the change in the mean of a channel.
+These are convolutions and linear layers, recurrent layers, embedding tables. Their int8 codes are rounded to factor *
+q, |q| <= 7 (ops/conv/int4), with one factor for each output channel, which is folded into the channel's multiplier, or
+with one for every `run` products. Factors minimize the squared error, weighted by the mean square of each product's
+input on calibration data; then the codes are rounded with error feedback (`error_feedback`). Layers are processed in
+order: each is fitted to the outputs of the earlier layers with their int4 weights, and its biases correct the remaining
+shift of each channel's mean.
 """
 
 import math
@@ -42,21 +42,21 @@ from cortado.plan.pricing import references
 Tensor = torch.Tensor
 Values = Mapping[str, Any]
 SAMPLES = 64  # calibration inputs, at most
-WORK = 4_000_000  # values that are computed for them, at most, beyond the first
-NOISE_SAMPLES = 8  # on which the noise of each layer alone is measured
+WORK = 4_000_000  # values computed for them, at most, beyond the first input
+NOISE_SAMPLES = 8  # inputs on which the noise of each layer alone is measured
 
 
 @dataclass(frozen=True)
 class NarrowLayer:
-    """A layer with int4 weights: the constants of its call that are others, by argument, and the arguments that it has
-    beside them."""
+    """A layer with int4 weights: the constants of its call that change, by argument, and the arguments that are
+    added."""
 
     call: str
     module: str
     constants: Mapping[str, Tensor]
     arguments: Mapping[str, int]
-    saved: int  # bytes of flash that its weights take less
-    noise: float = 0.0  # power at the outputs, beside theirs, if no other layer had int4 weights
+    saved: int  # bytes of flash that its weights save
+    noise: float = 0.0  # noise at the outputs relative to their power, if only this layer has int4 weights
 
     @property
     def run(self) -> int:
@@ -65,7 +65,7 @@ class NarrowLayer:
 
 @dataclass(frozen=True)
 class WideWeights:
-    """A layer whose weights stay int8, and why."""
+    """A layer whose weights stay int8, and the reason."""
 
     call: str
     module: str
@@ -74,7 +74,8 @@ class WideWeights:
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """A graph's values for one calibration input: with int8 weights, and with int4 weights in the layers so far."""
+    """A graph's values for one calibration input: with int8 weights, and with int4 weights in the layers processed so
+    far."""
 
     wide: Values
     narrow: dict[str, Any]
@@ -90,13 +91,13 @@ class ObservedCodes:
 
     graph: LoweredGraph
     values: Sequence[Values]
-    correct: bool = True  # biases make up for rounding
+    correct: bool = True  # whether biases correct for rounding
     run: int = 0
     wide: dict[str, WideWeights] = field(default_factory=dict)
 
     def layers(self, taken: Collection[str] | None = None) -> list[NarrowLayer]:
-        """All that can have int4 weights, the others are noted in `wide`; each is fitted to what the layers before it
-        make with int4 weights, or of them those that are `taken`."""
+        """Returns all layers that can have int4 weights and notes the others in `wide`; each is fitted to the outputs
+        of the earlier layers with int4 weights, or of those among them that are `taken`."""
         found, samples = [], [LayerInputs.of(values) for values in self.values]
         changed: set[str] = set()
         for call in self.graph.calls:
@@ -115,12 +116,12 @@ class ObservedCodes:
         return [replace(layer, noise=self._noise(layer)) for layer in layers]
 
     def _narrowed(self, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
-        """The layer with int4 weights; None where that would save nothing, or its sums would not fit."""
+        """Returns the layer with int4 weights; None if that saves nothing or its sums don't fit."""
         found = _NARROWED[call.operator](self, call, samples)
         return found if found is not None and found.saved > 0 else None
 
     def _noise(self, layer: NarrowLayer) -> float:
-        """Returns the noise of each output, its share of the output's own power; of them all the sum."""
+        """Returns the noise of the outputs, each relative to its own power, summed over all."""
         graph, total = with_layers(self.graph, [layer]), 0.0
         for values in self.values[:NOISE_SAMPLES]:
             changed = _run_again(graph, values, layer.call)
@@ -132,7 +133,7 @@ class ObservedCodes:
 
 
 def _run_on(call: LoweredCall, layer: NarrowLayer | None, samples: Sequence[LayerInputs]) -> set[str]:
-    """Runs a call, or the layer that it becomes, on what the layers before it made; the names of what it gives."""
+    """Runs a call, or its int4 layer, on the outputs of the earlier layers; returns the names of its results."""
     made: dict[str, Any] = {}
     for sample in samples:
         constants = {} if layer is None else _constants_of(layer)
@@ -178,12 +179,13 @@ def _convolution(observed: ObservedCodes, call: LoweredCall, samples: Sequence[L
 
 
 def _moved(weight: Tensor, near: Tensor, before: Columns, now: Columns) -> Tensor:
-    """The mean change of each channel's sum: by other weights, and by the other inputs that these are given."""
+    """Returns the mean change of each channel's sum, due to other weights and to other inputs."""
     return near.to(torch.float64) @ now.mean - weight.to(torch.float64) @ before.mean
 
 
 def _recurrent(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
-    """Narrows both paths of a layer's gates, of the input and of the state before, which is what the layer gives."""
+    """Narrows both paths of a recurrent layer's gates: from the input, and from the previous state, which is the
+    layer's output."""
     values, source = observed.graph.values, call.arguments["input"].name
     zero = values[source].qparams
     assert zero is not None  # codes of 8 bits
@@ -207,8 +209,8 @@ def _recurrent(observed: ObservedCodes, call: LoweredCall, samples: Sequence[Lay
 def _path(
     observed: ObservedCodes, call: LoweredCall, path: str, point: int, inputs: Sequence[Sequence[Tensor]]
 ) -> dict[str, Tensor] | None:
-    """Weights, biases (which hold the zero point), multipliers and shifts; None where sums would not fit. `inputs`:
-    with int8 weights in the layers before, and with int4 weights."""
+    """Returns weights, biases (with the zero point folded in), multipliers and shifts of one path; None if the sums
+    don't fit. `inputs`: with int8 weights in the earlier layers, and with int4 weights."""
     known = observed.graph.constants
     weight, bias, shift = (known[call.arguments[f"{part}_{path}"].name] for part in ("weight", "bias", "shift"))
     before, now = (
@@ -254,7 +256,7 @@ NO_ROOM = "int4 would save nothing, or its sums would not fit 32 bits"
 
 
 def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
-    """Why a call has no int4 weights; NO_WEIGHTS: it has none at all."""
+    """Returns why a call can't have int4 weights; NO_WEIGHTS if it has no weights at all."""
     names = [ref for name in call.arguments if name.startswith("weight") for ref in call.refs(name)]
     weights = [name for name in names if name in graph.constants]
     if not weights:
@@ -271,14 +273,14 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
 
 
 def packed_bytes(sizes: tuple[int, ...], run: int) -> int:
-    """Bytes of weights of these sizes: half a byte each, and half a byte for the factor of each run."""
+    """Returns the bytes of packed weights: half a byte each, and half a byte for the factor of each run."""
     products = sizes[1] * sizes[2] * sizes[3]
     factors = -(-products // run) if run else 0
     return sizes[0] * ((products + factors + 1) // 2)
 
 
 def _codes(weight: Tensor, columns: Columns, run: int) -> tuple[Tensor, Tensor]:
-    """q of int8 codes [channels, products], and factors that go with it: of each channel, or of each product."""
+    """Returns q for int8 codes [channels, products] and its factors: one for each channel, or for each product."""
     factors = factors_of(weight, columns, run)
     return rounded(weight, factors, columns), factors
 
@@ -286,7 +288,7 @@ def _codes(weight: Tensor, columns: Columns, run: int) -> tuple[Tensor, Tensor]:
 def _rescaled(
     constants: Mapping[str, Tensor], call: LoweredCall, names: tuple[str, str], factors: Tensor
 ) -> dict[str, Tensor]:
-    """Multipliers and shifts of channels whose codes stand for `factors` times as much."""
+    """Returns the multipliers and shifts of channels, scaled by `factors`."""
     multipliers, shifts = (constants[call.arguments[name].name] for name in names)
     known = zip(multipliers.tolist(), shifts.tolist(), factors.tolist(), strict=True)
     fixed = [Fixed.of(multiplier * factor * 2.0 ** (shift - 31)) for multiplier, shift, factor in known]
@@ -306,14 +308,14 @@ def _sums_fit(
 
 
 def observe(graph: LoweredGraph, runs: Sequence[FloatRun], *, run: int, correct: bool) -> ObservedCodes:
-    """The graph's values on some of these calibration inputs; of a model with state they are steps."""
+    """Computes the graph's values on some of these calibration inputs; for a model with state they are steps."""
     size = sum(int(torch.Size(value.shape).numel()) for value in graph.values.values())
     some = drawn_runs([one.begins for one in runs], min(SAMPLES, 1 + WORK // max(size, 1)))
     return ObservedCodes(graph, list(references(graph, [runs[place] for place in some])), correct, run)
 
 
 def _run_again(graph: LoweredGraph, known: Values, changed: str) -> Values:
-    """Values that depend on one call, computed again; the others are known."""
+    """Recomputes the values that depend on one changed call; the others are known."""
     values, others = dict(known) | dict(graph.constants), {changed}
     for call in graph.calls:
         if call.name == changed or not others.isdisjoint(call.refs(*call.arguments)):
@@ -347,7 +349,7 @@ def _with_layer(call: LoweredCall, layer: NarrowLayer) -> LoweredCall:
 
 
 class Int4Weights(CortexMPass):
-    """The layers that are chosen for it get int4 weights: each gets the constants that stand for them."""
+    """Gives the chosen layers int4 weights, by replacing the constants of their calls."""
 
     name = "int4-weights"
     level_before = Level.LOWERED
@@ -372,15 +374,14 @@ class Int4Weights(CortexMPass):
 
 
 def apply_layers(program: ExportedProgram, layers: Sequence[NarrowLayer], intermediates: Path | None = None) -> None:
-    """The same to a lowered program, in place: as one more pass, behind those of the pipeline."""
+    """Gives the layers of a lowered program int4 weights in place, as one more pass after those of the pipeline."""
     run_pass(program, Int4Weights(program, layers), len(PIPELINE) + 1, intermediates)
 
 
 def chosen_layers(
     graph: LoweredGraph, layers: Sequence[NarrowLayer], flash: Callable[[LoweredGraph], int], limit: int
 ) -> list[NarrowLayer]:
-    """Chooses as many layers as it takes to fit `limit` bytes of flash, those first that cost the least noise for a
-    byte."""
+    """Chooses layers, those with the least noise per saved byte first, until the model fits `limit` bytes of flash."""
     left = sorted(layers, key=lambda layer: (layer.noise / layer.saved, layer.call))
     chosen: list[NarrowLayer] = []
     total = before = flash(graph)

@@ -1,7 +1,7 @@
-"""The arena in several memories: buffers by how much they are used, each memory planned on its own.
+"""The arena over several memories: buffers assigned by how much they are used, each memory planned on its own.
 
-The regions lie one behind the other in one space of offsets, so that tables, checks and reports know an offset alone;
-where each of them begins is found out when the network runs.
+The regions are consecutive in one space of offsets, so that tables, checks and reports need only an offset; the base
+address of each is known when the network runs.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from cortado.plan.stages import StageRun
 
 @dataclass(frozen=True)
 class TooSmall:
-    """The region that would have to grow least, by how many bytes, and the buffers that found no place."""
+    """The region that has to grow least, by how many bytes, and the buffers that did not fit."""
 
     room: Room
     missing: int
@@ -28,7 +28,7 @@ class TooSmall:
 
 
 def over_regions(planned: Planned, rooms: Sequence[Room]) -> Planned | TooSmall:
-    """The same stages with their buffers in these memories, the fastest first."""
+    """Places the buffers of a plan in these memories, the fastest first, or returns what is missing."""
     problem = planned.problem
     usable = [replace(room, bytes=room.bytes - room.bytes % ALIGNMENT) for room in rooms]
     used = heat(planned)
@@ -83,7 +83,7 @@ def _regions(
 
 
 def _joined(plans: Sequence[Plan], starts: Sequence[int], bound: int) -> Plan:
-    """One plan of all regions, one behind the other. `bound`: of one arena for all."""
+    """Joins the plans of the regions, one after the other. `bound` is the lower bound of a single arena."""
     offsets = {name: start + at for plan, start in zip(plans, starts, strict=True) for name, at in plan.offsets.items()}
     peak = starts[-1] + aligned(plans[-1].peak)
     return Plan(offsets, peak, min(bound, peak), optimal=peak <= bound)
@@ -97,9 +97,9 @@ def _all_spent(plans: Sequence[Plan]) -> SearchEffort:
 
 
 def heat(planned: Planned) -> Mapping[str, float]:
-    """How often a byte of each buffer is read or written in one run, by the rows that kernel calls read and make.
+    """Returns how often a byte of each buffer is accessed in one run, from the rows that kernel calls read and make.
 
-    A kernel writes its scratch and reads it back with every call. Inputs are written once, outputs read once.
+    Every call writes its scratch and reads it back. Inputs are written once, outputs read once.
     """
     used: Counter[str] = Counter()
     for stage, run in zip(planned.program.stages, planned.runs, strict=True):

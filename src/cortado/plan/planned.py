@@ -23,31 +23,31 @@ GUARD_BYTES = 16  # on each side of a buffer, in the checks build
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """A piece of the arena in a memory of its own. Offsets of the plan count through all regions: this one has those
-    from `start` on; in the checks build, from `checked_start`."""
+    """A part of the arena in a memory of its own. Offsets of the plan are global: this region begins at `start`, or at
+    `checked_start` in the checks build."""
 
     name: str
-    room: int  # bytes that it may take of the memory
+    room: int  # bytes available to it in the memory
     buffers: frozenset[str]
     start: int
     bytes: int
     checked_start: int
     checked_bytes: int
-    device: bool = False  # of the memory's type: unaligned accesses fault there
+    device: bool = False  # device memory: unaligned accesses fault there
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A program in stages, the memory problem they pose and the plan that solves it."""
+    """A program in stages, the memory problem that they pose and the plan that solves it."""
 
     program: Program
     runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
     checked: Plan  # of the checks build: see guarded
-    in_place: Mapping[str, str]  # buffers that lie where state does, and that of the state: see written_in_place
-    spent: Mapping[str, SearchEffort]  # what looking for the order of branches, the stages and the offsets cost
-    regions: tuple[RegionPlan, ...] = ()  # the fastest first; none: the arena is in one piece
+    in_place: Mapping[str, str]  # new values of state -> the state's own buffer: see written_in_place
+    spent: Mapping[str, SearchEffort]  # the cost of the search for orders, stages and offsets
+    regions: tuple[RegionPlan, ...] = ()  # the fastest first; empty: the arena is in one piece
 
     def __repr__(self) -> str:
         name, steps, stages = self.program.name, len(self.program.steps), len(self.program.stages)
@@ -59,12 +59,12 @@ class Planned:
         return tuple(one.name for one in self.regions if one.device and (one.bytes or one.checked_bytes))
 
     def region_of(self, buffer: str) -> RegionPlan:
-        """Returns where a buffer lies, of an arena in regions."""
+        """Returns the region of a buffer, if the arena has regions."""
         name = self.in_place.get(buffer, buffer)
         return next(region for region in self.regions if name in region.buffers)
 
     def ring_rows(self, buffer: str, height: int) -> int:
-        """The rows of a tensor that are held in memory: all of them unless it is a ring."""
+        """Returns the rows of a tensor that are held in memory: all of them unless it is a ring."""
         rows = self.program.buffers[buffer].rows
         return rows if rows else height
 
@@ -80,15 +80,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class Alternative:
-    """Result that another way to optimize would give."""
+    """The result that another optimization goal would give."""
 
     arena_bytes: int
     row_calls: int
 
 
 def guarded(problem: Problem) -> Problem:
-    """Returns the plan of the checks build: guards around every buffer, all of them alive for whole stages, no
-    overlays."""
+    """Returns the problem of the checks build: guards around every buffer, lifetimes of whole stages, no overlays."""
     wide = [
         replace(b, size=b.size + 2 * GUARD_BYTES, start=(b.start[0], 0), end=(b.end[0] + (b.end[1] > 0), 0))
         for b in problem.buffers
@@ -97,10 +96,10 @@ def guarded(problem: Problem) -> Problem:
 
 
 def written_in_place(program: Program) -> dict[str, str]:
-    """New values of state that are made where the old ones lie, by the buffers of both.
+    """Finds new values of state that can be computed in place, over the old ones; returns the buffers of both.
 
-    Nobody may read an old value any more: no later stage, no other state that gets the old one at the end, and in the
-    stage that makes the new one only the step that makes it, element by element.
+    Nothing can read the old value afterwards: no later stage, no other state that is assigned it at the end, and in the
+    stage that computes the new value only the step itself, element by element.
     """
     read: dict[str, int] = {}
     made: dict[str, int] = {}
@@ -126,7 +125,8 @@ def _read(step: Step) -> set[str]:
 
 
 def _overwritable(stage: Stage) -> set[tuple[str, str]]:
-    """Outputs of a stage's elementwise steps, with the inputs over which they may lie: no other step reads these."""
+    """Returns the outputs of a stage's elementwise steps with the inputs that they can overwrite: no other step reads
+    these."""
     found = set()
     for step in stage.steps:
         others = {name for one in stage.steps if one is not step for name in _read(one)}
@@ -139,7 +139,7 @@ def _overwritable(stage: Stage) -> set[tuple[str, str]]:
 
 
 def moved(planned: Planned) -> list[StateTensor]:
-    """State whose new values lie elsewhere, and are copied when all steps are done."""
+    """Returns the state whose new values lie elsewhere and are copied when all steps are done."""
     return [kept for kept in planned.program.state if _lies(planned, kept.source) != kept.tensor.buffer]
 
 
@@ -148,12 +148,13 @@ def _lies(planned: Planned, buffer: str) -> str:
 
 
 def saved_state(program: Program) -> list[StateTensor]:
-    """State in the order in which it is saved, by name: the same whatever the calls that change it."""
+    """Returns the state in the order in which it is saved, by name, which is independent of the calls that change
+    it."""
     return sorted(program.state, key=lambda kept: kept.name)
 
 
 def state_layout(program: Program) -> int:
-    """A hash of 32 bits of what saved state means: names, elements, shapes and scales of its pieces."""
+    """Returns a 32-bit hash of the meaning of saved state: names, elements, shapes and scales of its parts."""
     pieces = [
         [one.name, one.tensor.dtype, list(one.tensor.shape), None if q is None else [q.scale, q.zero_point]]
         for one in saved_state(program)
@@ -165,17 +166,17 @@ def state_layout(program: Program) -> int:
 
 
 def identity_words(program: Program) -> tuple[int, int]:
-    """The id of the model as two words of 32 bits, the first digits in the first."""
+    """Returns the model's id as two 32-bit words, the first digits in the first."""
     return int(program.identity[:8], 16), int(program.identity[8:], 16)
 
 
 def with_state(plan: Plan, in_place: Mapping[str, str]) -> Plan:
-    """The plan with the places of what lies where state does."""
+    """Adds to a plan the offsets of the values that are computed in place of state."""
     return replace(plan, offsets={**plan.offsets, **{new: plan.offsets[old] for new, old in in_place.items()}})
 
 
 def decision_buffers(program: Program) -> list[Buffer]:
-    """The buffer of a decision's scores, if there is one. A stream has one stage, during which it lives."""
+    """Returns the buffer of a decision's scores, if there is one. A stream has one stage, which is its lifetime."""
     if program.decision is None:
         return []
     end, size = (len(program.stages), 0), program.decision_bytes
@@ -185,8 +186,8 @@ def decision_buffers(program: Program) -> list[Buffer]:
 def memory_problem(
     program: Program, runs: Sequence[StageRun], uses: Uses, in_place: Collection[str] = frozenset()
 ) -> Problem:
-    """Whole tensors live from stage to stage; rings and scratch within theirs. What lies where state does is no buffer
-    of the problem."""
+    """Builds the memory problem: whole tensors live across stages, rings and scratch within one. Values computed in
+    place of state need no buffer."""
     starts, position = [], 0
     for stage in program.stages:
         starts.append(position)
@@ -202,7 +203,7 @@ def memory_problem(
     for number, (stage, run) in enumerate(zip(program.stages, runs, strict=True)):
         buffers += stage_buffers(number, stage.steps, run)
         overlays += overlays_of(run)
-    # State by name, before all else: methods that share it have it at the same offsets.
+    # State comes first, by name: methods that share it then have it at the same offsets.
     places = {kept.tensor.buffer: number for number, kept in enumerate(saved_state(program))}
     for name, made in sorted(uses.made.items(), key=lambda one: places.get(one[0], len(places))):
         if name not in rings and name not in in_place:
@@ -219,8 +220,8 @@ def memory_problem(
 
 
 def estimated_cycles(planned: Planned, values: Mapping[str, torch.Tensor] | None = None) -> list[float | None]:
-    """Returns the estimated cycles of each step; None where a kernel has no row. `values` are the reference's, where
-    they are known."""
+    """Returns the estimated cycles of each step; None where a kernel has no row. `values` are the reference's, if
+    known."""
     program = planned.program
     costs = costs_for(program.target)
     if costs is None:
@@ -235,13 +236,13 @@ def jobs_of(
     values: Mapping[str, torch.Tensor],
     only: Mapping[str, Collection[str]] | None = None,
 ) -> list[Job | None]:
-    """The workload of each step, in order, as `step_job` has it."""
+    """Returns the workload of each step, in order (see `step_job`)."""
     rows = [rows for run in planned.runs for rows in run.rows]
     return [step_job(step, core, made, values, only) for step, made in zip(planned.program.steps, rows, strict=True)]
 
 
 def calls_of(planned: Planned) -> list[int]:
-    """How often each step's kernel is called in one run."""
+    """Returns how often each step's kernel is called in one run."""
     rows = [rows for run in planned.runs for rows in run.rows]
     return [
         step.images * len(range(0, made, step.group)) for step, made in zip(planned.program.steps, rows, strict=True)
@@ -249,7 +250,7 @@ def calls_of(planned: Planned) -> list[int]:
 
 
 def loop_of(planned: Planned) -> Loop:
-    """Workload of the row loop in one run."""
+    """Returns the workload of the row loop in one run."""
     total = Loop(kept_bytes=sum(planned.program.buffers[kept.tensor.buffer].size for kept in moved(planned)))
     for stage, run in zip(planned.program.stages, planned.runs, strict=True):
         total += stage_loop(stage.steps, run.rows)

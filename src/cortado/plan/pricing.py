@@ -1,4 +1,4 @@
-"""A quantized model as the passes leave it, and what it takes of RAM and time, before anything is emitted."""
+"""Quantized models after the passes, and their RAM and cycles, before anything is emitted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def lowered(
     stream: bool = False,
     passes: Sequence[type[CortexMPass]] = PIPELINE,
 ) -> ExportedProgram:
-    """A model as the pipeline leaves it; with `stream`, for an endless stream of rows."""
+    """Runs the pipeline on a model; with `stream`, for an endless stream of rows."""
     return CortexMPassManager(
         quantized.program(),
         passes,
@@ -48,13 +48,14 @@ def lowered(
 
 
 def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
-    """Inputs of the model as the compiled one reads them."""
+    """Converts inputs of the model to the layout that the compiled one reads."""
     nhwc = options.input_layout is InputLayout.NHWC
     return tuple(value.permute(TO_NHWC).contiguous() if nhwc and value.dim() == 4 else value for value in inputs)
 
 
 def references(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Iterator[dict[str, Tensor]]:
-    """Yields the exact values of each run; state has its initial values where a run begins, else what the last left."""
+    """Yields the exact values of each run; state is initial where a run begins, and otherwise continues from the last
+    run."""
     values: dict[str, Tensor] = {}
     for run in runs:
         values = run_reference(graph, run.inputs, after(graph, values) if values and not run.begins else None)
@@ -62,14 +63,14 @@ def references(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Iterator[dict[s
 
 
 class Pricing:
-    """Quantized models, one after the other: what each takes on a target, and what its integers give."""
+    """The cost of quantized models on a target, and their integer outputs."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._last: tuple[Quantized, LoweredGraph | None] | None = None
 
     def price(self, quantized: Quantized) -> Price | None:
-        """Bytes of the arena and cycles; None where it can't be lowered."""
+        """Returns the bytes of the arena and the cycles; None if the model can't be lowered."""
         graph = self._graph(quantized)
         if graph is None:
             return None
@@ -77,7 +78,7 @@ class Pricing:
         return Price(planned.plan.peak, sum(cycles or 0.0 for cycles in estimated_cycles(planned)))
 
     def outputs(self, quantized: Quantized, runs: Sequence[FloatRun]) -> list[list[Tensor]] | None:
-        """The reference's outputs; of a model with state runs are steps."""
+        """Computes the reference's outputs; for a model with state, runs are steps."""
         graph = self._graph(quantized)
         if graph is None:
             return None

@@ -1,4 +1,4 @@
-"""The lowered graph as kernels and buffers: what the C bundle, the memory plan and the report are made of."""
+"""The lowered graph as kernels and buffers: the input of the C bundle, the memory plan and the report."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,15 @@ from cortado.plan.decision import DecisionRule
 from cortado.plan.lowered import Ends, LoweredCall, LoweredGraph, State, chosen_ends, ends_of, model_id
 from cortado.plan.windows import StreamWindows, WindowRows
 
-PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
-STATE_MARK = "state.mark"  # a buffer: what MODEL_reset leaves beside state
+PUSHED_ROWS = "input.rows"  # a buffer: the number of rows received of an input that comes row by row
+STATE_MARK = "state.mark"  # a buffer: the mark that MODEL_reset leaves with the state
 MARK_BYTES = 4
-CAMERA_PLACE = "camera.place"  # a buffer: where a camera's picture stands, from its first line to after the run
+CAMERA_PLACE = "camera.place"  # a buffer: the position in a camera's picture, live from its first line
 CAMERA_LINE = "camera.line"  # a buffer: the line that a camera's front end keeps for the next
 
 
 class Walk(Enum):
-    """How a kernel goes over its output."""
+    """How a kernel traverses its output."""
 
     ROWS = "one row from the rows of its window"
     PIXELS = "any span of pixels"
@@ -42,7 +42,7 @@ class Walk(Enum):
 
 @dataclass(frozen=True)
 class ArenaBuffer:
-    """A tensor in the arena, whole, or as a ring of `rows` of its rows where `rows` is not 0."""
+    """A tensor in the arena: whole, or a ring of `rows` of its rows if `rows` is not 0."""
 
     name: str
     size: int  # of the whole tensor
@@ -64,7 +64,7 @@ class Port:
         return self.height * self.row_bytes
 
     def collapsed(self, images: int) -> "Port":
-        """The whole tensor as one row; an operand that every row reads whole stays as it is."""
+        """Returns the port of the whole tensor as one row; an operand that every row reads whole is unchanged."""
         if self.rule.stride == 0:
             return self
         return replace(self, height=1, row_bytes=images * self.image_bytes, rule=ONE_ROW)
@@ -74,7 +74,7 @@ class Port:
 class Step:
     """One kernel over one tensor: `images` times `rows` output rows of `row_bytes`, `n` pixels or elements each.
 
-    An accumulating step is called once per INPUT row and leaves its only output row behind after the last.
+    An accumulating step is called once per INPUT row and completes its only output row with the last.
     """
 
     name: str
@@ -90,35 +90,35 @@ class Step:
     kind: Walk
     element: Element  # of its output
     macs: int = 0
-    also: tuple[Port, ...] = ()  # where results behind the first go, row by row as that; such a step runs alone
-    group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
-    samples: int = 0  # of a signal that each row of a pushed input holds; 0: rows are those of an image
+    also: tuple[Port, ...] = ()  # secondary outputs, row by row like the first; the step then runs alone
+    group: int = 1  # rows of `n` pixels that one call makes; the last call makes the rest
+    samples: int = 0  # samples of a signal in each row of a pushed input; 0: rows are those of an image
 
     @cached_property
     def scratch(self) -> int:
         return max((kernel.scratch for kernel in self.kernels.values()), default=0)
 
     def lean(self) -> "Step":
-        """The same step with less scratch, where its kernel has such a form."""
+        """Returns the step with its lean kernels, which need less scratch, if it has them."""
         return replace(self, kernels={core: kernel.lean or kernel for core, kernel in self.kernels.items()})
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The buffers that it makes."""
+        """The buffers that the step writes."""
         return (self.output, *(str(port.source) for port in self.also))
 
     def row_bytes_of(self, output: str) -> int:
-        """The bytes of a row of one of its outputs."""
+        """Returns the bytes of a row of one of its outputs."""
         return next((port.row_bytes for port in self.also if port.source == output), self.row_bytes)
 
     @property
     def ports(self) -> tuple[Port, ...]:
-        """Tensors whose rows its kernel gets pointers to, in order: all but the first output."""
+        """The tensors to whose rows its kernel gets pointers, in order: all but the first output."""
         return (*self.inputs, *self.also)
 
     @property
     def one_row(self) -> bool:
-        """Tells whether it reads many rows of an image and gives one."""
+        """Whether it reads many rows of an image and gives one."""
         return self.kind in (Walk.ACCUMULATE, Walk.RUNNING)
 
     @property
@@ -126,11 +126,11 @@ class Step:
         return self.row_bytes if self.one_row else self.rows * self.row_bytes
 
     def grouped(self, rows: int) -> "Step":
-        """`rows` rows with every call, where the kernel takes any span of pixels."""
+        """Returns the step with `rows` rows per call, if its kernel takes any span of pixels."""
         return replace(self, group=rows) if self.kind is Walk.PIXELS else self
 
     def collapsed(self) -> "Step":
-        """A pixelwise step over all its rows at once: one call instead of one per row."""
+        """Returns a pixelwise step over all its rows at once: one call instead of one per row."""
         if self.kind not in (Walk.PIXELS, Walk.ELEMENTS):
             return self
         return replace(
@@ -145,7 +145,7 @@ class Step:
 
 
 def place_of(step: Step) -> str:
-    """A step by name, for messages."""
+    """Names a step, for messages."""
     return f"{step.module or step.name} ({operator_base(step.operator)})"
 
 
@@ -158,7 +158,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output of the program; `node` is the value of the lowered graph that it holds."""
+    """An input or output of the program; `node` is its value in the lowered graph."""
 
     name: str
     node: str
@@ -166,11 +166,11 @@ class Tensor:
     shape: tuple[int, ...]
     element: Element
     qparams: QParams | None
-    layout: tuple[int, ...]  # the model's dimensions in the order in which they lie here: (0, 2, 3, 1) is NHWC
+    layout: tuple[int, ...]  # the model's dimensions in memory order: (0, 2, 3, 1) is NHWC
 
     @property
     def dtype(self) -> str:
-        """Returns NumPy's name of it."""
+        """NumPy's name of the element."""
         return self.element.name
 
     @property
@@ -180,7 +180,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class StateTensor:
-    """A tensor that lasts from run to run, and gets what `source` holds when a run is over."""
+    """A tensor that persists from run to run; its next value is what `source` holds after a run."""
 
     name: str  # that of the model's buffer
     tensor: Tensor
@@ -190,13 +190,13 @@ class StateTensor:
 
 @dataclass(frozen=True)
 class Stream(StreamWindows):
-    """An endless stream of rows: after each hop of them the output of another window."""
+    """An endless stream of rows: after every hop of rows, the output for the next window."""
 
     warm_up: int  # rows that the last step makes before the first output
     offsets: Mapping[str, int]  # by step: its row r is row r + offset of the window's tensor
 
     def rows_of(self, step: Step, made: int) -> WindowRows:
-        """Which of a step's `made` rows since a reset are rows of the first window's tensor."""
+        """Returns which of a step's `made` rows since a reset are rows of the first window's tensor."""
         offset = self.offsets[step.name]
         start, stop = max(-offset, 0), min(made, step.image_bytes // step.row_bytes - offset)
         return WindowRows(start, max(stop, start), start + offset)
@@ -204,38 +204,38 @@ class Stream(StreamWindows):
 
 @dataclass(frozen=True)
 class Program:
-    """A whole network: buffers, stages in order, inputs and outputs, and what lasts from run to run."""
+    """A whole network: buffers, stages in order, inputs and outputs, and state."""
 
     name: str
     target: CortexMTargetConfig
-    cores: tuple[Core, ...]  # that its kernels are for: the target's, or PORTABLE to run on this machine
+    cores: tuple[Core, ...]  # the cores of its kernels: the target's, or PORTABLE to run on this machine
     buffers: Mapping[str, ArenaBuffer]
     stages: tuple[Stage, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     state: tuple[StateTensor, ...] = ()  # in an order in which no source is overwritten before it is read
     stream: Stream | None = None
-    identity: str = ""  # of what it computes: plan/lowered.py
-    ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
-    decision: DecisionRule | None = None  # of the first output, over time
-    watched: bool = False  # its last output says how unlike calibration the input is
-    camera: Camera | None = None  # in front of its input
-    method_of: str = ""  # the model whose further method it is: arena and state are that model's
+    identity: str = ""  # a hash of what it computes: see plan/lowered.py
+    ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, including inputs
+    decision: DecisionRule | None = None  # on the first output, over time
+    watched: bool = False  # its last output measures how unlike the calibration data the input is
+    camera: Camera | None = None  # the camera that provides its input
+    method_of: str = ""  # the model of which it is an additional method, sharing arena and state
 
     @property
     def owner(self) -> str:
-        """The model that the arena and the constants are named after."""
+        """The model after which the arena and the constants are named."""
         return self.method_of or self.name
 
     @property
     def entering(self) -> tuple[str, ...]:
-        """The buffers that hold something before the first step; of an input that comes row by row, none."""
+        """The buffers that are live before the first step; an input that comes row by row is not among them."""
         inputs = self.inputs if self.pushed is None else ()
         return (*(tensor.buffer for tensor in inputs), *(kept.tensor.buffer for kept in self.state))
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """The buffers that hold something after the last step."""
+        """The buffers that are live after the last step."""
         kept = [name for one in self.state for name in (one.tensor.buffer, one.source)]
         return (*(tensor.buffer for tensor in self.outputs), *kept)
 
@@ -245,12 +245,12 @@ class Program:
 
     @property
     def decision_bytes(self) -> int:
-        """The scores that are kept for a decision."""
+        """The bytes of a decision's state."""
         return 0 if self.decision is None else self.decision.bytes(self.outputs[0].element)
 
     @property
     def pushed(self) -> Step | None:
-        """The step that stands for an input that comes row by row; it is the first."""
+        """The step of an input that comes row by row, which is the first; None without one."""
         first = self.steps[:1]
         return first[0] if first and first[0].kind is Walk.PUSHED else None
 
@@ -260,7 +260,7 @@ class Program:
 
 @dataclass(frozen=True)
 class CodedBorders:
-    """The inputs and outputs, by their positions, that are codes at a float border; images lie as they came."""
+    """The inputs and outputs, by position, that are codes although the border is float; images keep their layout."""
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
@@ -280,8 +280,8 @@ def build_program(
     codes: CodedBorders = NO_CODES,
     by_rows: bool = False,
 ) -> Program:
-    """One stage per kernel; `running`: with kernels for an endless stream of rows, where an operator has them;
-    `by_rows`: its input comes so, and lies as its readers want it, whatever its element."""
+    """Builds a program with one stage per kernel. `running`: with kernels for an endless stream, for operators that
+    have them; `by_rows`: the input comes row by row, in the layout of its readers, whatever its element."""
     return _Builder(name, graph, target, border, cores or target.cores, running, codes, by_rows).build()
 
 
@@ -303,7 +303,7 @@ class _Builder:
         self.coded = {graph.inputs[i] for i in codes.inputs}
         self.coded |= {name for name in graph.outputs if _only_codes(name, graph.outputs, codes)}
         self.buffers: dict[str, ArenaBuffer] = {}
-        self.place: dict[str, str | Array] = {}  # where each value's bytes lie
+        self.place: dict[str, str | Array] = {}  # the buffer or constant of each value
         self.stages: list[Stage] = []
 
     def build(self) -> Program:
@@ -345,8 +345,8 @@ class _Builder:
         return StateTensor(state.buffer, tensor, source, Array(state.initial.numpy()))
 
     def _input(self, name: str) -> Tensor:
-        """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it.
-        An input of integers has no quantize, nor have rows of float32."""
+        """Adds an input. With an int8 border the program starts after the quantize, and after a transpose that follows
+        it. Integer inputs have no quantize, nor have rows of float32."""
         chain: list[LoweredCall] = []
         last = name
         while last not in self.graph.leaving and (self.border is Border.INT8 or (name in self.coded and not chain)):
@@ -365,7 +365,8 @@ class _Builder:
         return self._coded(chain, self._tensor(name, last, _permutation(len(self.graph.values[name].shape), chain)))
 
     def _output(self, name: str, position: int) -> Tensor:
-        """With an int8 border the program ends before the dequantize, and before a change of layout in front of it."""
+        """Adds an output. With an int8 border the program ends before the dequantize, and before a transpose that
+        precedes it."""
         chain: list[LoweredCall] = []
         first = name
         if name in self.graph.constants:
@@ -379,8 +380,8 @@ class _Builder:
 
     @staticmethod
     def _coded(chain: Sequence[LoweredCall], tensor: Tensor) -> Tensor:
-        """With the codes of the quantize or dequantize that the program leaves out: the value behind it may be read as
-        other numbers by the calls inside, where a sum with a constant is only another zero point."""
+        """Gives a tensor the scale and zero point of the quantize or dequantize that the program leaves out. The calls
+        inside can read the same codes with others, where adding a constant is only a change of zero point."""
         for call in chain:
             operator = registry().operators[call.operator]
             if (operator.quantizes or operator.dequantizes) and tensor.qparams is not None:
@@ -391,7 +392,7 @@ class _Builder:
         return tensor
 
     def _is_coded(self, name: str, position: int, chain: Sequence[LoweredCall]) -> bool:
-        """Whether an output is the codes that a dequantize reads whose result is another output."""
+        """Whether an output is the operand of a dequantize whose result is another output."""
         coded = position in self.codes.outputs and not chain
         return coded and _dequantizes(self.graph.by_name[name])
 
@@ -421,7 +422,8 @@ class _Builder:
         self.stages.append(Stage((self._step(call, bound),)))
 
     def _leaves(self, call: LoweredCall) -> bool:
-        """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
+        """Whether a call is left out: a dequantize before a graph output, or a transpose before only such
+        dequantizes."""
         users = self.graph.users.get(call.name, [])
         if _dequantizes(call):
             return not users and not self._overwritten(call)
@@ -430,7 +432,7 @@ class _Builder:
         return all(_dequantizes(user) and self._leaves(user) for user in users)
 
     def _overwritten(self, call: LoweredCall) -> bool:
-        """Whether an output would lie where state does: when the run is over, that holds its next value."""
+        """Whether an output would be in a state's buffer, which holds the next value after the run."""
         name = call.name
         while name in self.graph.by_name and name not in self.place:
             name = self.graph.by_name[name].refs("input")[0]
@@ -488,12 +490,12 @@ def _only_codes(name: str, outputs: Sequence[str], codes: CodedBorders) -> bool:
 
 
 def _row_elements(ports: tuple[Port, ...]) -> list[Element]:
-    """Returns the row elements of each of the rows that a kernel is called with."""
+    """Returns the element of each row pointer that a kernel gets."""
     return [port.element for port in ports for _ in range(port.rule.taps)]
 
 
 def _in_order(state: list[StateTensor]) -> tuple[StateTensor, ...]:
-    """Orders copies: what is the source of another is overwritten behind it."""
+    """Orders the copies of state: a buffer that is the source of another copy is overwritten after that copy."""
     left, ordered = list(state), []
     while left:
         free = [one for one in left if all(one.tensor.buffer != other.source or one is other for other in left)]
@@ -527,7 +529,7 @@ def _dequantizes(call: LoweredCall) -> bool:
 
 
 def _permutation(rank: int, chain: list[LoweredCall]) -> tuple[int, ...]:
-    """The order of dimensions after the transposes of a chain of calls."""
+    """Returns the order of dimensions after the transposes of a chain of calls."""
     order = tuple(range(rank))
     for call in chain:
         if call.operator == TRANSPOSE.name:
@@ -536,7 +538,7 @@ def _permutation(rank: int, chain: list[LoweredCall]) -> tuple[int, ...]:
 
 
 def _geometry(sizes: tuple[int, ...], element: Element, by_row: bool) -> tuple[int, int, int]:
-    """(images, rows, bytes of a row): NHWC row by row, anything else as one row."""
+    """Returns (images, rows, bytes of a row): NHWC row by row, anything else as one row."""
     if by_row and len(sizes) == 4:
         n, h, w, c = sizes
         return n, h, w * c * element.bytes
@@ -544,7 +546,7 @@ def _geometry(sizes: tuple[int, ...], element: Element, by_row: bool) -> tuple[i
 
 
 def _span(sizes: tuple[int, ...], kind: Walk) -> int:
-    """The count `n` of one row: elements, or pixels of the last dimension's channels."""
+    """Returns the count `n` of one row: elements, or pixels over the channels of the last dimension."""
     row = sizes[2:] if len(sizes) == 4 else sizes
     if kind is Walk.WHOLE:
         return math.prod(sizes)

@@ -1,8 +1,8 @@
-"""The program that a compile asks for: fed as is wanted, with a decision behind its first output.
+"""The program that a compile asks for: with its way of feeding inputs, and a decision on its first output.
 
-An input that comes row by row is a step without a kernel, whose rows the row loop never makes: the caller brings the
-next one, and the first stage makes what it can of it. The scheduler, the table of allowed stores and the C tables see a
-step that is ready whenever nothing else is: that is when the next row is asked for.
+An input that comes row by row is a step without a kernel, whose rows the row loop never makes: the caller provides the
+next row, and the first stage computes what it can from it. To the scheduler, the table of allowed stores and the C
+tables it is a step that becomes ready when nothing else is: then the next row is requested.
 """
 
 import math
@@ -37,20 +37,21 @@ from cortado.plan.stream import samples_of, streamed
 
 OPERATOR = "cortado::input_row"
 NO_LINES: Mapping[str, str] = MappingProxyType({})
-_ROWS_BYTES = 4 + MARK_BYTES  # of the count of rows, behind the mark of a reset
+_ROWS_BYTES = 4 + MARK_BYTES  # of the row count, after the mark of a reset
 
 
 @dataclass(frozen=True)
 class Feeding:
-    """How a program gets its input: whole, row by row, or (`stream`, the dimension that is time) a stream of rows."""
+    """How a program gets its input: whole, row by row, or as a stream of rows (`stream`: the dimension that is
+    time)."""
 
     rows: bool = False
     stream: int | None = None
-    camera: Camera | None = None  # whose lines become it
+    camera: Camera | None = None  # the camera whose lines form the input
 
     @staticmethod
     def of(options: Options) -> "Feeding":
-        """The options as the user gave them."""
+        """Returns the feeding that the user's options ask for."""
         return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
 
     @property
@@ -71,7 +72,7 @@ def program_of(
     cores: tuple[Core, ...] | None = None,
     lines: Mapping[str, str] = NO_LINES,
 ) -> Program:
-    """The program of a graph, fed as is wanted; that of a stream was lowered as one. `lines`: of the user's
+    """Builds the program of a graph with this feeding; the graph of a stream was lowered as one. `lines`: of the user's
     file, by call, for messages."""
     if feeding.stream is not None:
         program = build_program(name, graph, target, border, cores, running=True, by_rows=True)
@@ -82,7 +83,7 @@ def program_of(
 
 
 def with_pushed_input(program: Program, option: str = "--input-rows") -> Program:
-    """The program with its input as the first step; refused with the reason where the input has no rows."""
+    """Makes the input of a program its first step; refuses an input without rows, with the reason."""
     try:
         tensor = _only(program)
         rows, row_bytes = _rows(program, tensor)
@@ -129,13 +130,13 @@ def _only(program: Program) -> Tensor:
 
 
 def _is_quantized(program: Program, tensor: Tensor) -> bool:
-    """Whether a step makes codes of an input (--io float)."""
+    """Whether a step quantizes an input (--io float)."""
     readers = [step for step in program.steps if any(port.source == tensor.buffer for port in step.inputs)]
     return any(registry().operators[step.operator].quantizes for step in readers)
 
 
 def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
-    """How many rows, and the bytes of one: as those see them who read the input."""
+    """Returns the number of rows and the bytes of one, as the readers of the input see them."""
     found = [(step, port) for step in program.steps for port in step.inputs if port.source == tensor.buffer]
     if not found:
         raise CortadoError(f"nothing reads input '{tensor.name}': there are no rows to push")
@@ -159,7 +160,7 @@ def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Asked:
-    """Request of a compile: a model by its name, for a target, with options and the names of its classes."""
+    """The request of a compile: a model by name, for a target, with options and the names of its classes."""
 
     name: str
     target: CortexMTargetConfig
@@ -167,7 +168,7 @@ class Asked:
     labels: tuple[str, ...] | None = None
 
     def undecided(self, graph: LoweredGraph, lines: Mapping[str, str] = NO_LINES) -> Program:
-        """The program without its decision. `lines`: of the user's file, by call, for messages."""
+        """Builds the program without its decision. `lines`: of the user's file, by call, for messages."""
         return program_of(self.name, graph, self.target, self.options.io, Feeding.of(self.options), lines=lines)
 
     def decided(self, program: Program) -> Program:
@@ -175,12 +176,12 @@ class Asked:
         return decided(watched, self.options.decide, self.labels)
 
     def stand_in(self, graph: LoweredGraph) -> Program:
-        """The same where scales stand in for those of real data, or are about to change."""
+        """Builds the program with a decision of the right size, while scales are placeholders or about to change."""
         return sketched(self.undecided(graph), self.options.decide, self.labels)
 
 
 def decided(program: Program, decision: Decision | None, names: Sequence[str] | None) -> Program:
-    """`names`: of the classes, where the model has some."""
+    """Adds the user's decision to a program. `names`: of the classes, if the model has any."""
     if decision is None:
         return program
     check_decision(program, decision, names)
@@ -188,7 +189,7 @@ def decided(program: Program, decision: Decision | None, names: Sequence[str] | 
 
 
 def sketched(program: Program, decision: Decision | None, names: Sequence[str] | None) -> Program:
-    """The same where scales stand in for those of real data: a decision of that size, whatever its thresholds."""
+    """Adds a decision of the right size with arbitrary thresholds, for scales that are not those of real data."""
     if decision is None:
         return program
     check_decision(program, decision, names)
@@ -197,7 +198,7 @@ def sketched(program: Program, decision: Decision | None, names: Sequence[str] |
 
 
 def check_decision(program: Program, decision: Decision | None, names: Sequence[str] | None) -> None:
-    """Refuses what no scales can make right."""
+    """Refuses a decision that is wrong whatever the scales."""
     if decision is None:
         return
     if program.stream is None and not program.state:

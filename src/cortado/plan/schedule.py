@@ -1,4 +1,4 @@
-"""Which steps run together, row by row, and where their buffers lie: from a Program to a planned Program."""
+"""The scheduler: which steps run together, row by row, and where their buffers lie. From a Program to a Planned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from cortado.plan.stream import plan_stream
 
 @dataclass(frozen=True)
 class _Found:
-    """A way to run a program: its stages, the memory problem they pose and the plan that solves it."""
+    """A candidate schedule: a program's stages, the memory problem that they pose and the plan that solves it."""
 
     program: Program
     runs: tuple[StageRun, ...]
@@ -30,9 +30,9 @@ class _Found:
 
 @dataclass(frozen=True)
 class Schedules:
-    """All ways to run a program: in each order of its branches, and with the kernels that need less scratch.
+    """All schedules of a program: in each order of its branches, and with lean kernels.
 
-    Stages that were looked at once are not looked at again.
+    Stages are analyzed once, for all schedules.
     """
 
     program: Program
@@ -53,11 +53,12 @@ class Schedules:
 
     @cached_property
     def endless(self) -> Planned:
-        """A stream leaves no choice."""
+        """The plan of a stream, which leaves no choice."""
         return plan_stream(self.program)
 
     def best(self, optimize: Optimize) -> Planned:
-        """The lowest peak; where it is not proven, layer by layer may still be lower."""
+        """Returns the best schedule; if it is not proven optimal, also tries layer by layer, whose peak can be
+        lower."""
         if self.program.stream is not None:
             return self.endless
         if optimize not in self.planned:
@@ -68,12 +69,12 @@ class Schedules:
         return self.planned[optimize]
 
     def alternatives(self) -> dict[Optimize, Alternative]:
-        """The plan of each optimization goal."""
+        """Returns the result of each optimization goal."""
         found = {optimize: self.best(optimize) for optimize in Optimize}
         return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 
     def _best(self, optimize: Optimize) -> Planned:
-        """For the lowest peak, lean kernels are tried too."""
+        """Searches all orders; for the lowest peak, with lean kernels too."""
         searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
         bound = min(STAGES_WORK // 2, STAGES_WORK // len(searches))
         tallies: list[Tally] = []
@@ -92,7 +93,7 @@ class Schedules:
         return self._planned(best, tallies)
 
     def _planned(self, best: _Found, tallies: Sequence[Tally]) -> Planned:
-        """With the plan of the checks build, and what the search cost."""
+        """Completes a schedule with the plan of the checks build and the cost of the search."""
         wide = guarded(best.problem)
         checked = self.known.plan(wide, Effort.QUICK)
         validate(best.problem, best.plan)
@@ -121,7 +122,8 @@ def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planne
 
 
 def _forms(program: Program, problem: Problem) -> list[Problem]:
-    """The problem; and with counters that keep their place for the whole first stage, which is easier to solve."""
+    """Returns the problem and, with pushed input, a variant whose counters live through the first stage, which is
+    easier to solve."""
     if program.pushed is None:
         return [problem]
     name = counters_name(program.pushed)
@@ -130,7 +132,7 @@ def _forms(program: Program, problem: Problem) -> list[Problem]:
 
 
 def _staged(search: Segments, segments: Sequence[Segment]) -> Program:
-    """The program in these stages."""
+    """Returns the program in these stages."""
     runs = [segment.run for segment in segments]
     rings = {name: rows for run in runs for name, rows in run.rings.items()}
     buffers = {

@@ -1,4 +1,4 @@
-"""Segments of a program's steps as stages: what can run together, the memory it needs and what it costs."""
+"""Segments of a program's steps as stages: which can run together, the memory they need and their cost."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from cortado.plan.kernel_costs import StageCosts
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, Port, Program, Step, Walk, place_of
 from cortado.plan.stages import StageRun, StageRuns
 
-STAGES_WORK = 2_000_000  # to choose the stages in all orders, at most half of it in one; about 10 s
+STAGES_WORK = 2_000_000  # for choosing the stages in all orders, at most half of it in one; about 10 s
 ALIGNMENT = 16
 COUNTER_BYTES = 16  # cortado_state_t
 LONGEST_STAGE = 64
-GROUPS = (2, 4)  # rows a call that are tried beside one
-WORTH_A_GROUP = 0.1  # of a kernel's cycles that it needs less when it makes several rows a call
+GROUPS = (2, 4)  # rows per call that are tried in addition to one
+WORTH_A_GROUP = 0.1  # the share of a kernel's cycles that several rows per call must save
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,25 +29,25 @@ class Segment:
     last: int
     steps: tuple[Step, ...]
     run: StageRun
-    structure: Hashable  # what it has in common with other stages that run alike
+    structure: Hashable  # equal for stages that run alike
     cycles: int  # of its kernels and the row loop
-    floor: int  # bytes that it needs at least
-    buffers: int  # that are placed to plan it
+    floor: int  # a lower bound of its peak, in bytes
+    buffers: int  # buffers that are placed to plan it
     planned: Callable[[], int]
 
     @cached_property
     def peak(self) -> int:
-        """The memory it needs while it runs, planned when it is asked for."""
+        """The memory it needs while it runs, planned on first use."""
         return self.planned()
 
 
 @dataclass(frozen=True)
 class Uses:
-    """The times at which each buffer is made and last read; a buffer nobody makes is an input."""
+    """The steps at which each buffer is made and last read; a buffer that no step makes is an input."""
 
     made: Mapping[str, int]
     last: Mapping[str, int]
-    number: Mapping[str, int]  # when it is made; inputs, which are all there at the start, have numbers below that
+    number: Mapping[str, int]  # the step that makes it; for inputs, distinct negative numbers
 
     @staticmethod
     def of(program: Program, steps: Sequence[Step]) -> "Uses":
@@ -60,9 +60,9 @@ class Uses:
                 if isinstance(port.source, str):
                     last[port.source] = index
         last |= dict.fromkeys(program.leaving, len(steps))
-        if program.pushed is not None:  # how many rows came is asked after the last, too
+        if program.pushed is not None:  # the row count is also read after the last step
             made[PUSHED_ROWS], last[PUSHED_ROWS] = 0, len(steps)
-        if program.camera is not None:  # lines come until the first stage has taken the last row
+        if program.camera is not None:  # lines arrive until the first stage has read the last row
             made[CAMERA_PLACE], last[CAMERA_PLACE] = -1, len(steps)
         if CAMERA_LINE in program.buffers:
             made[CAMERA_LINE], last[CAMERA_LINE] = -1, -1
@@ -74,7 +74,7 @@ ProblemShape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, i
 
 
 class Known:
-    """Cache of equal stages, over all orders of a program and its lean form: runs and peaks."""
+    """A cache of stage runs and peaks, shared by equal stages in all orders of a program and in its lean form."""
 
     def __init__(self) -> None:
         self.runs = StageRuns()
@@ -83,7 +83,7 @@ class Known:
         self.numbers: dict[Hashable, int] = {}
 
     def number(self, item: Hashable) -> int:
-        """Equal things have equal numbers, which are quicker to compare."""
+        """Returns a number that is equal for equal items, and quicker to compare."""
         return self.numbers.setdefault(item, len(self.numbers))
 
     def peak(self, buffers: Sequence[Buffer], run: StageRun) -> int:
@@ -102,17 +102,17 @@ class Known:
 
 
 class _Form(NamedTuple):
-    """Form of a step in a stage: the tensors it reads, its number without and with their makers."""
+    """A step's form in a stage: its makers, and numbers that identify it without and with them."""
 
     makers: tuple[int, ...]
     bare: int
     number: int
-    oldest: int  # of its makers
+    oldest: int  # the earliest of its makers
 
 
 @dataclass(frozen=True)
 class _Formed:
-    """A program's steps in one form, and what their stages cost."""
+    """A program's steps in one form, and the costs of their stages."""
 
     steps: tuple[Step, ...]
     costs: StageCosts
@@ -142,7 +142,7 @@ class Segments:
         return _Formed(steps, StageCosts(self.program, steps, self.uses.made))
 
     def _is_wasteful(self, index: int) -> bool:
-        """Whether a kernel that makes single rows takes much longer for them than for several with every call."""
+        """Whether a kernel takes much longer for single rows than for several per call."""
         step = self.steps[index]
         if step.kind is not Walk.PIXELS or step.rows == 1:
             return False
@@ -150,7 +150,8 @@ class Segments:
         return single - min(several) > WORTH_A_GROUP * single
 
     def _live_at_borders(self) -> list[tuple[str, ...]]:
-        """The tensors that live across the border before each step, in the order of their making: all whole."""
+        """Returns the tensors that are live across the border before each step, in the order in which they are made,
+        all whole."""
         made: dict[int, list[str]] = {}
         for name, step in self.uses.made.items():
             made.setdefault(step, []).append(name)
@@ -162,7 +163,8 @@ class Segments:
         return borders
 
     def _ring_bytes(self) -> list[int]:
-        """The least that each step's output takes inside a stage: the rows under a reader's window, if several."""
+        """Returns a lower bound of the bytes of each step's output inside a stage: the rows under a reader's window, if
+        several."""
         rows = dict.fromkeys(self.uses.made, 1)
         for step in self.steps:
             for port in step.inputs:
@@ -177,13 +179,13 @@ class Segments:
         return first == last or (last - first < LONGEST_STAGE and self.reach[first] >= last)
 
     def saves(self, first: int, last: int) -> bool:
-        """Whether the steps [first, last] may need less memory together than one after the other. Where each makes and
-        reads a single row, everything is whole there too, and lives longer."""
+        """Whether the steps [first, last] can need less memory together than one after the other. If each makes and
+        reads a single row, all tensors are whole together too, and live longer."""
         return self.first_stage > 0 or self.in_rows[last + 1] > self.in_rows[first]
 
     def _first_stage(self) -> int:
-        """The step that the first stage must reach: an input that comes row by row is never whole, so all its readers
-        are in it."""
+        """Returns the step that the first stage must reach: an input that comes row by row is never whole, so the stage
+        has to contain all its readers."""
         pushed = self.program.pushed
         if pushed is None:
             return 0
@@ -201,7 +203,7 @@ class Segments:
         )
 
     def _reaches(self) -> list[int]:
-        """For each step the last one that can join a stage that starts with it."""
+        """Returns for each step the last one that can be in a stage that starts with it."""
         end = len(self.steps) - 1
         reach = [end] * len(self.steps)
         earliest = [self._joins_from(index) for index in range(len(self.steps))]
@@ -211,7 +213,8 @@ class Segments:
         return reach
 
     def _joins_from(self, index: int) -> int:
-        """The earliest step with which a stage may start that this one joins: it must see its makers' rows."""
+        """Returns the earliest first step of a stage that this step can join: it has to see its makers' rows as they
+        make them."""
         step, made = self.steps[index], self.uses.made
         if not _by_rows(step):
             return index
@@ -223,14 +226,15 @@ class Segments:
         return self.segment(index, index)
 
     def segment(self, first: int, last: int, group: int = 1) -> Segment:
-        """The stage [first, last], its pixelwise kernels making `group` rows with every call."""
+        """Returns the stage [first, last], its pixelwise kernels making `group` rows per call."""
         key = (first, last, group)
         if key not in self.cache:
             self.cache[key] = self._make(first, last, group)
         return self.cache[key]
 
     def segments(self, first: int, last: int, tally: "Tally") -> Iterator[Segment]:
-        """The stage [first, last] row by row, and with several rows a call where single rows waste much of a tile."""
+        """Yields the stage [first, last] row by row, and with several rows per call if single rows waste much of a
+        tile."""
         wasteful = first != last and self.wasteful[last + 1] > self.wasteful[first]
         for group in (1, *GROUPS) if wasteful else (1,):
             if tally.allows((first, last, group)):
@@ -239,7 +243,7 @@ class Segments:
                 yield segment
 
     def _make(self, first: int, last: int, group: int) -> Segment:
-        """A step alone takes all its rows at once where its kernel can."""
+        """Builds a stage; a step alone processes all its rows at once if its kernel can."""
         formed = self.collapsed if first == last else self.in_groups[group]
         steps = formed.steps[first : last + 1]
         dying = [name for name in self.live[first] if self.uses.last[name] <= last]
@@ -272,9 +276,10 @@ class Segments:
         return _Form(makers, bare, self.known.number((bare, distances)), min(makers, default=index))
 
     def _structure(self, first: int, steps: Sequence[Step], dying: Sequence[str]) -> Hashable:
-        """All that tells how a stage runs: each step's rows, those it reads, and which step makes them.
+        """Returns a key of everything that determines how a stage runs: each step's rows, those it reads, and their
+        makers.
 
-        Tensors from before the stage are told apart by when they are first read in it.
+        Tensors from before the stage are numbered in the order of their first read in it.
         """
         forms = [self._form(first, steps[0])] if len(steps) == 1 else self.forms[first : first + len(steps)]
         outside: dict[int, int] = {}
@@ -289,10 +294,10 @@ class Segments:
 
 
 class Tally:
-    """The work of choosing stages: their row calls and overlays, and the pairs of buffers that planning them looks at.
+    """The work of choosing stages: their row calls and overlays, and the pairs of buffers compared in planning them.
 
-    Once it reaches its bound, only what was looked at before is. Counted from nothing for every choice, whatever is
-    known from others: what is chosen does not depend on them.
+    Once it reaches its bound, only stages that were analyzed before are considered. It starts from 0 for every choice,
+    whatever is cached from others, so that a choice does not depend on them.
     """
 
     def __init__(self, bound: int) -> None:
@@ -318,7 +323,7 @@ class Tally:
             self.structures.add(segment.structure)
 
     def fits(self, segment: Segment, limit: int) -> bool:
-        """Whether a stage needs no more than the limit; what can't is not even planned."""
+        """Whether a stage needs at most the limit; one whose lower bound exceeds it is not even planned."""
         if segment.floor > limit or (segment not in self.planned and not self._is_open()):
             return False
         self.work += 0 if segment in self.planned else segment.buffers**2
@@ -327,7 +332,8 @@ class Tally:
 
 
 def _most_at_once(buffers: Iterable[Buffer], positions: int) -> int:
-    """The most bytes of a stage's rings and scratch, which share none, that live while one of its steps runs."""
+    """Returns the most bytes of a stage's rings and scratch that are live during one of its steps; overlays are only
+    between whole tensors."""
     change = [0] * (positions + 1)
     for buffer in buffers:
         change[buffer.start[1]] += buffer.size
@@ -336,9 +342,10 @@ def _most_at_once(buffers: Iterable[Buffer], positions: int) -> int:
 
 
 def _beside(peak: int, sizes: Sequence[int]) -> int:
-    """A stage's peak with tensors that live before, while and after it runs: they lie below all else, or above.
+    """Returns a stage's peak including tensors that are live before, during and after it: they lie below everything
+    else, or above.
 
-    Nothing shares a byte with them, so any plan can be rearranged that way; only the topmost keeps its odd end.
+    Nothing shares a byte with them, so any plan can be rearranged that way; only the topmost needs no padding.
     """
     rests = [-size % ALIGNMENT for size in sizes]
     room = sum(sizes) + sum(rests)
@@ -346,7 +353,7 @@ def _beside(peak: int, sizes: Sequence[int]) -> int:
 
 
 def _has_rows(step: Step) -> bool:
-    """A tensor that it makes or reads has more than one row."""
+    """Whether a tensor that it makes or reads has more than one row."""
     return step.rows > 1 or any(port.height > 1 for port in step.inputs)
 
 
@@ -355,7 +362,7 @@ def _by_rows(step: Step) -> bool:
 
 
 def same_rows(source: Step, port: Port) -> bool:
-    """The reader sees the rows that the maker makes."""
+    """Whether the reader sees the rows as the maker makes them."""
     row_bytes = source.row_bytes_of(str(port.source))
     return port.height == (1 if source.one_row else source.rows) and port.row_bytes == row_bytes
 
@@ -369,13 +376,13 @@ def scratch_name(step: Step) -> str:
 
 
 def counters_name(pushed: Step) -> str:
-    """Returns where the steps of a stage stand. The row loop has that on its stack; from one row that is pushed to the
-    next, it lies where scratch does, and rows that live only between."""
+    """Returns the name of the buffer for the positions of a stage's steps. The row loop has them on its stack; between
+    two pushed rows they are saved in the arena, where scratch and short-lived rows were."""
     return f"{pushed.name}.counters"
 
 
 def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buffer]:
-    """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
+    """Returns the rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
     buffers = []
     makers = {name: step for step in steps for name in step.outputs}
     for name, rows in run.rings.items():
@@ -394,5 +401,5 @@ def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buf
 
 
 def _end(number: int, position: int, positions: int) -> Time:
-    """A lifetime that reaches the end of its stage ends where the next stage starts."""
+    """Returns the end of a lifetime; at the end of its stage, that is the start of the next."""
     return (number + 1, 0) if position == positions else (number, position)

@@ -1,8 +1,8 @@
-"""A stage's row loop (kernels/src/cortado_run.c) without data: which row is made when.
+"""A simulation of a stage's row loop (kernels/src/cortado_run.c) without data: the order in which rows are made.
 
-How many rows of a tensor have to be kept, which buffers never live together and how far an output may lie over an input
-follows from that. It depends on the rows that steps read and make, not on how wide they are, so stages of the same
-structure, wherever they are in a network, are run once.
+From it follow the rows of a tensor that have to be kept, the buffers that are never live together, and how far an
+output can overlay an input. It depends on which rows steps read and make, not on their width, so stages with the same
+structure, anywhere in a network, are simulated once.
 """
 
 import math
@@ -18,7 +18,7 @@ NEVER = 1 << 30  # a row that no image has
 
 @dataclass(frozen=True)
 class StageRun:
-    """Trace of a stage's run."""
+    """The trace of a stage's run."""
 
     rows: Sequence[int]  # rows each step makes
     rings: Mapping[str, int]  # buffer -> rows it must hold
@@ -29,14 +29,15 @@ class StageRun:
 
 @lru_cache(maxsize=4096)
 def _window(rule: RowRule, height: int, group: int, rows: int) -> tuple[tuple[int, int], ...]:
-    """For each of a reader's rows: the oldest row it reads, and one past the newest that the call reads it starts."""
+    """Returns for each of a reader's rows the oldest row that it reads, and one past the newest that the call starting
+    with it reads."""
     firsts = [rule.first(y) for y in range(rows)]
     return tuple((max(0, first), min(height, first + rule.span + group - 1)) for first in firsts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """An operand of step `consumer`, and what each of its rows reads of it: (oldest row, one past the newest)."""
+    """An operand of step `consumer`, and the rows that each of its rows reads: (oldest, one past the newest)."""
 
     consumer: int
     port: Port
@@ -45,27 +46,27 @@ class _Link:
 
 @dataclass
 class _Walked:
-    """A run by positions instead of names: of the stage's steps, and of the inputs that die in it."""
+    """A run by positions instead of names: positions of the stage's steps, and of the inputs that die in it."""
 
     rows: list[int]
     rings: dict[int, int] = field(default_factory=dict)  # step -> rows of its output that are kept
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     calls: list[tuple[int, int]] = field(default_factory=list)
-    # (step, input) -> by the rows of the input that each of its readers is through with: the most rows made by then
+    # (step, input) -> by the dead rows of the input for each of its readers: the most rows made by then
     made: dict[tuple[int, int], dict[tuple[int, ...], int]] = field(default_factory=dict)
 
 
 class _Runner:
-    """Always the last step whose input rows are all there makes its next row."""
+    """A simulation of the row loop: the last step that is ready always makes its next row."""
 
     def __init__(self, steps: Sequence[Step], whole: Iterable[str], dying: Sequence[str]) -> None:
         self.steps = steps
         self.whole = [step.output in set(whole) for step in steps]
         self.maker = {step.output: index for index, step in enumerate(steps)}
-        self.needs: list[list[tuple[int, _Link]]] = [[] for _ in steps]  # step -> (maker, link) of what it reads
+        self.needs: list[list[tuple[int, _Link]]] = [[] for _ in steps]  # step -> (maker, link) of its operands
         self.readers: list[list[_Link]] = [[] for _ in steps]  # step -> the links that read its output
         self.users: list[list[int]] = [[] for _ in steps]  # step -> the steps that read its output, last first
-        self.outside: dict[str, list[_Link]] = {name: [] for name in dying}  # input that dies -> the links that read it
+        self.outside: dict[str, list[_Link]] = {name: [] for name in dying}  # dying input -> the links that read it
         for index, step in enumerate(steps):
             for port in step.inputs:
                 if isinstance(port.source, str):
@@ -78,13 +79,13 @@ class _Runner:
             for number, name in enumerate(dying)
             if self.whole[index]
         }
-        # Rows of one call lie together: a ring turns between calls.
+        # The rows of one call are contiguous: a ring wraps around only between calls.
         self.turns = [
             math.lcm(step.group, *(steps[link.consumer].group for link in links))
             for step, links in zip(steps, self.readers, strict=True)
         ]
         self.done = [0] * len(steps)
-        self.there = [0] * len(steps)  # rows that can be read: an accumulating step has none until it is through
+        self.there = [0] * len(steps)  # rows that can be read: an accumulating step has none until its end
         self.result = _Walked(rows=self._rows_needed())
 
     def _connect(self, link: _Link) -> None:
@@ -98,7 +99,7 @@ class _Runner:
             self.outside[source].append(link)
 
     def _rows_needed(self) -> list[int]:
-        """Rows nobody reads are not made."""
+        """Returns the rows that each step makes; rows that nothing reads are not made."""
         rows = [step.rows for step in self.steps]
         for index in range(len(self.steps) - 1, -1, -1):
             if not self.whole[index] and self.steps[index].kind not in (Walk.ACCUMULATE, Walk.PUSHED):
@@ -109,12 +110,12 @@ class _Runner:
         return rows
 
     def _last_call(self, link: _Link, rows: Sequence[int]) -> int:
-        """The row with which a reader's last call starts."""
+        """Returns the row with which a reader's last call starts."""
         group = self.steps[link.consumer].group
         return (rows[link.consumer] - 1) // group * group
 
     def _in_place(self, step: Step, name: str) -> bool:
-        """An elementwise kernel may write over the operand it reads, if nobody else reads that."""
+        """Whether an elementwise step can overwrite its operand: nothing else reads it."""
         mine = [port for port in step.inputs if port.source == name]
         if step.kind is not Walk.ELEMENTS or len(self.outside[name]) != 1 or len(mine) != 1:
             return False
@@ -161,12 +162,13 @@ class _Runner:
         self.there[index] = end if step.kind is not Walk.ACCUMULATE else int(end == self.result.rows[index])
 
     def _oldest(self, link: _Link) -> int:
-        """The oldest row an operand's reader still needs."""
+        """Returns the oldest row that an operand's reader still needs."""
         y = self.done[link.consumer]
         return link.window[y][0] if y < self.result.rows[link.consumer] else NEVER
 
     def _note_made(self, index: int, rows: int) -> None:
-        """`rows` output rows are there after this call: what is dead by then in the inputs they may lie over?"""
+        """Records, for `rows` output rows made by this call, which rows of the inputs that they can overlay are
+        dead."""
         for number, links in enumerate(self.outside.values()):
             if not links:
                 continue
@@ -179,7 +181,8 @@ class _Runner:
         return 0 if link.port.rule.stride == 0 else min(self._oldest(link), link.port.height)
 
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """For rings that one call fills: the range of steps that run between that call and the rows' last use."""
+        """Returns, for rings that one call fills, the range of steps that run between that call and the last use of its
+        rows."""
         rows, rings = self.result.rows, self.result.rings
         spans: dict[int, tuple[int, int]] = {}
         live: dict[int, int] = {}  # step -> the newest row that its ring holds
@@ -192,14 +195,14 @@ class _Runner:
             for maker in live:
                 low, high = spans.get(maker, (index, index))
                 spans[maker] = (min(low, index), max(high, index))
-            # Only this step has moved on, so only what it makes or reads can have died.
+            # Only this step has advanced, so only its output and operands can have died.
             for maker in {index, *(maker for maker, _ in self.needs[index])}:
                 if maker in live and self._is_over(maker, live[maker], done):
                     del live[maker]
         return spans
 
     def _is_over(self, maker: int, row: int, done: Sequence[int]) -> bool:
-        """Whether nobody will read this row of a step any more."""
+        """Whether no reader needs this row of a step any more."""
         for link in self.readers[maker]:
             y = done[link.consumer]
             if y < self.result.rows[link.consumer] and link.window[y][0] <= row:
@@ -208,7 +211,8 @@ class _Runner:
 
 
 def _named(walked: _Walked, steps: Sequence[Step], dying: Sequence[str]) -> StageRun:
-    """A run of these steps, or of others with the same structure, as one of these."""
+    """Translates a run to the names of these steps, which can differ from those that were run but have the same
+    structure."""
     widths: dict[str, list[int]] = {}  # of the rows that each reader of a tensor sees
     for port in [port for step in steps for port in step.inputs if isinstance(port.source, str)]:
         widths.setdefault(str(port.source), []).append(port.row_bytes)
@@ -225,7 +229,7 @@ def _named(walked: _Walked, steps: Sequence[Step], dying: Sequence[str]) -> Stag
 
 
 def _lead(row_bytes: int, widths: Sequence[int], made: Mapping[tuple[int, ...], int]) -> int:
-    """The most bytes by which writing rows of an output runs ahead of the last read of an input."""
+    """Returns the most bytes by which writing rows of an output runs ahead of the last read of an input."""
     ahead = [
         rows * row_bytes - min([width * row for width, row in zip(widths, dead, strict=True)])
         for dead, rows in made.items()
@@ -234,15 +238,15 @@ def _lead(row_bytes: int, widths: Sequence[int], made: Mapping[tuple[int, ...], 
 
 
 class StageRuns:
-    """Runs that are known, by the structure of their stages."""
+    """A cache of runs by the structure of their stages."""
 
     def __init__(self) -> None:
         self.known: dict[Hashable, _Walked] = {}
-        self.calls = 0  # rows that were really run
+        self.calls = 0  # rows that were actually simulated
 
     def run(self, structure: Hashable, steps: Sequence[Step], whole: Iterable[str], dying: Sequence[str]) -> StageRun:
-        """Stages of equal structure make the same rows in the same order, and differ in names and widths only. `whole`:
-        outputs that later stages read; `dying`: inputs that nothing reads afterwards."""
+        """Returns the run of a stage; those of equal structure make the same rows in the same order, and differ only in
+        names and widths. `whole`: outputs that later stages read; `dying`: inputs that nothing reads afterwards."""
         if structure not in self.known:
             self.known[structure] = _Runner(steps, whole, dying).run()
             self.calls += len(self.known[structure].calls)

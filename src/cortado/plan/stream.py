@@ -1,8 +1,8 @@
-"""A stream of rows: a network whose rows are time gives, after a new row, the output for the window that it completes.
+"""A stream of rows: a network over time that gives, after a new row, the output for the window that the row completes.
 
 Each step makes a row once and never again. Nothing reads padding: where the network pads the window, rows are counted
-with an offset, row r of a tensor here being row r + offset of the same tensor in the window. If the output needs a row
-that depends on padding, there is no such stream.
+with an offset, so that row r of a tensor here is row r + offset of the same tensor in the window. If the output needs a
+row that depends on padding, no such stream exists.
 """
 
 import math
@@ -19,23 +19,23 @@ from cortado.plan.program import PUSHED_ROWS, Port, Program, Stage, Step, Stream
 from cortado.plan.segments import ALIGNMENT, same_rows, stage_buffers
 from cortado.plan.stages import StageRun
 
-LONGEST = 200  # steps: a port says in 8 bits which of them it reads
-MOST_ROWS = 0x3FFF  # that steps may be apart: half of what their counters tell apart
-_PERIODS = 4  # of outputs that are watched for what has to be kept
+LONGEST = 200  # steps: a port names its source in 8 bits
+MOST_ROWS = 0x3FFF  # between steps: half the range of their counters
+_PERIODS = 4  # of outputs that are simulated to find what has to be kept
 
 
 @dataclass(frozen=True)
 class _Time:
-    """A tensor in time: row r is row r + offset of the window's tensor, from row `valid` of that on."""
+    """A tensor in time: row r is row r + offset of the window's tensor, valid from row `valid` of that on."""
 
     offset: int
     valid: int
-    hop: int  # rows of the input from one of its rows to the next
-    padded: str = ""  # the first layer whose padding its rows of the window would need
+    hop: int  # input rows between two of its rows
+    padded: str = ""  # the first layer whose padding its rows depend on
 
 
 def streamed(program: Program, dim: int, lines: Mapping[str, str]) -> Program:
-    """The program over a stream of rows. `lines`: of the user's file, by step, for messages."""
+    """Builds the program over a stream of rows. `lines`: of the user's file, by step, for messages."""
     return _Streamed(program, dim, lines).build()
 
 
@@ -66,7 +66,7 @@ class _Streamed:
         return replace(whole, stream=next(found[name] for name in steps[-1].outputs if name in found))
 
     def _output(self, tensor: Tensor, steps: Sequence[Step], window: int) -> Stream:
-        """The stream that gives an output."""
+        """Returns the stream that gives an output."""
         output = self.makers[tensor.buffer]
         if output.rows != 1 and not output.one_row:
             raise CortadoError(
@@ -109,7 +109,7 @@ class _Streamed:
         return replace(step, inputs=tuple(self._port(port, time, step) for port in step.inputs))
 
     def _check(self, step: Step, port: Port) -> None:
-        """Whether an operand comes in rows that this step reads as they come."""
+        """Refuses an operand that this step can't read as its rows come."""
         if not isinstance(port.source, str):
             if port.height != 1 and port.rule.stride != 0:
                 raise self._refuse(step, f"has constants for each of {port.height} rows")
@@ -163,20 +163,20 @@ class _Streamed:
 
 
 def _reads_below(step: Step, port: Port) -> bool:
-    """Whether some output row reads below the last row."""
+    """Whether some output row reads below the last input row."""
     rows = 1 if step.one_row else step.rows
     return port.rule.stride > 0 and not step.one_row and port.rule.first(rows - 1) + port.rule.span > port.height
 
 
 def samples_of(tensor: Tensor, rows: int) -> int:
-    """How many samples of a signal a row holds; 0 where rows are those of an image."""
+    """Returns the number of samples of a signal in a row; 0 if rows are those of an image."""
     length = max(tensor.shape, default=0)
     is_signal = math.prod(tensor.shape) == length and length % rows == 0 and length != rows
     return length // rows if is_signal else 0
 
 
 def _rows_dim(tensor: Tensor, rows: int) -> int:
-    """The dimension of the model's input whose elements are the rows in memory."""
+    """Returns the dimension of the model's input whose elements are the rows in memory."""
     for position, size in enumerate(tensor.shape):
         if size == rows or (samples_of(tensor, rows) and size != 1):
             return tensor.layout[position]
@@ -185,7 +185,7 @@ def _rows_dim(tensor: Tensor, rows: int) -> int:
     raise CortadoError(f"input '{tensor.name}' has no dimension of {rows} rows; its shape is {list(tensor.shape)}")
 
 
-# ---- which row is made when ----------------------------------------------------------------------------------
+# ---- the order of rows ---------------------------------------------------------------------------------------
 
 
 def _needs(step: Step) -> list[tuple[str, RowRule]]:
@@ -194,12 +194,12 @@ def _needs(step: Step) -> list[tuple[str, RowRule]]:
 
 @dataclass
 class _Walk:
-    """cortado_stream.c without data: each row that is pushed gives every step one row or none."""
+    """A simulation of cortado_stream.c without data: each pushed row gives every step one row or none."""
 
     steps: Sequence[Step]
     made: dict[str, int] = field(default_factory=dict)
     rings: dict[str, int] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)  # tensors of which a row is needed after the push that made it
+    kept: set[str] = field(default_factory=set)  # tensors with a row that is needed after the push that made it
     calls: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -210,7 +210,7 @@ class _Walk:
                 self.readers[source].append((step, rule))
 
     def _oldest(self, name: str) -> int:
-        """The oldest row of a tensor that somebody still reads."""
+        """Returns the oldest row of a tensor that a reader still needs."""
         return min((rule.first(self.made[step.output]) for step, rule in self.readers[name]), default=self.made[name])
 
     def _make(self, position: int, step: Step) -> None:
@@ -232,7 +232,7 @@ class _Walk:
 
 
 def _first_output(steps: Sequence[Step], output: Step, warm_up: int) -> int:
-    """Rows until the first output of a step."""
+    """Returns the number of rows until the first output of a step."""
     walk, rows = _Walk(steps), 0
     while walk.made[output.output] <= warm_up:
         walk.push()
@@ -243,7 +243,7 @@ def _first_output(steps: Sequence[Step], output: Step, warm_up: int) -> int:
 
 
 def run_rows(program: Program, rows_pushed: int) -> StageRun:
-    """The calls of `rows_pushed` rows, and what has to be kept ever after."""
+    """Simulates `rows_pushed` rows: their calls, and what has to be kept from then on."""
     steps, stream = program.steps, program.stream
     assert stream is not None
     walk = _Walk(steps)
@@ -264,10 +264,10 @@ def run_rows(program: Program, rows_pushed: int) -> StageRun:
 
 
 def plan_stream(program: Program) -> Planned:
-    """There is one stage, and nothing to choose but the places of its buffers."""
+    """Plans a stream: it has one stage, so only the offsets of its buffers are chosen."""
     assert program.stream is not None
-    run = run_rows(program, program.stream.first)  # one window, as far as its output reads it
-    assert all(run.rings[tensor.buffer] == 1 for tensor in program.outputs)  # each lies in one place
+    run = run_rows(program, program.stream.first)  # the part of one window that its output reads
+    assert all(run.rings[tensor.buffer] == 1 for tensor in program.outputs)  # each has a single place
     buffers = {name: replace(one, rows=run.rings[name]) for name, one in program.buffers.items() if name in run.rings}
     problem = Problem((*stage_buffers(0, program.steps, run), *decision_buffers(program)))
     wide = guarded(problem)
@@ -287,7 +287,7 @@ def plan_stream(program: Program) -> Planned:
 
 
 def state_bytes(planned: Planned) -> int:
-    """Buffers that are live between two rows."""
+    """Returns the bytes of the buffers that are live between two rows."""
     return sum(_aligned(buffer) for buffer in planned.problem.buffers if buffer.start <= (0, 0) < buffer.end)
 
 
@@ -296,7 +296,7 @@ def _aligned(buffer: Buffer) -> int:
 
 
 def push_macs(planned: Planned) -> tuple[int, int]:
-    """Multiply-accumulates of the largest push, and of one output."""
+    """Returns the multiply-accumulates of the largest push, and of one output."""
     stream = planned.program.stream
     assert stream is not None
     steps, walk = planned.program.steps, _Walk(planned.program.steps)

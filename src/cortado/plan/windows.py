@@ -1,10 +1,10 @@
-"""Which rows of a stream an output comes with, and which window of rows it is for.
+"""The rows of a stream at which outputs come, and the window of rows that each is for.
 
-The model is written for a window of W rows. Rows at the end of a window that its output does not read (strides leave
-some over, and so does a frame of a spectrum whose window is shorter than its FFT) are not waited for: output n comes
-with row n * hop + first - 1, and is for rows n * hop to n * hop + window - 1, of which the last window - first are read
-by nobody. A whole window that is pushed may so give several outputs. The first of them is its own; those behind it are
-for windows that have not come whole. Whoever compares with one window pushes its first `first` rows, and no more.
+The model is written for a window of W rows. Rows at the end of a window that its output does not read (left over by
+strides, or by a spectrum whose window is shorter than its FFT) are not waited for: output n comes with row n * hop +
+first - 1 and is for rows n * hop to n * hop + window - 1, the last window - first of which nothing reads. Pushing a
+whole window can therefore give several outputs: the first is for this window, the others are for windows that are not
+complete yet. To compare with a single window, push only its first `first` rows.
 """
 
 from dataclasses import dataclass
@@ -27,40 +27,42 @@ class StreamWindows:
 
     window: int  # rows of the window that an output is for
     hop: int  # rows from one output to the next
-    first: int  # rows before the first output: those of a window that its output reads
+    first: int  # rows up to the first output: the rows of a window that its output reads
 
     @property
     def unread(self) -> int:
-        """Rows at the end of each window that no output reads: an output comes that much before its window's end."""
+        """The rows at the end of each window that no output reads: an output comes this much before its window's
+        end."""
         return self.window - self.first
 
     def ends(self, rows: int) -> range:
-        """The rows that outputs come with, if `rows` are pushed after a reset; the first is for the first window."""
+        """Returns the rows with which outputs come, if `rows` are pushed after a reset; the first is for the first
+        window."""
         return range(self.first - 1, rows, self.hop)
 
     def of(self, output: int) -> range:
-        """The rows of the window that an output is for."""
+        """Returns the rows of the window that an output is for."""
         return range(output * self.hop, output * self.hop + self.window)
 
     def read(self, window: ArrayType) -> ArrayType:
-        """The rows of a window that its output reads, each in one piece. The window lies as the bundle holds it."""
+        """Returns the rows of a window that its output reads, each flattened. The window is in the bundle's layout."""
         return window.reshape(self.window, -1)[: self.first]
 
     @property
     def in_words(self) -> str:
-        """The times of outputs and what they are for, in the words of reports."""
+        """When outputs come and what they are for, in words for reports."""
         return f"an output every {'row' if self.hop == 1 else f'{self.hop} rows'}, for {self.which}"
 
     @property
     def which(self) -> str:
-        """The window that an output is for."""
+        """The window that an output is for, in words."""
         if self.unread == 0:
             return f"the last {self.window}"
         rows = "row is" if self.unread == 1 else f"{self.unread} rows are"
         return f"a window of {self.window} whose last {rows} read by nothing and not waited for"
 
     def in_header(self, upper: str) -> str:
-        """The same in the words of MODEL.h. `upper`: the prefix of its macros."""
+        """Describes the outputs in the terms of MODEL.h. `upper`: the prefix of its macros."""
         when = f"first after {upper}_FIRST_ROWS rows, then after each {upper}_HOP_ROWS"
         if self.unread == 0:
             return f"{when}, the same as for a window of the last {upper}_WINDOW_ROWS rows alone"
