@@ -1,4 +1,4 @@
-"""A problem prepared for the search, and what no plan of it can go below."""
+"""A problem prepared for the search, and lower bounds of the peak of any plan."""
 
 import graphlib
 from collections.abc import Iterable, Sequence
@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 from cortado.memory.problem import Buffer, Overlay
 
 USUAL_PAIRS = 40
-"""Buffers that live together with one buffer; where it is more, each buffer looked at counts as so much more work."""
+"""The usual number of buffers live together with one buffer; where it is higher, the work per buffer counts as that
+much more."""
 
 
 # The solver's view of a problem
 _MOST_ORDERED = 6
-"""Groups of overlaid buffers up to this size have all their orders tried for the lower bound."""
+"""Groups of overlaid buffers up to this size are bounded by trying all their orders."""
 
 
 _MOST_STACKED = 14
-"""Live sets of mixed alignments up to this size have all their orders tried for the lower bound."""
+"""Live sets of mixed alignments up to this size are bounded by trying all their orders."""
 
 
 NO_LIMIT = 1 << 62
@@ -23,16 +24,16 @@ NO_LIMIT = 1 << 62
 
 
 def ceil_div(value: int, divisor: int) -> int:
-    """value / divisor, rounded up."""
+    """Returns value / divisor, rounded up."""
     return -(-value // divisor)
 
 
 class BoundModel:
-    """One stretch of time in which something is always live, counted in units of its smallest alignment.
+    """One stretch of time in which something is always live, in units of its smallest alignment.
 
-    Every rule between two buffers that live together has one form, a pair of distances: `near[k]` holds (i, up, down)
-    when i has to lie at least `up` above k, or else k at least `down` above i (measured between their offsets).
-    The distance upwards from a buffer is its size, or the lead if the other one is an input it may lie over.
+    Every rule between two buffers that are live together has the same form, a pair of distances: `near[k]` holds (i,
+    up, down) if i has to be at least `up` above k, or else k at least `down` above i (between their offsets). The
+    distance upwards from a buffer is its size, or the lead if the other one is an input that it can overlay.
     """
 
     def __init__(self, buffers: Sequence[Buffer], overlays: Iterable[Overlay]) -> None:
@@ -45,22 +46,22 @@ class BoundModel:
         self.step = [b.align // self.unit for b in buffers]
         self.near: list[list[tuple[int, int, int]]] = [[] for _ in buffers]
         self.cliques: list[list[int]] = []
-        """The largest sets of buffers that live at one moment."""
+        """The maximal sets of buffers that are live at one moment."""
         self.shares: dict[int, list[int]] = {}
-        """For a buffer with overlays: the buffers it may share bytes with."""
+        """Maps each buffer with overlays to the buffers it can share bytes with."""
         self._spans: dict[int, int] = {}
         self._leads = {(o.out, o.inp): ceil_div(o.lead, self.unit) for o in overlays}
         self._sweep()
         self.toll = max(1, sum(map(len, self.near)) // (USUAL_PAIRS * len(self.near)))
-        """The work that looking at one buffer, and so at those it lives together with, counts as."""
+        """The work counted for visiting one buffer, and with it those that are live together with it."""
         self.shift = self._find_shift()
         self.rank = self._find_rank()
-        """Sorted by (offset + shift, rank), the buffers of any plan lie at their distances above all those before.
-        Both empty if that can't be had; it takes overlays that run in a circle, or leads no real loop has."""
+        """Sorted by (offset + shift, rank), each buffer of any plan is at its distance above all earlier ones. Both are
+        empty if no such numbers exist, which takes cyclic overlays or leads that no real loop has."""
         self.parts = [self._divide(clique) for clique in self.cliques]
 
     def _sweep(self) -> None:
-        """Walk through time; meet every pair that lives together and every largest live set."""
+        """Sweeps through time; visits every pair that is live together and every maximal live set."""
         live: list[int] = []
         for k, buffer in enumerate(self.buffers):
             still = [i for i in live if self.buffers[i].end > buffer.start]
@@ -72,7 +73,7 @@ class BoundModel:
         self.cliques.append(live)
 
     def _meet(self, i: int, k: int) -> None:
-        """Write down the rule between two buffers that live together."""
+        """Records the rule between two buffers that are live together."""
         up, down = self.size[i], self.size[k]
         if self._leads:
             name_i, name_k = self.names[i], self.names[k]
@@ -86,10 +87,11 @@ class BoundModel:
             self.near[k].append((i, down, up))
 
     def _find_shift(self) -> list[int]:
-        """Numbers c such that, of two buffers at their distance, the one with the lower offset + c is the lower one.
+        """Returns numbers c such that, of two buffers at their distance, the one with the lower offset + c is the lower
+        one.
 
-        With c = 0 that holds unless a lead is negative. It asks for c[k] - c[i] <= up for every rule: shortest paths.
-        Nothing, if there are no such numbers.
+        With c = 0 that holds unless a lead is negative. It requires c[k] - c[i] <= up for every rule: shortest paths.
+        Empty if there are no such numbers.
         """
         shift = [0] * len(self.size)
         for _ in range(len(shift) + 1):
@@ -103,7 +105,7 @@ class BoundModel:
         return []
 
     def _find_rank(self) -> list[int]:
-        """A rank that tells which of two buffers is the lower one at equal offset + shift; nothing if none does."""
+        """Returns a rank that tells which of two buffers is lower at equal offset + shift; empty if there is none."""
         if not self.shift:
             return []
         if not self.shares:
@@ -118,9 +120,9 @@ class BoundModel:
         return sorted(range(len(ordered)), key=ordered.__getitem__)
 
     def _divide(self, clique: list[int]) -> tuple[list[int], list[int]]:
-        """Split a live set into buffers that share with none and groups (bit sets) connected by overlays.
+        """Splits a live set into buffers without overlays and groups (bit sets) connected by overlays.
 
-        Groups share no byte with each other, so what each of them covers adds up. A group too large to try all its
+        Groups share no byte with each other, so the bytes that they cover add up. A group too large to try all its
         orders loses its most connected buffers, which can only lower the bound.
         """
         alone = [k for k in clique if k not in self.shares]
@@ -140,25 +142,25 @@ class BoundModel:
         return alone, groups
 
     def _connected(self, first: int, among: set[int]) -> list[int]:
-        """The buffers that overlays connect with the first."""
+        """Returns the buffers connected with the first by overlays."""
         found = [first]
         for k in found:
             found += [i for i in self.shares[k] if i in among and i not in found]
         return found
 
     def peak(self, at: Sequence[int]) -> int:
-        """The highest byte in use, plus one."""
+        """Returns the highest byte in use, plus one."""
         return max(p * self.unit + size for p, size in zip(at, self.bytes, strict=True))
 
     def span(self, members: int) -> int:
-        """The fewest units that the buffers of a bit set cover when all of them live at once."""
+        """Returns the fewest units that the buffers of a bit set cover when all of them are live at once."""
         known = self._spans.get(members)
         if known is None:
             known = self._spans[members] = self._least_span([k for k in range(len(self.size)) if members >> k & 1])
         return known
 
     def _least_span(self, members: list[int]) -> int:
-        """Try the members in every order, each as low as those before it allow."""
+        """Tries the members in every order, each as low as the earlier ones allow."""
         distance = {(k, i): up for k in members for i, up, _ in self.near[k]}
         best = sum(self.size[k] for k in members)
 
@@ -177,7 +179,8 @@ class BoundModel:
 
 
 def bound_of(model: BoundModel, thorough: bool = True) -> int:
-    """The most that any moment needs; mixed alignments cost a moment's thought each, unless told not to be thorough."""
+    """Returns the most that any moment needs; with mixed alignments, `thorough` also tries stacking orders for each
+    moment."""
     best = max(_moment_bounds(model))
     if thorough and any(step > 1 for step in model.step):
         # Coarse alignments round more, so they are also looked at alone.
@@ -189,7 +192,7 @@ def bound_of(model: BoundModel, thorough: bool = True) -> int:
 
 
 def _moment_bounds(model: BoundModel) -> list[int]:
-    """For each moment: the units its buffers cover, less the largest rest of a unit that the topmost may leave."""
+    """Returns for each moment the units that its buffers cover, less the largest padding that the topmost can leave."""
     unit, size = model.unit, model.size
     bounds: list[int] = []
     for alone, groups in model.parts:
@@ -204,17 +207,18 @@ def _moment_bounds(model: BoundModel) -> list[int]:
 
 
 def _stacked_bound(model: BoundModel, best: int) -> int:
-    """Raise a bound by what the buffers without overlays of each moment need at least, in any order."""
+    """Raises a bound to what the buffers without overlays of some moment need at least, in any order."""
     for alone, _ in model.parts:
         blocks = [(model.bytes[k], model.step[k] * model.unit) for k in alone]
-        # Padding as much as can be bounds what an order can cost: most moments can't raise the bound.
+        # The sum with maximal padding is an upper bound for any order: most moments can't raise the bound.
         if len(blocks) <= _MOST_STACKED and sum(size + align - 1 for size, align in blocks) > best:
             best = max(best, _least_stack(blocks))
     return best
 
 
 def _least_stack(blocks: list[tuple[int, int]]) -> int:
-    """The least height of a stack of (size, align) blocks: the lowest top of each subset, from those one smaller."""
+    """Returns the least height of a stack of (size, align) blocks: the lowest top of each subset, from those one
+    smaller."""
     tops = [NO_LIMIT] * (1 << len(blocks))
     tops[0] = 0
     for done, top in enumerate(tops):

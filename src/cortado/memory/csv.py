@@ -13,11 +13,11 @@ _STAGED = ("id", "lower_stage", "lower_pos", "upper_stage", "upper_pos", "size")
 _PLAIN = ("id", "lower", "upper", "size")
 _OPTIONAL = ("align", "alignment", "persists", "overlay_of", "lead", "offset")
 _PLAIN_ALIGN = 1
-"""Files with lifetimes on a one-level clock come from elsewhere, where buffers without an alignment have none."""
+"""Files with lifetimes on a one-level clock come from other tools, where buffers without an alignment have none."""
 
 
 def write_csv(problem: Problem, plan: Plan | None = None) -> str:
-    """The problem, with the offsets of a plan if there is one, as CSV text that `read_csv` reads back."""
+    """Writes the problem, with the offsets of a plan if there is one, as CSV text that `read_csv` can read."""
     columns = [*_STAGED, "align"]
     if any(buffer.persists for buffer in problem.buffers):
         columns.append("persists")
@@ -52,15 +52,15 @@ class _Row:
     cells: Mapping[str, str]
 
     def error(self, column: str, message: str) -> CortadoError:
-        """The error to raise about a cell."""
+        """Builds the error to raise about a cell."""
         return CortadoError(f"line {self.line}, column '{column}': {message}")
 
     def text(self, column: str) -> str:
-        """A cell; empty if there is no such column."""
+        """Returns a cell; empty if there is no such column."""
         return self.cells.get(column, "").strip()
 
     def integer(self, column: str) -> int:
-        """A cell that must hold an integer."""
+        """Returns a cell that must hold an integer."""
         text = self.text(column)
         try:
             return int(text)
@@ -69,7 +69,7 @@ class _Row:
 
 
 def read_csv(text: str) -> Problem:
-    """A problem from CSV text, as `write_csv` writes it or with the four columns id,lower,upper,size."""
+    """Reads a problem from CSV text, as `write_csv` writes it or with the four columns id,lower,upper,size."""
     buffers: list[Buffer] = []
     overlays: list[tuple[_Row, Overlay]] = []
     lines: dict[str, int] = {}
@@ -95,7 +95,7 @@ def read_csv(text: str) -> Problem:
 
 
 def _rows(text: str) -> Iterator[_Row]:
-    """The lines of a CSV file as rows, after a look at its header."""
+    """Yields the lines of a CSV file as rows, after checking its header."""
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
@@ -112,7 +112,7 @@ def _rows(text: str) -> Iterator[_Row]:
 
 
 def _check_header(header: list[str]) -> None:
-    """Refuse missing, doubled and unknown columns."""
+    """Refuses missing, duplicate and unknown columns."""
     needed = _PLAIN if "lower" in header else _STAGED
     for column in needed:
         if column not in header:
@@ -128,7 +128,7 @@ def _check_header(header: list[str]) -> None:
 
 
 def _read_buffer(row: _Row) -> Buffer:
-    """The buffer of a row."""
+    """Reads the buffer of a row."""
     plain = "lower" in row.cells
     align_column = "alignment" if "alignment" in row.cells else "align"
     if plain:
@@ -148,7 +148,7 @@ def _read_buffer(row: _Row) -> Buffer:
 
 
 def _check_read_overlay(row: _Row, overlay: Overlay, names: Mapping[str, int]) -> None:
-    """Refuse an overlay that names no buffer of the file."""
+    """Refuses an overlay that names no buffer of the file, or lies over itself."""
     for column, name in (("id", overlay.out), ("overlay_of", overlay.inp)):
         if name not in names:
             raise row.error(column, f"'{name}' is no buffer of this file")

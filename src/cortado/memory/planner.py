@@ -1,4 +1,5 @@
-"""From a problem to a plan: parts that never live together are planned apart, and what persists below all else."""
+"""From a problem to a plan: parts that are never live together are planned separately, persistent buffers below all
+others."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -8,18 +9,18 @@ from cortado.memory.problem import Buffer, Effort, Plan, Problem, SearchEffort, 
 from cortado.memory.search import QUICK_WORK, WORK_PER_SECOND, Budget, solve
 
 
-# The two questions
+# Bound and plan
 def lower_bound(problem: Problem) -> int:
-    """Bytes that every plan of this problem needs. Proven, not always reachable."""
+    """Returns bytes that every plan of this problem needs: proven, but not always reachable."""
     passing = [buffer for buffer in problem.buffers if not buffer.persists]
     above = max((bound_of(BoundModel(part, problem.overlays)) for part in _time_parts(passing)), default=0)
     return _with_bottom(problem.buffers, above)
 
 
 def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
-    """Place every buffer, with a peak as low as the effort finds. The same problem always gives the same plan.
+    """Places every buffer, with a peak as low as the effort finds. The same problem always gives the same plan.
 
-    `seconds` is turned into a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one.
+    `seconds` is converted to a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one.
     """
     offsets = _bottom(problem.buffers)
     if not offsets:
@@ -35,7 +36,7 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
 
 
 def _bottom(buffers: Iterable[Buffer]) -> dict[str, int]:
-    """Offsets of what persists: one behind the other, the largest alignment first."""
+    """Returns the offsets of persistent buffers: consecutive, the largest alignment first."""
     offsets: dict[str, int] = {}
     end = 0
     for buffer in sorted((b for b in buffers if b.persists), key=lambda b: -b.align):
@@ -45,8 +46,8 @@ def _bottom(buffers: Iterable[Buffer]) -> dict[str, int]:
 
 
 def _with_bottom(buffers: Sequence[Buffer], above: int) -> int:
-    """Bytes for all buffers, if what doesn't persist needs `above` bytes. Where alignments differ, gaps don't
-    count: in another order of the buffers there might be none."""
+    """Returns a lower bound for all buffers, given that of the buffers that don't persist (`above`). With mixed
+    alignments, gaps are not counted: another order of the buffers might have none."""
     lasting = [buffer for buffer in buffers if buffer.persists]
     uniform = len({buffer.align for buffer in buffers if buffer.size}) == 1
     sizes = [_aligned(buffer.size, buffer.align) if uniform else buffer.size for buffer in lasting]
@@ -60,7 +61,7 @@ def _aligned(offset: int, align: int) -> int:
 
 
 def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
-    """Plans a problem in which nothing persists."""
+    """Plans a problem without persistent buffers."""
     models = [BoundModel(part, problem.overlays) for part in _time_parts(problem.buffers)]
     bounds = [bound_of(model, effort is Effort.FULL) for model in models]
     proven = goal = max(bounds, default=0)
@@ -68,7 +69,7 @@ def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
     budget = Budget(QUICK_WORK)
     if effort is Effort.FULL:
         budget = Budget(int(seconds * WORK_PER_SECOND))
-    # The hardest stretch goes first: the others then only have to stay below its peak.
+    # The hardest part comes first: the others then only have to stay below its peak.
     for _, model in sorted(zip(bounds, models, strict=True), key=lambda pair: -pair[0]):
         found = solve(model, goal, budget, effort)
         proven = max(proven, found.proven)
@@ -81,7 +82,8 @@ def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
 
 
 def _time_parts(buffers: Iterable[Buffer]) -> list[list[Buffer]]:
-    """Groups of buffers that share no moment with another group, each in order of birth; empty buffers are left out."""
+    """Returns groups of buffers that are never live together with another group, each in order of birth, without empty
+    buffers."""
     parts: list[list[Buffer]] = []
     end: Time | None = None
     for buffer in sorted((b for b in buffers if b.size), key=lambda b: (b.start, b.end)):

@@ -1,6 +1,6 @@
 """A memory problem and its plan, as plain data: buffers with lifetimes, overlays, offsets.
 
-RAM over time: which buffers of a plan live when.
+Also the timeline: which buffers of a plan are live when.
 """
 
 import enum
@@ -18,15 +18,15 @@ Time = tuple[int, int]
 
 # Problem and plan
 ALIGN = 16
-"""What buffers are aligned to unless they say otherwise: the widest load or store of any Cortex-M."""
+"""The default alignment: the widest load or store of any Cortex-M."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """`size` bytes that hold data in the half-open interval [start, end) and begin at a multiple of `align`.
 
-    One that `persists` holds them from run to run too: it shares no byte with any other, whatever their lifetimes, and
-    lies below all that doesn't, so that the first bytes of the arena are the ones to keep.
+    A buffer that `persists` keeps its data from run to run: it shares no byte with any other, whatever their lifetimes,
+    and lies below all buffers that don't, so that the first bytes of the arena are the ones to keep.
     """
 
     name: str
@@ -39,10 +39,11 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """`out` and `inp` may share bytes while both live if offset(out) + lead <= offset(inp).
+    """`out` and `inp` can share bytes while both are live if offset(out) + lead <= offset(inp).
 
-    `lead` is the number of bytes by which writing `out` may run ahead of the last read of `inp`: 0 means exactly in
-    place (or lower), a negative lead that much of `inp` is dead before the first byte of `out` is written.
+    `lead` is the number of bytes by which writing `out` can run ahead of the last read of `inp`: 0 means exactly in
+    place (or lower), a negative lead means that this many bytes of `inp` are dead before the first byte of `out` is
+    written.
     """
 
     out: str
@@ -79,7 +80,7 @@ class Problem:
 
 
 def fault_of(buffer: Buffer) -> tuple[str, str] | None:
-    """The reason why a buffer can't be planned: the field and a message."""
+    """Returns why a buffer can't be planned, as the field and a message; None if it can."""
     if not buffer.name or buffer.name != buffer.name.strip():
         return "name", f"found a buffer called '{buffer.name}': expected a name without space around it"
     if buffer.size < 0:
@@ -93,7 +94,7 @@ def fault_of(buffer: Buffer) -> tuple[str, str] | None:
 
 
 def _check_overlay(overlay: Overlay, names: set[str], persistent: set[str]) -> None:
-    """Refuse an overlay of something unknown, of a buffer over itself, or of what is to last."""
+    """Refuses an overlay of an unknown buffer, of a buffer over itself, or of a persistent one."""
     for name in (overlay.out, overlay.inp):
         if name not in names:
             raise CortadoError(
@@ -111,9 +112,9 @@ def _check_overlay(overlay: Overlay, names: set[str], persistent: set[str]) -> N
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
-    """The work of a search, and what it may do at most; `exhausted`: it ended there, and better may exist.
+    """The work of a search and its bound; `exhausted` means that it stopped there and a better result may exist.
 
-    Work is counted in what a search looks at, never in seconds: the same problem ends the same way on every machine.
+    Work is counted in candidates, never in seconds: the same problem ends the same way on every machine.
     """
 
     work: int
@@ -138,7 +139,7 @@ class Effort(enum.Enum):
     """How hard `plan` tries."""
 
     QUICK = enum.auto()
-    """A few orders and a short walk, a millisecond or so: for a search that plans hundreds of times."""
+    """A few orders and a short random walk, about a millisecond: for a search that plans hundreds of times."""
     FULL = enum.auto()
     """Restarts, then the exact search, until the plan is proven optimal or the work is used up."""
 
@@ -146,10 +147,10 @@ class Effort(enum.Enum):
 # ---- timeline --------------------------------------------------------------------------------------------
 
 
-# What a plan looks like over time
+# A plan over time
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A stretch of time [start, end) in which the same buffers live."""
+    """An interval of time [start, end) in which the same buffers are live."""
 
     start: Time
     end: Time
@@ -161,13 +162,13 @@ class Moment:
 
 
 def timeline(problem: Problem, plan: Plan) -> tuple[Moment, ...]:
-    """The moments of a plan from the first birth to the last death, without gaps."""
+    """Returns the moments of a plan from the first birth to the last death, without gaps."""
     times = sorted({t for buffer in problem.buffers for t in (buffer.start, buffer.end)})
     return tuple(_moment(problem, plan, start, end) for start, end in itertools.pairwise(times))
 
 
 def _moment(problem: Problem, plan: Plan, start: Time, end: Time) -> Moment:
-    """Buffers that are live between two times with no birth or death in between."""
+    """Builds the moment between two times with no birth or death in between."""
     live = [b for b in problem.buffers if b.start <= start < b.end]
     used = top = 0
     for low, high in sorted((plan.offsets[b.name], plan.offsets[b.name] + b.size) for b in live):
@@ -177,7 +178,8 @@ def _moment(problem: Problem, plan: Plan, start: Time, end: Time) -> Moment:
 
 
 def peak_buffers(problem: Problem, plan: Plan) -> tuple[Buffer, ...]:
-    """The buffers live when the arena is used to its peak, lowest first; of several such moments the fullest."""
+    """Returns the buffers live at the peak of the arena, lowest first; of several such moments, the one with the most
+    data."""
     moments = timeline(problem, plan)
     if not moments:
         return ()

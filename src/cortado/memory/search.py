@@ -1,6 +1,7 @@
-"""The search for a plan that meets its lower bound: orders, restarts, and a proof where there is none.
+"""The search for a plan that meets its lower bound: greedy orders, restarts, and an exact search that can prove there
+is none.
 
-Placing buffers one after the other, in some order, each where it first or best fits.
+A plan is built by placing buffers one after the other, in some order, each at its first or best fit.
 """
 
 import itertools
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from cortado.memory.bounds import NO_LIMIT, BoundModel, ceil_div
 from cortado.memory.problem import Effort, Time
 
-# How much work a plan may cost
+# The work of a plan
 WORK_PER_SECOND = 150_000
-"""Chosen so that a slow machine does a second's work in about a second; work is counted in buffers looked at."""
+"""Work is counted in buffers visited; this many take a slow machine about a second."""
 
 
 QUICK_WORK = 1_500
@@ -26,7 +27,7 @@ class _OutOfWorkError(Exception):
 
 
 class Budget:
-    """Work left to do. Counted in steps, not in time, so that results don't depend on the machine."""
+    """The work left. Counted in steps, not in time, so that results don't depend on the machine."""
 
     def __init__(self, work: int) -> None:
         self.total = work
@@ -35,15 +36,15 @@ class Budget:
 
     @property
     def spent(self) -> int:
-        """The work done, at most the total: what would have exceeded it was not done."""
+        """The work done, at most the total: work that would have exceeded it was not done."""
         return self.total - max(0, self._left)
 
     def allow(self, work: int) -> None:
-        """Let the next phase spend at most this much."""
+        """Lets the next phase spend at most this much."""
         self._reserve = max(0, self._left - work)
 
     def spend(self, work: int) -> None:
-        """Count work done; raises when the phase has no more."""
+        """Counts work done; raises if the phase has none left."""
         self._left -= work
         if self._left < self._reserve:
             raise _OutOfWorkError
@@ -62,7 +63,7 @@ _Fit = Callable[[list[tuple[int, int]], int], int]
 
 
 def first_fit(forbidden: list[tuple[int, int]], step: int) -> int:
-    """The lowest multiple of step strictly inside none of the open intervals, which come sorted."""
+    """Returns the lowest multiple of step that is inside none of the open intervals, which are sorted."""
     at = 0
     for low, high in forbidden:
         if at <= low:
@@ -73,7 +74,8 @@ def first_fit(forbidden: list[tuple[int, int]], step: int) -> int:
 
 
 def best_fit(forbidden: list[tuple[int, int]], step: int) -> int:
-    """The place that leaves the least room between two open intervals; above all of them if there is none."""
+    """Returns the offset in the gap between two open intervals that leaves the least space; above all of them if there
+    is no gap."""
     at, best, least = 0, -1, 0
     for low, high in forbidden:
         if at <= low and (best < 0 or low - at < least):
@@ -84,7 +86,7 @@ def best_fit(forbidden: list[tuple[int, int]], step: int) -> int:
 
 
 def place_in_order(model: BoundModel, order: Iterable[int], limit: int, fit: _Fit = first_fit) -> Placement | None:
-    """Place the buffers one by one where they fit; None as soon as the peak passes the limit."""
+    """Places the buffers one by one where they fit; None as soon as the peak exceeds the limit."""
     at = [-1] * len(model.size)
     peak = 0
     for k in order:
@@ -100,7 +102,7 @@ def place_in_order(model: BoundModel, order: Iterable[int], limit: int, fit: _Fi
 
 
 def placing_orders(model: BoundModel) -> Iterator[list[int]]:
-    """Orders that tend to pack well, the best first."""
+    """Yields orders that tend to pack well, the best first."""
     size, every = model.size, range(len(model.size))
     crowd = [0] * len(size)
     for clique in model.cliques:
@@ -122,7 +124,8 @@ def placing_orders(model: BoundModel) -> Iterator[list[int]]:
 
 
 def _outputs_first(model: BoundModel, order: Iterable[int]) -> list[int]:
-    """The same order, but an input waits for the outputs laid over it: they need the room below it."""
+    """Returns the same order, except that an input comes after the outputs laid over it: they need the space below
+    it."""
     result: list[int] = []
     seen: set[int] = set()
     for first in order:
@@ -149,15 +152,16 @@ class _Found:
 
 
 _ROUNDS = (0.02, 0.15, 0.83)
-"""Share of the work that each round of restarts and search gets: easy problems end early, hard ones try twice more."""
+"""The share of the work for each round of restarts and search: easy problems end early, hard ones get two more
+rounds."""
 
 
 _RESTARTS_SHARE = 0.25
-"""Share of a round that goes into restarts; the search has the rest."""
+"""The share of a round for restarts; the exact search has the rest."""
 
 
 def solve(model: BoundModel, goal: int, budget: Budget, effort: Effort) -> _Found:
-    """Look for a placement with a peak of at most the goal, which the whole problem needs anyway."""
+    """Searches a placement with a peak of at most the goal, which the whole problem needs anyway."""
     starts: list[tuple[list[int], Placement]] = []
     for order in placing_orders(model):
         placement = place_in_order(model, order, NO_LIMIT, best_fit)
@@ -183,7 +187,7 @@ def solve(model: BoundModel, goal: int, budget: Budget, effort: Effort) -> _Foun
 
 
 _WALK = 200
-"""Moves after which a walk starts anew from another order."""
+"""Moves after which a walk restarts from another order."""
 
 
 def _restarts(
@@ -194,7 +198,8 @@ def _restarts(
     budget: Budget,
     rng: random.Random,
 ) -> Placement:
-    """Walk through orders by moving single buffers, mostly one at the peak to an earlier turn; keep the best."""
+    """Random walk through orders, moving single buffers, mostly one at the peak to an earlier position; returns the
+    best."""
     try:
         for step in itertools.count():
             if best.peak <= goal:
@@ -213,7 +218,7 @@ def _restarts(
 
 
 def _move_one(model: BoundModel, order: list[int], current: Placement, rng: random.Random) -> list[int]:
-    """A copy of the order with one buffer moved."""
+    """Returns a copy of the order with one buffer moved."""
     trial = order.copy()
     if rng.random() < 0.7:
         tops = [k for k, at in enumerate(current.at) if at * model.unit + model.bytes[k] == current.peak]
@@ -225,7 +230,7 @@ def _move_one(model: BoundModel, order: list[int], current: Placement, rng: rand
 
 
 def _exact(model: BoundModel, best: Placement, goal: int, budget: Budget) -> tuple[Placement, bool]:
-    """Lower the peak until it reaches the goal, the work is used up, or nothing lower exists (only then True)."""
+    """Lowers the peak until it reaches the goal, the work is used up, or nothing lower exists (only then True)."""
     try:
         while best.peak > goal:
             at = Descent(model, best.peak - 1, budget).run()
@@ -238,21 +243,21 @@ def _exact(model: BoundModel, best: Placement, goal: int, budget: Budget) -> tup
 
 
 _DEEPEST = 120
-"""Buffers in one connected piece above which the search, which goes as deep as there are buffers, is not tried."""
+"""The search recurses once for each buffer: it is not tried on connected parts with more buffers than this."""
 
 
 class Descent:
-    """Do all buffers fit below a cap? Exact: finds a placement, or there is none.
+    """An exact search for a placement below a cap: it finds one, or none exists.
 
-    It looks for the placement with the lowest sum of offsets. There, each buffer lies at 0 or at its distance above a
-    buffer that comes before it by (offset + shift, rank), and none can move down alone. So it is enough to choose
-    which buffer comes next in that order and to put it as low as those before it allow; whatever could still
-    move down, whatever the choices to come, ends a branch.
+    It looks for the placement with the lowest sum of offsets. In that placement each buffer is at 0 or at its distance
+    above an earlier buffer by (offset + shift, rank), and none can move down by itself. So it suffices to choose the
+    next buffer in that order and to place it as low as the earlier ones allow; a branch is pruned when some buffer
+    could still move down whatever the remaining choices are.
     """
 
     def __init__(self, model: BoundModel, cap: int, budget: Budget) -> None:
         if not model.rank:
-            raise _OutOfWorkError  # without such an order a search that finds nothing would prove nothing
+            raise _OutOfWorkError  # without such an order, a search that finds nothing proves nothing
         self.model, self.budget, self.shift, self.rank = model, budget, model.shift, model.rank
         steps = zip(model.bytes, model.step, strict=True)
         self.high = [(cap - size) // model.unit // step * step for size, step in steps]
@@ -266,7 +271,8 @@ class Descent:
         self._index_moments()
 
     def _index_moments(self) -> None:
-        """For each buffer: the moments it counts for alone, and those where it counts as part of a group."""
+        """Indexes for each buffer the moments in which it counts alone, and those in which it counts as part of a
+        group."""
         self.alone: list[list[tuple[int, int]]] = [[] for _ in self.at]
         self.joint: list[list[tuple[int, int]]] = [[] for _ in self.at]
         self.groups = 0
@@ -280,7 +286,7 @@ class Descent:
                 self.groups += 1
 
     def run(self) -> list[int] | None:
-        """The offsets, or None if nothing fits. Raises when the work is used up."""
+        """Returns the offsets, or None if nothing fits. Raises when the work is used up."""
         core, easy = self._peel()
         parts = self._split(core)
         if any(len(part) > _DEEPEST for part in parts):
@@ -293,7 +299,7 @@ class Descent:
         return self.at
 
     def _peel(self) -> tuple[list[int], list[int]]:
-        """Take out buffers that find a place wherever the others lie, again and again: (the core, those taken out)."""
+        """Repeatedly removes buffers that find a place wherever the others are: (the core, those removed)."""
         near, step = self.model.near, self.model.step
         spare = [high // s + 1 for high, s in zip(self.high, step, strict=True)]
         for k, rules in enumerate(near):
@@ -309,7 +315,8 @@ class Descent:
         return [k for k in range(len(near)) if k not in taken], easy
 
     def _split(self, group: list[int]) -> list[list[int]]:
-        """Pieces of a group, sorted by birth, that share no moment: each can be placed without the others."""
+        """Splits a group, sorted by birth, into parts that are never live together: each can be placed without the
+        others."""
         buffers = self.model.buffers
         pieces: list[list[int]] = []
         end: Time | None = None
@@ -324,8 +331,8 @@ class Descent:
         return pieces
 
     def _fits(self, group: list[int], low: list[int], floor: int, last: int) -> bool:
-        """Place a group above what is placed. `low` holds the lowest offsets that leaves; by (offset + shift, rank)
-        none of them may come before (floor, last), the last one placed."""
+        """Places a group above what is placed. `low` holds the lowest offsets that are left; by (offset + shift, rank)
+        none of them can come before (floor, last), the last buffer placed."""
         self.budget.spend(len(group) * self.model.toll)
         least = self._least(group, low, floor)
         if least is None or not self._room(group, least):
@@ -337,7 +344,7 @@ class Descent:
         return all(self._branch(piece, low, floor, last) for piece in self._split(rest))
 
     def _least(self, group: list[int], low: list[int], floor: int) -> list[int] | None:
-        """The lowest offsets that the order leaves; None if one is too high."""
+        """Returns the lowest offsets that the order leaves; None if one is too high."""
         least = low.copy()
         for k in group:
             at = floor - self.shift[k]
@@ -349,7 +356,7 @@ class Descent:
         return least
 
     def _room(self, group: list[int], least: list[int]) -> bool:
-        """Whether, at every moment, what lies above any height can still fit between it and the cap."""
+        """Whether, at every moment and above every height, the buffers there can still fit below the cap."""
         load = [0] * len(self.model.parts)
         top = load.copy()
         joined = [0] * self.groups
@@ -372,9 +379,10 @@ class Descent:
         return True
 
     def _settle(self, group: list[int], low: list[int], least: list[int]) -> list[int] | None:
-        """Fix every buffer that is in nobody's way at its lowest offset; the rest, or None if one should lie lower.
+        """Fixes at its lowest offset every buffer that can't be in the way of others; returns the rest, or None if one
+        should be lower.
 
-        What is fixed raises `low` of others, though never above `least`: they can't move down to where it lies.
+        Fixing one raises `low` of others, though never above `least`: they can't move down to where it is.
         """
         left = set(group)
         settled = -1
@@ -392,7 +400,7 @@ class Descent:
         return [k for k in group if k in left]
 
     def _is_in_the_way(self, k: int, left: set[int], low: list[int], least: list[int]) -> bool:
-        """Whether k at its lowest offset could keep one of those left from its own."""
+        """Whether k at its lowest offset could keep one of the remaining buffers from its own."""
         at = low[k]
         for i, up, _ in self.model.near[k]:  # noqa: SIM110, the search spends its time here and any() takes twice as long
             if least[i] < at + up and i in left:
@@ -400,7 +408,7 @@ class Descent:
         return False
 
     def _raise(self, k: int, low: list[int]) -> None:
-        """Lift the lowest offsets of all others to their distance above k, as if they came later."""
+        """Raises the lowest offsets of all others to their distance above k, as if they came later."""
         at = low[k]
         for i, up, _ in self.model.near[k]:
             if at + up > low[i]:
@@ -408,12 +416,12 @@ class Descent:
                 low[i] = at + up if step == 1 else ceil_div(at + up, step) * step
 
     def _branch(self, group: list[int], low: list[int], floor: int, last: int) -> bool:
-        """Try each buffer that can come next."""
+        """Tries each buffer that can come next."""
         keys = [(low[k] + self.shift[k], self.rank[k]) for k in group]
         members, state = tuple(group), tuple([low[k] for k in group])
         free = min(keys) > (floor, last)
         if free:
-            floor, last = min(keys)[0], -1  # what came before doesn't matter any more
+            floor, last = min(keys)[0], -1  # the earlier buffers don't matter any more
         hopeless = self.hopeless.setdefault(members, [])
         least = state if free else tuple([max(low[k], floor - self.shift[k]) for k in group])
         if any(all(map(operator.ge, least, bad)) for bad in hopeless):
@@ -421,7 +429,7 @@ class Descent:
         failed = self.failed.get((members, state))
         if failed is not None and failed <= (floor, last):
             return False
-        # A buffer that fits below all others as a whole comes before them.
+        # A buffer that fits entirely below all others comes before them.
         ceiling = min([key[0] + self.reach[k] for key, k in zip(keys, group, strict=True)])
         choices = [(key[0], -self.model.size[k], k) for key, k in zip(keys, group, strict=True) if key > (floor, last)]
         for key, _, k in sorted(choices):
@@ -436,7 +444,7 @@ class Descent:
         return False
 
     def _fits_above(self, k: int, group: list[int], low: list[int], floor: int) -> bool:
-        """Put k at its lowest offset and the rest of the group above it."""
+        """Puts k at its lowest offset and the rest of the group above it."""
         self.at[k] = low[k]
         rest = [i for i in group if i != k]
         raised = low.copy()

@@ -1,4 +1,4 @@
-"""One arena over several memories: which buffer goes to which, the ones that are used most to the fastest."""
+"""One arena over several memories: the assignment of buffers to memories, the most used to the fastest."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from cortado.memory.problem import ALIGN, Buffer, Effort, Plan, Problem
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A memory by name, and the bytes of it that buffers may take. `device`: unaligned accesses fault there."""
+    """A memory by name, and its bytes available to buffers. `device`: unaligned accesses fault there."""
 
     name: str
     bytes: int
@@ -18,7 +18,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The buffers of each room in the rooms' order; `missing` are those that found no place."""
+    """The buffers of each room, in the rooms' order; `missing` are those that did not fit."""
 
     parts: tuple[tuple[Buffer, ...], ...]
     missing: tuple[Buffer, ...] = ()
@@ -32,25 +32,26 @@ def aligned(offset: int) -> int:
 
 
 def part_of(problem: Problem, buffers: Iterable[Buffer]) -> Problem:
-    """The problem of some of its buffers: two in different rooms lie over each other nowhere."""
+    """Returns the problem restricted to some of its buffers: overlays between different rooms are dropped."""
     chosen = {buffer.name for buffer in buffers}
     overlays = [overlay for overlay in problem.overlays if overlay.out in chosen and overlay.inp in chosen]
     return Problem(tuple(buffer for buffer in problem.buffers if buffer.name in chosen), tuple(overlays))
 
 
 def spread(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float]) -> Spread:
-    """Buffers by room, the fastest first. `heat`: how often a byte of a buffer is used.
+    """Assigns buffers to rooms, the fastest first. `heat`: how often a byte of a buffer is used.
 
-    The hottest go to the first room as long as they fit, and so on. Where that leaves no room for a large one, the
-    largest are placed before all others, in the slowest room that takes them: 1, 2, 4 of them and so on. What persists
-    stays together.
+    The hottest go to the first room as long as they fit, and so on. If that leaves no room for a large one, the largest
+    are placed before all others, in the slowest room that takes them: 1, 2, 4 of them and so on. Persistent buffers
+    stay together.
     """
     best = _quick(problem, rooms, heat)
     return _settled(problem, rooms, best) if best.missing else best
 
 
 def _quick(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float]) -> Spread:
-    """The first of these ways that has room for all, or the one that leaves least out; by quick plans."""
+    """Returns the first of these assignments that has room for all, or the one that leaves out least, by quick
+    plans."""
     items = _items(problem)
     largest = sorted(items, key=lambda item: -_bytes(item))
     best: Spread | None = None
@@ -65,7 +66,7 @@ def _quick(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float]) -
 
 
 def _settled(problem: Problem, rooms: Sequence[Room], found: Spread) -> Spread:
-    """With what is left in a room after all, if a plan that takes its time finds a place for it."""
+    """Adds the missing buffers to a room after all, if a full plan finds a place for them."""
     for number, (room, part) in enumerate(zip(rooms, found.parts, strict=True)):
         more = (*part, *found.missing)
         if plan(part_of(problem, more)).peak <= room.bytes:
@@ -74,7 +75,8 @@ def _settled(problem: Problem, rooms: Sequence[Room], found: Spread) -> Spread:
 
 
 def shortage(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float], found: Spread) -> tuple[Room, int]:
-    """The room that would have to grow least for what found no place, and by how many bytes: with them, all fits."""
+    """Returns the room that has to grow least to take what is missing, and by how many bytes: with them, everything
+    fits."""
     wanted = [
         (plan(part_of(problem, (*part, *found.missing))).peak - room.bytes, number)
         for number, (room, part) in enumerate(zip(rooms, found.parts, strict=True))
@@ -88,7 +90,7 @@ def shortage(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float],
 
 
 def _enough(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float], number: int, most: int) -> int:
-    """How many bytes more in one room are enough, up to `most`: by halves, a few times."""
+    """Returns how many more bytes of one room are enough, up to `most`, by a few steps of bisection."""
     low, high = 0, most
     for _ in range(_HALVES):
         middle = (low + high) // 2 // ALIGN * ALIGN
@@ -100,7 +102,7 @@ def _enough(problem: Problem, rooms: Sequence[Room], heat: Mapping[str, float], 
 
 
 def in_rooms(problem: Problem, parts: Sequence[Sequence[Buffer]], effort: Effort = Effort.FULL) -> list[Plan]:
-    """The plan of each room by itself; as for the fit of `spread`, the quick one where that is lower."""
+    """Plans each room by itself; as in the fit of `spread`, the quick plan is used if it is lower."""
     plans = []
     for part in parts:
         own = part_of(problem, part)
@@ -114,7 +116,7 @@ _Item = tuple[Buffer, ...]
 
 
 def _items(problem: Problem) -> list[_Item]:
-    """Groups of buffers that are placed as one: all that persists, and each other buffer."""
+    """Returns groups of buffers that are placed together: all persistent ones, and each other buffer by itself."""
     lasting = tuple(buffer for buffer in problem.buffers if buffer.persists)
     return [*([lasting] if lasting else []), *((buffer,) for buffer in problem.buffers if not buffer.persists)]
 
@@ -153,7 +155,7 @@ def _attempt(
 
 
 def _fill(problem: Problem, room: Room, part: list[Buffer], items: Sequence[_Item]) -> list[_Item]:
-    """Adds to a room what fits, the first first; gives back the rest. All at once if they fit, else in halves."""
+    """Adds to a room what fits, in order, and returns the rest: all at once if possible, otherwise by bisection."""
     if not items:
         return []
     everything = [buffer for item in items for buffer in item]

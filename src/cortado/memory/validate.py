@@ -1,4 +1,4 @@
-"""Whether a plan is right, found without any of the planner's code."""
+"""A validator of plans that shares no code with the planner."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,10 @@ from cortado.base.errors import CortadoError
 from cortado.memory.problem import Buffer, Plan, Problem
 
 
-# Checking a plan, by the rules alone
+# Checking a plan by the rules
 def validate(problem: Problem, plan: Plan) -> None:
-    """Refuse a plan that breaks a rule; the message names the buffers. Deliberately simple, knows no solver."""
+    """Refuses a plan that breaks a rule; the message names the buffers. Deliberately simple, independent of the
+    solver."""
     named = {buffer.name for buffer in problem.buffers}
     if set(plan.offsets) != named:
         odd = sorted(named.symmetric_difference(plan.offsets))[0]
@@ -32,7 +33,7 @@ def validate(problem: Problem, plan: Plan) -> None:
 
 
 def _pairs(problem: Problem) -> Iterator[tuple[Buffer, Buffer]]:
-    """All that live at the same time, and whatever persists with everything else."""
+    """Yields all pairs that are live at the same time, and each persistent buffer with everything else."""
     living: list[Buffer] = []
     for buffer in sorted(problem.buffers, key=lambda one: (not one.persists, one.start)):
         living = [one for one in living if one.persists or one.end > buffer.start]
@@ -41,7 +42,7 @@ def _pairs(problem: Problem) -> Iterator[tuple[Buffer, Buffer]]:
 
 
 def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> None:
-    """Two buffers may not share a byte while both live, unless an overlay allows it."""
+    """Refuses two buffers that share a byte while both are live, unless an overlay allows it."""
     a, b = plan.offsets[one.name], plan.offsets[other.name]
     if one.persists or other.persists:
         _validate_lasting(plan, one, other)
@@ -65,7 +66,8 @@ def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> 
 
 
 def _validate_lasting(plan: Plan, one: Buffer, other: Buffer) -> None:
-    """Checks that what persists shares no byte with anything, at any time, and lies below what doesn't."""
+    """Checks that a persistent buffer shares no byte with anything, at any time, and lies below those that don't
+    persist."""
     low, high = sorted((one, other), key=lambda buffer: (plan.offsets[buffer.name], buffer.size))
     a, b = plan.offsets[low.name], plan.offsets[high.name]
     apart = a + low.size <= b or low.size == 0 or high.size == 0
