@@ -53,9 +53,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+# Of a network of the zoo, behind its name: ds_cnn:float32.
+ZOO_OPTIONS = {"float32": OPTIONS["c"], "float32-int8": OPTIONS["u"]}
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """What a network is compiled with beside the defaults."""
+    _, colon, kind = name.partition(":")
+    if colon:
+        return ZOO_OPTIONS[kind]
+    return OPTIONS.get(name[0], {}) if name[1:].isdecimal() else {}
+
+
 def build(name: str) -> tuple[torch.nn.Module, Inputs]:
     """A network by name: of the zoo, an architecture (a12), layers (l12, d12, w12, b12, r12, x12, y12, z12), the
     campaign's (f12)."""
+    name = name.partition(":")[0]
     if name in zoo.names():
         network = zoo.get(name)
         return network.build(), network.example_inputs()
@@ -90,7 +103,7 @@ def sketcher(name: str, optimize: Optimize) -> Callable[[CortexMTargetConfig], S
     if name[0] in operator_samples.FAMILIES and name[1:].isdecimal():
         cases = operator_samples.draw_calls(int(name[1:]), operator_samples.FAMILIES[name[0]])
         return lambda target: operator_samples.sketch_of(cases, target)
-    options = Options(optimize=optimize, **OPTIONS.get(name[0], {}) if name[1:].isdecimal() else {})
+    options = Options(optimize=optimize, **options_of(name))
     model = prepared(*build(name), options)
     return lambda target: sketch(model, target, options)
 

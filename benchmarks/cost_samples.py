@@ -4,11 +4,13 @@ python benchmarks/cost_samples.py FILE --networks a1000-1099,l1000-1039,f5000-50
 
 a: random architectures; l, w, b, r: layers side by side, of every kind, with long sums, with large biases, rare ones;
 d: small convolutions of all widths; c, u: layers of float32, with exact weights, of 8 bits; i, j: windows with
-weights of 4 bits, of 16-bit codes; k: plain recurrent layers; m: functions of float32, depthwise layers; x, y: layers
-of every kind and those with long sums, of 16-bit codes; z, q: with 4-bit weights; f: the campaign's networks; o:
-calls of every operator with arguments that its samples draw; v: of those that have many kernels; e: of those that
-take elements of several sizes; g, h: of those that take 16-bit codes; n: of those with 4-bit weights; p: of those of
-float32; s: of those on signals; t: of those with many terms. Cores that run the same code share a run.
+weights of 4 bits, of 16-bit codes; k: plain recurrent layers; m: functions of float32, depthwise layers, sums,
+products and reductions; x, y: layers of every kind and those with long sums, of 16-bit codes; z, q: with 4-bit weights;
+f: the campaign's networks; o: calls of every operator with arguments that its samples draw; v: of those that have many
+kernels; e: of those that take elements of several sizes; g, h: of those that take 16-bit codes; n: of those with 4-bit
+weights; p: of those of float32; s: of those on signals; t: of those with many terms; ds_cnn:float32 and
+ds_cnn:float32-int8: a network of the zoo in float32, with exact weights and int8 ones. Cores that run the same code
+share a run.
 """
 
 import argparse

@@ -55,6 +55,7 @@ class Function(nn.Module):
         return self.function(*x)
 
 
+POWERS = "a ** b"  # each its own exponent, which is taken apart for every number
 ONE: dict[str, Callable[..., torch.Tensor]] = {
     "abs": torch.abs,
     "exp": torch.exp,
@@ -78,6 +79,7 @@ TWO: dict[str, Callable[..., torch.Tensor]] = {
     "maximum": torch.maximum,
     "a < b": lambda a, b: (a < b).to(torch.float32),
     "atan2": torch.atan2,
+    POWERS: torch.pow,
 }
 
 
@@ -115,7 +117,8 @@ def functions(key: str) -> list[list[Any]]:
             torch.manual_seed(1)
             example = tuple(torch.rand(1, COUNT) * 2 + 0.1 for _ in range(count))
             found = compiled(Function(function), example, key)
-            rows.append([f"{name} {key}", cycles(found) / COUNT, FUNCTION_BAR.get(key), None])
+            bar = None if name == POWERS else FUNCTION_BAR.get(key)
+            rows.append([f"{name} {key}", cycles(found) / COUNT, bar, None])
     return rows
 
 

@@ -156,11 +156,11 @@ MANY_TERMS: Mapping[str, int] = {
 
 # Operators of float32.
 FLOATS: Mapping[str, int] = {
-    "cortado::float_calculate": 24,
+    "cortado::float_calculate": 48,
     "cortado::float_conv2d": 24,
     "cortado::float_from_int": 4,
     "cortado::float_function": 60,
-    "cortado::float_matmul": 8,
+    "cortado::float_matmul": 16,
     "cortado::float_pool2d": 16,
     "cortado::float_position": 8,
     "cortado::float_reduce": 16,

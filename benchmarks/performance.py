@@ -17,7 +17,14 @@ import compile_time
 from _common import BASELINES, FOLDER, cell_text, geometric_mean, peer_flash, peer_ram
 
 RESULTS = FOLDER / "results"
-CORES = {"m0": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4", "m55": "Cortex-M55"}
+CORES = {
+    "m0": "Cortex-M0+",
+    "m3": "Cortex-M3",
+    "m4": "Cortex-M4",
+    "m7": "Cortex-M7",
+    "m33": "Cortex-M33",
+    "m55": "Cortex-M55",
+}
 HEAD = """# Performance
 
 Written by `benchmarks/performance.py` from the results in `benchmarks/results`; a test holds the two together. Nothing
@@ -158,6 +165,30 @@ def precision(results: dict[str, dict[str, dict[str, int]]]) -> str:
     return markdown(["layer", "core", "int8", "int16", "ratio"], rows)
 
 
+def floats(results: list[dict[str, Any]]) -> str:
+    """Layers by core beside their bars and CMSIS-DSP; what has no peer with a column for each core."""
+    layered, others = [], dict[str, dict[str, Any]]()
+    peers = {one["what"]: one["peer"] for one in results}
+    of_codes = {one["what"].replace(", int8", "") for one in results if ", int8" in one["what"]}
+    for one in results:
+        name, core = one["what"].rsplit(" ", 1)
+        exact = f"{name.removesuffix(', int8')} {core}"
+        if exact in of_codes:
+            theirs = peers[exact]
+            layered.append([name, CORES[core], one["ours"], one["bar"], theirs, _ratio(one["ours"], theirs)])
+        else:
+            others.setdefault(name, {})[core] = one["ours"]
+    cores = list(dict.fromkeys(core for found in others.values() for core in found))
+    rows = [[name.replace("**", "^"), *(found.get(core) for core in cores)] for name, found in others.items()]
+    return "\n\n".join(
+        (
+            markdown(["layer", "core", "cycles", "bar", "CMSIS-DSP", "ratio"], layered),
+            "A number of each function, and the policy as a whole:",
+            markdown(["", *(CORES[core] for core in cores)], rows),
+        )
+    )
+
+
 def page() -> str:
     parts = [
         HEAD,
@@ -199,6 +230,14 @@ def page() -> str:
             "precision",
             "Instructions of single layers with int16 activations, beside our own int8 kernels on the same layer.",
             precision,
+        ),
+        section(
+            "float32",
+            "floats",
+            "Cycles of a product in layers with exact weights and with int8 ones (a linear layer of 640 to 128, a 1x1 "
+            "convolution of 64 to 64 channels, a 3x3 one of 16 to 16) beside CMSIS-DSP's f32, of a number of each "
+            "function, and of a policy of 32, 64, 64 and 4 values with tanh.",
+            floats,
         ),
         section(
             "Compile time",

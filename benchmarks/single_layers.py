@@ -84,7 +84,8 @@ def draw_floats(seed: int) -> Drawn:
 
 
 def draw_ordinary(seed: int) -> Drawn:
-    """Functions of numbers of ordinary size, and depthwise layers, half of them with exact weights."""
+    """Functions of numbers of ordinary size, depthwise layers, half of them with exact weights, and what else networks
+    in float32 are made of."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         rng = Random(seed)
@@ -93,8 +94,47 @@ def draw_ordinary(seed: int) -> Drawn:
         for taps in (3, 5):
             single = _depthwise_of(rng.choice((8, 16, 24)), taps)
             layers += [single, Single(Of(_exact(single.layer)), single.shape)]
+        for outer in (1, 1, 1, 2, 4, 5):
+            inner = rng.choice(WIDTHS[2:])
+            layers.append(Single(nn.Conv2d(inner, outer, 1), _image(rng, inner)))
+            layers.append(Single(Of(_unblocked(inner, _width(rng))), _image(rng, inner)))
+        layers += [Single(Of(function), _image(rng, rng.choice((4, 6, 8, 16)))) for function in _OF_IMAGES]
+        layers += [
+            Single(Of(function), (rng.choice((1, 2)), rng.randint(2, 20), rng.randint(2, 20)))
+            for function in (*_OF_ROWS, *_OF_ROWS)
+        ]
         example = tuple(torch.rand(one.shape) * 4 - 2 for one in layers)
     return Drawn(Layers([one.layer for one in layers]).eval(), example)
+
+
+def _pooled(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.avg_pool2d(x, 2)
+
+
+_OF_IMAGES: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+    lambda x: torch.tanh(x) + x,
+    lambda x: torch.relu(torch.tanh(x) - x),
+    lambda x: torch.sigmoid(x) * x,
+    lambda x: x / (x * x + 1.5),
+    lambda x: torch.minimum(torch.maximum(x, -x), x + 1),
+    lambda x: torch.where(x > 0.1, x, 0.5 - x),
+    lambda x: x * x.mean(dim=(2, 3), keepdim=True),
+    lambda x: x - x.amax(dim=1, keepdim=True),
+    lambda x: x + torch.arange(x.shape[3], dtype=torch.float32),
+    nn.functional.hardswish,
+    _pooled,
+    lambda x: nn.functional.max_pool2d(x, 3, 2, 1),
+    lambda x: torch.cumsum(x, dim=2),
+)
+_OF_ROWS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+    lambda x: x @ x.transpose(1, 2),
+    lambda x: x.transpose(1, 2) @ x,
+    lambda x: x @ x[:, :1].transpose(1, 2),
+    lambda x: torch.softmax(x, dim=-1),
+    lambda x: torch.log_softmax(x, dim=-1),
+    lambda x: (x - x.mean(dim=-1, keepdim=True)) / x.std(dim=-1, keepdim=True),
+    lambda x: x.prod(dim=-1) + x.sum(dim=1)[:, :1],
+)
 
 
 _FUNCTIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
@@ -103,6 +143,7 @@ _FUNCTIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
     *(lambda x, f=f: f(x + 2.5) for f in (torch.log, torch.log2, torch.log10, torch.log1p, torch.sqrt, torch.rsqrt)),
     *(lambda x, f=f: f(x * 0.49) for f in (torch.asin, torch.acos)),
     lambda x: (x + 2.5) ** 0.75,
+    lambda x: (x + 2.5) ** x,
     lambda x: torch.atan2(x, 0.5 - x),
 )
 
@@ -118,6 +159,12 @@ def _exact(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     assert layer.bias is not None
     weight, bias = layer.weight.detach(), layer.bias.detach()
     return lambda x: nn.functional.conv2d(x, weight, bias, padding=layer.padding, groups=layer.groups)
+
+
+def _unblocked(inner: int, outer: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Returns a pointwise layer with exact weights and biases of -0, which kernels of several outputs do not take."""
+    weight, bias = torch.randn(outer, inner, 1, 1), torch.full((outer,), -0.0)
+    return lambda x: nn.functional.conv2d(x, weight, bias)
 
 
 def draw_cells(seed: int) -> Drawn:

@@ -13,6 +13,8 @@ from cortado.base.target import Core, CortexM, CortexMTargetConfig
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, registry
 from cortado.ir.work import Calls, Work, loops
+from cortado.ops.conv.float32_work import FloatLayer, float_work
+from cortado.ops.loops import Window
 from cortado.ops.move.pad import PAD
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.plan.jobs import function_of, kernels_of
@@ -134,3 +136,35 @@ def test_rows_are_of_functions_that_there_are() -> None:
         assert all(costs.kernels.values())
         assert set(cameras) <= costs.kernels.keys()
         assert all(cycles > 0 for cycles in costs.loop.values())
+
+
+def _counts(symbol: str, layer: FloatLayer, calls: Calls, *, rows: bool) -> dict[str, float]:
+    return {term: count for term, count in float_work(symbol, layer, rows=rows).counts(calls).items() if count}
+
+
+def test_layers_in_float32_are_counted_by_the_blocks_of_their_kernels() -> None:
+    """21 channels are five fours and one, three eights, one sixteen and a narrow block; 5 pixels two pairs and one."""
+    pixels = replace(CALLS, calls=2, span=5, spans=10)
+    one = Window(in_w=5, in_c=7, out_w=5, out_c=21, kernel_h=1, kernel_w=1, stride_w=1, pad_left=0, dilation_w=1)
+    portable = _counts("conv1x1_codes_f32", FloatLayer(one, codes=True, bounded=False), pixels, rows=False)
+    assert portable["spans*fours*inner"] == 10 * 5 * 7
+    assert portable["spans*alone*inner"] == 10 * 1 * 7
+    packed = _counts("conv1x1_f32__dsp", FloatLayer(one, codes=False, bounded=True), pixels, rows=False)
+    assert packed["pairs*eights*window"] == 4 * 3 * 7
+    assert (packed["singles*sixteens*window"], packed["singles*narrow*window"]) == (2 * 7, 2 * 7)
+    assert packed["spans*outer*bounded"] == 10 * 21
+
+
+def test_windows_in_float32_are_counted_as_they_are_laid_out() -> None:
+    """Rows of four windows of 3x3 with a border; of one of two calls the image has two rows."""
+    window = Window(in_w=4, in_c=3, out_w=4, out_c=8, kernel_h=3, kernel_w=3, stride_w=1, pad_left=1, dilation_w=1)
+    calls = replace(CALLS, calls=2, span=4, spans=8, outside=1, edges=1)
+    found = _counts("conv2d_codes_f32__mve", FloatLayer(window, codes=True, bounded=False), calls, rows=True)
+    assert found["pieces"] == 5 * 4
+    assert found["copied_fours"] == 5 * (2 * (6 // 4) + 2 * (9 // 4))
+    assert found["copied_rest"] == 5 * (2 * (6 % 4) + 2 * (9 % 4))
+    assert found["zeros"] == 3 * 4 + 5 * 2
+    depthwise = replace(window, in_c=8, groups=8)
+    found = _counts("conv2d_f32", FloatLayer(depthwise, codes=False, bounded=False), calls, rows=True)
+    assert found["taps_inside*deep_fours"] == 5 * 10 * 2
+    assert "taps_inside*alone" not in found

@@ -130,21 +130,6 @@ _NARROW_KERNELS = {
     "conv2d_{}_s8__mve": (*_NARROW_MVE, *nested({"copied_rows": "window_row/16", "copied_taps": "depth/16"})),
 }
 
-# float32: eight channels of two pixels at a time, sixteen or eight of an odd last one (of codes, eight).
-_FLOAT_PIXELS = {
-    "calls": "",
-    "pairs": "group_c/8 group_c/8*window group_c",
-    "singles": "group_c/8 group_c/8*window group_c/16 group_c/16*window group_c",
-}
-_FLOAT_WINDOWS = {
-    **_FLOAT_PIXELS,
-    "calls": "kernel_h",
-    "windows": "kernel_h taps window",
-    "copied_rows": "window_row/4 window_row%4",
-    "copied_taps": "depth/4 depth%4",
-    "outside": "window_row",
-}
-
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
 _POINTED = {
@@ -209,9 +194,6 @@ TERMS = {
     **{name.format(kind): terms for name, terms in _NARROW_KERNELS.items() for kind in ("narrow", "runs")},
     **{f"linear_narrow_s8__{core}": _NARROW_LINEAR for core in ("scalar", "dsp")},
     **{f"linear_runs_s8__{core}": _RUNS_LINEAR for core in ("scalar", "dsp")},
-    "linear_f32__dsp": nested({part: _FLOAT_PIXELS[part] for part in ("calls", "singles")}),
-    **{f"conv1x1{of}_f32__{core}": nested(_FLOAT_PIXELS) for of in ("", "_codes") for core in ("dsp", "mve")},
-    **{f"conv2d{of}_f32__{core}": nested(_FLOAT_WINDOWS) for of in ("", "_codes") for core in ("dsp", "mve")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {

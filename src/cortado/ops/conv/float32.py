@@ -23,7 +23,7 @@ from cortado.ir.kernel_table import Several, only
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops, nested
 from cortado.ops.conv import conv2d, kernels
 from cortado.ops.conv.convolution import check_constants, draw_window, macs, window
 from cortado.ops.conv.kernels import ConvForm
@@ -257,13 +257,34 @@ def _product_fields(call: Call) -> dict[str, int]:
     return {"batches": batches, "rows": rows, "depth": depth, "columns": call.shape("mat2")[2]}
 
 
+def _product_work(call: Call) -> Work:
+    """Outputs by how their sums are made: four rows that meet one column, four sums side by side, one sum of two runs,
+    one of a row and a column."""
+    batches, rows, depth = call.shape("self")
+    columns = call.shape("mat2")[2]
+    fours, rest = divmod(rows if columns == 1 else columns, 4)
+    whole = columns == 1 and depth % 4 == 0
+    several = batches if columns == 1 else batches * rows
+    alone = several * rest if batches * rows * columns > 1 else 1
+    sizes = {
+        "several": several,
+        "row_fours": several * fours * whole,
+        "fours": several * fours * (not whole),
+        "runs": alone * (columns == 1),
+        "alone": alone * (columns != 1),
+        "depth": depth,
+    }
+    each = nested({"calls*" + name: "depth" for name in ("row_fours", "fours", "runs", "alone")})
+    return loops(" ".join(("calls", "calls*several", *each)), **sizes)
+
+
 PRODUCT_KERNELS = only(
     "matmul_f32",
     FLOAT32,
     arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT),
     struct="cortado_matmul_f32_t",
     fields=_product_fields,
-    work=loops("calls outputs macs"),
+    work=_product_work,
 )
 
 

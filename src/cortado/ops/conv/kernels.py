@@ -23,6 +23,7 @@ from cortado.ir.work import Work, loops
 from cortado.ops.conv import floats, int4, int16, packing
 from cortado.ops.conv.convolution import Numbers, common_fields, packed, window_fields, window_fits, window_of
 from cortado.ops.conv.convolution_work import TERMS, Codes, pixels_work, window_work
+from cortado.ops.conv.float32_work import FloatLayer, float_work
 from cortado.ops.loops import sliding_fields
 from cortado.ops.reach import sum_shift
 
@@ -631,18 +632,6 @@ def _work(layer: ConvLayer, symbol: str, lean: bool = False) -> Work:
 
 
 def _float_work(layer: ConvLayer, symbol: str) -> Work:
-    seen, codes = window_of(layer.call, layer.window, layer.groups), Codes(0, 1)  # no code is the lowest
-    if symbol in TERMS and layer.form is ConvForm.PIXELS:
-        return pixels_work(symbol, layer.depth, layer.call.out_shape[3], codes)
-    if symbol in TERMS:
-        return window_work(symbol, seen, codes)
-    if layer.form is ConvForm.PIXELS:
-        return loops("calls outputs macs")
-    # Taps of windows, and those that lie in the image, with the channels of each; of a depthwise layer four at once.
-    out_c = layer.call.out_shape[3]
-    depthwise = layer.depth == 1 and layer.groups == out_c
-    fours = out_c // 4 if depthwise else 0
-    sizes = {**seen.sizes, "depthwise": int(depthwise), "fours": fours, "alone": out_c - 4 * fours}
-    alone = ("spans*alone", "spans*alone*taps", "taps_inside*alone", "taps_inside*alone*depth")
-    terms = ("calls", *alone, "spans*depthwise", "spans*fours", "taps_inside*fours")
-    return Work(terms, lambda calls: {**sizes, **seen.columns(calls)})
+    bounded = (layer.call["activation_min"], layer.call["activation_max"]) != (-math.inf, math.inf)
+    seen = FloatLayer(window_of(layer.call, layer.window, layer.groups), layer.elements == A32W8, bounded)
+    return float_work(symbol, seen, rows=layer.form is not ConvForm.PIXELS)

@@ -25,7 +25,7 @@ from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
-from cortado.ir.work import loops
+from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
 from cortado.ops.elementwise.compare import ACCEPTED, COMPARED
 from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, FloatArray, bounded, bounds_of, draw_bounds, quiet
@@ -275,8 +275,47 @@ KERNELS = KernelTable(
 )
 
 
-def _work(call: Call) -> Any:
-    return loops("calls outputs outputs*divided", divided=call["how"] == How.QUOTIENT)
+_BASIC = (How.SUM, How.DIFFERENCE, How.PRODUCT)  # which have a loop each
+_FOURS = " ".join(f"fours*{how}*{operand}" for how in ("summed", "multiplied") for operand in ("tensor", "scalar"))
+_TERMS = (
+    "calls calls*single pieces ragged loose*summed loose*multiplied numbers*divided numbers*chosen numbers*compared "
+    f"numbers*angle numbers*power numbers*powers numbers*bounded {_FOURS}"
+)
+
+
+def _work(call: Call) -> Work:
+    """Numbers by what is made of them; pieces over which an operand goes on from element to element. Of a basic
+    operation without bounds, fours of numbers, the others, and pieces that end with such. What is subtracted from one
+    number has no fours."""
+    how, bounded = call["how"], (call["activation_min"], call["activation_max"]) != NO_BOUNDS
+    longest, several = periods(call), math.prod(output_shape(call)) > 1
+    reversed_one = how == How.DIFFERENCE and longest is not None and longest[0] == 1
+    by_fours = how in _BASIC and several and not bounded and not reversed_one
+    sizes = {
+        "summed": how in (How.SUM, How.DIFFERENCE),
+        "multiplied": how == How.PRODUCT,
+        "divided": how == How.QUOTIENT,
+        "chosen": how in (How.SMALLER, How.LARGER),
+        "compared": how >= COMPARISON and how not in _ALONE,
+        "angle": how == ANGLE,
+        "power": how == POWER and longest is not None and longest[1] == 1,
+        "powers": how == POWER and (longest is None or longest[1] != 1),
+        "bounded": bounded,
+        "scalar": longest is not None and 1 in longest,
+        "tensor": longest is None or 1 not in longest,
+        "single": not several,
+    }
+
+    def quantities(calls: Calls) -> Quantities:
+        numbers = calls.outputs / FLOAT32.bytes
+        length = max(1.0, min([numbers / max(calls.calls, 1), *(one for one in longest or () if one > 1)]))
+        pieces = numbers / length
+        fours = pieces * (length // 4) * by_fours
+        ragged = pieces * (length % 4 > 0) * by_fours
+        return {**sizes, "numbers": numbers, "pieces": pieces, "ragged": ragged, "fours": fours,
+                "loose": numbers - 4 * fours}  # fmt: skip
+
+    return Work(tuple(_TERMS.split()), quantities)
 
 
 def relayout(arguments: Any, perm: Sequence[int]) -> Any:

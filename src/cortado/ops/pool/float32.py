@@ -230,12 +230,18 @@ def reduced_shape(call: Call) -> tuple[int, ...]:
 
 
 def _reduce_work(call: Call) -> Work:
+    summed, (outer, _, inner) = call["how"] in (How.SUM, MEAN), call.shape("input")
+    sums, others = "values*summed values*summed*flat values*running*summed", "values*beyond values*multiplied"
     return loops(
-        "calls outputs values values*added values*running outputs*mean",
+        f"calls calls*outer outputs {sums} {others} values*running outputs*mean",
         values=math.prod(call.shape("input")),
-        added=call["how"] not in (How.SMALLER, How.LARGER),
+        summed=summed,
+        beyond=call["how"] in (How.SMALLER, How.LARGER),
+        multiplied=call["how"] == How.PRODUCT,
         running=call["running"],
         mean=call["how"] == MEAN,
+        outer=outer,
+        flat=inner == 1,
     )
 
 
