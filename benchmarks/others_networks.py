@@ -128,6 +128,34 @@ class SpeakerEncoder(nn.Module):
         return nn.functional.normalize(torch.relu(self.linear(hidden[-1])), dim=1)
 
 
+class SpeakerSteps(nn.Module):
+    """The same, a frame at a time: what is known of the voice after each."""
+
+    def __init__(self, whole: SpeakerEncoder) -> None:
+        super().__init__()
+        layers = range(whole.lstm.num_layers)
+        self.cells = nn.ModuleList(nn.LSTMCell(256 if layer else 40, 256) for layer in layers)
+        self.cells.load_state_dict(
+            {
+                f"{layer}.{name}": getattr(whole.lstm, f"{name}_l{layer}")
+                for layer in layers
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            }
+        )
+        self.linear = whole.linear
+        for layer in layers:
+            self.register_buffer(f"hidden{layer}", torch.zeros(1, 256), persistent=False)
+            self.register_buffer(f"memory{layer}", torch.zeros(1, 256), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer, cell in enumerate(self.cells):
+            hidden, memory = cell(x, (self.get_buffer(f"hidden{layer}"), self.get_buffer(f"memory{layer}")))
+            setattr(self, f"hidden{layer}", hidden)
+            setattr(self, f"memory{layer}", memory)
+            x = hidden
+        return nn.functional.normalize(torch.relu(self.linear(x)), dim=1)
+
+
 def voice_detector(folder: Path) -> nn.Module:
     """Its basis of the spectrum is that of `torch.stft`: cosines and sines in a Hann window."""
     network, given = (
@@ -141,13 +169,17 @@ def voice_detector(folder: Path) -> nn.Module:
     return network.eval()
 
 
-def speaker_encoder(folder: Path) -> nn.Module:
+def speaker_encoder(folder: Path) -> SpeakerEncoder:
     found = torch.load(
         packaged(folder, "Resemblyzer", "resemblyzer/pretrained.pt"), weights_only=True, map_location="cpu"
     )
     network, state = SpeakerEncoder(), found["model_state"]
     network.load_state_dict({name: state[name] for name in network.state_dict()})
     return network.eval()
+
+
+def speaker_steps(folder: Path) -> nn.Module:
+    return SpeakerSteps(speaker_encoder(folder)).eval()
 
 
 def safetensors(file: io.BytesIO) -> Mapping[str, Tensor]:
