@@ -1,4 +1,4 @@
-"""The base of all passes, and what they are given."""
+"""The base classes of all passes, and their context."""
 
 import inspect
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from cortado.passes.verify import RULES
 
 @dataclass(frozen=True)
 class PassContext:
-    """Context of a pass beside the graph: the program, what it is compiled for, and the user's choices."""
+    """The context of a pass apart from the graph: the program, the target, and the user's choices."""
 
     exported_program: ExportedProgram
     target_config: CortexMTargetConfig
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     allow_float: bool = False
     input_layout: InputLayout = InputLayout.MODEL
-    codes_in_floats: bool = False  # weights of layers in float32 are int8
+    codes_in_floats: bool = False  # weights of float32 layers are int8
     stream: bool = False  # the C bundle is for an endless stream of rows
 
 
@@ -32,7 +32,7 @@ class CortexMPass(GraphPass):
 
     @classmethod
     def made(cls, context: PassContext) -> Self:
-        """The instance that the manager runs.
+        """Builds the instance that the manager runs.
 
         Passes that are written for ExecuTorch declare `exported_program` or `target_config` in their __init__.
         """
@@ -42,7 +42,7 @@ class CortexMPass(GraphPass):
 
 
 class ContextPass(CortexMPass):
-    """A pass that is made with its context, as all of the pipeline are."""
+    """A pass constructed from its context, as all passes of the pipeline are."""
 
     def __init__(self, context: PassContext) -> None:
         self.context = context
@@ -54,7 +54,7 @@ class ContextPass(CortexMPass):
 
 
 class LoweredPass(ContextPass):
-    """A pass that makes one lowered graph of another."""
+    """A pass from one lowered graph to another."""
 
     level_before: ClassVar[Level] = Level.LOWERED
     level_after: ClassVar[Level] = Level.LOWERED

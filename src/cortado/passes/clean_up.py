@@ -1,4 +1,4 @@
-"""clean-up: what is there twice becomes one, what never changes is computed now, what nothing reads goes."""
+"""clean-up: merges duplicates, folds constants, removes no-ops and dead code."""
 
 import hashlib
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 
 
 class CleanUp(LoweredPass):
-    """Calls on constants become constants, equal constants and equal calls become one, no-ops and dead ones go."""
+    """Folds calls on constants, merges equal constants and equal calls, removes no-ops and dead calls."""
 
     name: ClassVar[str] = "clean-up"
 
@@ -32,7 +32,7 @@ class CleanUp(LoweredPass):
         return True
 
     def _fold_constants(self, module: GraphModule) -> None:
-        """A call whose tensors are all constants is computed by its reference, here and once."""
+        """Evaluates calls whose tensors are all constants with their reference, at compile time."""
         data = {name: self.program.state_dict[key] for name, key in constant_names(self.program).items()}
         for node in list(module.graph.nodes):
             operator = operator_of(node.target) if node.op == "call_function" else None
@@ -51,7 +51,7 @@ class CleanUp(LoweredPass):
                 module.graph.erase_node(node)
 
     def _drop_identities(self, module: GraphModule) -> None:
-        """Calls that give their input's codes back, where the input can stand for their values."""
+        """Removes calls that return their input's codes unchanged, where the input can take over their values."""
         for node in list(module.graph.nodes):
             if self._is_identity(node):
                 source = operands(node)[0]
@@ -78,9 +78,10 @@ class CleanUp(LoweredPass):
 
 
 def _takes_over(source: Node, node: Node) -> bool:
-    """Whether the codes of `source` may stand for the values of `node`; if nobody else reads them, they do now.
+    """Whether `source` can replace `node`, whose codes are the same; if nothing else reads `source`, it takes over the
+    qparams.
 
-    (The codes of an input are what its quantize says.)
+    (The qparams of an input are fixed by its quantize.)
     """
     if QPARAMS.of(source) == QPARAMS.of(node):
         return True
@@ -92,13 +93,14 @@ def _takes_over(source: Node, node: Node) -> bool:
 
 
 def fingerprint(data: Tensor) -> tuple[Any, ...]:
-    """Equal for tensors of equal type, shape and bytes."""
+    """Returns a key that is equal for tensors of equal type, shape and bytes."""
     flat = data.contiguous().reshape(-1).view(torch.uint8).numpy()
     return data.dtype, tuple(data.shape), hashlib.blake2b(flat.data, digest_size=16).digest()
 
 
 def merge_calls(module: GraphModule) -> None:
-    """Equal calls on equal operands become one. Codes that stand for other numbers are others: an output tells them."""
+    """Merges equal calls on equal operands. Calls whose codes have different qparams stay apart: an output reports
+    them."""
     seen: dict[Any, Node] = {}
     for node in list(module.graph.nodes):
         if node.op != "call_function":

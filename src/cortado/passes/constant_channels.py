@@ -1,4 +1,4 @@
-"""constant-channels: a channel that holds one code whatever is read is written so that every kernel takes it."""
+"""constant-channels: rewrites a channel that holds one code, whatever the input, so that every kernel takes it."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,13 +21,13 @@ from cortado.passes.base import LoweredPass
 
 Tensor = torch.Tensor
 WEIGHTED = (CONV2D, DEPTHWISE, TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C)
-# A factor of 1/4: rounding leaves a multiple of 4 exact, and the shift to the right is what fast kernels ask for.
+# A factor of 1/4: it is exact on multiples of 4, and its shift is to the right, as fast kernels require.
 QUARTER_MULTIPLIER, QUARTER_SHIFT, QUARTERS = 1 << 30, -1, 4
 
 
 class ConstantChannels(LoweredPass):
-    """Weights of such a channel become 0, its factor 1/4, its bias four times the code: the same bits. A filter of
-    zeros has a factor of 0 or a bias of 30 bits, and one such channel would take its layer off the fast kernels."""
+    """Rewrites such a channel to weights 0, factor 1/4, and a bias of four times the code: bit-exact. A filter of zeros
+    has a factor of 0 or a 30-bit bias, and one such channel would keep its layer off the fast kernels."""
 
     name: ClassVar[str] = "constant-channels"
 
@@ -40,7 +40,7 @@ class ConstantChannels(LoweredPass):
 
 
 def is_weighted(node: Node) -> bool:
-    """Whether it is a layer with a factor for each channel."""
+    """Whether a node is a layer with a requantization factor for each channel."""
     return node.op == "call_function" and operator_of(node.target) in WEIGHTED
 
 
@@ -51,7 +51,7 @@ def _write_constants(program: ExportedProgram, layer: Node) -> bool:
     weight = given["weight"]
     mask = fixed if channel_axis(layer) == 3 else fixed[:, None, None, None]
     if division(layer, weight, given["bias"]) > 0:
-        return False  # sums of 64 bits are the portable kernel's, and a change of one channel divides the others' anew
+        return False  # 64-bit sums take the portable kernel anyway, and the others' divisor would change
     wanted = {
         "weight": weight.masked_fill(mask, 0),
         "bias": torch.where(fixed, QUARTERS * (codes.code - given["output_offset"]), bias).to(torch.int32),
@@ -65,19 +65,20 @@ def _write_constants(program: ExportedProgram, layer: Node) -> bool:
     return bool(changed)
 
 
-# ---- what is known of a layer's channels -----------------------------------------------------------------------------
+# ---- facts about a layer's channels ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ChannelCodes:
-    """The code that each channel holds everywhere, and whether it holds one."""
+    """The code that each channel holds everywhere, and whether it holds one (`fixed`)."""
 
     fixed: Tensor
     code: Tensor
 
 
 def constant_codes(program: ExportedProgram, layer: Node) -> ChannelCodes:
-    """Whatever is read, padding included, gives something between what the smallest and the largest sum give."""
+    """Returns the channels whose code is constant: those whose smallest and largest possible sums, padding included,
+    give the same code."""
     given, element = known_arguments(program, layer), _element(layer)
     weight, offset = given["weight"].to(torch.int64), given["input_offset"]
     extremes = torch.stack([weight * (code + offset) for code in element.codes] + [torch.zeros_like(weight)])
@@ -95,12 +96,12 @@ def constant_codes(program: ExportedProgram, layer: Node) -> ChannelCodes:
 
 
 def division(layer: Node, weight: Tensor, bias: Tensor | None) -> int:
-    """By how many bits a layer with these weights divides its sums before they are rescaled."""
+    """Returns the number of bits by which a layer with these weights shifts its sums right before requantization."""
     return 0 if _element(layer).affine else reach.sum_shift(_by_channel(layer, weight), bias)
 
 
 def _by_channel(layer: Node, weight: Tensor) -> Tensor:
-    """Weights with output channels first."""
+    """Returns the weights with output channels first."""
     return weight.movedim(channel_axis(layer), 0)
 
 
@@ -110,7 +111,7 @@ def _element(layer: Node) -> Element:
 
 
 def channel_axis(layer: Node) -> int:
-    """The axis of a layer's weights that counts its output channels."""
+    """Returns the axis of a layer's weights that holds its output channels."""
     return 3 if operator_of(layer.target) is DEPTHWISE else 0
 
 
@@ -127,7 +128,7 @@ def known_arguments(program: ExportedProgram, node: Node) -> dict[str, Any]:
 
 
 def replace_constant(program: ExportedProgram, node: Node, name: str, data: Tensor, word: str) -> None:
-    """Replaces the data of one operand of one call; `word` tells the new constant's name from the old one's."""
+    """Replaces the data of one operand of one call; `word` is appended to the old constant's name."""
     before: Any = node.kwargs[name]
     new = add_constant(program, f"{before.name if isinstance(before, Node) else node.name}_{word}", data)
     known = QPARAMS.of(before) if isinstance(before, Node) else None

@@ -1,4 +1,4 @@
-"""dead-channels: channels of convolutions that can't change an output are not computed, and take no room."""
+"""dead-channels: removes channels of convolutions that can't change an output."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -27,18 +27,19 @@ from cortado.passes.constant_channels import (
 )
 
 Tensor = torch.Tensor
-KEPT = "kept"  # in the names of constants with fewer channels
-TOGETHER = 4  # channels that kernels take at once: their number stays a multiple
+KEPT = "kept"  # a suffix in the names of constants with fewer channels
+TOGETHER = 4  # channels that kernels process at once: their number stays a multiple
 
 
 class DeadChannels(LoweredPass):
-    """A channel goes that all its readers multiply by zero, and one that holds the same code everywhere: what readers
-    make of that is added to their biases."""
+    """Removes channels that all readers multiply by zero, and those that hold the same code everywhere, whose
+    contribution is added to the readers' biases."""
 
     name: ClassVar[str] = "dead-channels"
 
     def run(self, module: GraphModule) -> bool:
-        """From the outputs to the inputs, so that what a layer no longer reads is dead for the one before."""
+        """Runs from the outputs to the inputs, so that channels that a layer no longer reads are dead for the one
+        before."""
         mode = fake_mode_of(module.graph)
         assert mode is not None
         makers = [node for node in module.graph.nodes if _is_layer(node)]
@@ -53,7 +54,7 @@ def removed_channels(program: ExportedProgram) -> int:
 
 
 def _is_layer(node: Node) -> bool:
-    """Whether every output of a convolution reads every channel of its input."""
+    """Whether a node is a convolution of which every output reads every channel of its input."""
     if node.op != "call_function" or operator_of(node.target) is not CONV2D:
         return False
     source: Any = node.kwargs["input"]
@@ -62,7 +63,7 @@ def _is_layer(node: Node) -> bool:
 
 
 class _Region:
-    """Channels of a layer up to the layers that mix them."""
+    """The channels of a layer, up to the layers that mix them."""
 
     def __init__(self, program: ExportedProgram, maker: Node, mode: FakeTensorMode) -> None:
         self.program, self.maker, self.mode = program, maker, mode
@@ -90,7 +91,8 @@ class _Region:
         return True
 
     def _followed(self) -> tuple[list[Node], list[Node]] | None:
-        """The calls that keep channels apart, and the layers that read them; None where something else does."""
+        """Returns the calls that keep channels separate, and the layers that read them; None if anything else reads
+        them."""
         between, readers, reached = list[Node](), list[Node](), {self.maker}
         node = self.maker.next
         while node.op != "root":
@@ -117,8 +119,8 @@ class _Region:
     # ---- which channels hold one code ------------------------------------------------------------------------
 
     def _codes(self, between: Sequence[Node]) -> dict[Node, ChannelCodes]:
-        """Returns the codes of channels: of layers by the largest and the smallest sum there can be; behind them by
-        running the calls."""
+        """Returns the constant codes of channels: for layers from the bounds of their sums, for the calls after them by
+        running these."""
         found = {self.maker: constant_codes(self.program, self.maker)}
         for node in between:
             (source,) = [source for source in node.all_input_nodes if source in found]
@@ -131,7 +133,7 @@ class _Region:
         return found
 
     def _behind(self, node: Node, source: Node, before: ChannelCodes) -> ChannelCodes:
-        """Runs one call on the codes before it; where no channel holds one, there is nothing to run."""
+        """Runs one call on the codes before it; if no channel is constant, there is nothing to run."""
         operator = operator_of(node.target)
         if operator is None or not before.fixed.any():
             return before
@@ -141,11 +143,11 @@ class _Region:
         rows = made.reshape(-1, self.channels).to(torch.int64)
         return ChannelCodes(before.fixed & (rows == rows[0]).all(0), rows[0])
 
-    # ---- what readers make of them ---------------------------------------------------------------------------
+    # ---- the readers' side -----------------------------------------------------------------------------------
 
     def _unread(self, reader: Node, codes: ChannelCodes) -> Tensor:
         given = known_arguments(self.program, reader)
-        inside = torch.tensor(given["padding"] == [0, 0])  # padding is no channel's code
+        inside = torch.tensor(given["padding"] == [0, 0])  # padding doesn't hold the channel's code
         nothing = codes.code + given["input_offset"] == 0
         return (given["weight"] == 0).all((0, 1, 2)) | (codes.fixed & (inside | nothing))
 
@@ -155,7 +157,7 @@ class _Region:
         return sums if given["bias"] is None else sums + given["bias"].to(torch.int64)
 
     def _fits(self, reader: Node, gone: Tensor, codes: dict[Node, ChannelCodes]) -> bool:
-        """Whether a reader's sums have room for what the channels make, and are divided as before."""
+        """Whether a reader's sums have room for the removed channels' contribution, and are divided as before."""
         bias = self._bias(reader, gone, codes[reader.kwargs["input"]])  # type: ignore[index]
         given = known_arguments(self.program, reader)
         fewer = division(reader, given["weight"][..., ~gone], bias)
@@ -163,7 +165,7 @@ class _Region:
         return alike and bool((bias.clamp(*INT32.codes) == bias).all())
 
     def _divides_alike(self, node: Node, kept: Tensor) -> bool:
-        """Whether the sums of the channels that stay are divided as they were beside the others."""
+        """Whether the sums of the remaining channels are divided as before."""
         if not is_weighted(node):
             return True
         given = known_arguments(self.program, node)
@@ -171,7 +173,7 @@ class _Region:
         fewer = _some(weight, channel_axis(node), kept)
         return division(node, fewer, None if bias is None else bias[kept]) == division(node, weight, bias)
 
-    # ---- without them ----------------------------------------------------------------------------------------
+    # ---- removal ---------------------------------------------------------------------------------------------
 
     def _read_less(self, reader: Node, gone: Tensor, codes: ChannelCodes) -> None:
         bias = self._bias(reader, gone, codes)
@@ -198,7 +200,7 @@ class _Region:
 
 
 def _chosen(dead: Tensor) -> Tensor:
-    """The dead channels that go: one channel stays at least, and whole groups where there were such."""
+    """Selects the dead channels to remove: at least one channel stays, and whole groups if there were whole groups."""
     count = len(dead)
     left = max(1, count - int(dead.sum()))
     if count % TOGETHER == 0:
@@ -209,5 +211,5 @@ def _chosen(dead: Tensor) -> Tensor:
 
 
 def _some(data: Tensor, axis: int, kept: Tensor) -> Tensor:
-    """Select those of a dimension that a mask keeps."""
+    """Selects the slices of a dimension that a mask keeps."""
     return data.movedim(axis, 0)[kept].movedim(0, axis)

@@ -1,6 +1,6 @@
-"""fold-qparams: quantize/dequantize pairs become `meta["qparams"]` of the tensors they stood around.
+"""fold-qparams: turns quantize/dequantize pairs into `meta["qparams"]` of the tensors that they surround.
 
-fuse-activations: a clamp behind a kernel that can carry it becomes that kernel's bounds.
+fuse-activations: turns a clamp after a kernel that supports it into that kernel's bounds.
 """
 
 from typing import ClassVar
@@ -23,11 +23,11 @@ _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 
 class FoldQParams(ContextPass):
-    """Constants become integers; a node behind which a quantize stood carries its parameters in meta["qparams"].
+    """Makes constants integers, and folds the quantize after a node into its meta["qparams"].
 
-    A quantize stays where the value before it is float: a graph input, or a call that no integer operator takes. One
-    in front of other parameters than a tensor has stays too, as the rescaling that it is. A dequantize stays in front
-    of graph outputs and of calls that no integer operator takes.
+    A quantize stays after a float value: a graph input, or a call that no integer operator takes. One whose parameters
+    differ from the tensor's stays too, as a rescaling. A dequantize stays before graph outputs and calls that no
+    integer operator takes.
     """
 
     name: ClassVar[str] = "fold-qparams"
@@ -56,7 +56,7 @@ class FoldQParams(ContextPass):
         return constant_value(self.program, bind(node)["input"])
 
     def _fold_constant(self, node: Node) -> None:
-        """A quantized constant and the dequantizes behind it: the integers themselves, computed as PT2E would."""
+        """Replaces a quantized constant and the dequantizes after it by the integers, computed as PT2E would."""
         bound = bind(node)
         data = self._constant(node)
         assert data is not None
@@ -83,7 +83,7 @@ def _calls(module: GraphModule, *kinds: CallKind) -> list[Node]:
 
 
 def _is_integer(node: Node) -> bool:
-    """Whether an integer operator takes a call, and so reads and gives codes."""
+    """Whether an integer operator takes a call, so that it reads and gives codes."""
     taken = node.op == "call_function" and not means(node, *QUANTIZES, *DEQUANTIZES) and isinstance(find(node), Match)
     return taken and not wanted_element(node).floating
 
@@ -97,11 +97,11 @@ def _fold_quantize(node: Node, integer: set[Node]) -> None:
     if QPARAMS.of(source) == qparams:
         node.replace_all_uses_with(source, delete_user_cb=lambda user: user is not node)
     else:
-        QPARAMS.note(node, qparams)  # the border from float, or a change of scale
+        QPARAMS.note(node, qparams)  # the boundary from float, or a change of scale
 
 
 def _sink(node: Node) -> None:
-    """A change of scale goes to where it is read: until then one tensor is kept, not two."""
+    """Moves a rescaling to its first reader: until then one tensor is live, not two."""
     following = node.next
     while following not in node.users and following.op != "output":
         following = following.next
@@ -114,7 +114,7 @@ def _fold_dequantize(node: Node, integer: set[Node]) -> None:
 
 
 def _quantize_channels(data: torch.Tensor, scales: torch.Tensor, axis: int, bound: Bound) -> torch.Tensor:
-    """Symmetric: round(x / scale[c]) clamped; float64 so that int32 biases keep every bit."""
+    """Quantizes symmetrically: round(x / scale[c]) clamped; in float64, so that int32 biases keep every bit."""
     sizes = [1] * data.dim()
     sizes[axis] = -1
     codes = torch.round(data.to(torch.float64) / scales.to(torch.float64).reshape(sizes))
@@ -125,7 +125,7 @@ def _quantize_channels(data: torch.Tensor, scales: torch.Tensor, axis: int, boun
 
 
 class FuseActivations(ContextPass):
-    """A kernel without qparams of its own takes the clamp behind it: its bounds and its qparams."""
+    """Fuses the clamp after a kernel that has no qparams of its own: the kernel takes over its bounds and qparams."""
 
     name: ClassVar[str] = "fuse-activations"
     level_before: ClassVar[Level] = Level.QUANTIZED

@@ -1,4 +1,4 @@
-"""lower: every aten node becomes calls of `cortex_m::` operators, views and constants."""
+"""lower: replaces every aten node by calls of `cortex_m::` operators, views and constants."""
 
 import math
 from collections.abc import Sequence
@@ -44,10 +44,10 @@ Tensor = torch.Tensor
 
 
 class Lower(ContextPass):
-    """Replaces each node by what its pattern lowers it to; spatial operators come wrapped in layout transposes.
+    """Replaces each node by the lowering of its pattern; spatial operators come wrapped in layout transposes.
 
-    With `allow_float` the graph is one for a .pte alone: what a .pte can't hold in integers stays a float call of
-    aten, with a dequantize in front of it and a quantize behind it.
+    With `allow_float` the graph is for a .pte only: calls that a .pte can't hold in integers stay float calls of aten,
+    between a dequantize and a quantize.
     """
 
     name: ClassVar[str] = "lower"
@@ -61,7 +61,7 @@ class Lower(ContextPass):
         refused: dict[Node, str] = {}
         for node in [node for node in module.graph.nodes if node.op == "call_function"]:
             source = node.args[0] if node.target is getitem else None
-            if source in refused or stays_in_float(node):  # one of the results of a call that was dealt with
+            if source in refused or stays_in_float(node):  # a result of a call that is already handled
                 continue
             reason = self._lower(node, mode)
             if reason is not None and self.context.allow_float:
@@ -74,7 +74,7 @@ class Lower(ContextPass):
         return True
 
     def _lower(self, node: Node, mode: FakeTensorMode) -> str | None:
-        """Replaces one node, or tells why it can't."""
+        """Replaces one node, or returns why it can't."""
         match = find(node)
         if isinstance(match, Reject):
             return match.reason
@@ -85,7 +85,7 @@ class Lower(ContextPass):
         twin, before = _twin(node), node.prev
         if not is_function(node.target):
             NOT_ATEN.note(node, True)
-        TWIN.forget(node)  # of the calls it becomes, only those that hold its values inherit it
+        TWIN.forget(node)  # only those of its calls that hold its values inherit it
         with node.graph.inserting_before(node):
             new = match.pattern.lower(lowering)
         if self.context.allow_float:
@@ -101,7 +101,7 @@ class Lower(ContextPass):
 
 
 def _narrow_inputs(program: ExportedProgram, mode: FakeTensorMode) -> None:
-    """Torch's integers have 64 bits by default, and ids need 32 at most: that many an input has from here on."""
+    """Makes 64-bit integer inputs 32-bit: torch's integers have 64 bits by default, and ids need 32 at most."""
     nodes = user_inputs(program)
     wide = [node for node in nodes if dtype(node) == torch.int64]
     for node in wide:
@@ -113,14 +113,16 @@ def _narrow_inputs(program: ExportedProgram, mode: FakeTensorMode) -> None:
 
 
 def _twin(node: Node) -> str:
-    """The float graph's name for a node's values; quantize and dequantize are not in it, they stand for their input."""
+    """Returns the float graph's name for a node's values; a quantize or dequantize is not in that graph and has its
+    input's."""
     source = node.all_input_nodes[0] if node.all_input_nodes else node
     holder = source if means(node, CallKind.QUANTIZE, CallKind.DEQUANTIZE) else node
     return TWIN.of(holder) or holder.name
 
 
 def _note_twin(node: Node, twin: str) -> None:
-    """The last call holds the values of the lowered node, and so does what it only views or transposes."""
+    """Records the twin of the last call, which holds the lowered node's values, and of the tensors that it only views
+    or transposes."""
     while node.op == "call_function" and not TWIN.known(node):
         TWIN.note(node, twin)
         operator = operator_of(node.target)
@@ -130,7 +132,7 @@ def _note_twin(node: Node, twin: str) -> None:
 
 
 def _undo_c_only(before: Node, node: Node) -> str | None:
-    """Takes back what a node was lowered to if a .pte can't hold it, and tells why."""
+    """Undoes a lowering that a .pte can't hold, and returns why."""
     new, last = [], node.prev
     while last is not before:
         new.append(last)
@@ -148,7 +150,7 @@ class _FloatKeeper:
         self.program, self.node, self.mode = program, node, mode
 
     def keep(self, reason: str) -> str | None:
-        """Replaces the call by its float form, or tells why it can't."""
+        """Replaces the call by its float form, or returns why it can't."""
         node = self.node
         if operator_of(node.target) is not None or not isinstance(node.target, OpOverload):
             return reason
@@ -181,7 +183,7 @@ class _FloatKeeper:
         return new
 
     def _real(self, operand: Node) -> Node:
-        """An operand as the real numbers that its codes stand for."""
+        """Returns an operand as real numbers, dequantized if need be."""
         known, data = QPARAMS.of(operand), constant_value(self.program, operand)
         if known is None or dtype(operand).is_floating_point:
             return operand
@@ -197,14 +199,15 @@ class _FloatKeeper:
 
 
 def _read(arguments: dict[str, Any], reads: Sequence[bool]) -> Any:
-    """Arguments of a float call; what it does not depend on gives way to what it does, and needs not be computed."""
+    """Returns the arguments of a float call; operands that it does not depend on are replaced by one that it does, so
+    that they need not be computed."""
     read = [operand for operand, is_read in zip(float_operands(arguments), reads, strict=True) if is_read]
     order = iter(reads)
     return map_arg(arguments, lambda operand: operand if next(order) or not read else read[0])
 
 
 class LoweringContext:
-    """View of a node for a pattern's `lower`; see op.Lowering."""
+    """A node as a pattern's `lower` sees it; see op.Lowering."""
 
     def __init__(self, context: PassContext, node: Node, match: Match, mode: FakeTensorMode) -> None:
         self.program = context.exported_program
@@ -246,12 +249,12 @@ class LoweringContext:
         return value
 
     def data(self, name: str) -> Tensor | None:
-        """The constant behind an argument, or the first one in a list."""
+        """Returns the constant of an argument, or the first one in a list."""
         nodes = self.bound.nodes(name)
         return constant_value(self.program, nodes[0]) if nodes else None
 
     def bounds(self) -> tuple[int, int]:
-        """The clamp in output codes."""
+        """Returns the clamp in output codes."""
         low, high = self.clamp
         return (
             self.out.element.low if math.isinf(low) else self.out.quantize(low),
@@ -278,15 +281,15 @@ class LoweringContext:
 
 
 def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, arguments: dict[str, Any]) -> Node:
-    """A call with its arguments by name; shapes and dtypes come from the operator's record. Of several results, each
-    is taken by a node of its own: `add_part`."""
+    """Adds a call with its arguments by name; shapes and dtypes come from the operator's record. Each of several
+    results is taken by a node of its own: `add_part`."""
     node = like.graph.call_function(overload(operator), (), arguments)
     sizes = operator.sizes(shaped_call(operator, arguments))
     kinds = result_elements(operator, arguments)
     made = tuple(shaped(mode, size, kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
     VALUE.note(node, made if operator.also else made[0])
     known = qparams(like)
-    # Of another element is what is made on the way; of float32, what reads a call that was refused.
+    # Intermediate results can have another element, and readers of a refused call are float32.
     if not operator.also and known is not None and kinds[0].name in (known.element.name, FLOAT32.name):
         QPARAMS.note(node, known)
     copy_origin(like, node)
@@ -294,7 +297,7 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
 
 
 def add_part(like: Node, call: Node, result: str) -> Node:
-    """One of several results of a call, with what is known of `like`."""
+    """Adds a node that takes one of several results of a call, with the facts of `like`."""
     operator = operator_of(call.target)
     assert operator is not None
     position = operator.results.index(result)
@@ -314,7 +317,7 @@ def add_view(like: Node, mode: FakeTensorMode, node: Node, sizes: Sequence[int])
 
 
 def add_transpose(like: Node, mode: FakeTensorMode, node: Node, perm: Sequence[int]) -> Node:
-    """A transpose, or a view when only dimensions of size 1 move."""
+    """Adds a transpose, or a view if only dimensions of size 1 move."""
     sizes = shape(node)
     moved = [dim for dim in perm if sizes[dim] != 1]
     if moved == sorted(moved):

@@ -22,25 +22,25 @@ from cortado.passes.time_windows import LastSteps, TimeWindows
 from cortado.passes.updates import Updates
 
 PIPELINE: tuple[type[CortexMPass], ...] = (
-    NhwcInputs,  # where images come with their channels last, before anything depends on their order
+    NhwcInputs,  # for images with channels last, before anything depends on their layout
     FoldQParams,  # q/dq pairs become facts about tensors, so later passes see plain aten nodes
-    FuseActivations,  # a relu or clamp behind a kernel becomes its bounds, before kernels are chosen
+    FuseActivations,  # a relu or clamp after a kernel becomes its bounds, before kernels are chosen
     Lower,  # every aten node becomes calls of operators, layout changes written out
     MoveTransposes,  # layout changes meet and cancel, or sink to where they are cheap
-    CleanUp,  # what nothing reads any more must not reach the artifact
-    DeadChannels,  # channels that nothing needs, when layouts are settled and constants are known
-    ConstantChannels,  # of those that stay, what would keep a layer from its fast kernel
-    LastSteps,  # a recurrent layer of which only the last step is read keeps no other
-    Updates,  # state that sums move, when no call is there any more that nobody needs
-    SignalsAsRows,  # of a stream, when calls and layouts are settled: time comes in rows, whichever dimension it was
-    TimeWindows,  # of a stream: what reads all rows of a tensor at once reads them one by one
+    CleanUp,  # dead code must not reach the artifact
+    DeadChannels,  # unneeded channels, once layouts are settled and constants are known
+    ConstantChannels,  # remaining channels that would keep a layer off its fast kernel
+    LastSteps,  # a recurrent layer of which only the last step is read keeps only that
+    Updates,  # sums that update state, once no dead calls are left
+    SignalsAsRows,  # in a stream, once calls and layouts are settled: time becomes rows, whichever dimension it was
+    TimeWindows,  # in a stream: calls that read all rows of a tensor at once read them one by one
 )
 TRIED = PIPELINE[: PIPELINE.index(Lower) + 1]
-"""As far as a model is lowered to see whether it can be."""
+"""The passes that decide whether a model can be lowered."""
 
 
 class CortexMPassManager:
-    """Runs passes over an ExportedProgram. `passes` are classes: of those that apply the manager makes instances."""
+    """Runs passes over an ExportedProgram. `passes` are classes; the manager instantiates those that apply."""
 
     def __init__(
         self,

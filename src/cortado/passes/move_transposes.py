@@ -1,4 +1,4 @@
-"""move-transposes: every tensor lies in the order that costs least, and only what is left is transposed.
+"""move-transposes: gives every tensor its cheapest layout, and transposes only where layouts still differ.
 
 nhwc-inputs: images come in as a camera gives them, channels last.
 """
@@ -47,7 +47,8 @@ from cortado.passes.orders import (
 
 
 class MoveTransposes(LoweredPass):
-    """Transposes meet and cancel, go into constants, or move to where they are cheapest; views of views become one."""
+    """Cancels transposes that meet, folds them into constants, or moves them to where they are cheapest; merges views
+    of views."""
 
     name: ClassVar[str] = "move-transposes"
 
@@ -61,7 +62,7 @@ class MoveTransposes(LoweredPass):
 
 
 def merge_views(graph: Graph) -> None:
-    """A view of a view reads the first one's input; a view under the shape that is already there goes."""
+    """Makes a view of a view read the first one's input; removes views that don't change the shape."""
     for node in list(graph.nodes):
         if is_a(node, VIEW):
             source = operands(node)[0]
@@ -74,11 +75,11 @@ def merge_views(graph: Graph) -> None:
 
 
 class _Rewriter:
-    """Builds every node again in the order chosen for it."""
+    """Rewrites every node in the layout chosen for it."""
 
     def __init__(self, program: ExportedProgram, orders: Orders) -> None:
         self.program, self.orders = program, orders
-        self.stored: dict[Node, Node] = {}  # a node of the old graph -> the node that holds its value in its order
+        self.stored: dict[Node, Node] = {}  # an old node -> the new node with its value, in the old node's chosen order
         self.moved: dict[tuple[Node, Order], Node] = {}
         mode = fake_mode_of(program.graph_module.graph)
         assert mode is not None
@@ -113,7 +114,7 @@ class _Rewriter:
         return add_view(node, self.mode, self._operand(node, 0), sizes)
 
     def _relaid(self, node: Node) -> Node:
-        """The same call on operands that lie in the node's order."""
+        """Adds the same call on operands in the node's order."""
         operator, order = operator_of(node.target), self.orders.of[node]
         assert operator is not None
         assert operator.relayout is not None
@@ -129,12 +130,12 @@ class _Rewriter:
     # ---- operands
 
     def _operand(self, node: Node, position: int) -> Node:
-        """An operand in the order in which the node reads it."""
+        """Returns an operand in the order in which the node reads it."""
         return self._fetch(*self.orders.needs(node)[position])
 
     def _fetch(self, node: Node, order: Order) -> Node:
         have = self.orders.of.get(node)
-        if have is None:  # a constant that was made for this order
+        if have is None:  # a constant made for this order
             return node
         if order == have:
             return self.stored[node]
@@ -153,7 +154,7 @@ class _Rewriter:
     # ---- linear layers
 
     def _permute_inputs(self, node: Node) -> None:
-        """Linear layers read the flattened tensor as it lies: their weights' columns follow."""
+        """Permutes the weight columns of linear layers to the memory order of the flattened tensor."""
         source, dims = operands(node)[0], channels_merged(node)
         moved = [dim for dim in self.orders.needs(node)[0][1] if dim in dims]
         if moved == list(dims):
@@ -167,12 +168,12 @@ class _Rewriter:
             user.update_kwarg(name, add_constant(self.program, f"{user.kwargs[name]}_moved", columns))
 
     def _permute_outputs(self, linear: Node, node: Node) -> None:
-        """A linear layer computes its channels in the order in which the reshape behind it wants them."""
+        """Permutes the outputs of a linear layer to the order that the reshape after it wants."""
         dims = channels_split(node)
         moved = [dim for dim in self.orders.of[node] if dim in dims]
         if moved == list(dims):
             return
-        TWIN.take(linear, node)  # the values of the reshape behind it, no longer its own
+        TWIN.take(linear, node)  # it now holds the values of the reshape after it
         for name in linear_constants(linear):
             data = constant_value(self.program, linear.kwargs[name])
             if data is not None:
@@ -190,7 +191,7 @@ aten = torch.ops.aten
 
 
 class NhwcInputs(ContextPass):
-    """Makes every input of rank 4 [N, H, W, C] where the caller asks for it; behind its quantize a permute restores the
+    """Makes every input of rank 4 [N, H, W, C] if the caller asks for it; a permute after its quantize restores the
     model's NCHW."""
 
     name: ClassVar[str] = "nhwc-inputs"
@@ -218,7 +219,8 @@ class NhwcInputs(ContextPass):
 
 
 def _take_nhwc(node: Node) -> None:
-    """The permute goes behind the quantizes, where it moves a quarter of the bytes and meets those of convolutions."""
+    """Permutes an input after its quantizes, where a quarter of the bytes move and the permute meets those of
+    convolutions."""
     users = list(node.users)
     _permute_value(node)
     for user in users:

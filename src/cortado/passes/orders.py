@@ -1,8 +1,8 @@
-"""In which order the dimensions of every tensor lie in memory, chosen so that few bytes have to be transposed.
+"""The memory order of every tensor's dimensions, chosen so that few bytes have to be transposed.
 
-A convolution has one order it works in. An addition, a table, a slice or a concatenation works in any, as long as its
-operands come in the same one; a transpose only renames dimensions; a reshape carries an order over where it splits or
-merges dimensions that lie together. Wherever a tensor lies in another order than its reader needs, it is transposed.
+A convolution works in one order. An addition, a table, a slice or a concatenation works in any, as long as its operands
+agree; a transpose only renames dimensions; a reshape propagates an order if it splits or merges dimensions that are
+adjacent in memory. Where a tensor's order differs from its reader's, it is transposed.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from cortado.ops.move.reshape import TRANSPOSE, VIEW
 Order = tuple[int, ...]  # a tensor's dimensions, outermost in memory first
 
 TRANSPOSE_OVERHEAD = 64  # bytes that one more transpose must save
-BORDER_WEIGHT = 0.5  # beside an input or output a transpose costs the C bundle nothing: the caller sees the other order
+BORDER_WEIGHT = 0.5  # next to an input or output a transpose is free in the C bundle: the caller sees the other order
 
 
 def is_a(node: Any, operator: Operator) -> bool:
@@ -29,12 +29,12 @@ def is_a(node: Any, operator: Operator) -> bool:
 
 
 def plain(node: Node) -> Order:
-    """The order in which a tensor's dimensions are counted."""
+    """Returns the identity order of a tensor's dimensions."""
     return tuple(range(len(sizes_of(node))))
 
 
 def sizes_of(node: Node) -> tuple[int, ...]:
-    """The shape of a node; a float call that gives several tensors has none."""
+    """Returns the shape of a node; () for a float call with several results."""
     return shape(node) if isinstance(VALUE.of(node), torch.Tensor) else ()
 
 
@@ -43,7 +43,7 @@ def inverse(order: Order) -> Order:
 
 
 def operands(node: Node) -> list[Node]:
-    """The tensors a call works on, without its weights and tables."""
+    """Returns the tensors a call works on, without its weights and tables."""
     operator = operator_of(node.target)
     assert operator is not None
     found: list[Node] = []
@@ -54,18 +54,19 @@ def operands(node: Node) -> list[Node]:
 
 
 def behind_views(node: Node) -> Node:
-    """The value whose bytes a view, or a view of that, has."""
+    """Returns the value whose bytes a view, or a view of a view, shares."""
     while node.op == "call_function" and (operator := operator_of(node.target)) is not None and operator.view:
         node = operands(node)[0]
     return node
 
 
-# ---- how a node's order hangs together with its operands' ----------------------------------------------------
+# ---- the relation of a node's order and its operands' --------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Link:
-    """An operand; its order when the node's is known, and the other way round. None: the node can't have that order."""
+    """An operand, with the maps from the node's order to its order (`up`) and back (`down`). None: the node can't have
+    that order."""
 
     operand: Node
     up: Callable[[Order], Order | None]
@@ -73,7 +74,7 @@ class Link:
 
 
 def links_of(node: Node) -> list[Link] | None:
-    """One for each operand; None for a node that works in one order only."""
+    """Returns a link for each operand; None for a node that works in one order only."""
     operator = operator_of(node.target) if node.op == "call_function" else None
     if operator is TRANSPOSE:
         perm: Any = node.kwargs["perm"]
@@ -94,7 +95,8 @@ def links_of(node: Node) -> list[Link] | None:
 
 
 def _broadcasts(node: Node) -> bool:
-    """Operands of different shapes, other than those of a list: the kernel relies on where their dimensions are."""
+    """Whether operands, other than those of a list, have different shapes: the kernel then relies on the position of
+    their dimensions."""
     named = [value for value in node.kwargs.values() if isinstance(value, Node)]
     return len({shape(operand) for operand in operands(node) if operand in named}) > 1
 
@@ -105,9 +107,9 @@ Dims = tuple[int, ...]
 
 
 def view_groups(before: Dims, after: Dims) -> list[tuple[Dims, Dims]]:
-    """Neighbouring dimensions of a reshape's input and those of its output that hold the same elements.
+    """Returns the adjacent dimensions of a reshape's input and those of its output that hold the same elements.
 
-    The smallest such groups, in order. Dimensions of size 1 belong to none.
+    The groups are minimal and in order. Dimensions of size 1 belong to none.
     """
     old = [dim for dim, size in enumerate(before) if size != 1]
     new = [dim for dim, size in enumerate(after) if size != 1]
@@ -127,9 +129,9 @@ def view_groups(before: Dims, after: Dims) -> list[tuple[Dims, Dims]]:
 
 
 def carry(order: Order, groups: Iterable[tuple[Dims, Dims]], sizes: Dims) -> Order | None:
-    """An order of the left sides as an order of the right ones; None where it tears a group apart.
+    """Maps an order of the left sides to one of the right sides; None if it separates a group.
 
-    `sizes` are the right tensor's. Its dimensions of size 1 are in no group; each goes behind its left neighbour.
+    `sizes` are the right tensor's. Its dimensions of size 1 are in no group; each goes after its left neighbour.
     """
     starts = {left[0]: (left, right) for left, right in groups}
     grouped = {dim for left, _ in starts.values() for dim in left}
@@ -162,9 +164,9 @@ def _view_link(node: Node) -> Link:
 
 
 def linear_constants(node: Node) -> tuple[str, ...]:
-    """The constants of a linear layer, weights first; none for other calls.
+    """Returns the constants of a linear layer, weights first; () for other calls.
 
-    A 1x1 convolution of all channels is one: they may be in any order if its constants are in the same one.
+    A 1x1 convolution over all channels is linear: channels can be in any order if its constants are in the same one.
     """
     operator = operator_of(node.target) if node.op == "call_function" else None
     names = operator.channel_constants if operator is not None else ()
@@ -176,20 +178,21 @@ def linear_constants(node: Node) -> tuple[str, ...]:
 
 
 def feeds_linear(node: Node) -> bool:
-    """A reshape that only linear layers read: it may merge dimensions into their channels in any order."""
+    """Whether a node is a reshape read only by linear layers: it can merge dimensions into their channels in any
+    order."""
     users = list(node.users)
     return is_a(node, VIEW) and bool(users) and all(linear_constants(user) for user in users)
 
 
 def channels_merged(node: Node) -> Dims:
-    """The dimensions that a reshape in front of linear layers merges into their channels."""
+    """Returns the dimensions that a reshape before linear layers merges into their channels."""
     source = operands(node)[0]
     groups = view_groups(shape(source), shape(node)) if feeds_linear(node) else []
     return groups[-1][0] if groups and groups[-1][1] == (len(shape(node)) - 1,) else ()
 
 
 def channels_split(node: Node) -> Dims:
-    """The dimensions into which a reshape behind a linear layer, its only reader, splits the channels."""
+    """Returns the dimensions into which a reshape, the only reader of a linear layer, splits its channels."""
     source = operands(node)[0]
     groups = view_groups(shape(source), shape(node)) if linear_constants(source) else []
     alone = len(source.users) == 1
@@ -197,7 +200,7 @@ def channels_split(node: Node) -> Dims:
 
 
 def others_stay(order: Order, dims: Dims, sizes: Dims) -> bool:
-    """All dimensions but these are in their places, and these come last, in any order."""
+    """Whether all other dimensions are in their places, and these come last, in any order."""
     seen = [dim for dim in order if sizes[dim] != 1]
     return seen[: len(seen) - len(dims)] == sorted(set(seen) - set(dims))
 
@@ -216,12 +219,14 @@ class Orders:
         self.links = {node: links for node, links in found.items() if links is not None}
         self._plain = dict(self.of)
         self._visible = {node: [size != 1 for size in sizes_of(node)] for node in nodes}
-        self.trials = 0  # nodes that were given another order to see what it costs
-        # What does not help a region, by its nodes, until something changes: no need to try it from each of them.
+        self.trials = 0  # nodes whose cost was tried with another order
+        # Orders that don't help a region, by its nodes, until something changes: not to be tried again from each of
+        # them.
         self._useless: dict[Node, set[Order]] = {}
 
     def choose(self) -> None:
-        """First every node suits its operands; then what can be improved is. Never worse than the graph as written."""
+        """Chooses an order for every node: first by its operands, then by improvement. Never worse than the graph as
+        written."""
         written = self._cost_around(self.links)
         for node in self.links:
             self.of[node] = min(self._candidates(node, []), key=lambda order: self._operand_bytes(node, order))
@@ -231,7 +236,7 @@ class Orders:
             self._improve_all()
 
     def _improve_all(self) -> None:
-        """Nodes, and whole regions of one order, change while that helps."""
+        """Changes single nodes, and whole regions of one order, while that helps."""
         improving = True
         while improving:
             improving = False
@@ -241,7 +246,8 @@ class Orders:
                     improving |= self._improve(self._region(node))
 
     def needs(self, node: Node) -> list[tuple[Node, Order]]:
-        """Every operand that is not a constant beside a kernel's tensors, and the order in which the node reads it."""
+        """Returns every operand except constants other than a kernel's tensors, with the order in which the node reads
+        it."""
         if node in self.links:
             return [(link.operand, _known(link.up(self.of[node]))) for link in self.links[node]]
         if is_a(node, VIEW):
@@ -249,7 +255,8 @@ class Orders:
         return [(one, self._plain[one]) for one in node.all_input_nodes if one.name not in self.constants]
 
     def _flattened_order(self, node: Node) -> Order:
-        """The order that a linear layer reads through a reshape: the one that is there, if its weights can take it."""
+        """Returns the order that a linear layer reads through a reshape: the present one, if its weights can be
+        permuted to it."""
         source = operands(node)[0]
         order = self.of[source]
         return order if others_stay(order, channels_merged(node), shape(source)) else self._plain[source]
@@ -257,12 +264,12 @@ class Orders:
     # ---- cost
 
     def seen(self, node: Node, order: Order) -> Order:
-        """The part of an order that shows in memory: dimensions of size 1 don't."""
+        """Returns the part of an order that matters in memory: without dimensions of size 1."""
         visible = self._visible[node]
         return tuple(dim for dim in order if visible[dim])
 
     def cost(self, node: Node) -> float:
-        """Bytes that are transposed because readers want this node otherwise."""
+        """Returns the bytes that are transposed because readers want this node in another order."""
         if node.name in self.constants:
             return 0.0
         readers: dict[Order, list[Node]] = {}
@@ -289,7 +296,7 @@ class Orders:
     # ---- moves
 
     def _candidates(self, node: Node, users: Iterable[Node]) -> list[Order]:
-        """Orders in which the node takes an operand as it lies, or gives a user what it needs."""
+        """Returns orders in which the node takes an operand as it is, or gives a user what it needs."""
         links = self.links[node]
         orders = [link.down(self.of[link.operand]) for link in links if link.operand.name not in self.constants]
         orders += [order for user in users for operand, order in self.needs(user) if operand is node]
@@ -300,7 +307,7 @@ class Orders:
         return all(link.up(order) is not None for link in self.links[node])
 
     def _region(self, start: Node) -> list[Node]:
-        """The free nodes around one that no transpose separates from it; each after a neighbour of it."""
+        """Returns the free nodes around one that no transpose separates from it; each after a neighbour of it."""
         region, waiting = {start: None}, [start]
         while waiting:
             node = waiting.pop()
@@ -330,7 +337,7 @@ class Orders:
         return any(o != self.of[node] and o not in useless for o in self._candidates(node, node.users))
 
     def _improve(self, region: list[Node]) -> bool:
-        """Gives a region (its first node, the others along with it) a better order; False if there is none."""
+        """Gives a region (its first node, and the others with it) a better order; False if there is none."""
         first, changed = region[0], False
         for order in self._candidates(first, first.users):
             if order == self.of[first]:
@@ -350,9 +357,9 @@ class Orders:
         return changed
 
     def _fits_together(self, region: list[Node]) -> bool:
-        """Whether every link between the nodes carries the one's order to the other's, both ways.
+        """Whether every link inside the region maps the orders of its two nodes to each other.
 
-        Then it does not matter from which of them the order was carried.
+        Then it does not matter from which node the order was propagated.
         """
         inside = set(region)
         return all(
@@ -363,7 +370,8 @@ class Orders:
         )
 
     def _carry(self, region: list[Node], order: Order) -> int:
-        """The first node's order, carried along the links between them as far as it goes; how many nodes it reached."""
+        """Propagates an order from the first node along the links as far as possible; returns how many nodes it
+        reached."""
         self.of[region[0]] = order
         done = {region[0]}
         for node in region[1:]:

@@ -1,4 +1,5 @@
-"""signals-as-rows: a signal, whose time is the last dimension, is an image of one column instead of one of one row."""
+"""signals-as-rows: turns a signal, whose time is the last dimension, from an image of one row into one of one
+column."""
 
 import math
 from collections.abc import Mapping
@@ -33,17 +34,17 @@ from cortado.passes.orders import is_a, sizes_of
 
 Sizes = tuple[int, ...]
 
-_SWAPPED = frozenset({"stride", "padding", "dilation", "kernel_size"})  # (height, width) as (width, height)
-_WIDTHS = frozenset({"pre_pad", "post_pad"})  # for each dimension
-_DIMS = {3: (0, 1, 3), 4: (0, 2, 1, 3)}  # where dimensions go, by rank
+_SWAPPED = frozenset({"stride", "padding", "dilation", "kernel_size"})  # (height, width) becomes (width, height)
+_WIDTHS = frozenset({"pre_pad", "post_pad"})  # one number for each dimension
+_DIMS = {3: (0, 1, 3), 4: (0, 2, 1, 3)}  # the new positions of dimensions, by rank
 
 
 class SignalsAsRows(LoweredPass):
     """Turns [1, 1, time, channels] into [1, time, 1, channels] in a stream whose input, or its frames, are [1,
     channels, time].
 
-    No byte moves, kernels and bits stay; but time comes in rows. As it was where there is a call of which the column
-    is not known.
+    No byte moves, kernels and bits stay the same, but time comes in rows. The graph stays as it is if it has a call
+    whose column form is unknown.
     """
 
     name: ClassVar[str] = "signals-as-rows"
@@ -67,11 +68,12 @@ class SignalsAsRows(LoweredPass):
 
 
 class _Unknown(Exception):
-    """A call of which the column is not known."""
+    """A call whose column form is unknown."""
 
 
 def _entrance(program: ExportedProgram) -> Node | None:
-    """The only input, a signal, as the kernels read it: codes, channels last; or the frames that are made of it."""
+    """Returns the only input, a signal, as the kernels read it (codes, channels last), or the frames computed from it;
+    None if there is none."""
     frames = [node for node in program.graph_module.graph.nodes if is_a(node, SPECTRUM)]
     if frames:
         view = sole_user(frames[0]) if len(frames) == 1 else None
@@ -84,7 +86,7 @@ def _entrance(program: ExportedProgram) -> Node | None:
     for turned in (False, True):
         user = sole_user(node)
         if not turned and user is not None and is_a(user, TRANSPOSE):
-            continue  # float32 has no codes
+            continue  # float32 has no quantize
         if user is None or not (is_a(user, VIEW) or (is_a(user, TRANSPOSE) if turned else quantizes(user))):
             return None
         node = user
@@ -94,26 +96,26 @@ def _entrance(program: ExportedProgram) -> Node | None:
 
 
 def _column(sizes: Sizes) -> Sizes:
-    """[1, time, channels] and [1, 1, time, channels] as [1, time, 1, channels]."""
+    """Returns [1, time, channels] or [1, 1, time, channels] as [1, time, 1, channels]."""
     *outer, time, channels = sizes
     if math.prod(outer) != 1:
         raise _Unknown
     return (1, time, 1, channels)
 
 
-# ---- what becomes a column -----------------------------------------------------------------------------------
+# ---- calls as columns ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Turned:
-    """A call that gives a column: its other arguments, weights as the data they get."""
+    """A call that gives a column: its changed arguments, and new data for its weights."""
 
     arguments: Mapping[str, Any]
     weight: torch.Tensor | None = None
 
 
 def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
-    """Every call that gives a column, before anything is changed."""
+    """Returns every call that gives a column, before anything is changed."""
     columns: dict[Node, Sizes] = {entrance: _column(shape(entrance))}
     found: dict[Node, _Turned] = {}
     leaving = set(outputs(program))
@@ -122,7 +124,7 @@ def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
         if not read or node.op != "call_function" or node in leaving or len(sizes_of(node)) not in _DIMS:
             continue
         if is_a(node, FLOAT_REDUCE):
-            continue  # it gives no column, and reads the shape that there was
+            continue  # it gives no column, and reads the old shape
         if is_a(node, VIEW):
             if math.prod(shape(node)[:-2]) != 1 or _column(shape(node)) != columns[read[0]]:
                 continue  # as an image it has the same bytes
@@ -135,14 +137,14 @@ def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
 
 
 def _check(node: Node, turned: _Turned, columns: Mapping[Node, Sizes]) -> None:
-    """The call, turned, gives the column."""
+    """Checks that the turned call gives the column."""
     operator = operator_of(node.target)
     assert operator is not None
     weight = {} if turned.weight is None else {"weight": tuple(turned.weight.shape)}
     given: Any = map_arg({**node.kwargs, **turned.arguments, **weight}, lambda one: columns.get(one) or shape(one))
     try:
         found = tuple(operator.shape(Call(operator, given, (), result_elements(operator, node.kwargs)[0], {})))
-    except ValueError:  # it takes no tensor of four dimensions
+    except ValueError:  # it can't take a tensor of four dimensions
         raise _Unknown from None
     if found != _column(shape(node)):
         raise _Unknown
@@ -171,18 +173,18 @@ def _turned(program: ExportedProgram, node: Node) -> _Turned:
 
 
 def _weight(data: torch.Tensor | None) -> torch.Tensor | None:
-    """Returns the weight in its new layout; None where that is as it was."""
+    """Returns the weight in its new layout; None if it is unchanged."""
     if data is None or data.dim() != 4 or data.shape[1] != 1:
         raise _Unknown
     return data.reshape(data.shape[0], data.shape[2], 1, data.shape[3]) if data.shape[2] > 1 else None
 
 
-# ---- turned --------------------------------------------------------------------------------------------------
+# ---- rewriting -----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Columns:
-    """The graph while its calls are turned; the entrance has a view of it as a column."""
+    """The graph while its calls are turned; a view of the entrance gives it as a column."""
 
     program: ExportedProgram
     entrance: Node
@@ -215,7 +217,7 @@ class _Columns:
                 VALUE.note(node, torch.empty(_column(shape(node)), dtype=VALUE.must(node).dtype))
 
     def _back(self, node: Node, readers: list[Node]) -> None:
-        """Gives readers the shape that there was; a view of a column is one anyway."""
+        """Gives readers the old shape; views don't need it."""
         for reader in readers:
             if not is_a(reader, VIEW):
                 with node.graph.inserting_before(reader):

@@ -1,7 +1,7 @@
-"""time-windows: a linear layer over all rows of a tensor, flattened, is a convolution with one window; a mean of
-float32 over all rows is a pool with one.
+"""time-windows: makes a linear layer over all rows of a tensor, flattened, a convolution with one window, and a float32
+mean over all rows a pool with one.
 
-last-steps: a recurrent layer of which only what comes last is read gives only that.
+last-steps: makes a recurrent layer of which only the last step is read compute only that output.
 """
 
 import math
@@ -36,8 +36,8 @@ from cortado.passes.orders import behind_views, is_a, operands
 
 
 class TimeWindows(LoweredPass):
-    """Lets a convolution that reads one pixel, all values of an image with several rows, and a mean, sum or maximum in
-    float32 over all its rows, read that image, in a stream."""
+    """Makes two kinds of calls in a stream read an image of several rows: a convolution whose one pixel holds all
+    values of the image, and a mean, sum or maximum in float32 over all its rows."""
 
     name: ClassVar[str] = "time-windows"
 
@@ -61,7 +61,8 @@ class TimeWindows(LoweredPass):
         return bool(windows or pools)
 
     def _pooled(self, node: Node) -> bool:
-        """Whether a reduction over all rows, and all columns or none, is a pool with one window now."""
+        """Replaces a reduction over all rows, and all columns or none, by a pool with one window; False if it is
+        none."""
         if not is_a(node, FLOAT_REDUCE) or node.kwargs["running"]:
             return False
         how: Any = node.kwargs["how"]
@@ -83,7 +84,8 @@ class TimeWindows(LoweredPass):
         return True
 
     def _rows_behind(self, node: Node) -> Node | None:
-        """The image with several rows whose values, all in one row, are the only pixel that a convolution reads."""
+        """Returns the image of several rows whose values, flattened, are the only pixel that a convolution reads; None
+        if it reads another operand."""
         if not (is_a(node, CONV2D) or is_a(node, FLOAT_CONV2D)):
             return None
         if constant_value(self.program, node.kwargs["weight"]) is None:
@@ -101,11 +103,11 @@ class TimeWindows(LoweredPass):
 
 
 LAYERS = (GRU, LSTM, RNN)
-LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that says it, by the result
+LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that asks for it, by result
 
 
 class LastSteps(LoweredPass):
-    """The states before it lie in scratch, in two rows that take turns, and not in a tensor of all steps."""
+    """Keeps all states but the last in scratch, in two alternating rows, instead of a tensor of all steps."""
 
     name: ClassVar[str] = "last-steps"
 
@@ -119,7 +121,7 @@ class LastSteps(LoweredPass):
 
 
 def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
-    """Whether there was something to leave out."""
+    """Replaces a layer by one that gives only the last steps that are read; False if there is nothing to leave out."""
     operator = operator_of(layer.target)
     assert operator is not None
     given = {part: operator.results[part_index(part)] for part in layer.users} if operator.also else {layer: STATES}
@@ -143,7 +145,7 @@ def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
 
 
 def _last_read(layer: Node, part: Node) -> Node | None:
-    """The slice that is all that reads what a layer gives, if it is of the step that comes last."""
+    """Returns the only reader of a layer's result, if it is a slice of the step that is computed last."""
     batch, steps = shape(part)[:2]
     user, dim = sole_user(part), 1
     if user is not None and batch == 1 and operator_of(user.target) is VIEW:

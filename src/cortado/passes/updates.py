@@ -1,4 +1,4 @@
-"""updates: what gradient descent makes of a tensor is one call: of products of matrices only the factors are kept."""
+"""updates: makes a gradient descent step of a tensor one call, which reads only the factors of matrix products."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _SIGNS = {How.SUM: 1.0, How.DIFFERENCE: -1.0}
 
 @dataclass(frozen=True)
 class _Term:
-    """A part of a sum: a tensor, behind views, times a number and perhaps a computed one."""
+    """A term of a sum: a tensor, behind views, times a number and perhaps a computed factor."""
 
     value: Node
     number: float = 1.0
@@ -34,10 +34,10 @@ class _Term:
 
 
 class Updates(LoweredPass):
-    """An output that is a sum of an input and other terms, as p - rate * g, is one call, which can write it over the
-    input; a gradient that is a product of matrices is never whole in memory. The sum of squares of a column times a row
-    is a product of two sums, a sum of products a row times a column; a product of a row and a transposed matrix is the
-    matrix times the row as a column."""
+    """Rewrites an output that is a sum of an input and other terms, such as p - rate * g, as one call, which can update
+    the input in place; a gradient that is a matrix product is then never materialized. Rewrites the sum of squares of a
+    column times a row as a product of two sums, a sum of products as a row times a column, and a row times a transposed
+    matrix as the matrix times a column."""
 
     name: ClassVar[str] = "updates"
 
@@ -74,7 +74,7 @@ class Updates(LoweredPass):
         return add_operator_call(like, self.mode, FLOAT_MATMUL, {"self": left, "mat2": right})
 
     def _product(self, like: Node, factors: Sequence[Node], number: float = 0.0) -> Node:
-        """A product of two tensors, or of one and a number."""
+        """Adds a product of two tensors, or of one and a number."""
         arguments = {
             "self": [factors[0]],
             "other": list(factors[1:]),
@@ -101,7 +101,7 @@ class Updates(LoweredPass):
         return self._matmul(node, rows, add_view(node, self.mode, row, (1, depth, 1)))
 
     def _squares(self, node: Node) -> Node | None:
-        """The sum of squares of all numbers of a column times a row."""
+        """Rewrites the sum of squares of all elements of a column times a row."""
         square = _summed(node)
         factors = None if square is None else _factors(square, How.PRODUCT)
         gradient = None if factors is None or factors[0] is not factors[1] else behind_views(factors[0])
@@ -116,7 +116,7 @@ class Updates(LoweredPass):
         return self._product(node, found)
 
     def _sum_of_products(self, node: Node) -> Node | None:
-        """The sum of all products of two tensors is a row times a column."""
+        """Rewrites the sum of all products of two tensors as a row times a column."""
         products = _summed(node)
         if products is None or not _is_only_read_here(products):
             return None
@@ -144,8 +144,8 @@ class Updates(LoweredPass):
         return term.value in self.given and term.computed is None and shape(term.value) == shape(node)
 
     def _terms(self, node: Node, like: Node) -> list[_Term]:
-        """The parts of a sum: one that nobody else reads is taken apart where that leaves at most one that is no
-        input."""
+        """Returns the terms of a sum; a term that nothing else reads is expanded if that leaves at most one term that
+        is not an input."""
         parts = _sum_of(node)
         assert parts is not None
         found = [_scaled(part, sign) for part, sign in parts]
@@ -182,14 +182,15 @@ class Updates(LoweredPass):
         return self._called(node, arguments, OUT)
 
     def _called(self, like: Node, arguments: dict[str, Any], result: str) -> Node:
-        """A call of the update, of which one result is read."""
+        """Adds a call of the update, of which one result is read."""
         call = add_operator_call(like, self.mode, FLOAT_UPDATE, arguments)
         part = add_part(like, call, result)
         self.parts[part] = call
         return part
 
     def _moved(self, node: Node) -> Node | None:
-        """The other tensor of an update, moved by a part of what that makes: the same call makes it."""
+        """Merges an update of a second tensor by a multiple of the first's result into the first call, which computes
+        both."""
         call = self.parts.get(node)
         given: dict[str, Any] = {} if call is None else dict(call.kwargs)
         speed = behind_views(given["rows"]) if given else None
@@ -208,7 +209,7 @@ class Updates(LoweredPass):
         return part
 
     def _factor(self, like: Node, factor: Node | None, term: _Term) -> Node:
-        """The factors of the rows: of a product of matrices its left side, times what else they are."""
+        """Returns the factors of the rows: the left side of a matrix product, times any other factors."""
         computed = None if term.computed is None else add_view(like, self.mode, term.computed, (1, 1))
         if factor is None and computed is None:
             return add_constant(self.program, f"{like.name}_factor", torch.tensor([[term.number]]))
@@ -218,7 +219,7 @@ class Updates(LoweredPass):
 
 
 def _calls(terms: Sequence[_Term]) -> int:
-    """The number of calls that a sum of them is, at least."""
+    """Returns the least number of calls for a sum of these terms."""
     products = [one for one in terms if abs(one.number) != 1.0 or one.computed is not None]
     return len(terms) - 1 + len(products) + sum(_is_matmul(one.value) for one in terms)
 
@@ -228,13 +229,13 @@ def _is_matmul(node: Node) -> bool:
 
 
 def _summed(node: Node) -> Node | None:
-    """The tensor that a call adds up whole."""
+    """Returns the tensor that a call sums entirely; None for other calls."""
     is_sum = is_a(node, FLOAT_REDUCE) and node.kwargs["how"] == How.SUM and math.prod(shape(node)) == 1
     return behind_views(operands(node)[0]) if is_sum else None
 
 
 def _factors(node: Node, *how: How) -> list[Node] | None:
-    """The tensors of a calculation without bounds, one or two."""
+    """Returns the operands, one or two, of a calculation without bounds; None for other calls."""
     if not is_a(node, FLOAT_CALCULATE) or node.kwargs["how"] not in how:
         return None
     bounds = (node.kwargs["activation_min"], node.kwargs["activation_max"])
@@ -242,7 +243,7 @@ def _factors(node: Node, *how: How) -> list[Node] | None:
 
 
 def _sum_of(node: Node) -> list[tuple[Node, float]] | None:
-    """The two tensors of a sum or a difference that lie alike, with their signs."""
+    """Returns the two operands of a sum or difference without broadcasting, with their signs; None for other calls."""
     parts = _factors(node, *_SIGNS)
     if parts is None or len(parts) != 2 or any(math.prod(shape(one)) != math.prod(shape(node)) for one in parts):
         return None
@@ -251,7 +252,7 @@ def _sum_of(node: Node) -> list[tuple[Node, float]] | None:
 
 
 def _scaled(part: Node, sign: float) -> _Term:
-    """A part of a sum without what it is multiplied by, where nobody else reads the product."""
+    """Separates a term from its factors, if nothing else reads the product."""
     value = behind_views(part)
     factors = _factors(value, How.PRODUCT) if _is_only_read_here(value) else None
     if factors is None:
@@ -271,7 +272,7 @@ def _is_output(node: Node) -> bool:
 
 
 def _readers(node: Node) -> list[Node]:
-    """The readers of a value, also by views of it."""
+    """Returns the readers of a value, including those that read it through views."""
     found: list[Node] = []
     for user in node.users:
         found += _readers(user) if behind_views(user) is not user else [user]
