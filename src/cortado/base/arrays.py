@@ -1,4 +1,4 @@
-"""Arrays of NumPy, and files of them: .npy and .npz, never a pickle."""
+"""NumPy arrays, and files of them: .npy and .npz, never a pickle."""
 
 import math
 import zipfile
@@ -15,14 +15,14 @@ ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 
 def same_bits(first: ArrayType, second: ArrayType) -> bool:
-    """Whether two arrays hold the same: of floating point, NaN and the sign of a zero too."""
+    """Whether two arrays are equal; in floating point bit by bit, so that NaN and the sign of a zero count."""
     if first.dtype == second.dtype == np.float32:
         first, second = (np.ascontiguousarray(one).view(np.uint32) for one in (first, second))
     return np.array_equal(first, second)
 
 
 def read_arrays(path: Path) -> dict[str, ArrayType]:
-    """The arrays of a .npy (under the name '') or .npz file; pickles are refused."""
+    """Reads the arrays of a .npy (under the name '') or .npz file; pickles are refused."""
     if not path.is_file():
         raise CortadoError(f"there is no file {path}")
     if path.suffix not in (".npy", ".npz"):
@@ -33,17 +33,17 @@ def read_arrays(path: Path) -> dict[str, ArrayType]:
                 raise ValueError("it doesn't begin as one; np.save and np.savez write them")
             loaded = np.load(stream, allow_pickle=False)
             return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except Exception as error:  # numpy's readers raise whatever zipfile, struct and ast do on a damaged file
+    except Exception as error:  # numpy's readers raise all kinds of errors on a damaged file
         lines = str(error).splitlines() or [type(error).__name__]
         raise CortadoError(f"{path} is not a readable {path.suffix} file: {lines[0]}") from error
 
 
 @dataclass(frozen=True)
 class Header:
-    """Header of an array in a file."""
+    """The header of an array in a file."""
 
     shape: tuple[int, ...]
-    dtype: str = ""  # in what is expected: any numbers
+    dtype: str = ""  # "" in an expected header: any dtype of numbers
 
     def __str__(self) -> str:
         return f"{self.dtype or 'numbers'} {list(self.shape)}"
@@ -53,8 +53,8 @@ class Header:
 
 
 def stored_headers(stream: BinaryIO) -> dict[str, Header]:
-    """Returns the header of every array of an .npz file as Cortado writes it: nothing in it is compressed, so
-    that nothing is larger than the file. Only headers are read; a ValueError tells what is wrong."""
+    """Returns the header of every array of an .npz file as Cortado writes it: uncompressed, so that no array is larger
+    than the file. Reads only headers; a ValueError tells what is wrong."""
     size = stream.seek(0, 2)
     found = {}
     with zipfile.ZipFile(stream) as archive:
@@ -84,7 +84,7 @@ def _header(member: IO[bytes]) -> Header:
 
 
 def read_expected(path: Path, expected: Mapping[str, Header]) -> dict[str, ArrayType]:
-    """The arrays of an .npz file of Cortado's, if they are these: sizes are compared before anything is read."""
+    """Reads these arrays of an .npz file written by Cortado; sizes are compared before any data are read."""
     try:
         with path.open("rb") as stream:
             found = stored_headers(stream)
@@ -93,13 +93,13 @@ def read_expected(path: Path, expected: Mapping[str, Header]) -> dict[str, Array
                     raise ValueError(f"'{name}' is {found.get(name, 'missing')}, expected {header}")
             with np.load(stream, allow_pickle=False) as file:
                 return {name: file[name] for name in expected}
-    except Exception as error:  # zipfile, struct and ast raise what they like on a damaged file
+    except Exception as error:  # zipfile, struct and ast raise all kinds of errors on a damaged file
         lines = str(error).splitlines() or [type(error).__name__]
         raise CortadoError(f"{path} doesn't fit the model ({lines[0]}); compile it again") from error
 
 
 def in_order(arrays: Mapping[str, ArrayType], names: Sequence[str], path: Path) -> list[ArrayType]:
-    """A file's arrays in the order of the model's inputs: by name, or as they come where no name is an input's."""
+    """Returns a file's arrays in the order of the model's inputs: by name, or as stored if no name is an input's."""
     known = set(arrays) & set(names)
     if known and set(arrays) != set(names):
         raise CortadoError(

@@ -1,7 +1,8 @@
-"""A camera in front of a network: what its sensor gives, and which of its pixels the network sees.
+"""A camera as the input of a network: the format of its sensor, and which of its pixels the network sees.
 
-The rule, in integers: the pixels inside the crop become the network's size by two taps in each direction, whose weights
-are 256ths; frontend/capture/camera.py has it as a reference in Python, kernels/src/cortado_camera_*.c in C.
+The exact rule, in integers: the pixels inside the crop are resized to the network's size with two taps in each
+direction, whose weights are in 256ths. The reference in Python is frontend/capture/camera.py, the C code
+kernels/src/cortado_camera_*.c.
 """
 
 import math
@@ -15,13 +16,13 @@ from typing import Any
 from cortado.base.errors import CortadoError
 
 MOST = 8192  # pixels of a side
-WHOLE = 256  # the weights of two taps together
+WHOLE = 256  # the sum of the weights of two taps
 _SIZE = re.compile(r"([0-9]{1,5})x([0-9]{1,5})")
 _CROP = re.compile(r"([0-9]{1,5}),([0-9]{1,5}),([0-9]{1,5}x[0-9]{1,5})")
 
 
 class PixelFormat(Enum):
-    """How the pixels lie in a sensor's lines."""
+    """The pixel format of a sensor's lines."""
 
     RGB565 = "rgb565"  # 16 bits, the lower byte first: red the upper 5, then 6 of green, 5 of blue
     BGR565 = "bgr565"  # blue the upper 5
@@ -37,12 +38,12 @@ class PixelFormat(Enum):
 
     @property
     def reversed(self) -> bool:
-        """Blue is the first of the three channels."""
+        """Whether blue is the first of the three channels."""
         return self in (PixelFormat.BGR565, PixelFormat.BGR888)
 
 
 class ResizeFilter(Enum):
-    """How a picture becomes one of another size."""
+    """The resampling filter for pictures."""
 
     NEAREST = "nearest"
     BILINEAR = "bilinear"
@@ -61,7 +62,7 @@ class PictureSize:
 
 @dataclass(frozen=True)
 class Crop:
-    """A part of a picture, from its left upper corner."""
+    """A part of a picture, from its upper left corner."""
 
     x: int
     y: int
@@ -73,7 +74,8 @@ class Crop:
 
 @dataclass(frozen=True)
 class Tap:
-    """Interpolation tap of an output pixel: the first of two neighbours, and the weight of the second, in 256ths."""
+    """The interpolation tap of an output pixel: the first of two neighbours, and the weight of the second, in
+    256ths."""
 
     at: int
     weight: int
@@ -81,14 +83,14 @@ class Tap:
 
 @dataclass(frozen=True)
 class Camera:
-    """A sensor, and what is done to its pictures: cropped, resized, normalized."""
+    """A sensor and the preprocessing of its pictures: crop, resize, normalize."""
 
     format: PixelFormat
     size: PictureSize
     crop: Crop
     resize: PictureSize
     filter: ResizeFilter
-    mean: tuple[float, ...]  # of each channel, or of all, where pixels are 0 to 1
+    mean: tuple[float, ...]  # of each channel, or one for all; for pixels from 0 to 1
     std: tuple[float, ...]
 
     def __str__(self) -> str:
@@ -114,29 +116,30 @@ class Camera:
 
     @property
     def interpolates(self) -> bool:
-        """Whether some pixel is made of several."""
+        """Whether some pixel is interpolated from several."""
         return any(tap.weight for tap in (*self.columns, *self.rows))
 
     def held_bytes(self, channels: int) -> int:
-        """Returns the bytes of the line that is kept for the next: 16 bits for every value of a row; 0 where rows
-        need one line each."""
+        """Returns the bytes of the line that is kept for the next: 16 bits for every value of a row; 0 if rows need one
+        line each."""
         return 2 * self.resize.width * channels if any(tap.weight for tap in self.rows) else 0
 
     @property
     def passes(self) -> int:
-        """How often a line is gone through for one picture: for every row, and to keep one for the next row."""
+        """How many passes over a line a picture takes: one for every row, and one for each line that is only kept for
+        the next row."""
         made = {tap.at + (tap.weight > 0) for tap in self.rows}
         kept = {tap.at for tap in self.rows if tap.weight}
         return len(self.rows) + len(kept - made)
 
     def channel(self, values: tuple[float, ...], channels: int) -> tuple[float, ...]:
-        """`mean` or `std` of every channel."""
+        """Returns `mean` or `std` for every channel."""
         return values * channels if len(values) == 1 else values
 
 
 def _taps(first: int, inside: int, outside: int, how: ResizeFilter) -> tuple[Tap, ...]:
-    """Nearest: pixel floor(x * inside / outside). Bilinear: the place (x + 1/2) * inside / outside - 1/2, as where
-    corners are not aligned; its fraction in 256ths, rounded half up."""
+    """Returns the taps. Nearest: pixel floor(x * inside / outside). Bilinear: position (x + 1/2) * inside / outside -
+    1/2, as without aligned corners, with its fraction in 256ths, rounded half up."""
     if how is ResizeFilter.NEAREST:
         return tuple(Tap(first + x * inside // outside, 0) for x in range(outside))
     found = []
@@ -178,7 +181,7 @@ def crop_of(value: object) -> Crop:
 
 
 def numbers_of(value: object, option: str) -> tuple[float, ...]:
-    """From numbers with commas between them, a number, or several."""
+    """Reads one number or several, from a text with commas, a number, or a sequence."""
     parts = value.split(",") if isinstance(value, str) else value
     several: list[Any] = list(parts) if isinstance(parts, Iterable) else [parts]
     try:
@@ -201,8 +204,8 @@ def camera_of(
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
 ) -> Camera:
-    """Returns the camera of these options; what is not given does nothing: the whole picture, in its size, with pixels
-    from 0 to 1."""
+    """Returns the camera of these options; omitted ones default to the whole picture, in its size, with pixels from 0
+    to 1."""
     part = crop or Crop(0, 0, size)
     right, low = part.x + part.size.width, part.y + part.size.height
     if part.x < 0 or part.y < 0 or right > size.width or low > size.height:

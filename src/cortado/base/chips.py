@@ -1,6 +1,6 @@
-"""The chips and boards people use: core, clock, memories, and the document that says so.
+"""Chips and boards: core, clock, memories, and the document that they are taken from.
 
-Memory maps of chips, and what keeps code from running in their flash: for those who load firmware.
+Also their memory maps, and why code can't run from the flash of some: for loading firmware.
 """
 
 import difflib
@@ -17,7 +17,7 @@ KB = 1024
 
 @dataclass(frozen=True)
 class Bank:
-    """RAM in one piece: an arena lies in one of them. Neighbours without a gap between them count as one."""
+    """A contiguous piece of RAM: an arena lies within one. Adjacent banks without a gap count as one."""
 
     name: str
     kilobytes: int
@@ -29,14 +29,14 @@ class Bank:
 
 @dataclass(frozen=True)
 class Chip:
-    """A part, or a board with one: what its maker says of it. The clock is the highest that it may run at."""
+    """A part, or a board with one, with the figures of its maker. The clock is the highest that is allowed."""
 
     name: str
     title: str
     cpu: CortexM
     megahertz: int
     banks: tuple[Bank, ...]  # the largest first
-    flash_kilobytes: int | None  # None: code lies in a memory outside, of whatever size the board has
+    flash_kilobytes: int | None  # None: code is in external memory, whose size depends on the board
     source: str
 
     @property
@@ -52,7 +52,7 @@ class Chip:
 
     @property
     def ram_bytes(self) -> int:
-        """The most that an arena can have."""
+        """The largest arena that fits."""
         return self.banks[0].bytes
 
     @property
@@ -63,7 +63,7 @@ class Chip:
 def _chip(
     name: str, title: str, cpu: CortexM, megahertz: int, ram: str, flash_kilobytes: int | None, source: str
 ) -> Chip:
-    """`ram`: banks as in "AXI 512, DTCM 128", in kilobytes."""
+    """Builds a chip. `ram`: banks as in "AXI 512, DTCM 128", in kilobytes."""
     pairs = [bank.strip().rsplit(" ", 1) for bank in ram.split(",")]
     banks = tuple(sorted((Bank(label, int(size)) for label, size in pairs), key=lambda bank: -bank.kilobytes))
     return Chip(name, title, cpu, megahertz, banks, flash_kilobytes, source)
@@ -164,7 +164,7 @@ CHIPS: Mapping[str, Chip] = {chip.name: chip for chip in _CHIPS}
 
 
 def find_chip(name: str) -> Chip:
-    """A chip by its name; STM32L4R5ZI and its like are the line that they belong to."""
+    """Finds a chip by its name; part numbers such as STM32L4R5ZI stand for the line that they belong to."""
     wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in CHIPS:
         return CHIPS[wanted]
@@ -225,8 +225,8 @@ def _row(chip: Chip) -> ChipRow:
 
 @dataclass(frozen=True)
 class ChipMemory:
-    """Addresses of flash and of the largest bank of RAM. `ram_only`: why code is loaded into RAM alone. `writes`:
-    registers to be set before anything runs."""
+    """The addresses of flash and of the largest bank of RAM. `ram_only`: why code can be loaded into RAM only.
+    `writes`: registers to be set before anything runs."""
 
     flash: int | None
     ram: int
@@ -259,7 +259,7 @@ _MEMORIES: Mapping[str, ChipMemory] = {
 
 
 def chip_memory(chip: Chip) -> ChipMemory:
-    """Returns the memories of a chip of the table; those whose addresses are not in it have to be told."""
+    """Returns the memories of a chip of the table; the user has to give addresses that are not in it."""
     found = _MEMORIES.get(chip.name)
     if found is None:
         raise CortadoError(

@@ -1,8 +1,9 @@
 """Frozen dataclasses as JSON and back, by their type hints, and the JSON Schema of what is read.
 
 A class says everything about its file once: its keys and their types, the limits of their values (`Annotated` with
-`Within` or `Matching`) and what each means (`key`). Data may be anybody's: what doesn't fit is a `CortadoError` that
-names the place, what was found there and what was expected. Keys that a class doesn't know are left alone.
+`Within` or `Matching`) and what each means (`key`). Data can come from untrusted files: what doesn't fit is a
+`CortadoError` that names the place, what was found there and what was expected. Keys that a class doesn't know are
+ignored.
 """
 
 import json
@@ -23,30 +24,30 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_FOUND = 60  # characters of a value that a message shows
 
 
-# ---- how a class says what its file holds -------------------------------------------------------------------------
+# ---- the declaration of a file's class ----------------------------------------------------------------------------
 
 
 def key(meaning: str, *, default: Any = MISSING, seldom: bool = False) -> Any:
-    """A key of the file and its meaning in one line; `default` is for files that were written before there was one, and
-    `seldom` leaves the key out of files where it has that."""
+    """Declares a key of the file, with its meaning in one line; `default` is for files written before the key existed,
+    and `seldom` omits the key from files if it has that value."""
     return field(default=default, metadata={"meaning": meaning, "seldom": seldom})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
 def json_class(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose fields are `key`s: what a JSON object holds."""
+    """Makes a class a frozen dataclass whose fields are `key`s: the keys of a JSON object."""
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def filled(cls: type[T], source: Any, **others: Any) -> T:
-    """An object whose keys are what `source` has under the same names, but for the others."""
+    """Builds an object with the attributes of `source` of the same names, and `others`."""
     known = {one.name for one in fields(cls)} - set(others)  # type: ignore[arg-type]
     return cls(**{name: getattr(source, name) for name in known if hasattr(source, name)}, **others)
 
 
 @dataclass(frozen=True)
 class Within:
-    """The least and the largest value of a number; with `above`, the least itself is too small."""
+    """The least and the largest value of a number; with `above`, the least itself is excluded."""
 
     words: str
     low: int
@@ -64,7 +65,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Matching:
-    """The pattern of a whole text."""
+    """The pattern that a text must match as a whole."""
 
     words: str
     pattern: str
@@ -76,11 +77,11 @@ class Matching:
         return {"pattern": f"^(?:{self.pattern})$"}
 
 
-# ---- what can be done with it -------------------------------------------------------------------------------------
+# ---- conversions -------------------------------------------------------------------------------------------------
 
 
 def to_json(value: Any) -> Any:
-    """A value as json.dumps takes it; keys in the order of the fields."""
+    """Converts a value for json.dumps; keys are in the order of the fields."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, bool | int | float | str):
@@ -99,15 +100,15 @@ def _left_out(item: Any, value: Any) -> bool:
 
 
 def from_json(cls: type[T], data: Any, where: str = "") -> T:
-    """Converts what json.loads gave to a value of the class; raises CortadoError. `where` is the data's place in its
-    file."""
+    """Converts the result of json.loads to a value of the class; raises CortadoError. `where` is the data's place in
+    its file."""
     hint: Any = cls
     value: T = _kind(hint).read(data, where)
     return value
 
 
 def schema(cls: type) -> dict[str, Any]:
-    """The JSON Schema of what `from_json` takes."""
+    """Returns the JSON Schema of the data that `from_json` takes."""
     classes: dict[str, Any] = {}
     _kind(cls).schema(classes)
     return {"$schema": DRAFT, **classes.pop(cls.__name__), "$defs": classes}
@@ -118,7 +119,7 @@ def schema(cls: type) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Kind(ABC):
-    """The JSON that a type hint stands for; `words` go on behind "expected"."""
+    """The JSON form of a type hint; `words` complete the message after "expected"."""
 
     words: str
 
@@ -129,15 +130,15 @@ class _Kind(ABC):
 
     @abstractmethod
     def takes(self, data: Any) -> bool:
-        """Whether the data are of this kind, whatever is inside them."""
+        """Whether the data are of this kind, whatever they contain."""
 
     @abstractmethod
     def make(self, data: Any, where: str) -> Any:
-        """The value that such data stand for."""
+        """Builds the value that such data represent."""
 
     @abstractmethod
     def schema(self, classes: dict[str, Any]) -> dict[str, Any]:
-        """The JSON Schema of this type; those of the classes in it go to `classes`."""
+        """Returns the JSON Schema of this type, and adds those of the classes in it to `classes`."""
 
 
 def _found(data: Any) -> str:
@@ -149,7 +150,7 @@ def _found(data: Any) -> str:
 
 @dataclass(frozen=True)
 class _Plain(_Kind):
-    """A single value, in JSON too."""
+    """A scalar, in JSON too."""
 
     holds: Callable[[Any], bool]
     facts: Mapping[str, Any]  # its JSON Schema
@@ -225,7 +226,7 @@ class _Key:
     name: str
     kind: _Kind
     meaning: str
-    default: Any  # MISSING where the key has to be there
+    default: Any  # MISSING if the key is required
 
     def schema(self, classes: dict[str, Any]) -> dict[str, Any]:
         facts = {"description": self.meaning, **self.kind.schema(classes)}
@@ -269,7 +270,7 @@ def _is_whole(data: Any) -> bool:
 
 
 def _is_number(data: Any) -> bool:
-    """Neither NaN nor infinite, nor an integer that no float can hold."""
+    """Whether this is a number, but neither NaN nor infinite, nor an integer that no float can hold."""
     return (_is_whole(data) or isinstance(data, float)) and abs(data) <= sys.float_info.max
 
 

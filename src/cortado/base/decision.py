@@ -1,4 +1,4 @@
-"""When a classifier's scores over time become a decision, as a user says it: smooth=8,threshold=0.7,holdoff=30."""
+"""When a classifier's scores over time become a decision, in the user's terms: smooth=8,threshold=0.7,holdoff=30."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,10 +17,10 @@ _OF_A_CLASS = ("threshold", "holdoff")
 
 @dataclass(frozen=True)
 class Decision:
-    """A class is decided for when its score, averaged over the last `smooth` outputs, is the best of all and at its
-    threshold or above; then it rests for `holdoff` outputs. Thresholds are in the units of the model's output, so
-    probabilities where that is a softmax. Classes in `ignore` may be the best, and are never decided for. Classes are
-    named by their labels, or by their numbers."""
+    """The rule for a decision: a class is decided for when its score, averaged over the last `smooth` outputs, is the
+    highest of all and reaches its threshold; then it can't be decided for again during `holdoff` outputs. Thresholds
+    are in the units of the model's output: probabilities, after a softmax. Classes in `ignore` can have the highest
+    score, but are never decided for. Classes are named by their labels or their numbers."""
 
     threshold: float
     smooth: int = 1

@@ -1,6 +1,6 @@
-"""Element types: how many bits one value of a tensor has, which numbers they hold, its type in C, NumPy and torch.
+"""Element types: the bits of one value of a tensor, the numbers that they hold, their types in C, NumPy and torch.
 
-Torch is asked for only where somebody wants its type: an artifact is read and fed without it.
+Torch is imported only where its type is needed: an artifact can be read and fed without it.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Element:
-    """One value of a tensor."""
+    """The type of one value of a tensor."""
 
-    name: str  # as NumPy, torch and the report call it
+    name: str  # the name in NumPy, torch and the report
     bits: int
-    low: int  # the smallest and the largest number it holds; of floating point, 0
+    low: int  # the lowest and the highest number it holds; 0 for floating point
     high: int
     c_type: str
-    real: bool  # stands for a real number, by a scale or as floating point; ids, counters and truth values do not
+    real: bool  # represents a real number, by a scale or as floating point; unlike ids, counters and truth values
 
     @property
     def bytes(self) -> int:
@@ -30,23 +30,23 @@ class Element:
 
     @property
     def steps(self) -> int:
-        """The number of steps from the smallest code to the largest."""
+        """The number of steps from the lowest code to the highest."""
         return self.high - self.low
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The smallest and the largest number."""
+        """The lowest and the highest number."""
         return self.low, self.high
 
     @property
     def affine(self) -> bool:
-        """Whether a zero point goes with its scale. Eight bits can't leave half of their codes unused; wider ones are
-        symmetric, of zero point 0."""
+        """Whether its scale has a zero point. With eight bits no codes can be wasted on a one-sided range; wider ones
+        are symmetric, with zero point 0."""
         return self.bits <= 8
 
     @property
     def computed(self) -> bool:
-        """Whether C has a type for it, with which kernels compute; others pass through as bytes."""
+        """Whether kernels compute with it, in a C type of its own; other elements are only passed through as bytes."""
         return self.c_type in (f"{self.name}_t", "float")
 
     @property
@@ -55,17 +55,17 @@ class Element:
 
     @property
     def coded(self) -> bool:
-        """Whether its numbers stand for real ones by a scale."""
+        """Whether its numbers are codes: real numbers by a scale."""
         return self.real and not self.floating
 
     @property
     def unscaled(self) -> "Element":
-        """The same bits where they hold integers that have no scale."""
+        """The same element for integers without a scale."""
         return self if self.floating else replace(self, real=False)
 
     @property
     def packed(self) -> bool:
-        """Whether several values share a byte where they are stored. Tensors hold such codes as int8, a byte each."""
+        """Whether several values share a byte in storage. Tensors hold such codes as int8, one per byte."""
         return self.bits < 8
 
     @property
@@ -94,9 +94,9 @@ def _float(bits: int, c_type: str) -> Element:
     return Element(f"float{bits}", bits, 0, 0, c_type, real=True)
 
 
-_BYTES = "uint8_t"  # in C, of what no kernel computes with: it can only pass through
+_BYTES = "uint8_t"  # the C type of elements that no kernel computes with
 
-INT4 = replace(_integer(4, real=True), c_type=_BYTES)  # of weights alone
+INT4 = replace(_integer(4, real=True), c_type=_BYTES)  # for weights only
 INT8 = _integer(8, real=True)
 INT16 = _integer(16, real=True)
 INT32 = _integer(32)
@@ -111,8 +111,8 @@ _KNOWN = {one.name: one for one in (INT4, INT8, INT16, INT32, INT64, UINT8, BOOL
 
 
 def element_of(dtype: Any) -> Element:
-    """Returns the element of a type of NumPy's or torch's, or of its name; integers of 8 and 16 bits as codes
-    (`unscaled`: not so). One that nothing computes with, as complex numbers, has its bytes."""
+    """Returns the element of a dtype of NumPy or torch, or of its name; integers of 8 and 16 bits count as codes (for
+    others see `unscaled`). A dtype that nothing computes with, such as complex numbers, has its size in bytes."""
     name = str(dtype).removeprefix("torch.")
     if name in _KNOWN:
         return _KNOWN[name]
@@ -121,7 +121,7 @@ def element_of(dtype: Any) -> Element:
 
 
 def arithmetic(elements: Iterable[str], *, int4_weights: bool = False) -> str:
-    """The elements of a network's real numbers in words: `int8 and int16, with int4 weights`."""
+    """Returns the elements of a network's real numbers in words: `int8 and int16, with int4 weights`."""
     *others, last = sorted(set(elements), key=lambda name: element_of(name).bits) or ["integers"]
     names = f"{', '.join(others)} and {last}" if others else last
     return names + (", with int4 weights" if int4_weights else "")

@@ -1,4 +1,4 @@
-"""The errors a user reads. Each says what was found, what was expected, where, and what to do."""
+"""Errors for the user. Each says what was found, what was expected, where, and what to do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class CortadoError(Exception):
-    """The user's mistake or a missing tool: the CLI prints one message and exits 2."""
+    """A mistake of the user or a missing tool: the CLI prints one message and exits 2."""
 
 
 class CortadoWarning(UserWarning):
@@ -14,24 +14,24 @@ class CortadoWarning(UserWarning):
 
 
 class MissingTool(CortadoError):
-    """A program this command needs is not installed; the message holds the command that installs it."""
+    """A program that this command needs is not installed; the message has the command that installs it."""
 
 
 class TellsWhatIsMissing(MissingTool):
-    """The same of a command that has printed what is there and what is not."""
+    """The same error from a command that has already printed what is installed and what is missing."""
 
 
 class Unfinished(CortadoError):
-    """A result that was printed as far as it goes: the place where it was made is gone."""
+    """A result that is printed incompletely: the place where it was computed is gone."""
 
 
-# Ends the reason why there is no .pte where --allow-float would not make one either.
+# The end of the reason why there is no .pte, where --allow-float would not help either.
 NO_FLOAT_KERNEL = "ExecuTorch has no kernel for it in float either"
 
 
 class Refused(CortadoError):
-    """Said of a model's calls and shapes: no other data would help. It is found before a model is calibrated. `nodes`
-    are the calls, where they are known."""
+    """A refusal because of a model's calls and shapes: no other data would help. Raised before a model is calibrated.
+    `nodes` are the calls, if known."""
 
     def __init__(self, text: str, nodes: Sequence[Any] = ()) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ class TooLarge(Refused):
 
 
 class NotInteger(Refused):
-    """Calls that no integer operator takes, or none of float32: `reasons` has a line for each of `nodes`."""
+    """Calls that no integer operator takes, or no float32 one: `reasons` has a line for each of `nodes`."""
 
     def __init__(self, nodes: Sequence[Any], reasons: Sequence[str], hint: str = "", *, floating: bool = False) -> None:
         title = f"can't run in {'float32' if floating else 'integer arithmetic'}:"
@@ -52,11 +52,11 @@ class NotInteger(Refused):
 
 
 class WrongResult(CortadoError):
-    """Something ran, but its bits differ from the reference or it misses a threshold: the CLI exits 1."""
+    """A result whose bits differ from the reference or that misses a threshold: the CLI exits 1."""
 
 
 @dataclass(frozen=True)
 class Reject:
-    """Why an operator can't take a node: a sentence for the user."""
+    """The reason why an operator can't take a node, as a sentence for the user."""
 
     reason: str

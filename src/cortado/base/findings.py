@@ -10,18 +10,18 @@ class FindingKind(StrEnum):
     """Kinds of findings."""
 
     FEW_SAMPLES = "few-samples"  # too little calibration data
-    CONSTANT_INPUT = "constant-input"  # an input that is one number in all calibration data
-    ODD_SAMPLE = "odd-sample"  # a sample unlike all others, left out of ranges
-    LONE_SAMPLE = "lone-sample"  # a sample that sets a range alone
-    FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
-    SATURATION = "saturation"  # a tensor that new data are expected to pass the range of
-    LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
-    TIED_INPUT = "tied-input"  # values of an input that kernels may round to either of two codes
-    UNPROVEN_INTEGERS = "unproven-integers"  # int64 arithmetic that may leave 32 bits
+    CONSTANT_INPUT = "constant-input"  # an input that is constant in all calibration data
+    ODD_SAMPLE = "odd-sample"  # an outlier among the samples, left out of ranges
+    LONE_SAMPLE = "lone-sample"  # a sample that determines a range alone
+    FEW_CODES = "few-codes"  # a tensor that uses few of its 8-bit codes
+    SATURATION = "saturation"  # a tensor whose range new data are expected to exceed
+    LOW_SQNR = "low-sqnr"  # an output that loses too much in int8
+    TIED_INPUT = "tied-input"  # values of an input on ties, which kernels can round to either code
+    UNPROVEN_INTEGERS = "unproven-integers"  # int64 arithmetic that can exceed 32 bits
     EQUAL_REALS = "equal-reals"  # a comparison of real numbers for equality
-    LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
+    LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that differ from the float model's
     SOFT_FLOAT = "soft-float"  # layers in float32 on a core without a float unit
-    CHANGED_CLASSES = "changed-classes"  # samples whose best class is not the float model's
+    CHANGED_CLASSES = "changed-classes"  # samples whose best class differs from the float model's
 
 
 @json_class

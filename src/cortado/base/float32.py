@@ -1,9 +1,9 @@
-"""Floating point as every core computes it: each function a fixed sequence of IEEE binary32 and integer operations.
+"""Floating point as every core computes it: each function is a fixed sequence of IEEE binary32 and integer operations.
 
-The operations are those of `kernels/src/cortado_f32.h`, one by one and in its order, so the bits are the same. Sums run
-upwards into one accumulator. A function of one argument is at most 2 units in the last place from the true value (over
-all 2^32 arguments; `tools/float32_fit.py` finds the coefficients). NaN has one pattern, 0x7fc00000. NumPy rounds every
-operation on float32 arrays to nearest even, and keeps denormal numbers.
+The operations are those of `kernels/src/cortado_f32.h`, in the same order, so the bits are the same. Sums run upwards
+into one accumulator. Functions of one argument are within 2 units in the last place of the true value (over all 2^32
+arguments; `tools/float32_fit.py` finds the coefficients). NaN has one pattern, 0x7fc00000. NumPy rounds every operation
+on float32 arrays to nearest, ties to even, and keeps denormal numbers.
 """
 
 import functools
@@ -58,11 +58,11 @@ _ATAN = _polynomial(
 _ASIN = _polynomial(0.166667521, 0.0749530941, 0.0454691499, 0.0241847783, 0.0421583056)
 _TWO_OVER_PI_NEAR = np.float32(0.636619747)
 _HALF_PI_PARTS = _polynomial(1.57080078, -4.45445767e-06, 2.56334407e-12)
-# 2 / pi in 32-bit words, behind one of zeros.
+# 2 / pi in 32-bit words, after a word of zeros.
 _TWO_OVER_PI = np.array(
     [0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB], np.uint64
 )
-# Of pow, in fixed point: 2^9 / c and (log2(c) - 126) * 2^54 for the middle c of each sixteenth of the mantissas.
+# For pow, in fixed point: 2^9 / c and (log2(c) - 126) * 2^54 for the middle c of each sixteenth of the mantissas.
 _POW_INVERSE = np.array([716, 686, 659, 633, 610, 588, 567, 548, 531, 512, 485, 458, 434, 412, 392, 374], np.int64)
 _POW_LOG = np.array(
     [-2278529862411543072, -2277417455089378356, -2276373878981157768, -2275327729436577434,
@@ -78,13 +78,13 @@ _POW_EXP2 = (1518500250, 1052544206, 364784020, 84281741, 14604948, 2034832, 234
 
 
 def canonical(x: Any) -> Floats:
-    """Gives every NaN one pattern."""
+    """Replaces every NaN by the one pattern."""
     values = np.asarray(x, np.float32)
     return np.where(np.isnan(values), NAN, values).astype(np.float32, copy=False)
 
 
 def _elementwise(function: Callable[..., Floats]) -> Callable[..., Floats]:
-    """Makes a function of vectors one of arrays of any shapes that broadcast, whose NaN is canonical."""
+    """Extends a function of vectors to arrays of any shapes that broadcast, with canonical NaN."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any) -> Floats:
@@ -106,12 +106,12 @@ def _from_bits(bits: NDArray[Any]) -> Floats:
 
 
 def _power2(n: NDArray[Any]) -> Floats:
-    """2^n of exponents from -126 to 127."""
+    """Returns 2^n, for n from -126 to 127."""
     return _from_bits((n + 127) << 23)
 
 
 def _scaled(x: Floats, n: NDArray[Any]) -> Floats:
-    """x * 2^n by two factors, so that n may be twice what one holds."""
+    """Returns x * 2^n as two products, so that n can be twice as large as the exponent of one factor."""
     half = n >> 1
     return x * _power2(half) * _power2(n - half)
 
@@ -121,12 +121,12 @@ def _magnitude(x: Floats) -> Floats:
 
 
 def _signed(value: Floats, sign: Floats) -> Floats:
-    """A number that isn't negative, with the sign of another."""
+    """Returns a nonnegative number with the sign of another."""
     return (_bits(value) | (_bits(sign) & np.int32(-(2**31)))).view(np.float32)
 
 
 def _upper_half(x: Floats) -> Floats:
-    """x without its 12 lowest bits: a product of two of these is exact."""
+    """Returns x without its 12 lowest bits: the product of two such numbers is exact."""
     return (_bits(x) & np.int32(-4096)).view(np.float32)
 
 
@@ -138,12 +138,12 @@ def _horner(coefficients: tuple[np.float32, ...], x: Floats) -> Floats:
 
 
 def _only(inside: NDArray[np.bool_], x: Floats) -> Floats:
-    """x where a formula is meant for it, elsewhere 1."""
+    """Returns x where a formula applies to it, elsewhere 1."""
     return np.where(inside, x, _ONE)
 
 
 def _reduced_exp(x: Floats) -> tuple[_Words, Floats]:
-    """n and q for which e^x = 2^n * (1 + q), |q| < 0.42; of |x| < 105."""
+    """Returns n and q with e^x = 2^n * (1 + q), |q| < 0.42, for |x| < 105."""
     shifted = x * _LOG2E + _SHIFT
     n = _bits(shifted) - np.int32(0x4B400000)
     turns = shifted - _SHIFT
@@ -216,7 +216,7 @@ def erf(x: Floats) -> Floats:
 
 
 def _reduced_log(x: Floats) -> tuple[Floats, Floats, Floats]:
-    """n, f and t for which log(x) = n * log(2) + f + t; of positive finite numbers."""
+    """Returns n, f and t with log(x) = n * log(2) + f + t, for positive finite numbers."""
     tiny = x < np.float32(1.17549435e-38)
     bits = _bits(np.where(tiny, x * np.float32(8388608), x))
     e = (bits - np.int32(0x3F3504F3)) >> 23
@@ -225,13 +225,13 @@ def _reduced_log(x: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _log_tail(f: Floats) -> Floats:
-    """log(1 + f) - f, of f from -0.3 to 0.42."""
+    """Returns log(1 + f) - f, for f from -0.3 to 0.42."""
     z = f * f
     return f * z * _horner(_LOG, f) - _HALF * z
 
 
 def _log_domain(x: Floats) -> tuple[NDArray[np.bool_], Floats]:
-    """Says which numbers have a logarithm to compute, and what the others have."""
+    """Returns which numbers have a finite logarithm, and the results for the others."""
     return (x > 0) & (x < INFINITY), np.where(x > 0, INFINITY, np.where(x == 0, -INFINITY, NAN))
 
 
@@ -243,7 +243,7 @@ def log(x: Floats) -> Floats:
 
 
 def _in_base(f: Floats, tail: Floats, base: np.float32, high: np.float32, low: np.float32) -> tuple[Floats, Floats]:
-    """(f + tail) * base as two numbers, where base = high + low."""
+    """Returns (f + tail) * base as a sum of two numbers, where base = high + low."""
     upper = _upper_half(f)
     return upper * high, (f - upper) * high + (f * low + tail * base)
 
@@ -278,7 +278,7 @@ def log1p(x: Floats) -> Floats:
 
 
 def _leading_zeros(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The zero bits above the highest one of 64-bit numbers that are not zero."""
+    """Counts the zero bits above the highest one of nonzero 64-bit numbers."""
     count = np.zeros_like(x)
     for step in (32, 16, 8, 4, 2, 1):
         empty = x < np.uint64(1) << np.uint64(64 - step)
@@ -288,7 +288,7 @@ def _leading_zeros(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _usual_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
-    """`_reduced_angle` of a below 128, by three parts of pi / 2."""
+    """Computes `_reduced_angle` for a below 128, with pi / 2 in three parts."""
     shifted = a * _TWO_OVER_PI_NEAR + _SHIFT
     turns = shifted - _SHIFT
     above, middle = a - turns * _HALF_PI_PARTS[0], turns * _HALF_PI_PARTS[1]
@@ -299,8 +299,8 @@ def _usual_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
 
 
 def _reduced_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
-    """n and r + lost = a - n * pi / 2, |r| < 0.7854, of a >= 0, and n modulo 4: a times 2 / pi in integers, of which 64
-    bits count: two of the quarter turn, 62 behind it."""
+    """Returns n modulo 4, r and lost, with r + lost = a - n * pi / 2 and |r| < 0.7854, for a >= 0. Multiplies a by 2 /
+    pi in integers, of which 64 bits count: two of the quarter turn, 62 after it."""
     bits = _bits(a)
     mantissa = ((bits & 0x7FFFFF) | 0x800000).astype(np.uint64)
     at = np.maximum((bits >> 23) - 120, 0)
@@ -319,7 +319,7 @@ def _reduced_angle(a: Floats) -> tuple[_Words, Floats, Floats]:
     zeros = _leading_zeros(size)
     little = (((size << zeros) >> np.uint64(32)) * np.uint64(0xC90FDAA2)) >> np.uint64(33)
     product = np.where(large, product, little.view(np.int64))
-    whole = product.astype(np.float32)  # of 31 bits: rounded once
+    whole = product.astype(np.float32)  # from 31 bits: rounded once
     scale = np.where(large | (rest >= 0), _ONE, -_ONE) * _power2(np.where(large, -30, -28 - zeros.astype(np.int64)))
     lost = (product - whole.astype(np.int64)).astype(np.float32)
     near, usual = a < _QUARTER_PI, a < np.float32(128)
@@ -406,7 +406,7 @@ def _asin_tail(z: Floats) -> Floats:
 
 
 def _split_root(z: Floats) -> tuple[Floats, Floats, Floats]:
-    """sqrt(z), the upper half of it, and what that lacks."""
+    """Returns sqrt(z), its upper half, and what that half lacks."""
     root = np.sqrt(z)
     upper = _upper_half(root)
     return root, upper, np.divide(z - upper * upper, root + upper)
@@ -457,7 +457,7 @@ def reciprocal(x: Floats) -> Floats:
 
 
 def _fixed_horner(coefficients: tuple[int, ...], x: _Long) -> _Long:
-    """A polynomial in fixed point: each product loses its lowest 32 bits."""
+    """Evaluates a polynomial in fixed point: each product drops its lowest 32 bits."""
     value = np.full_like(x, coefficients[-1])
     for one in coefficients[-2::-1]:
         value = ((value * x) >> 32) + one
@@ -465,7 +465,8 @@ def _fixed_horner(coefficients: tuple[int, ...], x: _Long) -> _Long:
 
 
 def _split_mantissa(x: Floats) -> tuple[_Long, _Long, _Long]:
-    """e, part and r for which x = 2^(e - 126) * c * (1 + r * 2^-33), c that of the part; of positive normal numbers."""
+    """Returns e, part and r with x = 2^(e - 126) * c * (1 + r * 2^-33), c being that of the part, for positive normal
+    numbers."""
     bits = _bits(x).astype(np.int64)
     offset = bits - 0x330000
     e, part = offset >> 23, (offset >> 19) & 15
@@ -474,7 +475,7 @@ def _split_mantissa(x: Floats) -> tuple[_Long, _Long, _Long]:
 
 
 def _log2_of(x: Floats) -> tuple[_Long, NDArray[np.bool_]]:
-    """log2(x) * 2^62 of x near 1, elsewhere * 2^54, and where it is which; of positive finite numbers."""
+    """Returns log2(x) * 2^62 for x near 1, elsewhere * 2^54, and a mask of the former, for positive finite numbers."""
     tiny = x < np.float32(1.17549435e-38)
     e, part, r = _split_mantissa(np.where(tiny, x * np.float32(8388608), x))
     slope = _POW_LOG2E + ((_fixed_horner(_POW_SLOPE, r >> 1) * r) >> 2)
@@ -484,7 +485,7 @@ def _log2_of(x: Floats) -> tuple[_Long, NDArray[np.bool_]]:
 
 
 def _usual_pow(x: Floats, y: Floats) -> tuple[NDArray[np.bool_], Floats]:
-    """Powers of positive normal numbers with exponents of ordinary size, and which they are."""
+    """Returns which powers have a positive normal base and an exponent of ordinary size, and their values."""
     bits = _bits(y).astype(np.int64)
     down = 140 - ((bits >> 23) & 255)
     usual = (_bits(x) >= 0x800000) & (x < INFINITY) & (down >= 7) & (down <= 31)
@@ -500,7 +501,7 @@ def _usual_pow(x: Floats, y: Floats) -> tuple[NDArray[np.bool_], Floats]:
 
 
 def _positive_pow(x: Floats, y: Floats) -> Floats:
-    """x^y of finite numbers above 0 that are not 1, and finite y: 2^(y * log2(x)) in integers."""
+    """Returns x^y = 2^(y * log2(x)), computed in integers, for finite positive x other than 1 and finite y."""
     log, near = _log2_of(x)
     size = np.abs(log).astype(np.uint64)
     zeros = _leading_zeros(size)
@@ -563,14 +564,14 @@ def rint(x: Floats) -> Floats:
 
 
 def to_int(x: Any, low: int, high: int) -> _Words:
-    """Cuts off the fraction; saturates at `low` and `high`; NaN becomes 0, if that is between them."""
+    """Truncates; saturates at `low` and `high`; NaN becomes 0, clamped to them."""
     values = np.asarray(x, np.float32)
     wide = np.clip(np.where(np.isnan(values), _ZERO, values).astype(np.float64), -(2.0**31), 2.0**31 - 1)
     return np.clip(np.trunc(wide).astype(np.int64), low, high).astype(np.int32)
 
 
 def total(x: Any, axis: int, start: Any = 0.0) -> Floats:
-    """The sum over an axis, upwards from `start`, one rounding after each term."""
+    """Sums over an axis, upwards from `start`, rounding after each term."""
     terms = np.moveaxis(np.asarray(x, np.float32), axis, 0)
     result = np.broadcast_to(np.asarray(start, np.float32), terms.shape[1:]).copy()
     with np.errstate(all="ignore"):
@@ -580,8 +581,8 @@ def total(x: Any, axis: int, start: Any = 0.0) -> Floats:
 
 
 def dot(a: Any, b: Any, start: Any = 0.0) -> Floats:
-    """The sum of products over the last axis, upwards from `start`; the others broadcast. Products and sums are rounded
-    by themselves."""
+    """Sums products over the last axis, upwards from `start`; the other axes broadcast. Products and sums are rounded
+    separately."""
     left, right = np.asarray(a, np.float32), np.asarray(b, np.float32)
     shape = np.broadcast_shapes(left.shape[:-1], right.shape[:-1])
     result = np.broadcast_to(np.asarray(start, np.float32), shape).copy()

@@ -1,7 +1,7 @@
-"""Names and texts that users (or a folder from elsewhere) give, as they may stand in C, CMake, Markdown, HTML and on a
-terminal. Whatever is written into one of these goes through here.
+"""Names and texts from users (or untrusted folders), escaped for C, CMake, Markdown, HTML and terminals. Everything
+that is written into one of these passes through here.
 
-Texts of the command line for a user's choices, and the values they stand for.
+Also texts of the command line for a user's choices, and their values.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ LONGEST_PART = 40
 
 
 def check_name(name: str) -> str:
-    """A name for files, folders and C symbols; anything that could mean more than a name is refused."""
+    """Checks a name for files, folders and C symbols; anything that could mean more than a name is refused."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_ .+-]*", name) or len(name) > LONGEST_NAME:
         raise CortadoError(
             f"'{name}' can't be a model's name; expected at most {LONGEST_NAME} of a-z, A-Z, 0-9, space and _ . + -, "
@@ -46,12 +46,12 @@ def check_name(name: str) -> str:
 
 
 def operator_base(operator: str) -> str:
-    """An operator's name without its namespace, as people read it: quantized_add of cortex_m::quantized_add."""
+    """Returns an operator's name without its namespace, for people: quantized_add from cortex_m::quantized_add."""
     return operator.rpartition("::")[2]
 
 
 def c_identifier(name: str) -> str:
-    """A model's name as a C identifier; it is the prefix of every symbol and file."""
+    """Converts a model's name to a C identifier, the prefix of all its symbols and files."""
     cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name)
     if not re.match(r"[A-Za-z]", cleaned) or cleaned in _RESERVED:
         cleaned = f"model_{cleaned}"
@@ -59,44 +59,46 @@ def c_identifier(name: str) -> str:
 
 
 def identifier_part(text: str) -> str:
-    """Any text inside a C identifier, behind a prefix of ours: letters, digits and underscores, perhaps none of them.
+    """Converts any text to a part of a C identifier, after a prefix of ours: letters, digits and underscores, or
+    nothing.
 
-    Of a long one its end, which tells the modules of a network apart.
+    A long text keeps its end, which distinguishes the modules of a network.
     """
     return re.sub(r"[^A-Za-z0-9]+", "_", text)[-LONGEST_PART:].strip("_")
 
 
 def is_node_name(name: object) -> bool:
-    """Whether this can be the name of a node of a graph."""
+    """Whether this can be the name of a graph node."""
     return isinstance(name, str) and re.fullmatch(NODE_NAME, name) is not None
 
 
 def plain(text: str) -> str:
-    """Any text inside a C comment, a C string or a Markdown table: nothing that could end it or mean more there.
+    """Makes any text safe in a C comment, a C string or a Markdown table: nothing can end it or have a meaning there.
 
-    No quotes, backslashes, slashes, stars (comments), question marks (trigraphs), percent signs (formats), dollar
-    signs, bars, backquotes, line breaks or anything outside ASCII: an underscore stands for each.
+    Quotes, backslashes, slashes, stars (comments), question marks (trigraphs), percent signs (formats), dollar signs,
+    bars, backquotes, line breaks and anything outside ASCII become underscores.
     """
     return _NOT_PLAIN.sub("_", text)[:LONGEST_TEXT]
 
 
 def c_string(text: str) -> str:
-    """The text as a C string."""
+    """Returns the text as a C string literal."""
     return f'"{plain(text)}"'
 
 
 def html_text(text: object) -> str:
-    """Any text inside HTML."""
+    """Escapes any text for HTML."""
     return html.escape(printable(str(text)))
 
 
 def printable(text: str) -> str:
-    """Text of anybody's for a terminal: control characters, which could rewrite the screen, become question marks."""
+    """Makes untrusted text safe for a terminal: control characters, which could rewrite the screen, become question
+    marks."""
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
 def printable_data(value: Any) -> Any:
-    """JSON data with every text in it printable."""
+    """Makes every text in JSON data printable."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
@@ -107,7 +109,7 @@ def printable_data(value: Any) -> Any:
 
 
 def is_of_floats(name: str) -> bool:
-    """Whether an operator, by its name, computes in float32; those of integers and codes don't."""
+    """Whether an operator computes in float32, by its name; operators on integers and codes don't."""
     return name.startswith("cortado::float_")
 
 
@@ -117,12 +119,12 @@ ID_DIGITS = 16
 
 
 def joined_id(ids: Sequence[str]) -> str:
-    """Returns the joined id of several models in one package; of one its own."""
+    """Returns the id of a package of several models; for one model, its own id."""
     return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:ID_DIGITS]
 
 
 def version_of(model_id: str) -> str:
-    """Three numbers that change with the model, for those who give it no version of their own."""
+    """Returns a version of three numbers derived from the model, for users who don't give one."""
     return f"0.{int(model_id[:4], 16)}.{int(model_id[4:8], 16)}"
 
 
@@ -133,19 +135,19 @@ _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 
 
 def flag(name: str) -> str:
-    """A field as the command line has it."""
+    """Returns the command-line flag of a field."""
     return f"--{name.replace('_', '-')}"
 
 
 def count(text: str) -> int:
-    """A number of at least 1."""
+    """Reads an integer of at least 1."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise CortadoError(f"{text!r} is no number of at least 1")
     return int(text)
 
 
 def number(text: str) -> float:
-    """A finite number."""
+    """Reads a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -156,7 +158,7 @@ def number(text: str) -> float:
 
 
 def part(text: str) -> float:
-    """A part of 1, or percent."""
+    """Reads a fraction from 0 to 1, or a percentage."""
     value = number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     if not 0 <= value <= 1:
         raise CortadoError(f"{text!r} is not between 0 and 1; with a % sign it may be up to 100%")
@@ -164,7 +166,7 @@ def part(text: str) -> float:
 
 
 def member(name: str, value: object, kind: type[Enum]) -> Enum:
-    """One of an enum, given as itself or as its text."""
+    """Reads a member of an enum, from itself or its text."""
     if isinstance(value, kind):
         return value
     known = {str(member.value): member for member in kind}
@@ -175,7 +177,7 @@ def member(name: str, value: object, kind: type[Enum]) -> Enum:
 
 
 def expressions(name: str, value: object) -> tuple[str, ...]:
-    """Regular expressions of modules: one text, or several."""
+    """Reads regular expressions for modules: one text, or several."""
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Iterable):
         raise CortadoError(f"{name}={value!r} names no module; expected texts such as 'encoder.*'")
@@ -193,7 +195,7 @@ def expressions(name: str, value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class InputRange:
-    """The numbers that an input may hold, as the user promises: from `low` to `high`, both included."""
+    """The range of an input that the user promises: from `low` to `high`, both included."""
 
     name: str
     low: int | float
@@ -233,7 +235,7 @@ def _end(text: str) -> int | float:
 
 
 def check_version(value: object) -> None:
-    """Three numbers: what every package manager takes."""
+    """Checks that a version is three numbers, as every package manager accepts."""
     if value is not None and (not isinstance(value, str) or _VERSION.fullmatch(value) is None):
         raise CortadoError(
             f"model_version={value!r} (--model-version) is no version; expected three numbers below 60,000, each "

@@ -1,4 +1,4 @@
-"""Exact integer arithmetic: quantization parameters, multiplier and shift, rounding. No float after calibration."""
+"""Exact integer arithmetic: quantization parameters, multiplier and shift, rounding. No floats after calibration."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class QParams:
-    """value = (q - zero_point) * scale, per tensor, where q is a number of `element`."""
+    """Per-tensor parameters: value = (q - zero_point) * scale, where q is a number of `element`."""
 
     scale: float
     zero_point: int
@@ -30,7 +30,7 @@ class QParams:
             raise CortadoError(f"{name} is symmetric: its zero point must be 0, found {self.zero_point}")
 
     def quantize(self, value: float) -> int:
-        """The code nearest to a real number (ties to even, as quantize_per_tensor does)."""
+        """Returns the code nearest to a real number (ties to even, as in quantize_per_tensor)."""
         return self.element.clamped(round(value / self.scale) + self.zero_point)
 
     @property
@@ -45,7 +45,8 @@ class QParams:
 
 @dataclass(frozen=True)
 class ChannelQParams:
-    """value = q * scale[channel], symmetric, along `axis`: convolution and linear weights."""
+    """Per-channel parameters: value = q * scale[channel], symmetric, along `axis`, for convolution and linear
+    weights."""
 
     scales: tuple[float, ...]
     axis: int
@@ -56,7 +57,7 @@ class ChannelQParams:
         return codes.to(torch.float32) * torch.tensor(self.scales, dtype=torch.float32).reshape(sizes)
 
 
-LEAST_SHIFT = -31  # of a factor: a smaller one is not to be seen in 32 bits
+LEAST_SHIFT = -31  # of a factor: a smaller one has no effect in 32 bits
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,13 @@ class Fixed:
         return Fixed(multiplier, exponent)
 
     def arguments(self, name: str) -> dict[str, int]:
-        """The factor as arguments of a call: NAME_multiplier and NAME_shift."""
+        """Returns the factor as arguments of a call: NAME_multiplier and NAME_shift."""
         return {f"{name}_multiplier": self.multiplier, f"{name}_shift": self.shift}
 
 
 def requant(acc: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
-    """acc * factor: doubling high multiply rounded half up, then a divide by 2^n rounded half away from zero."""
+    """Returns acc * factor: a doubling high multiply rounded half up, then a division by 2^n rounded half away from
+    zero."""
     acc = acc.to(torch.int64)
     shift = torch.as_tensor(shift, dtype=torch.int64)
     left, right = shift.clamp(min=0), (-shift).clamp(min=0)
@@ -97,15 +99,15 @@ def requant(acc: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tenso
 
 
 def divide_by_power_of_two(value: Tensor, exponent: Tensor) -> Tensor:
-    """value / 2^exponent to nearest, ties away from zero: half of the divisor is added, one less to what is negative,
-    and the rest cut off."""
+    """Returns value / 2^exponent rounded to nearest, ties away from zero: adds half of the divisor (one less for
+    negative values) and shifts."""
     half = (torch.ones_like(exponent) << exponent) >> 1
-    below = (value >> 63) & half.clamp(max=1)  # 1 or 0; where nothing is divided, 0
+    below = (value >> 63) & half.clamp(max=1)  # 1 for negative values, else 0; also 0 without a division
     return (value + half - below) >> exponent
 
 
 def divide_round_away(total: Tensor, count: Tensor) -> Tensor:
-    """total / count to nearest, ties away from zero (count > 0)."""
+    """Returns total / count rounded to nearest, ties away from zero (count > 0)."""
     half = torch.div(count, 2, rounding_mode="floor")
     return torch.div(torch.where(total >= 0, total + half, total - half), count, rounding_mode="trunc")
 
@@ -115,5 +117,5 @@ def clamp_int8(value: Tensor, low: int = INT8.low, high: int = INT8.high) -> Ten
 
 
 def int_list(value: Any) -> list[int]:
-    """A schema's int[] as a plain list."""
+    """Converts a schema's int[] to a plain list."""
     return [int(v) for v in value]

@@ -1,6 +1,5 @@
-"""The declaration of an option: its place and text in `cortado compile --help`, how its values are read, and what it
-is for.
-"""
+"""The declaration of an option: its place and text in `cortado compile --help`, how its values are read, and its
+uses."""
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field
@@ -13,7 +12,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import check_version, flag, member
 from cortado.base.regions import parse_bytes
 
-# ---- how an option is declared ---------------------------------------------------------------------------
+# ---- declarations -----------------------------------------------------------------------------------------
 
 
 class Group(Enum):
@@ -30,40 +29,40 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """The declaration of an option beside its name, its type and its default."""
+    """The declaration of an option, apart from its name, type and default."""
 
     group: Group
     help: str
     metavar: str | None = None
-    spellings: tuple[str, ...] = ()  # others on the command line
-    choices: type[Enum] | None = None  # of one without a default; others have their default's
-    shown: tuple[str, ...] = ()  # choices of the command line, where not all of them
+    spellings: tuple[str, ...] = ()  # alternative flags on the command line
+    choices: type[Enum] | None = None  # for an option without a default; else the default's type
+    shown: tuple[str, ...] = ()  # the choices of the command line, if not all
     text: Callable[[str], object] = str  # reads an argument of the command line
-    read: Callable[[str, Any], object] | None = None  # reads a value of the option, or its text, by the option's name
+    read: Callable[[str, Any], object] | None = None  # reads a value of the option or its text, given the option's name
     repeated: bool = False
-    calibrates: bool = False  # counts when a model is quantized, whatever the target
-    artifact: Enum | None = None  # the only one that it is for
-    undelegated: str | None = None  # why a .pte with one call of the delegate can't have it
+    calibrates: bool = False  # affects quantization, whatever the target
+    artifact: Enum | None = None  # the only artifact that it applies to
+    undelegated: str | None = None  # why a .pte with a single delegate call can't have it
 
 
 def option(default: Any, group: Group, help: str, **more: Any) -> Any:
-    """A field of Options; `more` as for Option."""
+    """Declares a field of Options; `more` as for Option."""
     return field(default=default, metadata={"option": Option(group, help, **more)})
 
 
 def declared(one: Field[Any]) -> Option:
-    """The declaration of a field."""
+    """Returns the declaration of a field."""
     found: Option = one.metadata["option"]
     return found
 
 
 def kind_of(one: Field[Any]) -> type[Enum] | None:
-    """The enum of an option that is a choice."""
+    """Returns the enum of an option that is a choice; None for others."""
     return type(one.default) if isinstance(one.default, Enum) else declared(one).choices
 
 
 def read_option(one: Field[Any], value: Any) -> object:
-    """The value of an option, from itself or its text."""
+    """Reads the value of an option, from itself or its text."""
     kind, how = kind_of(one), declared(one)
     if value is None and one.default is None:
         return None
@@ -128,7 +127,7 @@ def version(name: str, value: object) -> object:
 
 
 def bar(kind: str, most: int) -> Callable[[str, Any], object]:
-    """Reads the bar of --precision auto: a number from 0 to `most`."""
+    """Returns a reader for the threshold of --precision auto: a number from 0 to `most`."""
 
     def read(name: str, value: Any) -> object:
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,7 +1,4 @@
-"""Progress of long work.
-
-CPU seconds of each phase of a compile.
-"""
+"""Progress reports of long work, and CPU seconds of each phase of a compile."""
 
 import inspect
 import os
@@ -15,21 +12,21 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Hears what is being done, and how many of how many samples are done where they are counted."""
+    """Receives the current phase and, if samples are counted, how many of how many are done."""
 
     def __call__(self, phase: str, done: int = 0, total: int = 0) -> None: ...
 
 
 PhaseProgress = Callable[[str], None]
-"""Hears what is being done, and no counts."""
+"""Receives the current phase, without counts."""
 
 
 def silent(phase: str, done: int = 0, total: int = 0) -> None:
-    """Tells nobody."""
+    """Ignores progress."""
 
 
 def with_counts(progress: Callable[..., None]) -> Progress:
-    """A `progress` that takes counts; one that takes the phase alone is told each phase, and no counts."""
+    """Returns a `progress` that takes counts; one that takes only the phase is replaced by `silent`."""
     try:
         inspect.signature(progress).bind("", 0, 0)
     except (TypeError, ValueError):
@@ -44,12 +41,12 @@ IMPORT_EXECUTORCH = "import executorch"
 
 
 def cpu_seconds() -> float:
-    """Returns the CPU seconds of this process and of those that it started and that have ended."""
+    """Returns the CPU seconds of this process and of its child processes that have ended."""
     return time.process_time() + children_seconds()
 
 
 def children_seconds() -> float:
-    """Returns the CPU seconds of the processes that this one started and that have ended."""
+    """Returns the CPU seconds of the child processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -61,7 +58,7 @@ def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass
 class Clock:
-    """CPU seconds per phase, those of compilers and other programs that it starts included."""
+    """CPU seconds per phase, including those of compilers and other programs that it starts."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda phase: None

@@ -1,4 +1,4 @@
-"""Memories and sections that a user names: pieces of RAM for the arena, and where the weights of layers go."""
+"""Memories and sections named by the user: regions of RAM for the arena, and sections for the weights of layers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from cortado.base.chips import Chip
 from cortado.base.errors import CortadoError
 
 ByteRange = tuple[int, int]
-"""Bytes of a memory: the first, and the one behind the last."""
+"""A range of bytes in a memory: the first, and the one after the last."""
 AUTO = "auto"
 MOST_REGIONS = 8
 REGION_NAME = "[a-z][a-z0-9_]*"
-DEVICE_MEMORY = "device"  # behind the size of a memory
+DEVICE_MEMORY = "device"  # a suffix of the size of a memory
 _UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
-# A region is a member of a structure in C, and that may be C++.
+# A region is a member of a structure in C, which can be compiled as C++.
 _WORDS_OF_C = (
     "alignas alignof and asm auto bool break case catch char class concept const constexpr continue decltype default "
     "delete do double else enum explicit export extern false float for friend goto if inline int long mutable "
@@ -23,14 +23,14 @@ _WORDS_OF_C = (
     "virtual void volatile while xor"
 )
 _KEYWORDS = frozenset(_WORDS_OF_C.split())
-_CLOSE = re.compile("TCM|CCM")  # tightly coupled to the core; other RAM is behind a bus
-_CODE = re.compile("ITCM")  # at its best for instructions
+_CLOSE = re.compile("TCM|CCM")  # tightly coupled to the core; other RAM is reached over a bus
+_CODE = re.compile("ITCM")  # meant for instructions
 
 
 @dataclass(frozen=True)
 class Region:
-    """A memory by name, and the bytes of it that the arena may take. `device`: its type is device memory, where an
-    unaligned access faults."""
+    """A memory by name, and its bytes available to the arena. `device`: it is device memory, where an unaligned access
+    faults."""
 
     name: str
     bytes: int
@@ -39,18 +39,18 @@ class Region:
 
 @dataclass(frozen=True)
 class WeightPlacement:
-    """The weights of layers whose module's name matches go to a section."""
+    """The placement of weights: those of layers whose module's name matches go to a section."""
 
     pattern: str
     section: str
 
     def matches(self, module: str) -> bool:
-        """The whole name, as in `features.1[0-9].*`."""
+        """Whether the pattern matches the whole name, as in `features.1[0-9].*`."""
         return re.fullmatch(self.pattern, module) is not None
 
 
 def parse_bytes(text: str) -> int:
-    """'262144', '256K', '1M', with or without a B behind."""
+    """Reads a size: '262144', '256K', '1M', with or without a B at the end."""
     found = re.fullmatch(r"\s*(\d+)\s*([KM]?)(?:I?B)?\s*", text.upper())
     if found is None:
         raise CortadoError(f"'{text}' is not a size; expected bytes, as in 262144, 256K or 1M")
@@ -58,7 +58,8 @@ def parse_bytes(text: str) -> int:
 
 
 def regions_of(given: object, chip: Chip | None) -> tuple[Region, ...]:
-    """From 'dtcm=64K,sram=256K:device', from {"dtcm": "64K", "sram": 262144}, or with a chip from 'auto'."""
+    """Reads memories from 'dtcm=64K,sram=256K:device', from {"dtcm": "64K", "sram": 262144}, or with a chip from
+    'auto'."""
     if isinstance(given, str):
         given = _banks(chip) if given.strip() == AUTO else [_pair(part) for part in given.split(",") if part.strip()]
     elif isinstance(given, Mapping):
@@ -108,7 +109,7 @@ def _checked(name: str, what: str) -> str:
 
 
 def _banks(chip: Chip | None) -> list[tuple[str, int]]:
-    """A chip's RAM, what is closest to the core first, then the largest; not what is for instructions."""
+    """Returns a chip's RAM without instruction memory: tightly coupled banks first, then the largest."""
     if chip is None:
         raise CortadoError(
             "--memory auto takes the memories of a chip; name one with --chip, or the memories themselves"

@@ -1,8 +1,8 @@
-"""Stand-ins for what differs between systems: locks of files, two folders exchanged at once, the processors of this
-process. Everything else that only Linux or POSIX has is for programs
-that Cortado runs (`run/sandbox`, `run/confined`).
+"""Portable functions for what differs between systems: locks of files, the atomic exchange of two folders, the
+processors of this process. Everything else that only Linux or POSIX has is left to programs that Cortado runs
+(`run/sandbox`, `run/confined`).
 
-Paths of the package's data: C kernels, the code of boards, style and script of report.html and of the web page.
+Also paths of the package's data: C kernels, the code of boards, style and script of report.html and of the web page.
 """
 
 import ctypes
@@ -28,8 +28,8 @@ LOCKS_FOLDERS = _fcntl is not None  # elsewhere a folder can't be opened at all
 
 
 def lock(handle: int, *, wait: bool) -> bool:
-    """Locks an open file until it is closed; whether it could be. Where there are no locks, as on some network folders,
-    everybody has it."""
+    """Locks an open file until it is closed; False if it could not. Where there are no locks, as on some network
+    folders, it always succeeds."""
     try:
         if _fcntl is not None:
             _fcntl.flock(handle, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
@@ -44,8 +44,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def exchange(new: Path, final: Path) -> None:
-    """Exchanges two folders, both at once where the system can; else one after the other, by way of `old` beside the
-    new one."""
+    """Exchanges two folders, atomically if the system can; else one after the other, with the old one moved to `old`
+    next to the new one."""
     rename = None if sys.platform == "win32" else getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None:
         done = rename(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(final), _RENAME_EXCHANGE)
@@ -60,7 +60,7 @@ def exchange(new: Path, final: Path) -> None:
 
 
 def processors() -> int:
-    """The number of processors that this process may use."""
+    """Returns the number of processors that this process can use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -8,17 +8,16 @@ from typing import Any
 
 from cortado.base.errors import CortadoError
 
-# No contraction of float multiply and add, so the float borders are exact. gcc 12 miscompiles some loops that it
-# vectorizes for MVE; what is worth a vector is written as one.
-# Of code whose loads and stores are aligned to what they move.
+# No contraction of float multiply and add, so that the float borders are exact. No vectorizer: gcc 12 miscompiles some
+# MVE loops, and loops worth it are vectorized by hand. ALIGNED_ONLY: all loads and stores are aligned.
 ALIGNED_ONLY = ("-DCORTADO_ALIGNED_ONLY", "-mno-unaligned-access")
 BUNDLE_FLAGS = ("-O2", "-fno-tree-vectorize", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
-# Of WebAssembly, where clang's own vectors are right.
+# For WebAssembly, where clang's vectorizer is correct.
 WASM_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 
 
 class CortexM(Enum):
-    """A core; the value is its target string. ANY is one artifact that is right on all of them."""
+    """A core; the value is its target string. ANY means one artifact that is correct on all of them."""
 
     M0 = "cortex-m0"
     M0PLUS = "cortex-m0plus"
@@ -35,7 +34,7 @@ class CortexM(Enum):
 
 
 class Isa(IntEnum):
-    """Instruction set levels that a kernel may use; each contains the ones before it."""
+    """Instruction set levels for kernels; each contains the ones before it."""
 
     SCALAR = 0
     DSP = 1
@@ -43,14 +42,14 @@ class Isa(IntEnum):
 
 
 class Core(IntEnum):
-    """Kinds of core that kernels are written for: the instruction set, and within SCALAR whether there is a long
+    """The kinds of core that kernels are written for: by instruction set, and within SCALAR by whether there is a long
     multiply."""
 
     SMALL = 0  # Armv6-M, Armv8-M Baseline
     LONG = 1  # Armv7-M, Armv8-M Mainline without DSP
     DSP = 2
     MVE = 3
-    PORTABLE = 4  # any machine with a C compiler: this one
+    PORTABLE = 4  # any machine with a C compiler, such as this one
 
 
 class Compiler(Enum):
@@ -88,7 +87,8 @@ class _Core:
         return self.floats.get(isa, _SOFT) != _SOFT
 
     def flags(self, isa: Isa, *, fpu: bool) -> tuple[str, ...]:
-        """Architecture and float ABI. (Vectors of integers lie in the registers of a float unit, with it or not.)"""
+        """Returns the flags for architecture and float ABI. (Integer vectors use the float unit's registers even
+        without one.)"""
         march = self.march[isa]
         if fpu or not self.has_fpu(isa):
             return (f"-march={march}", "-mthumb", *self.floats.get(isa, _SOFT))
@@ -131,7 +131,7 @@ _NO_FPU = "nofp"
 
 
 def _binding() -> ModuleType:
-    """The native binding that knows CMSIS-NN's sizes; imported late because it costs a second."""
+    """Imports the native binding that knows CMSIS-NN's sizes; late, because it costs a second."""
     from executorch.backends.cortex_m.library import cmsis_nn
 
     binding: ModuleType = cmsis_nn
@@ -139,7 +139,8 @@ def _binding() -> ModuleType:
 
 
 def _default_backend(cpu: CortexM) -> Any:
-    """The binding is the single source of truth, except for M52 (Armv8.1-M with MVE), which it doesn't list."""
+    """Returns the binding's backend for a core; the binding is the single source of truth, except for M52 (Armv8.1-M
+    with MVE), which it doesn't list."""
     binding = _binding()
     if cpu is CortexM.M52:
         return binding.Backend.MVE
@@ -148,10 +149,9 @@ def _default_backend(cpu: CortexM) -> Any:
 
 @dataclass(frozen=True)
 class CortexMTargetConfig:
-    """One target: a core and the instruction set its kernels may use (the core's default unless overridden).
+    """A target: a core and the instruction set that its kernels can use (the core's default unless overridden).
 
-    `isa` is filled in when left out, and so is `fpu`, whether float arithmetic has instructions; both stay None only
-    for ANY.
+    If omitted, `isa` is filled in, and so is `fpu`, whether there are float instructions; both stay None only for ANY.
     """
 
     cpu: CortexM
@@ -176,17 +176,17 @@ class CortexMTargetConfig:
 
     @property
     def supported(self) -> tuple[Isa, ...]:
-        """The instruction sets this core can have, the default last."""
+        """The instruction sets that this core can have, the default last."""
         return () if self.cpu is CortexM.ANY else tuple(sorted(_CORES[self.cpu].march))
 
     @property
     def isas(self) -> tuple[Isa, ...]:
-        """The instruction sets an artifact for this target must be right on: one, or all three for ANY."""
+        """The instruction sets on which an artifact for this target must be correct: one, or all three for ANY."""
         return tuple(Isa) if self.isa is None else (self.isa,)
 
     @property
     def cores(self) -> tuple[Core, ...]:
-        """The kinds of kernels an artifact for this target needs: one, or all of them for ANY."""
+        """The kinds of kernels that an artifact for this target needs: one, or all of them for ANY."""
         if self.isa is None:
             return (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
         if self.isa is not Isa.SCALAR:
@@ -203,7 +203,7 @@ class CortexMTargetConfig:
 
     @property
     def backend(self) -> Any:
-        """CMSIS-NN's backend for a single target; ANY has three, so asking it for one is a mistake."""
+        """CMSIS-NN's backend for a single target; ANY has three, so asking it for one is an error."""
         if self.cpu is CortexM.ANY:
             raise CortadoError("cortex-m stands for SCALAR, DSP and MVE at once: it has `backends`, not one `backend`")
         return self.backends[0]
@@ -219,11 +219,12 @@ class CortexMTargetConfig:
 
     @property
     def machine(self) -> Machine:
-        """The emulated board that stands for this core; ANY's artifact runs on each, the M4's is its default."""
+        """The emulated board for this core; ANY's artifact runs on each, the M4's is its default."""
         return Machine.MPS2_AN386 if self.cpu is CortexM.ANY else _CORES[self.cpu].machine
 
     def compiler_flags(self, compiler: Compiler = Compiler.GCC) -> tuple[str, ...]:
-        """Architecture and float ABI flags. ANY has none: its bundle is compiled for the core it will run on."""
+        """Returns the flags for architecture and float ABI. ANY has none: its bundle is compiled for the core it will
+        run on."""
         if self.cpu is CortexM.ANY:
             raise CortadoError("cortex-m has no compiler flags of its own: name the core the bundle is compiled for")
         flags = _CORES[self.cpu].flags(self.isas[0], fpu=bool(self.fpu))
@@ -231,7 +232,7 @@ class CortexMTargetConfig:
 
 
 ANY = CortexMTargetConfig(CortexM.ANY)
-# A target for each kind of kernels that an artifact for any core holds (see `cores`).
+# A target for each kind of kernels in an artifact for any core (see `cores`).
 ONE_OF_EACH = tuple(CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM.M3, CortexM.M4, CortexM.M55))
 
 
@@ -253,7 +254,8 @@ def _parse_override(text: str, cpu: CortexM, suffix: str) -> Isa:
 
 
 def from_target_string(text: str) -> CortexMTargetConfig:
-    """'cortex-m55', 'cortex-m55+nomve', 'cortex-m' (any core): the inverse of `target_string`."""
+    """Reads a target string: 'cortex-m55', 'cortex-m55+nomve', 'cortex-m' (any core): the inverse of
+    `target_string`."""
     name, *suffixes = text.strip().lower().split("+")
     name = {"cortex-m0+": "cortex-m0plus", "any": "cortex-m"}.get(name, name)
     if name == "cortex-m0" and suffixes[:1] == [""]:  # "cortex-m0+"
@@ -290,7 +292,7 @@ class TargetRow:
 
 
 def table() -> tuple[TargetRow, ...]:
-    """Every target, for people and for --json; needs no binding, so it answers at once."""
+    """Lists every target, for people and for --json; fast, as it needs no binding."""
     rows = []
     for cpu, core in _CORES.items():
         config = CortexMTargetConfig(cpu, core.default)

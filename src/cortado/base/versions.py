@@ -1,4 +1,4 @@
-"""Versions of the packages that Cortado stands on: the tested ones (docs/versions.md), and what follows from others."""
+"""Versions of the packages that Cortado depends on: the tested ones (docs/versions.md), and the handling of others."""
 
 import importlib.metadata
 import re
@@ -11,7 +11,7 @@ Version = tuple[int, ...]
 
 
 class Verdict(Enum):
-    """How a version lies to those that are tested."""
+    """The relation of a version to the tested ones."""
 
     OLDER = "older"
     TESTED = "tested"
@@ -27,8 +27,8 @@ class Package:
     oldest: str
     newest: str
     needed_for: str
-    newer_works: bool = True  # is taken with a warning; False: is refused
-    extra: str | None = None  # of Cortado's own package, that brings it
+    newer_works: bool = True  # whether a newer version is accepted with a warning; False: refused
+    extra: str | None = None  # the extra of Cortado's own package that installs it
 
     @property
     def install(self) -> str:
@@ -42,14 +42,14 @@ class Package:
 
     @property
     def found(self) -> str | None:
-        """The version that is installed."""
+        """The installed version; None without one."""
         try:
             return importlib.metadata.version(self.name)
         except importlib.metadata.PackageNotFoundError:
             return None
 
     def verdict(self, version: str) -> Verdict:
-        """Compares the numbers that the bounds have: of 2.15.1 those of 2.15."""
+        """Compares a version with the bounds, at their precision: for a bound of 2.15, 2.15.1 counts as 2.15."""
         oldest, newest, found = numbers(self.oldest), numbers(self.newest), numbers(version)
         if found[: len(oldest)] < oldest:
             return Verdict.OLDER
@@ -60,11 +60,11 @@ class Package:
 
 
 def numbers(version: str) -> Version:
-    """The numbers of a version: (2, 13, 0) of 2.13.0+cpu."""
+    """Returns the numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
 
 
-LIGHT = "compile"  # the extra of Cortado's own package that brings what compiling needs, and nothing else does
+LIGHT = "compile"  # the extra of Cortado's own package with what only compiling needs
 TORCH = Package("torch", "2.13.0", "2.11", "2.15", "compiling models", extra=LIGHT)
 TORCHAO = Package("torchao", "0.18.0", "0.17", "0.18", "compiling models: quantization", extra=LIGHT)
 EXECUTORCH = Package(
@@ -83,7 +83,7 @@ PACKAGES = (
 
 
 def newer_than_tested() -> str | None:
-    """A sentence on packages that are newer than any that was tested, or None; an error where one is too old."""
+    """Returns a sentence on packages newer than any tested one, or None; raises for one that is too old."""
     said = []
     for package in (TORCH, TORCHAO):
         version = package.found
