@@ -1,6 +1,6 @@
-"""Cycles as a range, and what a model of a core's timing is.
+"""Cycles as a range, the interface of a core's timing model, and the control flow of a run.
 
-How a program went: which blocks of instructions followed which, how often, in which step.
+The flow tells which basic blocks followed which, how often, in which step.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,16 @@ NOTE = "cycles at zero wait states: a model, no measurement. Flash, caches and o
 
 
 class Grade(Enum):
-    """How much is known of a core's timing."""
+    """How much is known about a core's timing."""
 
     TABLE = "table"  # Arm publishes a table of every instruction's cycles
-    APPROXIMATE = "approximate"  # a pipeline after scheduling models that were published, or a table of a like core
+    APPROXIMATE = "approximate"  # a pipeline from published scheduling models, or the table of a similar core
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """Cycles as a range: unknown parts of a core (pipeline refills, early ends of multiplies, forwarding) widen it."""
+    """Cycles as a range: unknowns of a core (pipeline refills, early termination of multiplies, forwarding) widen
+    it."""
 
     low: float
     typical: float
@@ -55,23 +56,24 @@ class CoreTiming(Protocol):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The documents behind it."""
+        """The documents that it is based on."""
 
     def block(self, before: Sequence[Instruction], jumped: bool, instructions: Sequence[Instruction]) -> list[Cycles]:
-        """Each instruction's cycles, in a block that runs behind another one: by a jump, or because that one ended."""
+        """Returns each instruction's cycles, in a block that runs after another one, reached by a jump or by falling
+        through."""
 
     def jump(self, last: Instruction) -> Cycles:
-        """Cycles of a jump beside the instruction that makes it."""
+        """Returns the cycles of a jump in addition to those of its instruction."""
 
 
 # ---- flow ------------------------------------------------------------------------------------------------
 
-BEFORE = -1  # the step of what runs before the first
+BEFORE = -1  # the step number of the code before the first step
 
 
 @dataclass(frozen=True)
 class BasicBlock:
-    """Instructions that run one after the other, as the emulator translates them."""
+    """A basic block: consecutive instructions, as the emulator translates them."""
 
     address: int
     instructions: int
@@ -79,7 +81,7 @@ class BasicBlock:
 
 @dataclass(frozen=True)
 class Edge:
-    """`count` times block `after` ran right after block `before` (None: the very first), in this step."""
+    """Block `after` ran `count` times right after block `before` (None: at the very start), in this step."""
 
     step: int
     before: BasicBlock | None

@@ -1,4 +1,4 @@
-"""Instructions as a disassembler prints them: what kind each is, which registers it reads and writes."""
+"""Instructions as a disassembler prints them: their kind, and the registers they read and write."""
 
 import re
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """Kinds of instructions, by what their timing depends on."""
+    """Kinds of instructions with the same timing."""
 
     ALU = auto()
-    SHIFT = auto()  # shifts, bit fields, saturation and operands that are shifted
-    LIGHT = auto()  # moves, extensions, additions of a small number: what some cores run beside another one
+    SHIFT = auto()  # shifts, bit fields, saturation, shifted operands
+    LIGHT = auto()  # moves, extensions, additions of an immediate: some cores can pair them with another one
     MULTIPLY = auto()
     ACCUMULATE = auto()
     LONG_MULTIPLY = auto()
@@ -24,9 +24,9 @@ class Kind(Enum):
     STORE_PAIR = auto()
     LOAD_MANY = auto()
     STORE_MANY = auto()
-    BRANCH = auto()  # conditional or not, to a fixed place
+    BRANCH = auto()  # conditional or not, to a fixed address
     CALL = auto()
-    JUMP = auto()  # to what a register says
+    JUMP = auto()  # to an address in a register
     TABLE_JUMP = auto()
     LOOP_START = auto()
     LOOP_END = auto()
@@ -50,16 +50,16 @@ VECTORS = frozenset(kind for kind in Kind if kind.name.startswith("VECTOR"))
 
 
 class Instruction(NamedTuple):
-    """One instruction. `base` are the registers that make its address, `target` is where a branch goes. (A tuple: a
+    """One instruction. `base` are the address registers, `target` is the destination of a branch. (A tuple for speed: a
     firmware has tens of thousands.)"""
 
-    name: str  # the mnemonic without width and types
+    name: str  # the mnemonic without width and type suffixes
     operands: str
     kind: Kind
     writes: frozenset[str]
     reads: frozenset[str]
     base: frozenset[str] = frozenset()
-    listed: int = 0  # words of the registers in its list
+    listed: int = 0  # words in its register list
     register_offset: bool = False
     updates_base: bool = False
     target: int | None = None
@@ -69,7 +69,7 @@ class Instruction(NamedTuple):
 
     @property
     def from_code(self) -> bool:
-        """A load of a constant beside the code."""
+        """Whether it loads a constant from a literal pool."""
         return "pc" in self.base
 
     @property
@@ -78,7 +78,7 @@ class Instruction(NamedTuple):
 
 
 _CONDITION = "(?:eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"
-# The first that matches the beginning of the mnemonic, types cut off, is the kind.
+# The kind is the first that matches the beginning of the mnemonic, without type suffixes.
 _KINDS: tuple[tuple[str, Kind], ...] = (
     (rf"b{_CONDITION}?$|cbn?z$", Kind.BRANCH),
     (r"bl$", Kind.CALL),
@@ -119,21 +119,21 @@ _FLOAT_KINDS: tuple[tuple[str, Kind], ...] = (
 _REGISTER = re.compile(r"\b(r\d+|sp|lr|pc|ip|fp|sl|sb|[qds]\d+)\b")
 _ALIASES = {"ip": "r12", "fp": "r11", "sl": "r10", "sb": "r9"}
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-# Instructions that write nothing but flags, and those whose first two operands are results.
+# Instructions that write only flags, and those whose first two operands are results.
 _COMPARES = re.compile(r"cmp|cmn|tst|teq|vcmp|vpt|vctp")
 _TWO_RESULTS = re.compile(r"[su]mull|[su]mlal|umaal|ldrd|lsll|lsrl|asrl|vmlaldav|vmlalv|vrmlal|vaddlv")
 _READ_THEIR_RESULT = re.compile(
     r"[su]mlal|umaal|movt|bfi|bfc|vml[as]|vfma|vfms|vqr?dml|vq?r?shru?nt|vq?movu?nt"
     r"|vn?ml[as]|vfn?m[as]"
 )
-# Sums across a vector: they add to their result if their name says so, before a letter for the predicate.
+# Reductions across a vector: they accumulate if the name has an "a" before the predicate's letter.
 _ACROSS = re.compile(r"v(r?ml[as]l?d?a?|addl?|max|min|maxa|mina)v")
 _ADDS_UP = re.compile(r"vax?[te]?$")
 
 
 @lru_cache(maxsize=1 << 15)
 def registers(text: str) -> tuple[str, ...]:
-    """The registers of a piece of text; halves and quarters of a vector register are the whole."""
+    """Returns the registers in a text; halves and quarters of a vector register count as the whole."""
     return tuple(_register(name) for name in _REGISTER.findall(text))
 
 
@@ -144,7 +144,7 @@ def _register(name: str) -> str:
 
 
 def parse(text: str) -> dict[int, Instruction]:
-    """Parses the output of `objdump -d`, by address; data between the functions is left out."""
+    """Parses the output of `objdump -d`, by address; data between the functions is skipped."""
     found: dict[int, Instruction] = {}
     function = ""
     for line in text.splitlines():
@@ -161,9 +161,9 @@ def parse(text: str) -> dict[int, Instruction]:
     return found
 
 
-@lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
+@lru_cache(maxsize=1 << 15)  # a few thousand distinct ones make up all firmware
 def _read(text: str) -> Instruction:
-    """The instruction without its address."""
+    """Parses an instruction, without its address."""
     mnemonic, *rest = text.split(maxsplit=1)
     operands = re.split(r"\s*[;@]", "".join(rest))[0].strip()
     name = mnemonic.split(".")[0]
@@ -262,7 +262,8 @@ def _many(name: str, operands: str, kind: Kind) -> Instruction:
 
 
 def by_function(code: Mapping[int, Instruction]) -> dict[str, list[Instruction]]:
-    """Instructions in the order of their addresses; two functions of one name count as one."""
+    """Groups instructions by function, in the order of their addresses; two functions with the same name count as
+    one."""
     functions: dict[str, list[Instruction]] = {}
     for address in sorted(code):
         functions.setdefault(code[address].function, []).append(code[address])

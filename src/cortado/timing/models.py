@@ -1,9 +1,10 @@
-"""Cores whose cycles Arm publishes: Cortex-M0, M0+, M3 and M4, instruction by instruction, and M23 after the M0+.
+"""Timing models of the cores whose cycles Arm publishes: Cortex-M0, M0+, M3 and M4, by instruction, and M23 after the
+M0+.
 
 Each entry has its source. DDI 0432, 0484, 0337 and 100166 (DDI 0439) are the Technical Reference Manuals of the cores;
 "table" is their "instruction set summary", whose figures are for zero wait states.
 
-The model of each core's timing.
+`MODELS` has the timing model of every core.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from cortado.timing.instructions import Instruction, Kind
 
 @dataclass(frozen=True)
 class Cost:
-    """Cycles of an instruction, `each` for every register of its list on top; and who says so."""
+    """Cycles of an instruction, plus `each` for every register of its list; and the source."""
 
     cycles: Cycles
     source: str
@@ -41,18 +42,18 @@ class Pipelining:
     address_stall: Cycles = field(default_factory=lambda: Cycles(0, 1, 1))
     # "LDR Rx,[PC,#imm] might add a cycle because of contention with the fetch unit."
     constant: Cycles = field(default_factory=lambda: Cycles(0, 0, 1))
-    # Of the M3 alone: "Any load with a base update is not normally pipelined."
+    # Only on the M3: "Any load with a base update is not normally pipelined."
     base_update_pipelines: bool = True
 
 
 @dataclass(frozen=True)
 class TimingTable:
-    """A core as a table. What a kind has no entry for takes one cycle."""
+    """A core as a table. A kind without an entry takes one cycle."""
 
     grade: Grade
     sources: tuple[str, ...]
     costs: Mapping[Kind, Cost]
-    jumps: Mapping[Kind, Cost]  # more, if a jump is made
+    jumps: Mapping[Kind, Cost]  # additional cycles of a taken jump
     pipelining: Pipelining | None = None
 
     def block(self, before: Sequence[Instruction], jumped: bool, instructions: Sequence[Instruction]) -> list[Cycles]:

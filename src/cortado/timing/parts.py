@@ -1,4 +1,4 @@
-"""Purpose of a piece of code, by its instructions and the function that it stands in."""
+"""The purpose of a piece of code, from its instructions and its function."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ class Part(Enum):
 
     PRODUCTS = "products"  # multiplying and summing, with the loads for it
     REQUANTIZE = "requantization"  # sums to int8, and storing them
-    PACKING = "packing"  # inputs into the order in which products are taken
-    ROWS = "row loop"  # which row of which step comes next
+    PACKING = "packing"  # reordering inputs for the products
+    ROWS = "row loop"  # choosing the next row and step
     REST = "rest"  # set-up, pools, elementwise operators, tables and the like
 
 
@@ -21,12 +21,12 @@ class Part(Enum):
 _ROWS = re.compile(
     r"call_|cortado_(run|reset)_stage|cortado_push_row|row_|advance|ready|reset|.*_(run|push)$|(?!cortado_).*_row$"
 )
-# Functions that lay out windows and pixels for those that multiply.
+# Functions that arrange windows and pixels for those that multiply.
 _PACKING = re.compile(
     r"cortado_(conv2d|conv1x1|transpose_conv2d)(_lanes)?_s8__|cortado_conv_expand|cortado_conv_rows|cortado_conv_tile_pack"
     r"|(window|gather|put|lay_out|lay_out_pair|copy|copy_taps|expand|pack)(\.|$)"
 )
-# Functions that multiply inputs with weights; what others multiply are scales and addresses.
+# Functions that multiply inputs by weights; other functions multiply only scales and addresses.
 _KERNELS = re.compile(
     r"cortado_.*(conv|depthwise|linear|matmul|taps|dot|_units)|tile|add_products|add_taps|multiply_add"
 )
@@ -46,7 +46,7 @@ _JUMPS = frozenset(
 
 
 def parts_of(code: Mapping[int, Instruction]) -> dict[int, Part]:
-    """The part of each instruction."""
+    """Maps the address of each instruction to its part."""
     found: dict[int, Part] = {}
     for name, instructions in by_function(code).items():
         fixed = Part.ROWS if _ROWS.match(name) else Part.PACKING if _PACKING.match(name) else None
@@ -57,7 +57,7 @@ def parts_of(code: Mapping[int, Instruction]) -> dict[int, Part]:
         other = Part.REST
         for piece in _pieces(instructions):
             parts = _parts_of_piece(piece, multiplies, other)
-            # What follows a scaling limits its results and stores them, until products come again.
+            # The code after a requantization clamps and stores its results, until the next products.
             last = parts[piece[-1].address]
             other = Part.REQUANTIZE if last is Part.REQUANTIZE else Part.REST
             found |= parts
@@ -65,7 +65,7 @@ def parts_of(code: Mapping[int, Instruction]) -> dict[int, Part]:
 
 
 def _pieces(instructions: Sequence[Instruction]) -> list[list[Instruction]]:
-    """Pieces of code without a jump into them or out of them."""
+    """Splits code into basic blocks: without a jump into them or out of them."""
     targets = {one.target for one in instructions if one.target is not None}
     pieces: list[list[Instruction]] = [[]]
     for one in instructions:
@@ -78,7 +78,8 @@ def _pieces(instructions: Sequence[Instruction]) -> list[list[Instruction]]:
 
 
 def _parts_of_piece(piece: Sequence[Instruction], multiplies: bool, other: Part) -> dict[int, Part]:
-    """Products come before they are scaled; a small core's scaling is made of multiplies too."""
+    """Classifies the instructions of a basic block. Products come before their scaling, which on small cores consists
+    of multiplies too."""
     scales = [at for at, one in enumerate(piece) if _SCALES.match(one.name)]
     products = [
         at for at, one in enumerate(piece) if multiplies and _PRODUCTS.match(one.name) and not _SCALES.match(one.name)

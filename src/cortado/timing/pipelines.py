@@ -1,10 +1,10 @@
-"""Cores whose cycles Arm doesn't publish as a table: instructions issued in order to units that take their time.
+"""Timing models of cores whose cycles Arm doesn't publish as a table: in-order issue to functional units.
 
-What is known of them comes from compilers' scheduling models; every figure has its source beside it. LLVM-M7, LLVM-M55
-and LLVM-M85 are ARMScheduleM7.td, ARMScheduleM55.td and ARMScheduleM85.td of LLVM, which Arm contributed.
+They are based on the scheduling models of compilers; every figure has its source next to it. LLVM-M7, LLVM-M55 and
+LLVM-M85 are ARMScheduleM7.td, ARMScheduleM55.td and ARMScheduleM85.td of LLVM, which Arm contributed.
 
-The typical figure takes a model at its word. The low one has every operand ready in time, so that only the units
-themselves are in the way; the high one issues one instruction at a time, and operands come a cycle later.
+The typical figure takes a model literally. The low one has every operand ready in time, so that only busy units stall;
+the high one issues one instruction at a time, and operands come a cycle later.
 """
 
 import re
@@ -30,8 +30,8 @@ class Unit(Enum):
 
 @dataclass(frozen=True)
 class Use:
-    """The unit an instruction goes to, for how long that is taken, when the result is there, how long it holds up the
-    instructions behind it."""
+    """The functional unit of an instruction, the cycles for which it is busy, the latency of the result, and the cycles
+    for which it holds up the following instructions."""
 
     unit: Unit | None
     busy: int = 1
@@ -41,7 +41,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A core. `pair` says whether the second of two instructions may go with the first, in one cycle."""
+    """A core as a pipeline. `pair` tells whether the second of two instructions can be issued with the first."""
 
     grade: Grade
     sources: tuple[str, ...]
@@ -49,7 +49,7 @@ class Pipeline:
     pair: Callable[[Instruction, Instruction], bool]
     refill: Cycles  # a jump taken
     loop: Cycles  # the jump back of a low-overhead loop
-    address_early: int = 0  # cycles earlier that an address is needed than other operands
+    address_early: int = 0  # cycles by which an address is needed earlier than other operands
     two_of: frozenset[Unit] = field(default_factory=frozenset)  # units that the core has twice
 
     def block(self, before: Sequence[Instruction], jumped: bool, instructions: Sequence[Instruction]) -> list[Cycles]:
@@ -84,7 +84,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Variant:
-    """Which end of the range."""
+    """One end of the range, or its middle."""
 
     latency: Callable[[int], int]
     pairs: bool
@@ -99,7 +99,7 @@ _VARIANTS = (
 
 
 class _State:
-    """Pipeline state: the cycle, the instruction in it that may still get a second one beside it, and when units and
+    """The state of a pipeline: the cycle, the instruction issued in it that can still be paired, and when units and
     registers are free."""
 
     def __init__(self, core: Pipeline, variant: _Variant) -> None:
@@ -111,7 +111,7 @@ class _State:
 
     @property
     def position(self) -> float:
-        """Returns the share of a cycle; two that share one take half each."""
+        """Returns the time in cycles; a pair takes half a cycle each."""
         return self.now + (0.5 if self.first is not None else 0)
 
     def refill(self, cycles: float) -> None:
@@ -135,7 +135,7 @@ class _State:
     def _earliest(self, one: Instruction, use: Use) -> int:
         at = self.now if use.unit is None else max(self.now, min(self.free[use.unit]))
         for register in one.reads:
-            # LLVM-M55: M55Read1, what a vector store writes may come a cycle later.
+            # LLVM-M55: M55Read1, the data of a vector store can come a cycle later.
             late = 1 if one.kind is Kind.VECTOR_STORE and register not in one.base else 0
             early = self.core.address_early if register in one.base else 0
             if register in self.ready:
@@ -147,7 +147,7 @@ class _State:
             units = self.free[use.unit]
             units[units.index(min(units))] = at + use.busy
         for register in one.writes:
-            # The address that a load or store leaves behind is there at once.
+            # A base register that a load or store updates is ready at once.
             self.ready[register] = at + (1 if register in one.base else self.variant.latency(use.latency))
 
 
@@ -177,9 +177,9 @@ _BESIDE = frozenset({Kind.LIGHT, Kind.IT, Kind.NOTHING, Kind.BRANCH})
 
 
 def _core_use(one: Instruction, words: int) -> Use:
-    """An instruction on core registers. `words` that go to or from memory in a cycle."""
+    """Returns the use of an instruction on core registers. `words`: transferred to or from memory per cycle."""
     if one.kind in (Kind.LOAD_MANY, Kind.STORE_MANY):
-        # A list goes through the data path in as many cycles as it is wide.
+        # A register list takes its words divided by the width of the data path.
         return Use(Unit.LOAD_STORE, hold=max(1, -(-one.listed // words)), busy=max(1, -(-one.listed // words)))
     if one.kind in (Kind.LOAD_PAIR, Kind.STORE_PAIR):
         return Use(Unit.LOAD_STORE, latency=2, hold=max(1, 2 // words), busy=max(1, 2 // words))
@@ -190,14 +190,14 @@ def _core_use(one: Instruction, words: int) -> Use:
     if one.kind in (Kind.LOAD, Kind.STORE, Kind.FLOAT_LOAD, Kind.FLOAT_STORE):
         return Use(Unit.LOAD_STORE, latency=_CORE_LATENCY.get(one.kind, 1))
     if one.kind in _BESIDE:
-        return Use(None)  # LLVM-M55: what can be the second of a pair uses no unit
+        return Use(None)  # LLVM-M55: the second of a pair uses no unit
     plain_shift = one.kind is Kind.SHIFT and one.size == 2  # LLVM-M55: tLSL, tASR and their like are DX, one cycle
     return Use(Unit.CORE, latency=1 if plain_shift else _CORE_LATENCY.get(one.kind, 1))
 
 
 def _narrow_pair(first: Instruction, second: Instruction) -> bool:
-    """LLVM-M55: "can dual issue two 16-bit T1 instructions providing one is one of NOPs, ITs, Brs, ADDri/SUBri,
-    UXTB/H, SXTB/H and MOVri's"."""
+    """Whether two instructions pair. LLVM-M55: "can dual issue two 16-bit T1 instructions providing one is one of NOPs,
+    ITs, Brs, ADDri/SUBri, UXTB/H, SXTB/H and MOVri's"."""
     if first.size != 2 or second.size != 2 or first.kind is Kind.BRANCH:
         return False
     return first.kind in _BESIDE or second.kind in _BESIDE
@@ -236,7 +236,7 @@ _VECTOR_LATENCY: tuple[tuple[str, int], ...] = (
 
 
 def _helium_use(one: Instruction, beats: int, words: int = 2) -> Use:
-    """An instruction on vectors takes its unit for as many cycles as it has `beats`."""
+    """Returns the use of an instruction; one on vectors takes its unit for as many cycles as it has `beats`."""
     if one.kind not in VECTORS:
         return _core_use(one, words)
     latency = next(latency for pattern, latency in _VECTOR_LATENCY if re.match(pattern, one.name))
@@ -251,7 +251,7 @@ def _helium_use(one: Instruction, beats: int, words: int = 2) -> Use:
 
 
 def _lanes(one: Instruction) -> int:
-    """Returns how many elements of the memory's width fit a vector: a guess for those that widen."""
+    """Returns how many elements of the memory's width fit a vector; a guess for widening loads and narrowing stores."""
     return {"b": 16, "h": 8, "w": 4, "d": 2}.get(one.name[4:5], 4)
 
 
@@ -264,7 +264,7 @@ M55 = Pipeline(
     use=lambda one: _helium_use(one, beats=2),
     pair=_narrow_pair,
     refill=Cycles(1, 2, 3),  # LLVM-M55: MispredictPenalty 3
-    loop=Cycles(0, 0, 1),  # the loop's start and end are remembered: LE takes no time but in the first turn
+    loop=Cycles(0, 0, 1),  # the loop's start and end are cached: LE is free except in the first iteration
 )
 M52 = Pipeline(
     grade=Grade.APPROXIMATE,
@@ -302,7 +302,7 @@ def _wide_use(one: Instruction) -> Use:
         # LLVM-M7: one MAC unit, latency 2, and an accumulator read a cycle later.
         return Use(Unit.MULTIPLY, latency=2 if one.kind is not Kind.ACCUMULATE else 1)
     if one.kind is Kind.LOAD:
-        # LLVM-M7: words 1 behind the stage that computes, bytes and halfwords 2.
+        # LLVM-M7: words are ready 1 cycle after the execute stage, bytes and halfwords 2.
         return Use(Unit.LOAD_STORE, latency=2 if re.match(r"ldrs?[bh]", one.name) else 1)
     if one.kind is Kind.STORE:
         return Use(Unit.STORE)
@@ -314,7 +314,8 @@ def _wide_use(one: Instruction) -> Use:
 
 
 def _wide_pair(first: Instruction, second: Instruction) -> bool:
-    """LLVM-M7: "dual issue for most instructions", but one of a kind where there is one unit."""
+    """Whether two instructions pair. LLVM-M7: "dual issue for most instructions", but not two for the same single
+    unit."""
     if first.kind in _SINGLE or second.kind in _SINGLE or first.kind in _JUMPING:
         return False
     if first.kind is Kind.SHIFT and second.kind is Kind.SHIFT:
@@ -328,7 +329,7 @@ M7 = Pipeline(
     sources=("LLVM, ARMScheduleM7.td",),
     use=_wide_use,
     pair=_wide_pair,
-    refill=Cycles(0, 1, 4),  # predicted as a rule; LLVM-M7: MispredictPenalty 4
+    refill=Cycles(0, 1, 4),  # usually predicted; LLVM-M7: MispredictPenalty 4
     loop=NONE,
     address_early=1,  # LLVM-M7: addresses are needed a stage earlier
     two_of=frozenset({Unit.CORE, Unit.LOAD_STORE}),
@@ -351,7 +352,7 @@ M85 = Pipeline(
     sources=("LLVM, ARMScheduleM85.td",),
     use=_m85_use,
     pair=_m85_pair,
-    refill=Cycles(0, 1, 4),  # predicted as a rule; LLVM-M85: MispredictPenalty 4
+    refill=Cycles(0, 1, 4),  # usually predicted; LLVM-M85: MispredictPenalty 4
     loop=Cycles(0, 0, 1),
     address_early=1,
     two_of=frozenset({Unit.CORE}),

@@ -1,4 +1,4 @@
-"""Breakdown of instructions and cycles: by step, and by what a piece of code is for."""
+"""A breakdown of instructions and cycles by step and by the purpose of the code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Ranges = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Spent:
-    """Instructions, which are exact, and cycles, which are a model's."""
+    """Instructions, which are exact, and cycles, which are modelled."""
 
     instructions: int = 0
     cycles: Cycles = NONE
@@ -24,7 +24,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class MeasuredWork:
-    """Cost of each part of each step's work; step -1 is what runs before the first."""
+    """The cost of each part of each step's work; step -1 is the code before the first."""
 
     steps: Mapping[int, Mapping[Part, Spent]]
 
@@ -41,7 +41,7 @@ class MeasuredWork:
 
 @dataclass
 class _Sums:
-    """Sums while edges are added; frozen values would be made anew for every instruction."""
+    """Mutable sums while edges are added: frozen values would be rebuilt for every instruction."""
 
     found: dict[tuple[int, Part], list[float]] = field(default_factory=dict)
 
@@ -62,10 +62,10 @@ class _Sums:
 def account(
     flow: Flow, code: Mapping[int, Instruction], parts: Mapping[int, Part], model: CoreTiming, skipped: Ranges
 ) -> MeasuredWork:
-    """Cycles of a run. Instructions in `skipped` ranges, the harness around the model, don't count.
+    """Computes the cycles of a run. Instructions in `skipped` ranges, the harness around the model, don't count.
 
-    A block's instructions are charged when it is entered, in the light of the block before; a jump is charged to the
-    instruction that made it, when the next block is entered.
+    A block's instructions are charged when it is entered, given the block before; a jump is charged to its instruction
+    when the next block is entered.
     """
     sums = _Sums()
     known: dict[tuple[BasicBlock | None, BasicBlock], list[tuple[Part, Cycles]]] = {}
@@ -94,13 +94,13 @@ def _add(sums: _Sums, edge: Edge, spent: Sequence[tuple[Part, Cycles]]) -> None:
 
 
 def _follows(whole: Sequence[Instruction], after: BasicBlock) -> bool:
-    """Whether a block is where the one before ends."""
+    """Whether a block starts where the one before ends."""
     return bool(whole) and whole[-1].address + whole[-1].size == after.address
 
 
 @dataclass
 class _Sequences:
-    """The instructions of blocks: all, and those that count."""
+    """The instructions of blocks: all of them, and those that count."""
 
     code: Mapping[int, Instruction]
     skipped: Ranges
