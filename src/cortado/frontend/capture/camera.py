@@ -1,12 +1,12 @@
-"""Integer reference of a camera's front end, MODEL_take_line: from pictures to the network's input.
+"""The integer reference of a camera's front end, MODEL_take_line: from pictures to the network's input.
 
-    pixels of 0 to 255    of the sensor's format; of a colour for a network of one channel, its luma
+    pixels of 0 to 255    in the sensor's format; for a network of one channel, the luma of colours
     across                h = 256 * p[at] + (p[at + 1] - p[at]) * weight, for each of the two lines
     down                  v = 256 * h[at] + (h[at + 1] - h[at]) * weight
     8 bits                p = (v + 2^15) >> 16
     codes                 a table of 256 for each channel: ((p / 255) - mean) / std, quantized
 
-NumPy alone: firmware boxes need not have torch.
+Only NumPy is used: machines that build firmware need not have torch.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ from cortado.base.camera import WHOLE, Camera, PixelFormat, Tap
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 
-LUMA = (77, 150, 29)  # of red, green and blue, in 256ths: ITU-R BT.601
+LUMA = (77, 150, 29)  # weights of red, green and blue, in 256ths: ITU-R BT.601
 
 
 def check_input(camera: Camera, shape: tuple[int, ...], name: str) -> None:
-    """Whether a network's image [N, C, H, W] is what the camera gives."""
+    """Refuses a network's image [N, C, H, W] that is not what the camera gives."""
     wanted = camera.resize
     if len(shape) != 4 or shape[0] != 1 or shape[1] not in (1, 3):
         raise CortadoError(
@@ -41,7 +41,7 @@ def check_input(camera: Camera, shape: tuple[int, ...], name: str) -> None:
 
 
 def code_table(camera: Camera, channels: int, scale: float, zero_point: int) -> ArrayType:
-    """[channels, 256]: the code of each value of a pixel. In float32 as torch normalizes and quantizes."""
+    """Returns [channels, 256]: the code of each pixel value, computed in float32 as torch normalizes and quantizes."""
     mean, std = (
         np.array(camera.channel(values, channels), dtype=np.float32)[:, None] for values in (camera.mean, camera.std)
     )
@@ -54,14 +54,14 @@ def code_table(camera: Camera, channels: int, scale: float, zero_point: int) -> 
 
 
 def codes_of(camera: Camera, lines: ArrayType, channels: int, scale: float, zero_point: int) -> ArrayType:
-    """A picture [height, bytes of a line] as the network's input [1, C, H, W]: int8 codes."""
+    """Converts a picture [height, bytes of a line] to the network's input [1, C, H, W]: int8 codes."""
     found = resized(camera, pixels_of(camera.format, lines, channels))
     table = code_table(camera, channels, scale, zero_point)
     return np.stack([table[channel][found[:, :, channel]] for channel in range(channels)])[None]
 
 
 def resized(camera: Camera, pixels: ArrayType) -> ArrayType:
-    """Pixels [height, width, channels] of the picture as those of the network, 0 to 255."""
+    """Resizes pixels [height, width, channels] of the picture to those of the network, 0 to 255."""
     across = _between(pixels.astype(np.int64), camera.columns, axis=1)
     down = _between(across, camera.rows, axis=0)
     return (down + WHOLE * WHOLE // 2) >> 16
@@ -76,7 +76,7 @@ def _between(values: ArrayType, taps: tuple[Tap, ...], axis: int) -> ArrayType:
 
 
 def pixels_of(how: PixelFormat, lines: ArrayType, channels: int) -> ArrayType:
-    """[height, width, channels]: red, green and blue, or grey, each from 0 to 255."""
+    """Decodes a picture to [height, width, channels]: red, green and blue, or grey, each from 0 to 255."""
     height, values = len(lines), lines.astype(np.int64)
     if how is PixelFormat.GREY8:
         return np.repeat(values[:, :, None], channels, axis=2)
@@ -93,8 +93,8 @@ def pixels_of(how: PixelFormat, lines: ArrayType, channels: int) -> ArrayType:
 
 
 def _from_yuyv(pairs: ArrayType, channels: int) -> ArrayType:
-    """R = (298 c + 409 e + 128) >> 8, G = (298 c - 100 d - 208 e + 128) >> 8, B = (298 c + 516 d + 128) >> 8, cut to 0
-    to 255, of c = Y - 16, d = U - 128, e = V - 128; grey is that of no colour."""
+    """Decodes YUYV: R = (298 c + 409 e + 128) >> 8, G = (298 c - 100 d - 208 e + 128) >> 8, B = (298 c + 516 d + 128)
+    >> 8, clamped to 0 to 255, with c = Y - 16, d = U - 128, e = V - 128; grey is computed without colour."""
     height = len(pairs)
     light = 298 * (pairs[:, :, 0::2].reshape(height, -1) - 16) + 128
     if channels == 1:
@@ -108,8 +108,8 @@ def _from_yuyv(pairs: ArrayType, channels: int) -> ArrayType:
 
 
 def lines_of(camera: Camera, picture: ArrayType, where: str) -> ArrayType:
-    """A picture as the sensor's lines, [height, bytes of a line]: bytes in that shape or with the pixels apart, or
-    16-bit words."""
+    """Converts a user's picture to the sensor's lines, [height, bytes of a line], from bytes in that shape or by pixel,
+    or from 16-bit words."""
     height, width, each = camera.size.height, camera.size.width, camera.format.bytes
     value = picture.astype("<u2").view(np.uint8) if picture.dtype == np.uint16 and each == 2 else picture
     shapes = {(height, width * each), (height, width, each)}
@@ -124,8 +124,8 @@ def lines_of(camera: Camera, picture: ArrayType, where: str) -> ArrayType:
 
 
 def sensed(how: PixelFormat, rgb: ArrayType) -> ArrayType:
-    """Pixels [height, width, 3] of red, green and blue as a sensor of that format gives them: [height, bytes of a
-    line]. Of a yuyv pair the colours are averaged."""
+    """Encodes pixels [height, width, 3] of red, green and blue as a sensor of that format: [height, bytes of a line].
+    For yuyv the colours of a pair are averaged."""
     height, values = len(rgb), rgb.astype(np.int64)
     if how is PixelFormat.GREY8:
         return (((values * np.array(LUMA)).sum(axis=2) + 128) >> 8).astype(np.uint8)
@@ -148,6 +148,6 @@ def _to_yuyv(rgb: ArrayType) -> ArrayType:
 
 
 def sample_picture(camera: Camera) -> ArrayType:
-    """Lines that are the same every time, with every value of a byte: what is run where no picture is given."""
+    """Returns a deterministic picture with every value of a byte, for runs without one."""
     y, x = np.indices((camera.size.height, camera.line_bytes))
     return ((x * 7 + y * 3) ^ (x * y >> 5)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The user's own module, run eagerly and untouched: what a captured graph must compute, and how far it may be off."""
+"""The user's own module, run eagerly and unchanged: what a captured graph must compute, and within which tolerance."""
 
 import contextlib
 import copy
@@ -20,22 +20,22 @@ from cortado.ops.meaning import leaves_order_open
 
 Tensor = torch.Tensor
 
-# A rewrite may add in another order (a batch norm folded into its convolution does), which moves values by parts in a
-# million. A thousandth of the largest value is a quarter of a step of an int8 output: what is below can't be seen, and
-# a write that was lost, or read too early, is far above. 2^-20 is the smallest scale there is.
+# A rewrite can change the order of additions (folding a batch norm does), which changes values by parts in a million. A
+# thousandth of the largest value is a quarter of a step of an int8 output: smaller differences are invisible, and those
+# of a write that was lost, or read too early, are much larger. 2^-20 is the smallest scale there is.
 RELATIVE = 1e-3
 ABSOLUTE = 2.0**-20
-# Where a value hangs on a comparison, or on the difference of almost equal numbers, rounding moves it further. How far
-# is measured: by as much as it moves when the inputs and all that is computed change in their last bits, and some more.
+# Where a value depends on a comparison, or on the difference of almost equal numbers, rounding changes it by more. The
+# tolerance is then measured: the change when inputs and all results change in their last bits, times a margin.
 ROUNDING = 1e-6
 PROBES = 4
 SLACK = 10.0
-# Of outputs that are codes: how many steps a value may be off, and the share of values that may be further off.
+# For outputs that are codes: the steps by which a value can be off, and the share of values that can be off by more.
 STEPS = 3.0
 FEW = 0.02
 
 
-_Buffers: TypeAlias = list[dict[str, Tensor | None]]  # of each module
+_Buffers: TypeAlias = list[dict[str, Tensor | None]]  # for each module
 
 
 def _detached(module: torch.nn.Module) -> dict[str, Tensor | None]:
@@ -43,26 +43,26 @@ def _detached(module: torch.nn.Module) -> dict[str, Tensor | None]:
 
 
 class Eager:
-    """A copy of the user's module in evaluation mode. It gets copies of its inputs: forward may write into them.
+    """A copy of the user's module in evaluation mode. It gets copies of its inputs, as forward can write into them.
 
-    Buffers that forward changes last from call to call, as they do in the module, until `reset`.
+    Buffers that forward changes keep their values from call to call, as in the module, until `reset`.
     """
 
     def __init__(self, model: torch.nn.Module, *, lasting: bool = True, leaves_open: bool = True) -> None:
         with evaluation(model):
             self._model = _copied(model)
-        self._leaves_open = leaves_open  # if not, there is no need to look at each call, which takes time
-        self._lasting = lasting  # whether any do
+        self._leaves_open = leaves_open  # if not, calls need not be intercepted, which takes time
+        self._lasting = lasting  # whether forward changes any buffers
         self._initial = self._buffers()
-        self.drift = 0.0  # by what part of the largest output rounding in float32 may add up: its feedback keeps it
+        self.drift = 0.0  # the error, as a part of the largest output, to which float32 rounding can add up by feedback
         self._largest = 0.0
 
     def reset(self) -> None:
-        """Sets all buffers back to what they were."""
+        """Resets all buffers to their initial values."""
         self._restore(self._initial)
 
     def _buffers(self) -> _Buffers:
-        """Copies, in which what shares memory still does."""
+        """Copies the buffers; those that share memory still do."""
         modules = self._model.modules() if self._lasting else ()
         return copy.deepcopy([_detached(module) for module in modules])
 
@@ -76,7 +76,7 @@ class Eager:
         return [value.detach() for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
 
     def check(self, where: str, inputs: Sequence[Tensor], found: Any, suspects: Sequence[str]) -> None:
-        """Refuses a graph that gives other outputs than the module; `suspects` are its calls that may be why."""
+        """Refuses a graph whose outputs differ from the module's; `suspects` are calls of it that can be the cause."""
         outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
         before = self._buffers()
         wanted = self._run(where, inputs)
@@ -101,7 +101,7 @@ class Eager:
         )
 
     def _drifted(self, wanted: Sequence[Tensor]) -> list[Tensor] | None:
-        """How far rounding of earlier calls may have moved these outputs."""
+        """Returns how far rounding of earlier calls can have moved these outputs; None without feedback."""
         if not self.drift:
             return None
         finite = [value.double().nan_to_num(posinf=0.0, neginf=0.0).abs() for value in wanted if value.numel()]
@@ -112,8 +112,8 @@ class Eager:
     def check_codes(
         self, where: str, inputs: Sequence[Tensor], found: Any, steps: Sequence[float | None]
     ) -> list[Tensor]:
-        """Checks the codes of the graph and returns the module's. Where a sum in another order rounds to the code
-        nearby, what follows moves by a few steps in single values; a graph that is wrong moves them all."""
+        """Checks the codes of the graph and returns the module's. If sums in another order round to an adjacent code,
+        single values move by a few steps; a wrong graph moves them all."""
         outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
         wanted = self._run(where, inputs)
         moves = [_moved(value, step) for value, step in zip(wanted, steps, strict=True)]
@@ -127,8 +127,8 @@ class Eager:
 
     @contextmanager
     def blamed(self, where: str, inputs: Sequence[Tensor]) -> Iterator[None]:
-        """Blames the model where a graph fails on inputs and the model itself does too, as for an id that is not in a
-        table."""
+        """Reports an error of the model itself, if a graph fails on inputs on which the model fails too, such as an id
+        outside a table."""
         try:
             yield
         except CortadoError:
@@ -145,7 +145,7 @@ class Eager:
             raise CortadoError(f"the model itself fails on {where}: {type(error).__name__}: {text}") from error
 
     def _moves(self, inputs: Sequence[Tensor], wanted: Sequence[Tensor], buffers: _Buffers) -> list[Tensor]:
-        """How far each value of the outputs moves when inputs and results change by what float32 rounds away."""
+        """Measures how far each output value moves when inputs and results change by a rounding error of float32."""
         moves = [torch.zeros(value.shape, dtype=torch.float64) for value in wanted]
         for probe in range(PROBES):
             rng = torch.Generator().manual_seed(probe)
@@ -159,16 +159,18 @@ class Eager:
 
 
 def _copied(model: torch.nn.Module) -> torch.nn.Module:
-    """Attributes that forward sets, buffers too, stay out of the user's module (parameters it can't change: a graph
-    that writes into them is refused). Where it can't be copied, as with a tensor that has a gradient, it is used."""
+    """Copies a model, so that attributes and buffers that forward sets stay out of the user's module (graphs that write
+    into parameters are refused). A model that can't be copied, such as one with a tensor that has a gradient, is used
+    directly."""
     with contextlib.suppress(Exception):
         return copy.deepcopy(model)
     return model
 
 
 class RightKernels(TorchDispatchMode):
-    """oneDNN's transposed convolution may be wrong where no tap reaches an output: torch's own computes those. What
-    topk finds comes in order where the model leaves the order open."""
+    """Replaces wrong or ambiguous results of torch. oneDNN's transposed convolution can be wrong where no tap reaches
+    an output: torch's own kernel computes those. The results of topk are sorted if the model leaves their order
+    open."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if leaves_order_open(func):
@@ -189,7 +191,7 @@ def _skips_outputs(
     output_padding: Sequence[int],
     groups: int,
 ) -> bool:
-    """Whether a convolution is transposed and some of its outputs are the bias alone."""
+    """Whether a convolution is transposed and some of its outputs are just the bias."""
     reached = [
         {tap * step % by for tap in range(size)} == set(range(by))
         for size, by, step in zip(weight.shape[2:], stride, dilation, strict=True)
@@ -206,7 +208,7 @@ def _without_onednn() -> Iterator[None]:
 
 
 class Shaking(TorchDispatchMode):
-    """Every call gives other last bits, as it may when sums are added in another order; integers in float stay."""
+    """Perturbs the last bits of every result, as another order of sums can; integers in float are unchanged."""
 
     def __init__(self, rng: torch.Generator) -> None:
         super().__init__()
@@ -233,7 +235,7 @@ def _shaken(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _moved(value: Tensor, step: float | None) -> Tensor:
-    """The tolerance of an output: a few steps; without codes, a few 127ths of its largest value."""
+    """Returns the tolerance of an output: a few steps; without codes, a few 127ths of its largest value."""
     size = float(value.double().abs().max()) / INT8.high if step is None else step
     return torch.full(value.shape, STEPS * size / SLACK, dtype=torch.float64)
 
@@ -251,7 +253,7 @@ class Difference:
 
 
 def same_values(wanted: Sequence[Tensor], found: Sequence[Tensor]) -> bool:
-    """Whether outputs are the same but for rounding."""
+    """Whether outputs are equal up to rounding."""
     return _first_difference(wanted, found, None) is None
 
 
@@ -289,7 +291,8 @@ def _equal(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _nested(model: torch.nn.Module) -> str | None:
-    """Advice for encoders that leave padding out where they are run, and neither in training nor where captured."""
+    """Returns advice for encoders that skip padding when run in evaluation mode, but neither in training nor when
+    captured; None for other models."""
     kinds = (module for module in model.modules() if isinstance(module, torch.nn.TransformerEncoder))
     if not any(getattr(module, "use_nested_tensor", False) for module in kinds):
         return None

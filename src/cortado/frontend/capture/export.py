@@ -1,4 +1,4 @@
-"""From nn.Module to a graph: torch.export, and what of it can be compiled."""
+"""From nn.Module to a graph: torch.export, and checks that the result can be compiled."""
 
 import contextlib
 import io
@@ -35,17 +35,17 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Captured:
-    """A model as torch.export sees it, beside the model as it is."""
+    """A model as captured by torch.export, together with the eager model."""
 
     module: GraphModule
     eager: Eager
     state: tuple[StateBuffer, ...] = ()  # buffers that forward changes: the last inputs and outputs of the graph
-    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
+    nones: tuple[int, ...] = ()  # positions of the outputs for which the model returns None
 
 
 def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
-    """torch.export of a model, as a GraphModule that PT2E can prepare."""
-    given = as_module(model)  # with code of its own: its arguments have names
+    """Captures a model with torch.export, as a GraphModule that PT2E can prepare."""
+    given = as_module(model)  # before PT2E's changes: its arguments have names
     check_model(given)
     inputs = check_example(example_inputs)
     evaluated = evaluating(given)
@@ -78,13 +78,13 @@ def _captured(model: torch.nn.Module, inputs: tuple[Tensor, ...]) -> Captured:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps away what torch tells of a failure besides: a dump of its graph, tracebacks of what is raised anyway."""
+    """Suppresses what torch prints about a failure in addition to raising: a dump of its graph, tracebacks."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     said = io.StringIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stderr(said):
-            # LSTM and GRU gather their weights anew; torch tells the user to mend that, who can't.
+            # LSTM and GRU reassign their flattened weights; torch asks the user to fix that, who can't.
             warnings.filterwarnings("ignore", message=r"The tensor attributes? .*_flat_weights")
             yield
         sys.stderr.write(said.getvalue())
@@ -93,7 +93,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _failure(error: Exception, model: torch.nn.Module) -> str:
-    """The error of the model's own forward, with its module and source line."""
+    """Describes the error of the model's own forward, with its module and source line."""
     where = _module(error, model) + _user_line(error)
     if isinstance(error, GuardOnDataDependentSymNode):
         return (
@@ -114,13 +114,13 @@ def _failure(error: Exception, model: torch.nn.Module) -> str:
 
 
 def _packs(error: Exception) -> bool:
-    """Whether a packed sequence was in the hands of what failed."""
+    """Whether a failing frame handled a packed sequence."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return any(isinstance(value, PackedSequence) for frame in frames for value in frame.f_locals.values())
 
 
 def _module(error: Exception, model: torch.nn.Module) -> str:
-    """The innermost module whose method was running."""
+    """Names the innermost module whose method was running."""
     names = {id(module): name for name, module in model.named_modules() if name}
     owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     found = [names[id(owner)] for owner in owners if id(owner) in names]
@@ -131,7 +131,7 @@ _PYTHON = tuple(Path(str(module.__file__)).parent for module in (contextlib, log
 
 
 def _user_line(error: Exception) -> str:
-    """The innermost line that is neither torch's nor Cortado's nor Python's own."""
+    """Returns the innermost line that is not torch's, Cortado's or Python's own."""
     libraries = (f"{Path(str(torch.__file__)).parent}/", f"{PACKAGE}/")
     frames = [
         frame
@@ -158,7 +158,7 @@ def _what(name: str, value: Tensor) -> str:
 
 
 def _drop_unused(module: GraphModule) -> None:
-    """Parameters and buffers that nothing reads may be anything, on any device."""
+    """Removes parameters and buffers that nothing reads: they can have any dtype, on any device."""
     for node in [node for node in module.graph.nodes if node.op == "get_attr" and not node.users]:
         module.graph.erase_node(node)
     read = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
@@ -169,7 +169,7 @@ def _drop_unused(module: GraphModule) -> None:
 
 
 def _check_state(model: torch.nn.Module) -> None:
-    """Parameters and buffers must be finite float32 numbers, or integers."""
+    """Checks that parameters and buffers are finite float32 numbers, or integers."""
     for name, value in _state(model):
         what = _what(name, value)
         check_values(what, value)
@@ -183,7 +183,7 @@ def _check_state(model: torch.nn.Module) -> None:
 
 
 def infinite_constant(module: GraphModule) -> str | None:
-    """A parameter or buffer that holds infinity."""
+    """Names a parameter or buffer that holds infinity; None if there is none."""
     for name, value in _state(module):
         if value.is_floating_point() and bool(value.detach().isinf().any()):
             return _what(name, value)
@@ -208,5 +208,5 @@ def _is_none(result: Any) -> bool:
 
 
 def leaves_open(module: GraphModule) -> bool:
-    """Whether there may be calls in a model that torch computes in several ways: transposed convolutions, topk."""
+    """Whether a model has calls that torch can compute in several ways: transposed convolutions, topk."""
     return any(is_open(node.target) for node in module.graph.nodes if node.op == "call_function")

@@ -1,6 +1,5 @@
-"""Models and inputs as users have them: modules in evaluation mode, exported programs, several inputs in one tensor;
-models that are quantized otherwise than by PT2E are refused.
-"""
+"""Models and inputs as users provide them: modules in evaluation mode, exported programs, several inputs in one tensor;
+models quantized by anything but PT2E are refused."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,8 @@ from cortado.frontend.quantize.training import drop_counters
 from cortado.ir.graph import bind, describe
 from cortado.onnx.node import Quantizing
 
-# Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules
-# are not among them: they compute in float.
+# The packages of quantized modules and tensors, and the namespaces of their operators. Stubs and quantizable modules
+# are not included: they compute in float.
 _PACKAGES = (
     "torch.ao.nn.quantized.",
     "torch.ao.nn.intrinsic.quantized.",
@@ -38,7 +37,7 @@ _ADVICE = (
 
 
 def single_inputs(values: Sequence[torch.Tensor], example: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, ...]]:
-    """A tensor for each input of the model, each for one run or for several along the first dimension."""
+    """Splits tensors, one for each input of the model, into runs along the first dimension."""
     counts = {_count(value, like) for value, like in zip(values, example, strict=True)}
     if len(counts) > 1:
         raise CortadoError(f"there are different numbers of samples for the model's inputs: {sorted(counts)}")
@@ -47,7 +46,7 @@ def single_inputs(values: Sequence[torch.Tensor], example: Sequence[torch.Tensor
 
 
 def _count(value: torch.Tensor, example: torch.Tensor) -> int:
-    """How many inputs lie behind each other: [100, 3, 32, 32] is 100 inputs of a model for [1, 3, 32, 32]."""
+    """Returns how many inputs a tensor holds: [100, 3, 32, 32] has 100 inputs of a model for [1, 3, 32, 32]."""
     same = value.dim() == example.dim() > 0 and value.shape[1:] == example.shape[1:]
     whole = same and value.shape[0] > 0 and value.shape[0] % example.shape[0] == 0
     return value.shape[0] // example.shape[0] if whole else 1
@@ -55,7 +54,7 @@ def _count(value: torch.Tensor, example: torch.Tensor) -> int:
 
 @contextmanager
 def evaluation(model: torch.nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, and afterwards each of its modules as it was."""
+    """Puts a model in evaluation mode inside the block, and restores the mode of each of its modules afterwards."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -66,14 +65,14 @@ def evaluation(model: torch.nn.Module) -> Iterator[None]:
 
 
 def as_module(model: Any) -> Any:
-    """The module of an exported program, a trained model with the codes it was trained for; anything else as it is."""
+    """Returns the module of an exported program, or of a trained QAT model, converted; anything else unchanged."""
     if is_qat(model):
         return convert(model)
     return model.module(check_guards=False) if isinstance(model, ExportedProgram) else model
 
 
 def comes_quantized(model: Any) -> bool:
-    """Whether a model has graphs that quantize: it needs no calibration."""
+    """Whether a model has graphs that quantize, so that it needs no calibration."""
     if is_qat(model):
         return True
     modules = as_module(model).modules() if isinstance(model, ExportedProgram | torch.nn.Module) else ()
@@ -85,7 +84,8 @@ def _quantizes_itself(module: torch.nn.Module) -> bool:
 
 
 def evaluating(model: torch.nn.Module) -> torch.nn.Module:
-    """A model that can be put into evaluation mode: an exported program's module needs to be taught, in a copy."""
+    """Returns a model that can be switched to evaluation mode: a copy with that ability, for an exported program's
+    module."""
     if not isinstance(model, GraphModule) or _can_switch(model):
         return model
     taught: GraphModule = copy.deepcopy(model)
@@ -93,7 +93,7 @@ def evaluating(model: torch.nn.Module) -> torch.nn.Module:
         from torchao.quantization.pt2e import allow_exported_model_train_eval
 
         allow_exported_model_train_eval(taught)
-    else:  # PT2E would look for calls that do, for longer than all else takes
+    else:  # PT2E would search for such calls, which takes longer than everything else
         for method in (torch.nn.Module.train, torch.nn.Module.eval):
             setattr(taught, method.__name__, MethodType(method, taught))
     taught.training = False
@@ -103,7 +103,7 @@ def evaluating(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _trains(node: Node) -> bool:
-    """Whether a call does what it does while a model is trained: it has an argument that says so."""
+    """Whether a call behaves as in training: it has an argument that says so."""
     is_call = isinstance(node.target, OpOverload)
     return is_call and any(bind(node).get(name) is True for name in ("train", "training"))
 
@@ -120,7 +120,7 @@ def _can_switch(model: GraphModule) -> bool:
 
 
 def check_modules(model: torch.nn.Module) -> None:
-    """Refuses quantized modules before torch.export, which stumbles over their packed weights."""
+    """Refuses quantized modules before torch.export, which fails on their packed weights."""
     for name, module in model.named_modules():
         where = f"module '{name}'" if name else "the model"
         if _is_of_quantization(module):
@@ -134,7 +134,7 @@ def check_modules(model: torch.nn.Module) -> None:
 
 def _is_of_quantization(value: object) -> bool:
     if isinstance(value, torch.ao.nn.quantized.FloatFunctional):
-        return False  # which adds and multiplies in float, and waits to be quantized
+        return False  # a module that computes in float and can be quantized
     return any(base.__module__.startswith(_PACKAGES) for base in type(value).__mro__)
 
 
@@ -144,7 +144,7 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def check_calls(module: GraphModule) -> None:
-    """Calls that quantize or dequantize, as torchao and fake quantization write them."""
+    """Refuses calls that quantize or dequantize, as torchao and fake quantization write them."""
     for node in module.graph.nodes:
         if _quantizes(node.target):
             raise CortadoError(f"{describe(node)} is part of a quantized model; {_ADVICE}")

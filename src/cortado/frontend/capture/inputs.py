@@ -1,6 +1,6 @@
-"""Example inputs and calibration data: as tuples of tensors that fit the model.
+"""Example inputs and calibration data, as tuples of tensors that fit the model.
 
-Names of a classifier's classes: they must fit an output, or nothing would ever be called by them.
+Also the labels of a classifier: they must fit an output, or they would never be used.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -22,11 +22,11 @@ from cortado.ir.facts import PROMISED, STATE, VALUE
 
 Inputs = tuple[Tensor, ...]
 Batch = TypeVar("Batch")
-MOST_BATCHES, MOST_VALUES = 1 << 16, 1 << 29  # of calibration data without a length: 2 GB of float32
+MOST_BATCHES, MOST_VALUES = 1 << 16, 1 << 29  # limits of calibration data without a length: 2 GB of float32
 
 
 def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
-    """Example inputs as a tuple of tensors that hold something."""
+    """Checks example inputs and returns them as a tuple of nonempty tensors."""
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
     for position, value in enumerate(inputs):
         if not isinstance(value, Tensor):
@@ -43,8 +43,8 @@ def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
 
 
 def note_ranges(module: GraphModule, ranges: Sequence[InputRange], batches: Sequence[Inputs]) -> None:
-    """Notes which numbers inputs hold, as the user promises (--range); the data that there are must keep to it. The
-    first of them are the example inputs."""
+    """Notes the ranges of inputs that the user promises (--range) and checks that the data keep to them. The first
+    batch is the example inputs."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder" and not STATE.known(node)]
     places = {node.name: place for place, node in enumerate(inputs) if VALUE.must(node).dtype in _NUMBERS}
     for one in ranges:
@@ -93,12 +93,12 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _plain(inputs: Sequence[Tensor]) -> Inputs:
-    """The same values in the plain order of memory: channels_last is how a tensor lies, no part of the model."""
+    """Returns the values in contiguous memory order: channels_last is a layout in memory, not a part of the model."""
     return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
 
 
 def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example_inputs: Inputs) -> list[Inputs]:
-    """Calibration inputs as tuples, one for each run of the model; in a tensor may lie several."""
+    """Returns calibration inputs as tuples, one for each run of the model; a tensor can hold several."""
     if isinstance(batches, Tensor):
         batches = [batches]
     if isinstance(batches, str) or not isinstance(batches, Iterable):
@@ -121,7 +121,7 @@ def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example
 
 
 def ending(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches. A generator that gives more than anybody calibrates with is taken for one that never ends."""
+    """Yields the batches. A generator that gives more than anyone calibrates with is considered endless and refused."""
     if isinstance(batches, Sized):
         yield from batches
         return
@@ -162,7 +162,7 @@ def _checked_batch(where: str, batch: Tensor | Sequence[Tensor], example_inputs:
 
 
 def _in_float32(value: Tensor, example: Tensor) -> Tensor:
-    """float64 is what NumPy makes unless it is told otherwise."""
+    """Converts float64, NumPy's default, to float32 where the example is float32."""
     wide = (value.dtype, example.dtype) == (torch.float64, torch.float32)
     return value.to(torch.float32) if wide else value
 
@@ -178,7 +178,7 @@ def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
 
 
 def checked_labels(labels: Sequence[str] | None, module: GraphModule) -> tuple[str, ...] | None:
-    """Checks that an output of the captured model has as many classes, along some dimension, as there are names."""
+    """Checks that an output of the captured model has as many classes, along some dimension, as there are labels."""
     if labels is None:
         return None
     if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):

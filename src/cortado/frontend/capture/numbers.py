@@ -1,8 +1,7 @@
-"""Arguments of forward that are Python's own. Numbers and None among the example inputs are constants of the model, as
-for torch.export; tuples, lists and dictionaries of tensors, as the (h, c) of an LSTM, are inputs one by one. None among
-its outputs is nothing that a compiled model computes. A number that is made of a tensor's value is one that a compiled
-model has not; where it only says which row is meant, the tensor says it too.
-"""
+"""Arguments and results of forward that are not tensors. Numbers and None among the example inputs are constants of the
+model, as for torch.export; tuples, lists and dictionaries of tensors, such as the (h, c) of an LSTM, are flattened into
+inputs. None among the outputs is dropped. A number computed from a tensor's values doesn't exist in a compiled model;
+where it only selects a row, the tensor itself is used as the index."""
 
 import copy
 import inspect
@@ -26,7 +25,7 @@ _NUMBERS = (bool, int, float)
 
 
 def _given(kind: type[torch.nn.Module], inputs: Sequence[Any]) -> type[torch.nn.Module]:
-    """A class of modules whose forward takes the tensors among these inputs, and is given the rest."""
+    """Returns a class of modules whose forward takes only the tensors among these inputs, the rest being fixed."""
     leaves, spec = pytree.tree_flatten(tuple(inputs))
     rest = [(isinstance(value, Tensor), None if isinstance(value, Tensor) else value) for value in leaves]
 
@@ -40,11 +39,11 @@ def _given(kind: type[torch.nn.Module], inputs: Sequence[Any]) -> type[torch.nn.
 
 
 def _tensors_of(signature: inspect.Signature, inputs: Sequence[Any]) -> inspect.Signature:
-    """`self`, and the parameters that take tensors."""
+    """Returns the signature with `self` and the parameters that take tensors."""
     itself, *found = signature.parameters.values()
     named = [one for one in found if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     if len(named) < len(inputs):
-        return signature  # *args takes any number of them
+        return signature  # *args takes any number of tensors
     kept = [name for one, value in zip(named, inputs, strict=False) for name in _names(one.name, value)]
     if len(set(kept)) < len(kept):
         return signature
@@ -53,7 +52,7 @@ def _tensors_of(signature: inspect.Signature, inputs: Sequence[Any]) -> inspect.
 
 
 def _names(name: str, value: Any) -> list[str]:
-    """One for each tensor in an argument."""
+    """Returns a name for each tensor in an argument."""
     if isinstance(value, Tensor):
         return [name]
     count = sum(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(value))
@@ -61,7 +60,7 @@ def _names(name: str, value: Any) -> list[str]:
 
 
 def with_numbers(model: Any, inputs: Any) -> tuple[Any, Any]:
-    """The model as a function of its tensors alone, and these; as they are where there is nothing else among them."""
+    """Returns the model as a function of its tensors alone, and these tensors; unchanged if all inputs are tensors."""
     if not isinstance(model, torch.nn.Module) or not _has_others(inputs):
         return model, inputs
     bound = copy.copy(model)
@@ -70,7 +69,7 @@ def with_numbers(model: Any, inputs: Any) -> tuple[Any, Any]:
 
 
 def _has_others(inputs: Any) -> bool:
-    """A tuple of tensors with numbers and None beside them, or tensors within; all else is dealt with elsewhere."""
+    """Whether inputs are tensors mixed with numbers and None, or nested; other inputs are handled elsewhere."""
     if not isinstance(inputs, tuple | list) or all(isinstance(value, Tensor) for value in inputs):
         return False
     leaves = pytree.tree_leaves(tuple(inputs))
@@ -79,7 +78,8 @@ def _has_others(inputs: Any) -> bool:
 
 
 def without_numbers(batches: Any, inputs: Any) -> Any:
-    """Calibration inputs as the tensors in them, without what the example has too: the model is compiled for that."""
+    """Returns the tensors of calibration inputs; other values must equal the example's, for which the model is
+    compiled."""
     if not _has_others(inputs) or isinstance(batches, Tensor) or not isinstance(batches, Iterable):
         return batches
     return [_tensors(number, batch, inputs) for number, batch in enumerate(ending(batches))]
@@ -103,7 +103,7 @@ def _tensors(number: int, batch: Any, inputs: Sequence[Any]) -> Any:
 
 
 def drop_nones(module: GraphModule) -> tuple[int, ...]:
-    """Takes None out of what a graph returns; the places where it was."""
+    """Removes None from the outputs of a graph; returns the positions where it was."""
     output = output_node(module.graph)
     returned: Any = output.args[0]
     leaves = list(returned) if isinstance(returned, list | tuple) else [returned]
@@ -121,7 +121,7 @@ def drop_nones(module: GraphModule) -> tuple[int, ...]:
 
 
 def keep_positions(module: GraphModule) -> None:
-    """`x[i]` of a tensor i that has no dimension takes i as a number: here it is a tensor of one position again."""
+    """Rewrites `x[i]` by a tensor i of rank 0, for which torch takes i as a number, back to an index by the tensor."""
     for item in [node for node in module.graph.nodes if is_call(node, aten.item.default)]:
         source, chosen = item.all_input_nodes[0], [user for user in item.users if _chooses(user, item)]
         if dtype(source).is_floating_point or dtype(source) == torch.bool or len(chosen) < len(item.users):
@@ -140,7 +140,7 @@ def _chooses(user: Node, item: Node) -> bool:
 
 
 def _choose(select: Node, position: Node) -> None:
-    """One row by a tensor; what is written into the row is written into the tensor, there."""
+    """Selects one row by a tensor index; writes into the row become writes into the tensor at that index."""
     bound = bind(select)
     source: Node = bound["self"]
     dim = int(bound["dim"]) % len(shape(source))

@@ -8,12 +8,12 @@ import torch
 
 from cortado.ir.patched import alone
 
-OBJECTS = 50_000  # made since the last collection before the next one; Python's own is 700, and a graph has more
+OBJECTS = 50_000  # new objects that trigger a collection; Python's default is 700, and a graph has more
 
 
 @contextmanager
 def _plain_torch() -> Iterator[None]:
-    """Undoes a default device and autocast where there are such; entering either mode changes what layers do."""
+    """Undoes a default device and autocast if they are set; entering either mode changes what layers do."""
     with ExitStack() as stack:
         if torch.get_default_device() != torch.device("cpu"):
             stack.enter_context(torch.device("cpu"))
@@ -24,9 +24,9 @@ def _plain_torch() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Runs torch on one thread, as it is when nobody has changed it: new tensors are float32 on the CPU, and nothing is
-    cast automatically. Networks for microcontrollers have small layers: threads would wait for one another most of
-    the time."""
+    """Runs torch on one thread, with its default settings: new tensors are float32 on the CPU, and nothing is cast
+    automatically. The layers of networks for microcontrollers are small: threads would wait for each other most of the
+    time."""
     with alone(), _plain_torch():
         threads, default = torch.get_num_threads(), torch.get_default_dtype()
         torch.set_num_threads(1)
@@ -38,11 +38,12 @@ def one_thread() -> Iterator[None]:
             torch.set_default_dtype(default)
 
 
-_frozen: list[bool] = []  # once it is known
+_frozen: list[bool] = []  # [True] once it is known
 
 
 def _frozen_before() -> bool:
-    """Whether the caller has left out what there was. The answer yes takes as long as there are objects: it is kept."""
+    """Whether the caller has frozen existing objects (gc.freeze). Asking takes time in proportion to their number, so a
+    positive answer is kept."""
     if not _frozen and gc.get_freeze_count() > 0:
         _frozen.append(True)
     return bool(_frozen)
@@ -50,9 +51,9 @@ def _frozen_before() -> bool:
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Meanwhile the garbage collector runs seldom: torch is a million objects, and each of its long walks would look at
-    them all. What there is already is left out, unless the caller has done that; cycles that are made meanwhile are
-    found, in larger portions."""
+    """Makes the garbage collector run less often inside the block: torch has a million objects, which every full
+    collection would visit. Existing objects are frozen, unless the caller has done so; new cycles are still collected,
+    in larger batches."""
     with alone():
         before, ours = gc.get_threshold(), not _frozen_before()
         if ours:

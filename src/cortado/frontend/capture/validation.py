@@ -1,4 +1,4 @@
-"""Validates the model and the exported program; later stages could not report these errors as well."""
+"""Validation of the model and the exported program; later stages could not report these errors as well."""
 
 import contextlib
 import functools
@@ -26,10 +26,10 @@ from cortado.ops.move.topk import QUANTILE, quantile_shape
 
 Tensor = torch.Tensor
 
-MOST_VALUES = 2**31 - 1  # of a tensor: the kernels count in int32
+MOST_VALUES = 2**31 - 1  # in a tensor: the kernels count in int32
 _SAME = "a compiled model does the same for every input"
 _LOOP = "is a loop of torch's own; write it in Python with a fixed number of turns: torch.export writes it out"
-_HIGHER = {  # what a user wrote, and why it can't be compiled
+_HIGHER = {  # the user's function, and why it can't be compiled
     "cond": (
         "torch.cond",
         f"chooses by the values of a tensor, and {_SAME}; use torch.where, or move the decision out of the model",
@@ -49,7 +49,7 @@ _HIGHER = {  # what a user wrote, and why it can't be compiled
 
 
 def check_values(what: str, value: Tensor) -> None:
-    """A tensor that holds numbers, one after the other, in this machine's memory."""
+    """Refuses a tensor without strided values in this machine's memory."""
     if value.is_meta or isinstance(value, FakeTensor):
         raise CortadoError(
             f"{what} has a shape and no values (it was made on the meta device, or under a FakeTensorMode); load its "
@@ -67,7 +67,7 @@ def check_values(what: str, value: Tensor) -> None:
 
 
 def check_model(model: Any) -> None:
-    """A module of Python's, with parameters that have a shape."""
+    """Refuses anything but a Python module whose parameters have a shape."""
     if not isinstance(model, torch.nn.Module):
         raise CortadoError(f"expected a torch.nn.Module, found {type(model).__name__}")
     for name, module in model.named_modules():
@@ -125,8 +125,9 @@ def _is_plain(index: Any) -> bool:
 
 @contextlib.contextmanager
 def _assigned_deep_inside(model: torch.nn.Module) -> Iterator[None]:
-    """`self.last = value` in a module inside of the model, which torch.export forgets: it looks at the outermost alone.
-    Here such a buffer stays, and the value is copied into it when forward is done, as torch.export itself has it."""
+    """Supports `self.last = value` in inner modules, for which torch.export forgets the value: it tracks only the
+    outermost module. Here the buffer stays, and the value is copied into it when forward is done, as torch.export does
+    for the outermost."""
     inner = list(model.modules())[1:]
     forward, own = model.forward, model.__dict__.get("forward")
 
@@ -156,7 +157,7 @@ def _assigned_deep_inside(model: torch.nn.Module) -> Iterator[None]:
 
 
 def rename_state(program: ExportedProgram) -> None:
-    """Names of parameters that torch can't write into the text of a module: keywords, quotes, line breaks."""
+    """Renames parameters whose names torch can't write into a module's code: keywords, quotes, line breaks."""
     specs = [spec for spec in program.graph_signature.input_specs if spec.target is not None]
     taken = {str(spec.target) for spec in specs}
     for old in sorted(taken):
@@ -179,7 +180,7 @@ def _writable(part: str) -> str:
 
 
 def check_graph(module: GraphModule) -> None:
-    """Refuses all but calls of operators, on tensors of fixed shapes; what is in blocks under no_grad, too."""
+    """Refuses everything but calls of operators on tensors of fixed shapes, including inside blocks under no_grad."""
     for node in module.graph.nodes:
         if node.op == "get_attr":
             _check_attribute(module, node)
@@ -207,7 +208,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
         for body in inner:
             check_graph(body)
     elif target is not operator.getitem and not isinstance(target, OpOverload):
-        # What vmap and grad leave behind: tensors that mean nothing outside of them.
+        # Leftovers of vmap and grad: tensors that are meaningless outside of them.
         raise CortadoError(
             f"a transformation of torch.func (vmap, grad){_place(node)} can't be captured; write the computation "
             "itself, on whole batches"
@@ -221,7 +222,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
 
 
 def _graph(module: GraphModule, argument: Any) -> GraphModule | None:
-    """The graph that an argument stands for."""
+    """Returns the graph that an argument refers to, if it does."""
     value = _attribute(module, argument) if isinstance(argument, Node) and argument.op == "get_attr" else None
     return value if isinstance(value, GraphModule) else None
 
@@ -231,7 +232,7 @@ def _attribute(module: GraphModule, node: Node) -> Any:
 
 
 def _place(node: Node, inner: Sequence[GraphModule] = ()) -> str:
-    """The line of a call; of one that has none, that of the first call inside."""
+    """Returns the source line of a call, or else of the first inner call that has one."""
     nodes = [node, *(call for body in inner for call in body.graph.nodes)]
     line = next((line for line in map(source_line, nodes) if line is not None), None)
     return "" if line is None else f" at {line}"

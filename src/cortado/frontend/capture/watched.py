@@ -1,10 +1,11 @@
-"""How unlike calibration an input is: the distance of a layer's features from the nearest mean of a class (--watch).
+"""How unlike the calibration data an input is: the distance of a layer's features from the nearest class mean
+(--watch).
 
 surprise = min over classes c of |(f - mean_c) / deviation| / limit
 
-Classes are those that the network itself says; all share one deviation for each feature. The limit is the distance that
-one calibration sample in a hundred goes beyond when means and deviations are those of others, so 1 is where surprise
-begins. It is an output of the model behind its own, of ordinary calls: nothing behind this file knows more of it.
+Classes are those that the network itself predicts; all share one deviation for each feature. The limit is the distance
+that one held-out calibration sample in a hundred exceeds, so 1 is where surprise begins. It is an additional last
+output of the model, of ordinary calls: no later stage knows about it.
 """
 
 import copy
@@ -20,17 +21,17 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.capture.inputs import Inputs
 
 SURPRISE = "cortado_surprise"  # the module that computes it
-WIDE = rf"{SURPRISE}.*"  # which is int16
+WIDE = rf"{SURPRISE}.*"  # the modules that are int16
 _OWN = "cortado_watched"
-FOLDS = 5  # of the calibration data: each is held against the others
-BEYOND = 0.01  # of the held-back data are above the limit
-LEAST = 0.01  # of the mean variance, added to that of each feature
-COMMON = 0.5  # of the mean size of the classes, that one has at least
-FEWEST = 20  # calibration samples: of fewer, one in a hundred says nothing
+FOLDS = 5  # of the calibration data, for cross-validation
+BEYOND = 0.01  # the share of held-out data above the limit
+LEAST = 0.01  # the share of the mean variance that is added to that of each feature
+COMMON = 0.5  # the least size of a class, as a share of the mean size
+FEWEST = 20  # calibration samples: with fewer, one in a hundred is meaningless
 
 
 class Surprise(nn.Module):
-    """The distance of features from the nearest mean, in parts of the limit."""
+    """The distance of features from the nearest class mean, relative to the limit."""
 
     means: Tensor
     factors: Tensor
@@ -45,7 +46,7 @@ class Surprise(nn.Module):
 
 
 class Watched(nn.Module):
-    """A module whose outputs have the surprise behind them; its layers keep their names."""
+    """A module with the surprise as an additional last output; its layers keep their names."""
 
     def __init__(self, module: nn.Module, layer: str, surprise: Surprise) -> None:
         super().__init__()
@@ -61,12 +62,12 @@ class Watched(nn.Module):
 
 
 def features_of(found: Tensor) -> Tensor:
-    """[1, N]: the channels of an image or a sequence by their means."""
+    """Returns features [1, N]: the channels of an image or a sequence, averaged."""
     return found.flatten(2).mean(2) if found.dim() > 2 else found
 
 
 def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[Any, Tensor]:
-    """The outputs of a module, and that of one of its layers."""
+    """Returns the outputs of a module, and that of one of its layers."""
     found: list[Any] = []
     handle = module.get_submodule(layer).register_forward_hook(lambda _, given, output: found.append(output))
     try:
@@ -81,8 +82,8 @@ def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[A
 
 @torch.no_grad()
 def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], layer: str) -> nn.Module:
-    """The module with the surprise of a layer's features as its last output; means, deviations and limit are those of
-    calibration data."""
+    """Returns the module with the surprise of a layer's features as its last output; means, deviations and limit come
+    from calibration data."""
     module = _with_layer(module, layer)
     if len(batches) < FEWEST:
         raise CortadoError(f"--watch {layer} needs at least {FEWEST} calibration samples, found {len(batches)}")
@@ -103,7 +104,8 @@ def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], laye
 
 
 def watched_without_data(module: nn.Module | ExportedProgram, example: Sequence[Any], layer: str) -> nn.Module:
-    """The same with means of nothing, for a plan: of as many classes as the network tells apart, the most there are."""
+    """Returns the module with arbitrary means, for a plan without data: as many classes as the network predicts, the
+    most possible."""
     module = _with_layer(module, layer)
     with torch.no_grad():
         outputs, found = run_watched(copy.deepcopy(module).eval(), layer, example)
@@ -114,7 +116,7 @@ def watched_without_data(module: nn.Module | ExportedProgram, example: Sequence[
 
 
 def _with_layer(module: nn.Module | ExportedProgram, layer: str) -> nn.Module:
-    """The module, if it has the layer."""
+    """Returns the module if it has the layer; else an error."""
     if isinstance(module, ExportedProgram):
         raise CortadoError(
             f"--watch {layer}: the model is an exported program, expected a module whose layers have names"
@@ -126,27 +128,28 @@ def _with_layer(module: nn.Module | ExportedProgram, layer: str) -> nn.Module:
 
 
 def _scores(outputs: Any) -> Tensor | None:
-    """The first output, where it is scores of some classes."""
+    """Returns the first output if it is scores of classes."""
     first = outputs[0] if isinstance(outputs, tuple | list) else outputs
     return first if isinstance(first, Tensor) and first.dim() == 2 and first.shape[0] == 1 else None
 
 
 def _folds(labels: Tensor) -> Tensor:
-    """The number of each sample's fold: every class is in all of them, in whatever order the samples come."""
+    """Returns the fold of each sample: every class is in all folds, whatever the order of the samples."""
     fold = torch.empty_like(labels)
     fold[labels.argsort(stable=True)] = torch.arange(len(labels)) % FOLDS
     return fold
 
 
 def _class_of(outputs: Any) -> int:
-    """The best class, where there are scores."""
+    """Returns the best class; 0 without scores."""
     scores = _scores(outputs)
     return 0 if scores is None else int(scores.argmax())
 
 
 def _statistics(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Means of the classes, and for each feature one over the deviation that all of them share. A class of few samples
-    is none: where the network errs, their mean would lie among what is strange."""
+    """Returns the means of the classes, and for each feature the reciprocal of the deviation that they share. Classes
+    with few samples are dropped: they come from errors of the network, and their means would lie among unusual
+    inputs."""
     _, places, counts = labels.unique(return_inverse=True, return_counts=True)
     common = counts >= COMMON * counts.double().mean()
     rows, places = rows[common[places]], (common.cumsum(0) - 1)[places[common[places]]]
@@ -161,7 +164,7 @@ def _distances(rows: Tensor, means: Tensor, factors: Tensor) -> Tensor:
 
 
 def _like(module: nn.Module) -> type[Watched]:
-    """The class with the inputs that the module has."""
+    """Returns a subclass of Watched with the module's signature of forward."""
 
     def forward(self: Watched, *values: Any) -> tuple[Any, ...]:
         return self.cortado_call(*values)
