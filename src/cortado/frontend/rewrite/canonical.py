@@ -1,6 +1,6 @@
-"""A float graph in few words: the same function with in-place forms, no-ops and spelling variants gone.
+"""The canonical float graph: the same function without in-place forms, no-ops and spelling variants.
 
-What an operator's other spellings are stands in its own file, as `Rewrite` records.
+The alternative spellings of an operator are in its own file, as `Rewrite` records.
 """
 
 import operator
@@ -21,17 +21,17 @@ from cortado.ops.meaning import CallKind, means, target_means
 
 aten = torch.ops.aten
 
-_FILLS = (CallKind.FILL, CallKind.OVERWRITE, CallKind.BROADCAST)  # of their first operand only shape and type matter
+_FILLS = (CallKind.FILL, CallKind.OVERWRITE, CallKind.BROADCAST)  # only shape and dtype of their first operand matter
 _PLAIN = (CallKind.COPY, CallKind.CONVERT, CallKind.DROPOUT, *_FILLS, CallKind.EMPTY, CallKind.CHECK)
 
 
 def is_plain(target: Any) -> bool:
-    """Whether calls of a target are dealt with here, whichever operators there are."""
+    """Whether calls of a target are handled in this module, independently of operators."""
     return target_means(target, *_PLAIN) and not writes_in_place(target)
 
 
 def fold(graph: Graph) -> None:
-    """Removes calls that do nothing or only copy, and computes what gives the same every time."""
+    """Removes no-ops and copies, and folds constants."""
     for node in [node for node in graph.nodes if node.op == "call_function"]:
         make_out_of_place(node)
         plainer = _plainer(node)
@@ -40,9 +40,9 @@ def fold(graph: Graph) -> None:
 
 
 def respell(graph: Graph) -> None:
-    """Simplifies, and writes each call that has other spellings in the one that its operator's file names."""
+    """Simplifies, and rewrites each call that has alternative spellings to the one that its operator's file names."""
     for node in list(graph.nodes):
-        if node._erased:  # by the rewrite of a call that had several results
+        if node._erased:  # erased by the rewrite of a call with several results
             continue
         if node.op == "placeholder":
             USER_INPUT.note(node, True)  # later, constants are placeholders too
@@ -52,7 +52,7 @@ def respell(graph: Graph) -> None:
 
 
 def separate(graph: Graph) -> None:
-    """Writes each part of a tensor that is taken apart as a call of its own, which analyses follow."""
+    """Rewrites calls that split a tensor as one call for each part, which analyses can follow."""
     for node in list(graph.nodes):
         rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
         if rewrite is not None and rewrite.moves and not isinstance(VALUE.of(node), torch.Tensor):
@@ -69,14 +69,14 @@ def _canonicalize(node: Node) -> None:
 
 
 def simplify(graph: Graph) -> None:
-    """Removes calls that do nothing and computes constants; no call is written in another way yet."""
+    """Removes no-ops and folds constants; other spellings are not rewritten yet."""
     for node in list(graph.nodes):
         if node.op == "call_function":
             _simplified(node)
 
 
 def _simplified(node: Node) -> bool:
-    """Whether a call is gone, computed, or none that has other spellings."""
+    """Whether a call was removed, folded or rewritten here, so that no `Rewrite` applies."""
     if means(node, CallKind.CHECK):
         node.graph.erase_node(node)
         return True
@@ -95,7 +95,7 @@ def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
 
 
 def _plainer(node: Node) -> Callable[[Bound], Node | None] | None:
-    """For what does nothing, for what gives the same every time, and for what only gives what was written."""
+    """Returns the rewrite for a no-op, a constant call or a call that only returns a written value; None for others."""
     if _is_no_op(node):
         return _first_operand
     if _is_constant(node):
@@ -115,7 +115,7 @@ def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
 
 
 def _is_no_op(node: Node) -> bool:
-    """Copies, conversions to the type a tensor already has, dropouts in evaluation mode."""
+    """Whether a call is a copy, a conversion to the dtype it already has, or a dropout in evaluation mode."""
     if means(node, CallKind.DROPOUT):
         return not bind(node)["train"]
     if means(node, CallKind.CONVERT):
@@ -124,7 +124,7 @@ def _is_no_op(node: Node) -> bool:
 
 
 def _converted(bound: Bound) -> Node | None:
-    """A conversion to another type, in one spelling."""
+    """Rewrites a conversion to another dtype in its canonical spelling."""
     if bound.node.target == aten.to.dtype:
         return None
     return add_call(bound.node, aten.to.dtype, _first_operand(bound), dtype(bound.node))
@@ -136,7 +136,7 @@ def _first_operand(bound: Bound) -> Node:
 
 
 def _is_constant(node: Node) -> bool:
-    """A call that gives the same tensor every time: computed from constants only, not by chance."""
+    """Whether a call gives the same tensor every time: computed from constants only, and not at random."""
     if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
     single = isinstance(VALUE.of(node), torch.Tensor) and not means(node, CallKind.EMPTY)
@@ -152,14 +152,14 @@ def _folded(bound: Bound) -> Node:
 
 
 def _shaped(node: Node) -> torch.Tensor:
-    """A constant, or what stands for a tensor of which only shape and type matter."""
+    """Returns the data of a constant, or zeros for a tensor of which only shape and dtype matter."""
     if node.op == "get_attr":
         return constant_data(node)
     return torch.zeros(shape(node), dtype=dtype(node))
 
 
 def _copied(bound: Bound) -> Node:
-    """The value that was written over a whole tensor, in its type."""
+    """Returns the value that overwrites a whole tensor, in that tensor's dtype and shape."""
     written: Node = bound["src"] if "src" in bound.values else bound["value"]
     if dtype(written) != dtype(bound.node):
         written = add_call(bound.node, aten.to.dtype, written, dtype(bound.node))
@@ -192,8 +192,8 @@ def check_filled(graph: Graph) -> None:
 
 
 def inline_contexts(module: GraphModule) -> bool:
-    """Inlines `with torch.no_grad():`, a call of a graph of its own: gradients are none of our business. Tells whether
-    there was any."""
+    """Inlines `with torch.no_grad():`, which is a call of a graph of its own: gradients don't matter here. Returns
+    whether there was any."""
     blocks = [(node, context_body(node)) for node in module.graph.nodes]
     found = [(node, start) for node, start in blocks if start is not None]
     for node, start in found:
@@ -202,7 +202,7 @@ def inline_contexts(module: GraphModule) -> bool:
 
 
 def context_body(node: Node) -> int | None:
-    """The position of the inner graph among the arguments of such a call; None for any other."""
+    """Returns the position of the inner graph among the arguments of such a call; None for other calls."""
     higher = torch.ops.higher_order
     if node.target is higher.wrap_with_set_grad_enabled:
         return 1

@@ -1,4 +1,4 @@
-"""Complex tensors of float32 calls as pairs of real ones, whichever calls make, move and read them."""
+"""Complex tensors of float32 calls as pairs of real ones, whichever calls compute, move and read them."""
 
 import operator
 from collections.abc import Callable
@@ -19,17 +19,17 @@ from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.signal.pairs import EACH, FORMS, Pair
 
 Tensor = torch.Tensor
-_Parts = dict[Node, Pair]  # the nodes that hold both parts of a complex node
+_Parts = dict[Node, Pair]  # complex node -> the nodes of its real and imaginary parts
 
 
 def write_as_pairs(module: GraphModule) -> bool:
-    """Replaces every call that reads or gives complex numbers and is wanted in float32; whether there were any."""
+    """Replaces every float32 call that reads or gives complex numbers; returns whether there were any."""
     parts: _Parts = {}
-    for node in list(module.graph.nodes):  # what a call becomes is looked at with it
+    for node in list(module.graph.nodes):  # the calls that replace one are handled with it
         if node.op != "call_function" or not _is_complex(node):
             continue
         if any(source in parts for source in node.all_input_nodes):
-            note_element(node, FLOAT32)  # as what it reads is: no integer operator reads a pair
+            note_element(node, FLOAT32)  # like its operands: no integer operator reads a pair
         if wanted_element(node).floating:
             _take(node, parts)
     for node in reversed(list(module.graph.nodes)):
@@ -49,7 +49,7 @@ def holds_complex(node: Node) -> bool:
 
 
 def _take(node: Node, parts: _Parts) -> None:
-    """Writes one call in real numbers: by its form, on each part, or as the smaller calls that torch makes of it."""
+    """Rewrites one call in real numbers: by its form, part by part, or through torch's decomposition."""
     target: Any = node.target
     for source in node.all_input_nodes:
         if holds_complex(source) and source not in parts:
@@ -109,7 +109,7 @@ def _on_part(node: Node, parts: _Parts, name: str) -> Node:
 
 
 def _replace(node: Node, form: Callable[..., Any], parts: _Parts) -> None:
-    """Traces a form on the parts of its operands, and puts its calls in front of the call."""
+    """Traces a form on the parts of its operands, and inserts its calls before the call."""
     operands = [one for one in node.all_input_nodes]
     flat = [half for one in operands for half in _halves(one, parts)]
     arguments, structure = pytree.tree_flatten((node.args, node.kwargs))

@@ -1,8 +1,8 @@
-"""Calls that no operator knows, spelled out in calls that operators do know.
+"""Decomposition of calls without an operator into calls that have one.
 
-torch says of most of its operators what they are in smaller ones, and the files of `ops` say it of others
-(`Decomposition`). A call is spelled out only if every call that it becomes is known; otherwise it stays, and is refused
-under the name that the user wrote.
+torch has decompositions of most of its operators, and the files of `ops` have others (`Decomposition`). A call is
+decomposed only if every resulting call is supported; otherwise it stays, and is refused under the name that the user
+wrote.
 """
 
 import inspect
@@ -30,12 +30,12 @@ _Function = Callable[..., Any]
 
 
 class _Declined(Exception):
-    """A decomposition that does not take these arguments."""
+    """Raised by a decomposition that does not support these arguments."""
 
 
 def spell_out(module: GraphModule, only: Callable[[Node], bool] = lambda node: True) -> None:
-    """Replaces calls by smaller ones that operators know, in place. What reads a call comes before it, and so may ask
-    what it reads; what a call becomes may be smaller calls in turn."""
+    """Decomposes calls into supported ones, in place. Readers are handled before their operands, so that they can
+    inspect these; the resulting calls are decomposed in turn."""
     left = [node for node in module.graph.nodes if node.op == "call_function" and only(node)]
     while left:
         node = left.pop()
@@ -49,7 +49,8 @@ def spell_out(module: GraphModule, only: Callable[[Node], bool] = lambda node: T
 
 
 def _is_known(target: Any, floating: bool) -> bool:
-    """Whether an operator takes a call in some form; in float32, those of float32 and what moves values."""
+    """Whether an operator takes a call in some form; in float32, an operator of float32 or one that only moves
+    values."""
     known = registry()
     if not floating:
         return is_plain(target) or target in known.patterns or target in known.rewrites
@@ -57,7 +58,7 @@ def _is_known(target: Any, floating: bool) -> bool:
 
 
 def _has_kernel(target: Any) -> bool:
-    """Whether float32 takes a call of real numbers as it is; a rule of domains may be for integers alone."""
+    """Whether float32 takes a call of real numbers as it is; a domain rule can be for integers only."""
     known = registry()
     rewrite = known.rewrites.get(target)
     moves = any(pattern.moves for pattern in known.patterns.get(target, ()))
@@ -71,7 +72,7 @@ def _gives_reals(node: Node) -> bool:
 
 
 def _function_of(node: Node) -> _Function | None:
-    """An equivalent graph of other calls; None if none is known or needed."""
+    """Returns a function that decomposes a call; None if there is none or it is not needed."""
     target: Any = node.target
     floating = wanted_element(node).floating
     known = registry()
@@ -87,7 +88,7 @@ def _function_of(node: Node) -> _Function | None:
 
 
 def has_float32(node: Node) -> bool:
-    """Whether float32 has an operator for a call, or for all calls that it becomes."""
+    """Whether float32 has an operator for a call, or for all calls of its decomposition."""
     known, target = registry(), node.target
     if target in known.floats or target in known.float_decompositions or target in FORMS:
         return True
@@ -101,19 +102,20 @@ def has_float32(node: Node) -> bool:
 
 
 def _is_composite(target: OpOverload) -> bool:
-    """Whether torch itself makes nothing but other calls of it, which a trace then shows."""
+    """Whether torch implements an operator entirely by calls of others, which a trace then shows."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd"))
 
 
 def _gives_numbers(node: Node) -> bool:
-    """Real numbers, or several tensors of any kind; single truth values and integers have rules of their own."""
+    """Whether a node gives real numbers, or several tensors of any kind; single truth values and integers have rules of
+    their own."""
     value = VALUE.of(node)
     return isinstance(value, tuple | list) or (isinstance(value, Tensor) and value.is_floating_point())
 
 
 @cache
 def _table(floating: bool) -> Mapping[OpOverload, _Function]:
-    """torch's decompositions of what nobody knows, and all of ours."""
+    """Returns torch's decompositions of unsupported operators, and all of ours."""
     theirs = {
         target: function
         for target, function in decomposition_table.items()
@@ -135,7 +137,7 @@ def _table(floating: bool) -> Mapping[OpOverload, _Function]:
 
 
 def _by_name(target: OpOverload, function: _Function) -> _Function:
-    """A function that is given the arguments of a call by their names in its schema, with their defaults."""
+    """Wraps a function to take the arguments of a call by their names in its schema, with their defaults."""
     declared = inspect.signature(function).parameters
     if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in declared.values()):
         return function
@@ -150,7 +152,7 @@ def _by_name(target: OpOverload, function: _Function) -> _Function:
 
 
 def _of_reals(function: _Function) -> _Function:
-    """A function that leaves calls on integers, which decompositions of torch make, as they are."""
+    """Wraps a function to decline calls on integers, which torch's decompositions can make."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
         first = next(iter(args), None)
@@ -161,12 +163,12 @@ def _of_reals(function: _Function) -> _Function:
 
 
 def written_out(node: Node, function: _Function) -> None:
-    """Puts the calls of a function in the place of a call that it computes, whichever they are."""
+    """Replaces a call by the calls that a function makes to compute it."""
     _inline(node, _trace(node, function, {}))
 
 
 def write_in_pieces(module: GraphModule) -> None:
-    """Puts calls of ExecuTorch's int8 operators in the place of those that it has none for, where that is known."""
+    """Replaces calls without an int8 operator in ExecuTorch by calls of operators that it has, where that is known."""
     for node in [node for node in module.graph.nodes if isinstance(node.target, OpOverload)]:
         target: Any = node.target
         pieces = [one.in_pieces for one in registry().patterns.get(target, ()) if one.in_pieces is not None]
@@ -175,7 +177,7 @@ def write_in_pieces(module: GraphModule) -> None:
 
 
 def _traced(node: Node, function: _Function, *, floating: bool) -> GraphModule | None:
-    """The calls that a call becomes; None if one of them is not known either."""
+    """Traces the decomposition of a call; None if one of its calls is not supported either."""
     table = {target: one for target, one in _table(floating).items() if target != node.target}
     try:
         traced = _trace(node, function, table)
@@ -186,7 +188,7 @@ def _traced(node: Node, function: _Function, *, floating: bool) -> GraphModule |
 
 
 def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function]) -> GraphModule:
-    """The calls that a function makes for the arguments of a call."""
+    """Traces the calls that a function makes for the arguments of a call."""
     arguments, structure = pytree.tree_flatten((node.args, node.kwargs))
     nodes = list(node.all_input_nodes)
 
@@ -204,7 +206,7 @@ def _trace(node: Node, function: _Function, table: Mapping[OpOverload, _Function
 
 
 def trace_on(nodes: Sequence[Node], function: _Function, table: Mapping[OpOverload, _Function]) -> GraphModule:
-    """The calls that a function makes of the values of some nodes."""
+    """Traces the calls that a function makes on the values of some nodes."""
     mode = fake_mode_of(nodes[0].graph)
     assert mode is not None
     with torch.no_grad(), mode:
@@ -212,7 +214,7 @@ def trace_on(nodes: Sequence[Node], function: _Function, table: Mapping[OpOverlo
 
 
 def _is_understood(traced: GraphModule, constant: list[bool], floating: bool) -> bool:
-    """Whether every call is known, or gives a constant."""
+    """Whether every call is supported, or gives a constant."""
     holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
     fixed = {holder for holder, always in zip(holders, constant, strict=True) if always}
     for one in traced.graph.nodes:
@@ -225,7 +227,7 @@ def _is_understood(traced: GraphModule, constant: list[bool], floating: bool) ->
 
 
 def _inline(node: Node, traced: GraphModule) -> list[Node]:
-    """Puts the calls in the place of the one that they compute, and gives those that are of other kinds."""
+    """Replaces a call by traced ones, and returns those with other targets."""
     before, added = node.prev, list[Node]()
     results = put_before(node, traced, node.all_input_nodes)
     while node.prev is not before and (before := before.next) is not node:
@@ -235,7 +237,7 @@ def _inline(node: Node, traced: GraphModule) -> list[Node]:
 
 
 def put_before(node: Node, traced: GraphModule, operands: Sequence[Node]) -> Any:
-    """Puts calls on these operands in front of a call, and gives what they give."""
+    """Inserts traced calls on these operands before a call, and returns their results."""
     holders = [one for one in traced.graph.nodes if one.op == "placeholder"]
     found: dict[Node, Any] = dict(zip(holders, operands, strict=True))
     with node.graph.inserting_before(node):

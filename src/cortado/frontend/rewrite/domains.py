@@ -1,8 +1,9 @@
 """Value domains of a graph, and the operators that compute in them: real numbers, integers, truth values.
 
-A domain is inferred for each node in the order of the graph. Then what gives real numbers, and what the model returns,
-asks for its operands in the form in which it reads them: integers as int32, truth values as 0 and 1, either as real
-numbers. So a count stays an integer until something makes it real, and a conversion stands only where domains meet.
+A domain is inferred for each node in the order of the graph. Then calls that give real numbers, and the outputs, ask
+for their operands in the form in which they read them: integers as int32, truth values as 0 and 1, either as real
+numbers. So a count stays an integer until a real number is needed, and conversions are inserted only where domains
+meet.
 """
 
 from collections.abc import Sequence
@@ -52,8 +53,8 @@ _NO_RULE = DomainRule(aten=())
 
 
 def settle_domains(module: GraphModule) -> list[Finding]:
-    """Infers every node's domain and inserts the conversions. Rewrites in place; a graph of real numbers alone stays as
-    it is. Returns what can't be proven of int64 arithmetic."""
+    """Infers every node's domain and inserts conversions, in place; a graph of real numbers only is unchanged. Returns
+    a finding about int64 arithmetic that can't be proven to fit."""
     if not any(has_integer_dtype(node) for node in module.graph.nodes if node.op != "output"):
         return []
     DOMAINS.infer(module.graph)
@@ -62,7 +63,7 @@ def settle_domains(module: GraphModule) -> list[Finding]:
     return [_unproven(meeting.unproven)] if meeting.unproven else []
 
 
-USUAL = Interval(-(2**16), 2**16)  # integers whose interval is not known are taken to be as large as that
+USUAL = Interval(-(2**16), 2**16)  # the interval assumed for integers whose interval is unknown
 
 
 def _unproven(nodes: Sequence[Node]) -> Finding:
@@ -79,7 +80,7 @@ def _unproven(nodes: Sequence[Node]) -> Finding:
 
 
 def has_integer_dtype(node: Any) -> bool:
-    """Whether a tensor's type is one of integers or bool, whatever its numbers stand for."""
+    """Whether a tensor's dtype is integer or bool, whatever its numbers represent."""
     value = VALUE.of(node) if isinstance(node, Node) else None
     return isinstance(value, Tensor) and not (value.dtype.is_floating_point or value.dtype.is_complex)
 
@@ -104,7 +105,7 @@ domain_of = DOMAINS.of
 
 
 def rule_of(node: Node) -> DomainRule:
-    """The rule of domains for a call: its operator's, or the common one of calls that only move values."""
+    """Returns the domain rule of a call: its operator's, or the common one of calls that only move values."""
     known = registry().domains.get(node.target)  # type: ignore[call-overload]
     if known is not None:
         return known
@@ -114,7 +115,7 @@ def rule_of(node: Node) -> DomainRule:
 
 
 def interval(value: Any) -> Interval | None:
-    """The bounds of a tensor's integers, or of a number; None where they are not known."""
+    """Returns the bounds of a tensor's integers, or of a number; None if unknown."""
     number = integer_in(value)
     if number is not None:
         return Interval(number, number)
@@ -144,7 +145,7 @@ def _inferred(node: Node) -> Domain:
 
 
 def _of_constant(data: Tensor) -> Domain:
-    """A constant in float may hold integers, too."""
+    """Returns the domain of a constant; one in float can hold integers, too."""
     if not data.numel() or (data.is_floating_point() and not bool((data.isfinite() & (data == data.round())).all())):
         return REALS
     found = Interval(int(data.min()), int(data.max()))
@@ -158,7 +159,7 @@ def _of_integers(bound: Bound) -> bool:
 
 
 def fits(found: Interval, kind: torch.dtype) -> bool:
-    """Whether a type holds all of these; of int64, what 32 bits hold of it."""
+    """Whether a dtype holds this interval; for int64, whether 32 bits do."""
     return found.within(interval_of(kind) or WORDS)
 
 
@@ -166,7 +167,7 @@ def fits(found: Interval, kind: torch.dtype) -> bool:
 
 
 def truncates(node: Node) -> bool:
-    """Whether a call makes integers of float32, which has an operator for it."""
+    """Whether a call converts float32 to integers and float32 has an operator for it."""
     return (
         means(node, CallKind.CONVERT)
         and wanted_element(node).floating
@@ -176,7 +177,7 @@ def truncates(node: Node) -> bool:
 
 
 class _Bounds:
-    """Queries that rules may make while domains are inferred."""
+    """The queries that rules can make while domains are inferred."""
 
     interval = staticmethod(interval)
 
@@ -185,7 +186,7 @@ _BOUNDS: Any = _Bounds()
 
 
 class _Usually:
-    """The same, where integers that may be anything are of a usual size."""
+    """The same queries, with unknown integers assumed to have the usual interval."""
 
     @staticmethod
     def interval(value: Any) -> Interval | None:
@@ -196,15 +197,16 @@ _USUALLY: Any = _Usually()
 
 
 class Meeting:
-    """A graph whose integers and truth values become operators: `ir.domain.Making` for the operators' rules."""
+    """The rewriting of integers and truth values to operators; implements `ir.domain.Making` for the operators'
+    rules."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.pieces = sources(graph)
         self.made: dict[tuple[DomainKind, Node], Node | None] = {}
-        self.behind: dict[Node, Node] = {}  # what came after a node before anything was made of it
+        self.behind: dict[Node, Node] = {}  # the node that followed a node before anything was inserted
         self.replaced: dict[Node, Node] = {}
-        self.unproven: list[Node] = []  # of int64
+        self.unproven: list[Node] = []  # int64 calls
 
     def rewrite(self) -> None:
         for node in list(self.graph.nodes):
@@ -215,8 +217,8 @@ class Meeting:
         self.graph.eliminate_dead_code()
 
     def _read(self, node: Node) -> None:
-        """Lets a call that gives real numbers read its operands in the form that it needs."""
-        if is_dequantize(node):  # of codes, which are real numbers already
+        """Makes a call that gives real numbers read its operands in the form that it needs."""
+        if is_dequantize(node):  # its codes are real numbers already
             return
         rule = rule_of(node)
         read = [one for one in node.all_input_nodes if has_integer_dtype(one) and (rule.real or not is_constant(one))]
@@ -228,7 +230,7 @@ class Meeting:
             node.replace_all_uses_with(new)
 
     def again(self, bound: Bound, form: OperandForm) -> Node | None:
-        """The same call on operands in another form; those that it takes as integers stay that."""
+        """Adds the same call on operands in another form, except those that it takes as integers."""
         node, named = bound.node, [name for name in rule_of(bound.node).integers if name in bound.values]
         integers = [one for name in named for one in bound.nodes(name)]
         read = [one for one in node.all_input_nodes if has_integer_dtype(one)]
@@ -242,14 +244,14 @@ class Meeting:
         target: Any = node.target
         try:
             return add_call(node, target, *args, **kwargs)
-        except (RuntimeError, IndexError):  # torch itself takes integers alone there, such as positions
+        except (RuntimeError, IndexError):  # torch itself takes only integers there, such as positions
             return None
 
     def interval(self, value: Any) -> Interval | None:
         return interval(value)
 
     def holds_truth(self, value: Any) -> bool:
-        """By what was inferred: a comparison's result holds truth values in whatever type it is kept."""
+        """Whether a value holds truth values, by inference: a comparison's result does, whatever its dtype."""
         return isinstance(value, Node) and domain_of(value).kind is DomainKind.TRUTH
 
     # ---- the three forms
@@ -267,7 +269,7 @@ class Meeting:
         return self._once(DomainKind.INTEGER, value)
 
     def _once(self, kind: DomainKind, node: Node) -> Node | None:
-        """Made behind the node itself, where all that need it come after."""
+        """Returns a form of a node, made once, right after the node, so that it precedes all readers."""
         makers = {DomainKind.REAL: self._real, DomainKind.TRUTH: self._truth, DomainKind.INTEGER: self._word}
         if (kind, node) not in self.made:
             with self.graph.inserting_before(self.behind.setdefault(node, node.next)):
@@ -275,7 +277,8 @@ class Meeting:
         return self.made[kind, node]
 
     def _is_table(self, node: Node) -> bool:
-        """A function of real numbers or of bytes, or an input: what is made of it is a table."""
+        """Whether a node is a function of real numbers or bytes, an input or a constant: conversions of it become
+        tables."""
         return node in self.pieces or node.op == "placeholder" or is_constant(node)
 
     def _real(self, node: Node) -> Node | None:
@@ -299,7 +302,7 @@ class Meeting:
         return self.again(bind(node), self.truth) if rule.keeps_truth else None
 
     def _not_zero(self, node: Node) -> Node | None:
-        """The truth of a number."""
+        """Compares a number with 0."""
         if not has_integer_dtype(node) or node in self.pieces:
             return compared_number(node, node, aten.ne.Scalar, 0)
         word = self.word(node)
@@ -326,7 +329,8 @@ class Meeting:
         return self._within_type(node, made) if made is not None and rule.wraps else made
 
     def _counted(self, node: Node, root: Node) -> Node | None:
-        """Integers that are a function of a tensor of real numbers; of integers it would round them to codes."""
+        """Computes integers that are a function of a tensor of real numbers; for a root of integers, codes would round
+        them."""
         if domain_of(root).kind is DomainKind.INTEGER:
             raise Refused(
                 f"{describe(node)} makes integers of float32 numbers that are computed of integers whose interval is "
@@ -337,7 +341,7 @@ class Meeting:
         return counted(node, self.replaced.get(root, root))
 
     def _within_type(self, node: Node, made: Node) -> Node:
-        """Wraps around as torch's types do; what leaves 32 bits in int64 is refused."""
+        """Wraps around as torch's dtypes do; int64 arithmetic that exceeds 32 bits is refused."""
         found, kind = rule_of(node).bounds(self, bind(node)), dtype(node)
         if kind == torch.int64:
             if found is not None and not fits(found, kind):
@@ -356,8 +360,8 @@ class Meeting:
         return add_call(node, WRAPPED_IDS, made, bits, kind != torch.uint8)
 
     def _usually_fits(self, node: Node) -> bool:
-        """Whether 32 bits hold the result of integers of a usual size. What a loop adds up is left out: a counter of
-        calls would be named in every model."""
+        """Whether 32 bits hold the result for integers of usual size. Sums over loop iterations are exempt: a counter
+        of calls would be reported in every model."""
         found = rule_of(node).bounds(_USUALLY, bind(node))
         return found is None or fits(found, torch.int64)
 
@@ -378,7 +382,7 @@ class Meeting:
         return node if truth is None else add_call(node, AS_TRUTH, truth)
 
     def _own(self, returned: Any) -> Any:
-        """The user's outputs, none of which lies where state does, and what becomes of state."""
+        """Returns the user's outputs, copied if they would be in a state's memory, followed by the new state."""
         count = sum(1 for node in self.graph.nodes if node.op == "placeholder" and STATE.known(node))
         if not count or not isinstance(returned, list | tuple):
             return returned
@@ -386,7 +390,7 @@ class Meeting:
         return (*(self._copy(node) for node in returned[:users]), *returned[users:])
 
     def _copy(self, node: Node) -> Node:
-        """An output that is what state was before the call: a copy, as state is overwritten."""
+        """Copies an output that is the state before the call, as state is overwritten."""
         root = node
         while means(root, CallKind.VIEW):
             root = root.all_input_nodes[0]

@@ -1,4 +1,5 @@
-"""The calls between a signal and an end, run in float64: as a linear map of one block of samples and of its states."""
+"""Numerical probing of the calls between a signal and an end: run in float64, as a linear map of one block of samples
+and of the states."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,15 +20,15 @@ from cortado.ops.signal.sections import Section
 Tensor = torch.Tensor
 
 _MOST_NUMBERS = 2048  # samples and states of a call
-_AT_ONCE = 1 << 24  # numbers that all calls together may hold
+_AT_ONCE = 1 << 24  # numbers that all calls together can hold
 _LONG = 1024  # samples of an impulse response
 _LINEAR = 1e-9
 _ALIKE = 1e-5
-_LOUD = 2.0**13  # samples of 16 bits as they are in a sound: quieter ones may not reach what bends
+_LOUD = 2.0**13  # the level of 16-bit sound samples: quieter ones might not reach a nonlinearity
 
 
 class Probed(Protocol):
-    """A piece of a graph that is to be run."""
+    """A piece of a graph that can be probed."""
 
     @property
     def signal(self) -> Node: ...
@@ -41,7 +42,7 @@ class Probed(Protocol):
 
 @dataclass(frozen=True)
 class TimeLayout:
-    """Position of the time axis in a signal and in its result; `last_only`: only the last sample of a block is
+    """The position of the time axis in a signal and in its result; `last_only`: only the last sample of a block is
     given."""
 
     time: int
@@ -52,8 +53,8 @@ class TimeLayout:
 
 
 def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[TimeLayout]:
-    """The layouts that may be: one sample a call for each of many channels, whose time is any dimension of size 1; then
-    time in the last dimension, then in another. (Channels side by side are a filter in time too, of more poles.)"""
+    """Yields the possible layouts: one sample per call for each of many channels, with any dimension of size 1 as time;
+    then time in the last dimension, then in another. (Parallel channels are also a filter in time, with more poles.)"""
     count = math.prod(signal)
     dims = [dim for dim in reversed(range(len(signal))) if signal[dim] > 1]
     outs = [dim for dim in reversed(range(len(end))) if end[dim] > 1]
@@ -69,7 +70,7 @@ def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[TimeLayout]:
 
 
 def _single(signal: Sequence[int], end: Sequence[int], count: int) -> Iterator[TimeLayout]:
-    """The layout in which all numbers of a call are channels."""
+    """Yields the layout in which all numbers of a call are channels."""
     time = next((dim for dim in range(len(signal)) if signal[dim] == 1), None)
     out = next((dim for dim in range(len(end)) if end[dim] == 1), None)
     if time is not None and out is not None:
@@ -80,7 +81,7 @@ def _single(signal: Sequence[int], end: Sequence[int], count: int) -> Iterator[T
 
 
 class _Runner:
-    """The calls that some ends need, of what is given."""
+    """The calls that compute some ends from given nodes."""
 
     def __init__(self, given: Sequence[Node], wanted: Sequence[Node]) -> None:
         self.given, self.wanted = given, wanted
@@ -101,7 +102,7 @@ class _Runner:
             return values[node] if node in values else self._constant(node)
 
         for call in self.calls:
-            made = computed_call(call, value)  # calls of Cortado's own may give float32
+            made = computed_call(call, value)  # Cortado's own calls can give float32
             values[call] = made.to(torch.float64) if isinstance(made, Tensor) and made.is_floating_point() else made
         return [values[one].to(torch.float64) for one in self.wanted]
 
@@ -115,7 +116,7 @@ class _Runner:
 
 @dataclass(frozen=True)
 class SampleBlock:
-    """One call of a model as matrices: (outputs, new states) of (signal, states); channel 0 is looked at."""
+    """One call of a model as matrices from (signal, states) to (outputs, new states), for channel 0."""
 
     layout: TimeLayout
     by_signal: ArrayType  # [outputs of channel 0, samples of channel 0]
@@ -124,7 +125,7 @@ class SampleBlock:
     onward: ArrayType  # [states, states]
 
     def impulse(self) -> ArrayType:
-        """The impulse response, for as long as it can be observed."""
+        """Returns the impulse response, for as long as it is observed."""
         samples = self.layout.samples
         if self.layout.last_only:
             parts, states = [self.by_signal[0, ::-1]], self.into_state
@@ -139,8 +140,7 @@ class SampleBlock:
         return np.concatenate(parts)
 
     def responses(self) -> ArrayType:
-        """The response to each state; without states that can be observed, the later response to earlier
-        samples."""
+        """Returns the response to each state; without observable states, the later response to earlier samples."""
         if self.layout.last_only or not self.onward.size:
             impulse = self.impulse()
             columns = min(len(impulse) // 3, 64)
@@ -153,7 +153,8 @@ class SampleBlock:
 
 
 def matrix_of(between: Probed) -> ArrayType | None:
-    """[outputs and new states, samples and states]; None where the calls are not linear, or can't be run."""
+    """Returns the matrix [outputs and new states, samples and states]; None if the calls are not linear or can't be
+    run."""
     nodes = (between.signal, *between.states)
     run = _Runner(nodes, (between.end, *between.results))
     sizes = [math.prod(shape(node)) for node in nodes]
@@ -164,7 +165,7 @@ def matrix_of(between: Probed) -> ArrayType | None:
     try:
         silent = run(*(torch.zeros_like(one) for one in drawn))
         once, scaled = run(*drawn), run(*(-3.0 * one for one in drawn))
-    except Exception:  # whatever torch says: then they are not what is looked for
+    except Exception:  # any error of torch: the calls are not a filter
         return None
     if any(bool(one.any()) for one in silent) or not all(_near(-3.0 * a, b) for a, b in zip(once, scaled, strict=True)):
         return None
@@ -179,8 +180,8 @@ def matrix_of(between: Probed) -> ArrayType | None:
 
 
 def gives_signals(given: Sequence[Node], ends: Sequence[Node]) -> bool:
-    """Whether what is computed between is a weighted sum, with a constant or not (a filter, a mean), or grows in
-    proportion to what is given (a peak, a root mean square)."""
+    """Whether the calls compute a weighted sum, with or without a constant (a filter, a mean), or something
+    proportional to the input (a peak, a root mean square)."""
     run, rng = _Runner(given, ends), torch.Generator().manual_seed(26)
 
     def of(*parts: tuple[float, Sequence[Tensor]]) -> Tensor:
@@ -191,7 +192,7 @@ def gives_signals(given: Sequence[Node], ends: Sequence[Node]) -> bool:
     try:
         silence, first, second, both = of((0, a)), of((1, a)), of((1, b)), of((2, a), (-3, b))
         louder, softer = of((8, a)), of((0.125, b))
-    except Exception:  # whatever torch says: then they are not what is looked for
+    except Exception:  # any error of torch: the calls are not a filter
         return False
     sums = _near(2 * first - 3 * second + 2 * silence, both, _ALIKE)
     return sums or (not silence.any() and _near(8 * first, louder, _ALIKE) and _near(second / 8, softer, _ALIKE))
@@ -202,7 +203,7 @@ def _near(first: Tensor, second: Tensor, within: float = _LINEAR) -> bool:
 
 
 def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
-    """[outputs and states, samples and states]: each at 1, all at once."""
+    """Returns [outputs and states, samples and states], by running all unit vectors at once."""
     count = sum(math.prod(one) for one in shapes)
     ends = np.cumsum([math.prod(one) for one in shapes])[:-1].tolist()
 
@@ -224,7 +225,7 @@ def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
 
 
 def block_of(matrix: ArrayType, between: Probed, layout: TimeLayout) -> SampleBlock:
-    """Returns a block of the first channel of the signal and of the output."""
+    """Returns the block of the first channel of the signal and of the output."""
     sizes, end = shape(between.signal), shape(between.end)
     samples = math.prod(sizes)
     taken = np.moveaxis(np.arange(samples).reshape(sizes), layout.time, -1).reshape(layout.channels, -1)[0]
@@ -242,11 +243,11 @@ def block_of(matrix: ArrayType, between: Probed, layout: TimeLayout) -> SampleBl
     )
 
 
-# ---- whether it is so ----------------------------------------------------------------------------------------
+# ---- verification --------------------------------------------------------------------------------------------
 
 
 def runs_like(between: Probed, layout: TimeLayout, sections: Sequence[Section]) -> bool:
-    """All channels and some blocks of noise, beside the filter itself."""
+    """Whether the calls compute these sections, on all channels and several blocks of noise."""
     run = _Runner((between.signal, *between.states), (between.end, *between.results))
     blocks = max(3, 96 // layout.samples) if between.states else 1
     rng = torch.Generator().manual_seed(4)

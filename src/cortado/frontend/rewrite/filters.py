@@ -1,8 +1,8 @@
-"""Filters with feedback, as models write them: a loop over samples, with what it remembers in buffers or in the window.
+"""Filters with feedback, as models write them: a loop over samples, with its memory in buffers or in the window.
 
-How a filter is written doesn't matter: the calls between a signal and what comes of it are run in float64 on chosen
-signals and states. If the result is that of a linear filter that is the same at all times, its poles and zeros follow,
-and one call takes the place of all. Its state is then 32 bits wide, in place of the buffers that the model had.
+How a filter is written doesn't matter: the calls between a signal and a result are run in float64 on chosen signals and
+states. If they are a linear time-invariant filter, its poles and zeros are identified, and one call replaces them all.
+Its state then has 32 bits and replaces the model's buffers.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from cortado.ops.signal.sections import Section, Unstable, noise_gain, sections_
 
 aten = torch.ops.aten
 
-_SHORTEST = 16  # samples of a window whose filter can be told from them alone
+_SHORTEST = 16  # samples of a window that suffice to identify a filter
 _MOST_CUTS = 24  # ends that are tried
-_MOST_BEFORE = 6  # calls in front of the signal that may be part of the filter
-_FORGETS = 16.0  # up to this noise gain a loop of one sample a call is served by codes of 16 bits
-_FLOAT32 = 2.0**-21  # what the sums of a section lose in float32, beside the largest
-_OUTSIDE = 1.0 + 1e-6  # the magnitude of a pole that is surely outside of the unit circle
+_MOST_BEFORE = 6  # calls before the signal that can be part of the filter
+_FORGETS = 16.0  # up to this noise gain, 16-bit codes suffice for a loop of one sample per call
+_FLOAT32 = 2.0**-21  # the rounding error of a section's sums in float32, relative to the largest
+_OUTSIDE = 1.0 + 1e-6  # the magnitude of a pole that is certainly outside the unit circle
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class TakenFilters:
-    """The state that a graph has once its filters are calls; by what part of the largest output the model itself, which
-    computes in float32, may be away from them."""
+    """The state of a graph after its filters became calls, and the error of the float32 model itself, relative to its
+    largest output."""
 
     state: tuple[StateBuffer, ...]
     drift: float
 
 
 def take_filters(module: GraphModule, state: Sequence[StateBuffer]) -> TakenFilters:
-    """One call in place of each filter with feedback that the graph has. Rewrites a canonical graph in place."""
+    """Replaces each filter with feedback by one call, in a canonical graph, in place."""
     graph, kept, drift = module.graph, tuple(state), 0.0
     tried: set[Node] = set()
     while True:
@@ -85,7 +85,7 @@ def _drift(found: Recurrence) -> float:
 
 
 def _is_taken_apart(node: Node) -> bool:
-    """Whether a signal is looked at sample by sample."""
+    """Whether a signal is read sample by sample."""
     if not _is_signal(node) or not shape(node):
         return False
     longest = max(shape(node))
@@ -94,12 +94,12 @@ def _is_taken_apart(node: Node) -> bool:
     return len(samples) >= max(longest, _SHORTEST)
 
 
-# ---- between which nodes -------------------------------------------------------------------------------------
+# ---- the search for ends -------------------------------------------------------------------------------------
 
 
 def _of_loop(graph: Graph, calls: Sequence[Node]) -> Recurrence | None:
-    """From the latest signal that hangs on no state, as all delays belong to the filter; or else on none of the loop,
-    as what comes before it may be none."""
+    """Finds the filter of a loop: from the latest signal that depends on no state, as all delays belong to the filter;
+    otherwise on no state of the loop, as earlier parts may not be a filter."""
     ends, loop = becomes(graph), set(calls)
     own = {one for one in ends if any(user in loop for user in one.users)}
     for states in (set(ends), own):
@@ -110,7 +110,8 @@ def _of_loop(graph: Graph, calls: Sequence[Node]) -> Recurrence | None:
 
 
 def _behind_all(graph: Graph, calls: Sequence[Node], states: set[Node], ends: dict[Node, Node]) -> Recurrence | None:
-    """From the latest signal through which all that a loop reads comes, but for these states."""
+    """Finds a filter from the latest signal through which everything that a loop reads passes, except for these
+    states."""
     ahead = {*states, *calls}
     for node in graph.nodes:
         if any(one in ahead for one in node.all_input_nodes):
@@ -127,8 +128,8 @@ def _is_signal(node: Node) -> bool:
 
 
 def _needed(targets: Sequence[Node], signal: Node, ends: dict[Node, Node]) -> set[Node] | None:
-    """All that these are computed from, later calls of the model included, up to a signal; None where there is another
-    input."""
+    """Returns everything that these nodes depend on, across calls of the model, up to a signal; None if that includes
+    another input."""
     found, left = set[Node](), list(targets)
     while left:
         node = left.pop()
@@ -142,7 +143,7 @@ def _needed(targets: Sequence[Node], signal: Node, ends: dict[Node, Node]) -> se
 
 
 def _searched(graph: Graph, signal: Node, calls: Sequence[Node]) -> Recurrence | None:
-    """The last end behind a signal at which a filter of it stands; then the earliest signal of which that holds."""
+    """Returns the filter with the last end after a signal; then moves the signal back as long as a filter is found."""
     found = next((one for between in _between(graph, signal, calls) if (one := _recognized(between)) is not None), None)
     node = signal
     for _ in range(_MOST_BEFORE if found is not None else 0):
@@ -155,14 +156,14 @@ def _searched(graph: Graph, signal: Node, calls: Sequence[Node]) -> Recurrence |
 
 
 def _reaching(graph: Graph, between: Between, signal: Node) -> Recurrence | None:
-    """The same from an earlier signal."""
+    """Recognizes the same filter from an earlier signal."""
     if _needed([between.end, *between.results], signal, becomes(graph)) is None:
         return None
     return _recognized(Between(signal, between.end, between.states, between.results))
 
 
 def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]:
-    """The ends that all which comes later reads alone, the last first."""
+    """Returns the candidates: ends through which all later nodes read the calls, the last first."""
     ends = becomes(graph)
     needed = _needed(calls, signal, ends)
     if needed is None:
@@ -172,7 +173,7 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
         return []
     inside, moving = set(needed), set[Node](states) if calls else {signal}
     returned = user_outputs(graph)
-    returned += [end for one, end in ends.items() if one not in states]  # read by others, all of them
+    returned += [end for one, end in ends.items() if one not in states]  # all of these have other readers
     pending = {one: _readers(one, needed, returned) for one in (*states, *needed)}
     cuts: list[Node] = []
     for node in graph.nodes:
@@ -193,11 +194,11 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
 
 
 def _readers(node: Node, inside: set[Node], returned: Sequence[Node]) -> int:
-    """How many read it that are not known to be inside."""
+    """Counts the readers that are not known to be inside."""
     return sum(user.op != "output" and user not in inside for user in node.users) + (node in returned)
 
 
-# ---- which filter --------------------------------------------------------------------------------------------
+# ---- recognition ----------------------------------------------------------------------------------------------
 
 
 def _recognized(between: Between) -> Recurrence | None:
@@ -208,7 +209,7 @@ def _recognized(between: Between) -> Recurrence | None:
         assert matrix is not None
         try:
             found = _sections(block_of(matrix, between, layout))
-        except Unstable as error:  # of this layout: it may be another
+        except Unstable as error:  # unstable in this layout; others are possible
             unstable = error
             continue
         if found is not None and _remembers(between, layout, found) and runs_like(between, layout, found):
@@ -225,7 +226,8 @@ def _recognized(between: Between) -> Recurrence | None:
 
 
 def _remembers(between: Between, layout: TimeLayout, found: Sequence[Section]) -> bool:
-    """A filter has no more poles than its states have numbers: means over blocks look like one of many."""
+    """Whether a filter has at most as many poles as its states have numbers: means over blocks look like one with
+    many."""
     poles = sum(2 if a2 else int(a1 != 0.0) for *_, a1, a2 in found)
     numbers = sum(VALUE.must(one).numel() for one in between.states) // layout.channels
     return not between.states or poles <= numbers
@@ -238,7 +240,7 @@ def _sections(block: SampleBlock) -> tuple[Section, ...] | None:
     return sections_of(impulse, responses)
 
 
-# ---- one call instead ----------------------------------------------------------------------------------------
+# ---- replacement ---------------------------------------------------------------------------------------------
 
 
 def _replace(found: Recurrence, state: Sequence[StateBuffer]) -> tuple[StateBuffer, ...]:
@@ -267,7 +269,7 @@ def _replace(found: Recurrence, state: Sequence[StateBuffer]) -> tuple[StateBuff
 
 
 def _signal(like: Node, signal: Node) -> Node:
-    """Integer samples as they come are codes already."""
+    """Returns the signal as the filter reads it: raw integer samples are codes already."""
     reads = signal.all_input_nodes
     raw = means(signal, CallKind.CONVERT) and reads[0].op == "placeholder" and dtype(reads[0]) in KINDS
     return add_call(like, SAMPLES_OF, reads[0], 0) if raw else signal
@@ -285,7 +287,7 @@ def _arranged(like: Node, made: Node, layout: TimeLayout) -> Node:
 
 
 def _holder(found: Recurrence) -> Node | None:
-    """A new input for the words of the filter."""
+    """Adds an input for the filter's state words; None without state."""
     if not found.between.states:
         return None
     last = [node for node in found.between.end.graph.nodes if node.op == "placeholder"][-1]

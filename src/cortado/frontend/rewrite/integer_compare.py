@@ -1,10 +1,11 @@
-"""Comparisons of float32 that are comparisons of integers are made on the integers: no int8 code rounds them.
+"""Comparisons of float32 values that are integers, rewritten as integer comparisons, so that no int8 code rounds them.
 
 `mask.float().sum(1) == 3` compares integers that float32 holds exactly. `ids.float() / 10 >= 0.5` is a function of one
-integer: for which integers it holds is found here, by computing it as torch does, and bounds of the integer take its
-place. `hits / tries > 0.25` is a quotient of two: the products of numerators and denominators are compared, whatever
-moved the quotients. A function of an integer beside another integer is rounded down or up to one. Conversions of such
-numbers back to integers are no conversions; `(hits.float() / 10).floor().long()` is looked up by the integer.
+integer: the integers for which it holds are found here by computing it as torch does, and it becomes bounds of the
+integer. `hits / tries > 0.25` is a quotient of two integers: it becomes a comparison of products of numerators and
+denominators, even if the quotients were moved. A function of an integer that is compared with another integer is
+rounded down or up to one. Conversions of such numbers back to integers are dropped; `(hits.float() /
+10).floor().long()` becomes a table lookup by the integer.
 """
 
 import math
@@ -44,17 +45,17 @@ from cortado.ops.probing import attempt
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-MOST_TRIED = 2**17  # integers that a function is computed for, all of them
-MOST_SUMMED = 64  # values of a window whose mean is compared
-MOST_LISTED = 2**12  # integers that a table has an integer for
-MOST_MOVED = 2**20  # values of a tensor that are followed through what moves them
-MOST_DIVIDED = 2**12  # of a number that divides, as a fraction of integers, either of which
-UNKNOWN_DIVISOR = 2**12  # the largest divisor for which a quotient's comparison with any number is exact
+MOST_TRIED = 2**17  # integers for which a function is evaluated exhaustively
+MOST_SUMMED = 64  # values in a window whose mean is compared
+MOST_LISTED = 2**12  # entries of a table
+MOST_MOVED = 2**20  # values of a tensor that are tracked through moves
+MOST_DIVIDED = 2**12  # the limit of numerator and denominator of a constant divisor
+UNKNOWN_DIVISOR = 2**12  # the largest divisor for which comparing a quotient with any number is exact
 
 
 def compare_integers(module: GraphModule) -> None:
-    """Compares integers that float32 holds as integers. Rewrites in place; a graph in which no float32 holds integers
-    stays as it is."""
+    """Compares integers that are held in float32 as integers. Rewrites in place; a graph without such integers is
+    unchanged."""
     graph = module.graph
     DOMAINS.infer(graph)
     rewrite_each(graph.nodes, _exact)
@@ -66,8 +67,8 @@ def compare_integers(module: GraphModule) -> None:
 
 
 def count_in_integers(module: GraphModule) -> None:
-    """Keeps state as integers that float32 holds nothing else in: integers to begin with, of which nothing but integers
-    is made. Where what becomes of integers has an interval, so does the state."""
+    """Keeps state as integers if it only ever holds integers in float32: it starts with integers, and only integers are
+    assigned to it. If the assigned integers have an interval, so has the state."""
     holders = [node for node in module.graph.nodes if node.op == "placeholder" and STATE.known(node)]
     returned: Any = output_node(module.graph).args[0]
     pairs = dict(zip(holders, returned[-len(holders) :], strict=True)) if holders else {}
@@ -89,7 +90,7 @@ def count_in_integers(module: GraphModule) -> None:
 
 
 def _counts(holder: Node) -> bool:
-    """Whether state may hold integers alone; of a type of 32 bits or more, as smaller ones have an interval."""
+    """Whether state can hold only integers; only dtypes of 32 bits or more, as smaller ones have an interval anyway."""
     if DOMAIN.known(holder) or dtype(holder) not in (torch.float32, torch.int32, torch.int64):
         return False
     initial = STATE.must(holder).initial
@@ -97,7 +98,7 @@ def _counts(holder: Node) -> bool:
 
 
 def _suppose(graph: Graph, given: Sequence[Node], bounds: Mapping[Node, Interval | None]) -> None:
-    """Infers all domains anew from those that were given, where these nodes hold integers."""
+    """Infers all domains again from the given ones, assuming that these nodes hold integers."""
     DOMAINS.forget(node for node in graph.nodes if node not in given)
     for node, known in bounds.items():
         DOMAIN.note(node, Domain(DomainKind.INTEGER, known))
@@ -110,7 +111,7 @@ def _with_initial(holder: Node, found: Interval | None) -> Interval | None:
 
 
 def _read_integers(holder: Node) -> None:
-    """State comes in as int32, and is float32 for what reads it."""
+    """Makes state an int32 input, converted to float32 for its readers."""
     lasting, value = STATE.must(holder), VALUE.must(holder)
     STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))
     with value.fake_mode:
@@ -123,7 +124,7 @@ def _read_integers(holder: Node) -> None:
 
 
 def _return_integers(output: Node, place: int) -> None:
-    """Returns int32 at a place; what reads the same as real numbers reads what these integers are."""
+    """Makes an output int32; readers of the same value as float32 read it converted from these integers."""
     returned: Any = output.args[0]
     last: Node = returned[place]
     readers = list(last.users)
@@ -176,14 +177,15 @@ def _compared(node: Node) -> Node | None:
 
 
 def _mean_parts(side: Node) -> tuple[Node, int] | None:
-    """The sum of integers whose mean a call gives, and how many they are; of means of as many each too."""
+    """Returns the sum of integers whose mean a call computes, and their count; also for means of equally large
+    means."""
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
     inner = _quotient(source)
     if inner is None or isinstance(inner.denominator, Node):
         return None
     times, counted = inner.denominator or 1, source
-    if domain_of(source).kind is DomainKind.REAL:  # sums of float32 that leave 32 bits are no integers
+    if domain_of(source).kind is DomainKind.REAL:  # sums of float32 that exceed 32 bits are no integers
         counted = add_call(side, aten.to.dtype, inner.numerator, torch.float32)
     if not means(side, CallKind.MEAN):
         parts = _window_parts(bound, counted)
@@ -194,7 +196,7 @@ def _mean_parts(side: Node) -> tuple[Node, int] | None:
 
 
 def _window_parts(bound: Bound, found: Node) -> tuple[Node, int] | None:
-    """The same of small windows that all have as many values: those of padding are zeros."""
+    """Returns the same for small windows that all have the same number of values, those of padding being zeros."""
     like = bound.node
     if means(like, CallKind.ADAPTIVE_MEAN):
         rank = len(bound["output_size"])
@@ -216,7 +218,7 @@ def _window_parts(bound: Bound, found: Node) -> tuple[Node, int] | None:
 
 
 def _each(given: Any, rank: int) -> list[int]:
-    """An argument for each dimension, which may be one number for all."""
+    """Returns an argument for each dimension, given one for each or one for all."""
     sizes = [given] if isinstance(given, int) else list(given or ())
     return sizes * rank if len(sizes) == 1 else sizes
 
@@ -230,19 +232,19 @@ def is_equality(node: Node) -> bool:
 
 
 def _accepts(comparison: Node) -> int:
-    """The relations that a comparison accepts."""
+    """Returns the relations that a comparison accepts."""
     found = meaning_of(comparison)
     assert found is not None
     return found.accepts
 
 
 def _passes(node: Node) -> bool:
-    """Whether a call gives the numbers of its first operand."""
+    """Whether a call returns the numbers of its first operand."""
     return means(node, CallKind.COPY, CallKind.CONVERT)
 
 
 def compares_reals(node: Node) -> bool:
-    """Whether a side of a comparison is a tensor of real numbers; infinity is known by its code, NaN by itself."""
+    """Whether a comparison involves a tensor of real numbers; infinity is exact as a code, and NaN needs none."""
     sides = [bind(node)["self"], bind(node)["other"]]
     finite = all(not is_number(side) or math.isfinite(known_number(side)) for side in sides)
     tensors = [side for side in sides if isinstance(side, Node) and not is_number(side)]
@@ -266,7 +268,7 @@ def equality(node: Node) -> Finding:
 
 
 class _Integers:
-    """The same numbers as int64, computed in it."""
+    """Rewrites numbers held in float32 as int64, computed in integers."""
 
     def __init__(self, like: Node) -> None:
         self.like = like
@@ -275,7 +277,7 @@ class _Integers:
         kind = dtype(node)
         if kind == torch.int64:
             return node
-        if not kind.is_floating_point:  # what is computed of a byte in float32 does not wrap around as bytes do
+        if not kind.is_floating_point:  # float32 results from a byte don't wrap around as bytes do
             return add_call(self.like, aten.to.dtype, node, torch.int64)
         if is_constant(node):
             return add_constant(self.like, "integers", constant_data(node).to(torch.int64))
@@ -299,7 +301,8 @@ def _integer(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Quotient:
-    """numerator / denominator, of integers; an integer is one over 1. A number that divides is above 0."""
+    """A quotient of integers, numerator / denominator; an integer has the denominator None. A constant denominator is
+    positive."""
 
     numerator: Node
     denominator: Node | int | None
@@ -309,7 +312,7 @@ class _Quotient:
         return interval(1 if self.denominator is None else self.denominator)
 
     def may_be(self, *, negative: bool) -> bool:
-        """Whether the denominator may be negative, or else zero."""
+        """Whether the denominator can be negative, or else zero."""
         known = self.divisors
         return known is None or (known.low < 0 if negative else known.low <= 0 <= known.high)
 
@@ -341,8 +344,7 @@ def _quotient(side: Any) -> _Quotient | None:
 
 
 def _only_moves(node: Node) -> bool:
-    """Whether a call puts values of tensors at other places and does nothing else, as running it on the numbers of
-    these places shows."""
+    """Whether a call only moves values of tensors, which is tested by running it on the indices of the elements."""
     sources = node.all_input_nodes
     if node.op != "call_function" or not sources or is_pointwise(node):
         return False
@@ -370,7 +372,7 @@ def _only_moves(node: Node) -> bool:
 
 
 def _moved(move: Node) -> _Quotient | None:
-    """Quotients whose values a call moves: what they divide is moved, and what divides them."""
+    """Returns the quotient of moved quotients: the same move of numerators and of denominators."""
     found = {one: _quotient(one) or _whole(one) for one in move.all_input_nodes}
     parts = {one: part for one, part in found.items() if part is not None}
     if len(parts) < len(found):
@@ -383,12 +385,12 @@ def _moved(move: Node) -> _Quotient | None:
 
 
 def _whole(side: Node) -> _Quotient | None:
-    """An integer that is the same at all places, beside quotients."""
+    """Returns a uniform integer as a quotient, for use among quotients."""
     return _Quotient(side, None) if integer_in(side) is not None else None
 
 
 def _move_again(move: Node, parts: Mapping[Node, Node | int]) -> Node:
-    """The same move of other integers, each under the shape of what it stands for."""
+    """Repeats a move on other integers, each in the shape of the tensor that it replaces."""
 
     def again(one: Node) -> Node:
         part, sizes = parts[one], list(shape(one))
@@ -401,7 +403,7 @@ def _move_again(move: Node, parts: Mapping[Node, Node | int]) -> Node:
 
 
 def _scaled(side: Node) -> _Quotient | None:
-    """A quotient times a number that is a fraction of small integers."""
+    """Returns a quotient times a constant that is a fraction of small integers."""
     operands = (bind(side)["self"], bind(side)["other"])
     numbers = [known_number(one) for one in operands if is_number(one)]
     found = [_quotient(one) for one in operands if not is_number(one)]
@@ -415,7 +417,7 @@ def _scaled(side: Node) -> _Quotient | None:
 
 
 def _divided(above: Node, number: float) -> _Quotient | None:
-    """An integer divided by a number that is a fraction of small integers."""
+    """Returns an integer divided by a constant that is a fraction of small integers."""
     if not math.isfinite(number) or number == 0:
         return None
     fraction = Fraction(float(np.float32(number)))
@@ -429,9 +431,9 @@ def _divided(above: Node, number: float) -> _Quotient | None:
 
 
 def _compared_quotients(node: Node) -> Node | None:
-    """A comparison of a quotient with a number, an integer or another quotient, by products of integers."""
+    """Rewrites a comparison of a quotient with a number, an integer or another quotient as one of integer products."""
     accepts = _accepts(node)
-    if accepts == BELOW | ABOVE:  # 0 / 0 is unlike everything
+    if accepts == BELOW | ABOVE:  # 0 / 0 differs from everything
         equal = _quotients_by(node, EQUAL)
         return None if equal is None else add_call(node, aten.logical_not.default, equal)
     return _quotients_by(node, accepts)
@@ -459,7 +461,7 @@ def _fits(quotient: _Quotient, factor: Node | int | None) -> bool:
 
 
 def _beside_number(products: "_Products", quotient: _Quotient, number: float, accepts: int) -> Node | None:
-    """Compares with the fractions from which on float32 rounds to the number, and to more than that."""
+    """Compares a quotient with the smallest fractions that float32 rounds to the number, and to more than it."""
     assert quotient.denominator is not None
     if not math.isfinite(number):
         return None
@@ -472,7 +474,7 @@ def _beside_number(products: "_Products", quotient: _Quotient, number: float, ac
     holds = [bool(accepts & part) for part in (BELOW, EQUAL, ABOVE)]
     ends = [end for end, one, two in zip((reached, passed), holds, holds[1:], strict=False) if one != two]
     if len(ends) == 2 and ends[0] == ends[1]:
-        return None  # never equal, for no divisor that there may be
+        return None  # never equal, for any possible divisor
     found = [products.reaches(quotient, end, below=holds[0] if end is ends[0] else not holds[0]) for end in ends]
     if len(found) == 1:
         return found[0]
@@ -480,14 +482,15 @@ def _beside_number(products: "_Products", quotient: _Quotient, number: float, ac
 
 
 def _lower_end(number: np.float32) -> tuple[Fraction, bool]:
-    """The end of the real numbers that float32 rounds to this one, and whether it is one of them (ties to even)."""
+    """Returns the lower end of the real numbers that float32 rounds to this one, and whether it is included (ties to
+    even)."""
     before = np.nextafter(number, np.float32(-np.inf))
     even = int(number.view(np.uint32)) % 2 == 0
     return (Fraction(float(before)) + Fraction(float(number))) / 2, even
 
 
 def _first_fraction(end: Fraction, included: bool, most: int) -> Fraction:
-    """The smallest fraction beyond an end whose denominator is at most `most`."""
+    """Returns the smallest fraction beyond an end with a denominator of at most `most`."""
     found = end.limit_denominator(most)
     if found > end or (found == end and included):
         return found
@@ -499,7 +502,7 @@ def _first_fraction(end: Fraction, included: bool, most: int) -> Fraction:
 
 @dataclass(frozen=True)
 class _Products:
-    """Comparisons of quotients by products, behind a call. What is divided by zero is infinite; 0 / 0 is no number."""
+    """Comparisons of quotients by products, inserted at a call. A quotient by zero is infinite; 0 / 0 is NaN."""
 
     like: Node
 
@@ -510,7 +513,7 @@ class _Products:
         return _Integers(self.like).of(value) if isinstance(value, Node) else value
 
     def times(self, value: Node | int | None, factor: Any) -> Any:
-        """A product of integers; None is 1."""
+        """Adds a product of integers; None is 1."""
         whole, by = (1 if one is None else self.integers(one) for one in (value, factor))
         if not isinstance(whole, Node):
             whole, by = by, whole
@@ -519,17 +522,17 @@ class _Products:
         return whole if by == 1 else self.call(aten.mul.Tensor, whole, by)
 
     def divided(self, above: Node, below: Any) -> Node:
-        """A quotient of integers, rounded down."""
+        """Adds a quotient of integers, rounded down."""
         if isinstance(below, Node):
             return self.call(aten.div.Tensor_mode, above, below, rounding_mode="floor")
         return self.call(aten.div.Scalar_mode, above, below, rounding_mode="floor")
 
     def counted(self, one: Node, other: Node) -> Node:
-        """1 where both hold, 0 elsewhere."""
+        """Adds an integer that is 1 where both hold, 0 elsewhere."""
         return self.call(aten.to.dtype, self.call(aten.logical_and.default, one, other), torch.int64)
 
     def reaches(self, quotient: _Quotient, end: Fraction, *, below: bool) -> Node:
-        """Whether a quotient is at least a fraction; or that it is below."""
+        """Compares a quotient with a fraction: at least as large, or smaller."""
         accepts = BELOW if below else EQUAL | ABOVE
         if isinstance(quotient.denominator, int):
             return self.plain(self.integers(quotient.numerator), math.ceil(end * quotient.denominator), accepts)
@@ -542,14 +545,14 @@ class _Products:
         return self._signed(*sides, accepts, [left, right])
 
     def _signed(self, left: Node, right: Any, accepts: int, quotients: Sequence[_Quotient]) -> Node:
-        """The products compared; the other way round where a divisor is negative, and never where 0 is divided by 0."""
+        """Compares the products; reversed where a divisor is negative, and false where 0 is divided by 0."""
         found = self.plain(left, right, accepts)
         signs = [self._is(aten.lt.Scalar, one.denominator) for one in quotients if one.may_be(negative=True)]
         if signs:
             negative = signs[0] if len(signs) == 1 else self.call(aten.logical_xor.default, *signs)
             found = self.call(aten.where.self, negative, self.plain(left, right, _mirrored(accepts)), found)
         zeros = [one for one in quotients if one.may_be(negative=False)]
-        if len(zeros) == 2:  # two infinities are told by their signs
+        if len(zeros) == 2:  # two infinities are compared by their signs
             infinite = self.call(
                 aten.logical_and.default, *(self._is(aten.eq.Scalar, one.denominator) for one in zeros)
             )
@@ -562,7 +565,7 @@ class _Products:
         return found
 
     def _is(self, target: Any, value: Node | int | None) -> Node:
-        """An integer that is computed compared with 0."""
+        """Compares a computed integer with 0."""
         assert isinstance(value, Node)
         return self.call(target, _Integers(self.like).of(value), 0)
 
@@ -579,7 +582,7 @@ _NAMES = {BELOW: "lt", BELOW | EQUAL: "le", EQUAL: "eq", EQUAL | ABOVE: "ge", AB
 
 
 def _rounded(node: Node, side: Node, rounding: Rounding) -> Node | None:
-    """An integer that a quotient of two is rounded to, calculated in integers."""
+    """Rounds a quotient of two integers to an integer, in integer arithmetic."""
     quotient = _quotient(side) if dtype(side).is_floating_point else None
     if quotient is None or quotient.denominator is None or not _fits(quotient, 2):
         return None
@@ -603,12 +606,12 @@ def _rounded(node: Node, side: Node, rounding: Rounding) -> Node | None:
 
 
 def _is_curve(side: Node) -> bool:
-    """Whether a tensor is a function of one integer, element by element."""
+    """Whether a tensor is an elementwise function of one integer tensor."""
     return domain_of(CURVES.of(side).root).kind is not DomainKind.REAL
 
 
 def _of_one(node: Node, side: Node) -> Node | None:
-    """A comparison of a function of one integer with a number, as bounds of the integer."""
+    """Rewrites a comparison of a function of one integer with a number as bounds of the integer."""
     root = CURVES.of(side).root
     table = root.op == "placeholder" and is_bytes(root)
     if domain_of(root).kind is not DomainKind.INTEGER or table or shape(root) != shape(node):
@@ -623,7 +626,8 @@ def _of_one(node: Node, side: Node) -> Node | None:
 
 
 def _beside_integer(node: Node) -> Node | None:
-    """A comparison of a function of one integer with another: with what the function is rounded to, down or up."""
+    """Rewrites a comparison of a function of one integer with another integer, by a table of the function rounded down
+    or up."""
     bound = bind(node)
     accepts, sides = _accepts(node), [bound["self"], bound["other"]]
     if domain_of(sides[0]).kind is not DomainKind.REAL:
@@ -649,12 +653,12 @@ def _beside_integer(node: Node) -> Node | None:
 
 
 def _mirrored(accepts: int) -> int:
-    """The relations that stand for these when the sides change places."""
+    """Returns the equivalent relations with the sides exchanged."""
     return (accepts & EQUAL) | (BELOW if accepts & ABOVE else 0) | (ABOVE if accepts & BELOW else 0)
 
 
 def _is_listed(root: Node, made: Node) -> bool:
-    """Whether a tensor that is made of an integer has a table of all that this may be."""
+    """Whether a tensor that is computed from an integer can be a table over all its values."""
     known = domain_of(root).interval
     listed = known is not None and known.high - known.low < MOST_LISTED
     return listed and domain_of(root).kind is not DomainKind.REAL and shape(root) == shape(made)
@@ -671,7 +675,7 @@ def _listed(node: Node, root: Node, values: Tensor) -> Node:
 
 
 def _looked_up(node: Node, source: Node) -> Node | None:
-    """An integer that is computed in float32 of one integer: a table of all that it may be."""
+    """Replaces an integer computed in float32 from one integer by a table of all its values."""
     root = CURVES.of(source).root
     known = domain_of(root).interval
     if not dtype(source).is_floating_point or not _is_listed(root, source) or known is None:
@@ -681,14 +685,14 @@ def _looked_up(node: Node, source: Node) -> Node | None:
 
 @dataclass(frozen=True)
 class IntegerCurve:
-    """A tensor as a function of another, element by element; of itself where there is none, or several."""
+    """A tensor as an elementwise function of another; of itself if there is no other, or several."""
 
     root: Node
-    monotone: bool = True  # it never turns around: each of its steps takes one tensor and numbers
+    monotone: bool = True  # each of its steps is monotone, of one tensor and numbers
 
 
 class _Curves(Analysis[IntegerCurve]):
-    """The functions of one tensor that float32 tensors are."""
+    """For each float32 tensor, the tensor that it is an elementwise function of."""
 
     key = FactKey[IntegerCurve]("cortado_curve")
 
@@ -728,7 +732,7 @@ def _computed(node: Node, root: Node, values: Tensor) -> Tensor:
 
 
 def _bisected(node: Node, side: Node, root: Node) -> Node | None:
-    """Returns where a function that never turns around reaches a number, and where it leaves it."""
+    """Finds by bisection where a monotone function reaches a number, and where it exceeds it."""
     number = float(torch.tensor(float(known_number(bind(node)["other"])), dtype=torch.float32))  # as torch compares
 
     def value(at: int) -> float:
@@ -748,7 +752,7 @@ def _bisected(node: Node, side: Node, root: Node) -> Node | None:
 
 
 def _first(holds: Callable[[int], bool]) -> int:
-    """The first integer of 32 bits from which on a comparison holds; one more than the last where there is none."""
+    """Returns the first 32-bit integer from which on a comparison holds; one more than the last if there is none."""
     low, high = INT32.low, INT32.high + 1
     while low < high:
         middle = (low + high) // 2
@@ -757,7 +761,7 @@ def _first(holds: Callable[[int], bool]) -> int:
 
 
 def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Node | None:
-    """Truth values that change at these integers."""
+    """Adds truth values that change at these integers."""
     inside = [at for at in switches if INT32.low < at <= INT32.high]
     first ^= sum(at <= INT32.low for at in switches) % 2 == 1
     if len(inside) > 2:
@@ -774,6 +778,6 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
 
 
 def has_integers(graph: Graph) -> bool:
-    """Whether there is anything but real numbers in a graph."""
+    """Whether a graph has tensors other than real numbers."""
     values = (VALUE.of(node) for node in graph.nodes if node.op in ("call_function", "placeholder"))
     return any(isinstance(value, Tensor) and not value.dtype.is_floating_point for value in values)

@@ -1,4 +1,4 @@
-"""Rules of masks for choices: torch.where, masked_fill, and the larger or smaller of two tensors."""
+"""Mask rules for selections: torch.where, masked_fill, and the maximum or minimum of two tensors."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,14 +35,14 @@ aten = torch.ops.aten
 
 
 def _further(chosen: Sequence[Term], own: Sequence[Term]) -> float:
-    """Returns the sum of terms, of either side, that is further from 0."""
+    """Returns the sum of the terms of one side, the one farther from 0."""
     first = [term.fill for term in chosen if any(term is one for one in own)]
     second = [term.fill for term in chosen if not any(term is one for one in own)]
     return max((total(*fills) for fills in (first, second)), key=abs)
 
 
 class Choices:
-    """`fact` and `hidden` tell what is known of a tensor, and what is hidden of it."""
+    """The rules; `fact` and `hidden` return the mask facts and the hidden places of a tensor."""
 
     def __init__(
         self, fact: Callable[[Any], Fact | None], hidden: Callable[[Any], Hidden | None], readers: Readers
@@ -50,7 +50,7 @@ class Choices:
         self.fact, self.hidden, self.readers = fact, hidden, readers
 
     def extreme(self, bound: Bound) -> Fact | Node | None:
-        """maximum and minimum of two tensors."""
+        """Handles maximum and minimum of two tensors."""
         like, largest = bound.node, means(bound.node, CallKind.MAXIMUM)
         sides = [bound["self"], bound["other"]]
         for side, other in (sides, sides[::-1]):
@@ -71,12 +71,12 @@ class Choices:
         if max(side.weakest if side.negative else -side.weakest for side in known if side is not None) > SENTINEL:
             return None
         visibles = [value if side is None else side.visible for value, side in zip(sides, known, strict=True)]
-        if found.negative != largest:  # infinity stays
+        if found.negative != largest:  # infinity persists
             return self._smaller(bound, known, visibles)
         return self._larger(bound, known, visibles)
 
     def _passed(self, like: Node, side: Any, other: Any) -> Fact | None:
-        """The smaller of a tensor and of two numbers, of which one is smaller than all and the other larger."""
+        """Handles the minimum of a tensor and a tensor of two numbers, one below and one above all values."""
         two = self.fact(other)
         if is_constant(other) and len(constant_data(other).unique()) == 2:
             low, high = (float(one) for one in constant_data(other).unique())
@@ -90,7 +90,7 @@ class Choices:
         return self._filled(like, side, low, where, negated(like, where))
 
     def _bounded(self, like: Node, side: Node, number: float) -> Hidden | None:
-        """No further from 0 than a large number, which stands for infinity as well."""
+        """Clamps fills to a large number, which still stands for infinity."""
         known = self.hidden(side)
         if known is None or known.negative != (number < 0):
             return None
@@ -128,7 +128,7 @@ class Choices:
         return replace(hiding[0], terms=tuple(terms), visible=visible, biased=True)
 
     def _larger(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Fact | Node | None:
-        """Takes the other side where one is hidden; what is hidden of both stays hidden."""
+        """Takes the other side where one is hidden; places hidden in both stay hidden."""
         like: Node = bound.node
         result = add_call(like, bound.node.target, *(real(like, one) for one in visibles))
         wheres = []
@@ -166,7 +166,7 @@ class Choices:
         return self._chosen(bound, sides, known, wheres)
 
     def _filled(self, like: Node, side: Any, number: float, holds: Places, elsewhere: Places) -> Fact | None:
-        """A large number in the place of what is there."""
+        """Fills places with a large number."""
         known = self.hidden(side)
         visible = fit(like, side) if known is None else known.visible
         terms = [Term(holds, number, added=False)]
@@ -179,7 +179,7 @@ class Choices:
         return Hidden(tuple(terms), visible, like, certain, known is not None and known.biased)
 
     def _outside(self, like: Node, known: Hidden, within: Places) -> list[Term]:
-        """Returns the part of it that is hidden where something else holds too."""
+        """Returns the part of the hidden places where the other predicate holds too."""
         rank = len(shape(like))
         found = [replace(term, where=both(like, ranked(like, term.where, rank), within)) for term in known.terms]
         return [term for term in found if not term.where.nowhere]

@@ -1,4 +1,4 @@
-"""Mask facts: which places of a tensor stand for infinity, and which numbers may stand for it."""
+"""Mask facts: which places of a tensor hold a number that stands for infinity, and which numbers can."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,21 +17,24 @@ from cortado.ops.float_graph import add_constant
 Tensor = torch.Tensor
 
 LEAST = -20.0
-"""What is added to a score that is not to count is at most this. (Whether it is enough is seen once the range of the
-scores is known.)"""
+"""The largest number that counts as a mask when it is added to scores. (Whether it suffices is checked once the range
+of the scores is known.)"""
 CERTAIN = -1e4
-"""Beside other numbers that are added, such as distances, what is at most this is a mask."""
+"""The largest number that counts as a mask among other numbers that are added, such as distances."""
 SENTINEL = -1e3
-"""What is at most this is no value for a maximum or a function with a limit: one step of its range would be above 1."""
+"""The largest number that is never a value for a maximum or for a function with a limit: one step of its range would be
+above 1."""
 NEVER_A_VALUE = -1e6
-"""What is at most this can't be meant as a value among others: it would take all codes. It is a mask or refused."""
-_REAL = ("number", "float", "Tensor")  # what schemas call real numbers; Python's may stand for tensors
-_MOST_TOGETHER = 4  # masks that may hide a place together
+"""The largest number that can't be meant as a value among others: it would take up all codes. It is a mask or
+refused."""
+_REAL = ("number", "float", "Tensor")  # types of real numbers in schemas; Python numbers can be given for tensors
+_MOST_TOGETHER = 4  # masks that can hide a place together
 
 
 @dataclass(frozen=True)
 class Term:
-    """A masked term: where it holds, the tensor has `fill` instead of its visible value, or `fill` is added to it."""
+    """One term of a mask: where it holds, the tensor has `fill` instead of its visible value, or `fill` is added to
+    it."""
 
     where: Places
     fill: float
@@ -40,17 +43,17 @@ class Term:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A tensor some of whose places stand for infinity, minus infinity unless the fills are positive."""
+    """A tensor with places that stand for infinity: minus infinity unless the fills are positive."""
 
     terms: tuple[Term, ...]
-    visible: Node | None  # a tensor of the same shape and values elsewhere, free of such numbers; None: 0
-    origin: Node  # the call that put them there
-    certain: bool  # whether they can't be meant as values
-    biased: bool = False  # whether something was added to what stands for infinity, or a function taken of it
+    visible: Node | None  # a tensor with the same values elsewhere, without such numbers; None: 0
+    origin: Node  # the call that inserted the fills
+    certain: bool  # whether the fills can't be meant as values
+    biased: bool = False  # whether something was added to the fills, or a function applied to them
 
     @property
     def weakest(self) -> float:
-        """The fill that is nearest to 0."""
+        """The fill nearest to 0."""
         return min((term.fill for term in self.terms), key=abs)
 
     @property
@@ -60,7 +63,7 @@ class Hidden:
 
 @dataclass(frozen=True)
 class TwoValued:
-    """A tensor of two numbers: one where a truth value holds, the other elsewhere."""
+    """A tensor with two values: one where a truth value holds, the other elsewhere."""
 
     where: Places
     on: float
@@ -69,7 +72,7 @@ class TwoValued:
 
 @dataclass(frozen=True)
 class Affine:
-    """source * slope + offset, where the source may be a mask of 0 and 1 that comes as numbers."""
+    """source * slope + offset, where the source can be a mask given as numbers 0 and 1."""
 
     source: Node
     slope: float
@@ -77,11 +80,12 @@ class Affine:
 
 
 Fact: TypeAlias = Hidden | TwoValued | Affine
-Found: TypeAlias = Fact | tuple[Fact | Node, ...]  # the second of a call that gives several tensors; a node: itself
+Found: TypeAlias = Fact | tuple[Fact | Node, ...]  # a tuple for a call with several results; a node stands for itself
 
 
 def numbers_among(node: Node, change: Callable[[float], float]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, with each changed that its schema takes as a real number: no size, no position."""
+    """Returns the arguments of a call, with `change` applied to those that its schema takes as real numbers, not to
+    sizes or positions."""
     schema = node.target._schema.arguments if isinstance(node.target, OpOverload) else []
     real = {one.name for one in schema if str(one.type).removeprefix("Optional[").rstrip("]") in _REAL}
 
@@ -94,20 +98,20 @@ def numbers_among(node: Node, change: Callable[[float], float]) -> tuple[tuple[A
 
 
 def numbers_of(node: Node) -> list[float]:
-    """The real numbers among the arguments of a call."""
+    """Returns the real numbers among the arguments of a call."""
     found: list[float] = []
     numbers_among(node, lambda number: found.append(number) or number)  # type: ignore[func-returns-value]
     return found
 
 
 def hides(number: float) -> bool:
-    """Whether a number that takes the place of others may stand for infinity."""
+    """Whether a number that replaces others can stand for infinity."""
     return number <= LEAST or number >= -CERTAIN
 
 
 def hiding(data: Tensor) -> Tensor | None:
-    """Returns where a tensor hides what it is added to: it has 0 and large negative numbers, or some that leave no
-    doubt."""
+    """Returns where a tensor hides what it is added to: it holds 0 and large negative numbers, or some that are
+    unmistakable."""
     mask = data != 0
     if not bool((data <= LEAST).any()) or data.isnan().any():
         return None
@@ -122,14 +126,14 @@ def is_float(node: Any) -> bool:
 
 
 def total(*fills: float) -> float:
-    """The sum of fills in float32."""
+    """Returns the sum of fills in float32."""
     result = math.fsum(fills) if all(math.isfinite(one) for one in fills) else sum(fills)
     return math.copysign(math.inf, result) if abs(result) > torch.finfo(torch.float32).max else result
 
 
 def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None:
-    """The positions that a constant masks when it is added to scores, or concatenated to them: then it may mask
-    all."""
+    """Returns the places that a constant masks when it is added to scores; or concatenated to them (`whole`), which can
+    mask all."""
     mask = hiding(data) if data.is_floating_point() else None
     if mask is None or (bool(mask.all()) and not whole):
         return None
@@ -151,7 +155,7 @@ def hidden_in(node: Node, data: Tensor, *, whole: bool = False) -> Hidden | None
 
 
 def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
-    """Positions that at least one of the terms masks, of a tensor with `rank` dimensions."""
+    """Returns the places that at least one of the terms masks, for a tensor with `rank` dimensions."""
     first, *others = (ranked(like, term.where, rank) for term in terms)
     for other in others:
         first = either(like, first, other)
@@ -159,14 +163,14 @@ def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
 
 
 def choices_of(terms: Sequence[Term]) -> list[tuple[Term, ...]] | None:
-    """The terms that may hide one place together; None if there are too many ways."""
+    """Returns the combinations of terms that can hide one place; None if there are too many."""
     if len(terms) > _MOST_TOGETHER:
         return None
     return [chosen for count in range(1, len(terms) + 1) for chosen in combinations(terms, count)]
 
 
 def apart(like: Node, terms: Sequence[Term], values: Sequence[tuple[tuple[Term, ...], float]]) -> tuple[Term, ...]:
-    """Terms of which each place has one alone: the value of those that hide it together, which takes its place."""
+    """Returns disjoint terms: each place has one term, whose value replaces the sum of those that hide it together."""
     rank = max(len(term.where.sizes) for term in terms)
     if len({value for _, value in values}) == 1:
         return (Term(hidden_anywhere(like, terms, rank), values[0][1], added=False),)
@@ -184,7 +188,7 @@ def apart(like: Node, terms: Sequence[Term], values: Sequence[tuple[tuple[Term, 
 
 
 def scaled(hidden: Hidden, visible: Node | None, factors: tuple[float, float]) -> Hidden:
-    """Times numbers of one sign, of which the first is nearest to 0."""
+    """Multiplies the fills by the first factor, the one nearest to 0; all factors have one sign."""
     least, _ = factors
     terms = tuple(replace(term, fill=total(term.fill * least)) for term in hidden.terms)
     return replace(hidden, terms=terms, visible=visible)

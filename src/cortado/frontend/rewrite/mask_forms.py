@@ -1,6 +1,6 @@
-"""Calls that hold a mask or the softmax behind one, written out so that each part is a call of its own.
+"""Rewrites of calls that contain a mask, or the softmax after one, as one call for each part.
 
-Pieces that the rules of masks put into a graph: sums, products and choices of what is visible.
+Also helpers that insert sums, products and selections of visible values into a graph.
 """
 
 import math
@@ -28,7 +28,7 @@ from cortado.ops.softmax.forms import ATTENTION_REWRITE
 
 
 def number_in(value: Any) -> float | None:
-    """A number, or that of a constant which holds one only."""
+    """Returns a number, or the value of a uniform constant; None for anything else."""
     if isinstance(value, bool | int | float):
         return float(value)
     found = uniform_value(value) if isinstance(value, Node) else None
@@ -36,13 +36,13 @@ def number_in(value: Any) -> float | None:
 
 
 def plain_target(node: Node) -> Any:
-    """log of log_: what a call computes, wherever it writes it."""
+    """Returns the out-of-place form of a call's target: log for log_."""
     target: Any = node.target
     return out_of_place(target) or target if isinstance(target, OpOverload) else target
 
 
 def values_at(node: Node, source: Node, values: list[float]) -> list[float]:
-    """Evaluates a function of one tensor, and of numbers, at these; NaN where it gives no real number."""
+    """Evaluates a function of one tensor, and of constants, at these values; NaN where it gives no real number."""
     function: Any = plain_target(node)
     given = torch.tensor(values, dtype=dtype(source))
 
@@ -69,14 +69,14 @@ def times(like: Node, visible: Node | None, factor: float) -> Node | None:
 
 
 def real(like: Node, value: Any) -> Node:
-    """A visible operand as a tensor."""
+    """Returns a visible operand as a tensor."""
     if isinstance(value, Node):
         return value
     return add_constant(like, "visible", torch.tensor([0.0 if value is None else float(value)]))
 
 
 def choose(like: Node, where: Places, first: Node, second: Node) -> Node:
-    """One of two tensors, element by element."""
+    """Selects from two tensors, element by element."""
     number = number_in(first)
     if number is not None:
         return add_call(like, aten.masked_fill.Scalar, fit(like, second), as_node(like, where), number)
@@ -96,7 +96,7 @@ aten = torch.ops.aten
 
 
 def may_have_masks(graph: Graph) -> bool:
-    """Whether any number is so large that it may stand for infinity; without one, nothing is looked at."""
+    """Whether any number is large enough to stand for infinity; without one, no mask is searched for."""
     return any(_may_hide(node) or _hand_written(node) is not None for node in graph.nodes)
 
 
@@ -114,7 +114,7 @@ def _may_hide(node: Node) -> bool:
 
 
 def _has_mask(node: Node) -> bool:
-    """Attention that does not look everywhere."""
+    """Whether a call is attention with a mask."""
     if not means(node, CallKind.ATTENTION):
         return False
     bound = bind(node)
@@ -122,18 +122,18 @@ def _has_mask(node: Node) -> bool:
 
 
 def _of_truth(node: Node) -> list[float]:
-    """The values of a function of one tensor at 0 and 1: log(0), 1 / 0."""
+    """Returns the values of a function of one tensor at 0 and 1, such as log(0) or 1 / 0."""
     others = [one for one in node.all_input_nodes if uniform_value(one) is None]
     return values_at(node, others[0], [0.0, 1.0]) if is_elementwise(plain_target(node)) and len(others) == 1 else []
 
 
 def puts_masks(node: Node) -> bool:
-    """Whether an operator's file says in smaller calls what a call with a large number is."""
+    """Whether a call with a large number has a decomposition into smaller calls."""
     return node.target in registry().decompositions and any(hides(number) for number in numbers_of(node))
 
 
 def write_out_masks(module: GraphModule) -> None:
-    """Attention with a mask, and softmax by its formula."""
+    """Expands attention with a mask, and turns softmax written as a formula into softmax."""
     rewrite_each(module.graph.nodes, _written_out)
 
 
@@ -141,7 +141,7 @@ def _written_out(node: Node) -> Node | None:
     bound = bind(node)
     if _has_mask(node):
         return ATTENTION_REWRITE.rewrite(bound)
-    if means(node, CallKind.SOFTMAX) and shape(bound["self"]):  # the same of all that differ by one number along it
+    if means(node, CallKind.SOFTMAX) and shape(bound["self"]):  # invariant to adding a number along it
         dim = bound["dim"] % len(shape(bound["self"]))
         source = _without_largest(bound["self"], dim)
         return None if source is bound["self"] else add_call(node, aten.softmax.int, source, dim)
@@ -150,7 +150,8 @@ def _written_out(node: Node) -> Node | None:
 
 
 def _hand_written(node: Node) -> tuple[Node, int] | None:
-    """exp(x) / exp(x).sum(dim, keepdim=True) is the softmax of x, and of x without its largest value: x and dim."""
+    """Returns x and dim of exp(x) / exp(x).sum(dim, keepdim=True), the softmax of x; its largest value is not
+    subtracted."""
     if not means(node, CallKind.QUOTIENT):
         return None
     bound = bind(node)
@@ -162,7 +163,7 @@ def _hand_written(node: Node) -> tuple[Node, int] | None:
 
 
 def _without_largest(source: Node, dim: int) -> Node:
-    """x of x - x.amax(dim, keepdim=True)."""
+    """Returns x if given x - x.amax(dim, keepdim=True)."""
     found = meaning_of(source)
     if found is not None and found.signs == (1, -1):
         bound = bind(source)
@@ -173,7 +174,7 @@ def _without_largest(source: Node, dim: int) -> Node:
 
 
 def _reduced(node: Any, source: Any, kind: CallKind) -> int | None:
-    """The one dimension that a call reduces of a tensor, and keeps as 1."""
+    """Returns the one dimension that a call reduces, keeping it as 1; None for other calls."""
     if is_call(node, operator.getitem):
         pair, place = node.args
         node = pair if place == 0 else None

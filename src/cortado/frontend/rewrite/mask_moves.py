@@ -1,4 +1,4 @@
-"""How masks move with the elements of a tensor: found out by trying the call, whatever it is."""
+"""How masks move with the elements of a tensor, found by running the call on probes."""
 
 import math
 import operator
@@ -20,23 +20,24 @@ from cortado.ops.float_graph import add_constant, add_permute, constant_data, is
 
 Tensor = torch.Tensor
 
-_MOST_MOVED = 1 << 24  # elements whose numbers float32 holds
-_FAR = -(2.0**90)  # times what is tried next: nothing with a limit gives the same again
+_MOST_MOVED = 1 << 24  # elements whose indices float32 holds exactly
+_FAR = -(2.0**90)  # the factor of the second probe: a function with a limit gives other results
 
 
 @dataclass(frozen=True)
 class Movement:
-    """A call whose elements are elements of its operands, whatever these hold, or numbers of its own."""
+    """A call whose result elements are elements of its operands, whatever their values, or constants of its own."""
 
     node: Node
     operands: tuple[Node, ...]
-    sources: tuple[Tensor, ...]  # of each result: the number of the element, from 1 on, over all operands
-    own: tuple[Tensor, ...]  # of each result: its own number where the source is 0
-    several: bool  # a list of results, of which others take one
+    sources: tuple[Tensor, ...]  # for each result: the index of the source element, from 1 on, over all operands
+    own: tuple[Tensor, ...]  # for each result: the call's own number where the source is 0
+    several: bool  # whether it gives a list of results
 
 
 def movement(node: Node) -> Movement | None:
-    """Found out by trying: where each element comes from, and whether that holds for other values too."""
+    """Finds the source of each element by probing, and checks it with other values; None if the call doesn't only
+    move."""
     target: Any = node.target
     if not isinstance(target, OpOverload) or target.namespace != "aten" or not node.all_input_nodes:
         return None
@@ -70,7 +71,7 @@ def movement(node: Node) -> Movement | None:
 
 
 def _again(move: Movement, operands: dict[Node, Node]) -> Node:
-    """The same movement of other tensors; numbers that stand for infinity are no part of it."""
+    """Repeats a movement on other tensors, with fills for infinity replaced by 0."""
     target: Any = move.node.target
     given = numbers_among(move.node, lambda number: 0.0 if hides(number) else number)
     args, kwargs = map_arg(given, lambda one: operands.get(one, one))
@@ -78,7 +79,7 @@ def _again(move: Movement, operands: dict[Node, Node]) -> Node:
 
 
 def moved_visible(move: Movement, visible: dict[Node, Node | None]) -> Node:
-    """The same movement of what is visible of the operands."""
+    """Repeats a movement on the visible values of the operands."""
     return _again(
         move,
         {
@@ -89,7 +90,7 @@ def moved_visible(move: Movement, visible: dict[Node, Node | None]) -> Node:
 
 
 def moved_places(move: Movement, operand: Node, places: Places) -> tuple[Places, ...]:
-    """Returns where something holds after the movement that holds for these places of one operand."""
+    """Returns the places after the movement, given places of one operand."""
     if places.constant is not None:
         return tuple(compact(Places(one)) for one in _carried(move, {operand: places.constant}, False))
     node, small = move.node, _moved_small(move, operand, ranked(move.node, places, len(shape(operand))))
@@ -104,7 +105,8 @@ def moved_places(move: Movement, operand: Node, places: Places) -> tuple[Places,
 
 
 def _carried(move: Movement, values: dict[Node, Tensor], default: int) -> list[Tensor]:
-    """Values of the elements of some operands, as the results have them; the default elsewhere."""
+    """Returns values, given for the elements of some operands, at the elements of the results; the default
+    elsewhere."""
     kind = next(iter(values.values())).dtype
     flat = [
         values.get(one, torch.full((1,), default, dtype=kind)).expand(shape(one)).reshape(-1) for one in move.operands
@@ -114,7 +116,7 @@ def _carried(move: Movement, values: dict[Node, Tensor], default: int) -> list[T
 
 
 def _moved_small(move: Movement, operand: Node, places: Places) -> tuple[Places, ...] | None:
-    """A computed mask stays as small as it is where the movement takes each of its elements, in an order of its
+    """Moves a computed mask without expanding it, if the movement takes each of its elements, in an order of its
     dimensions."""
     like, kept = move.node, [size for size in places.sizes if size > 1]
     count = math.prod(kept)
@@ -137,7 +139,7 @@ def _moved_small(move: Movement, operand: Node, places: Places) -> tuple[Places,
 
 
 class Unmoved:
-    """Sources of tensors whose elements were moved: which tensor they come from, and from where in it; -1: unused."""
+    """For tensors of moved elements, the tensor that they come from, and their places in it; -1: unused."""
 
     def __init__(self) -> None:
         self._known: dict[Node, tuple[Node, Tensor]] = {}
@@ -154,14 +156,14 @@ class Unmoved:
         roots = list({root: None for root, _ in known.values()})
         (places,) = _carried(move, {one: index for one, (_, index) in known.items()}, -1)
         (owners,) = _carried(move, {one: torch.tensor(roots.index(root)) for one, (root, _) in known.items()}, -1)
-        if bool(((owners < 0) & ~gone).any()):  # numbers of its own
+        if bool(((owners < 0) & ~gone).any()):  # it has numbers of its own
             return None
         places = torch.where(gone, -1, places)
         read = owners[places >= 0].unique().tolist()
         return (roots[read[0]], places) if len(read) == 1 else None
 
     def same(self, move: Movement, gone: Tensor) -> Node | None:
-        """The tensor that has what the result has, in the same places, but for those that are gone."""
+        """Returns the tensor that equals the result in all places except those that are gone."""
         found = self._before(move, gone)
         if found is None:
             return None

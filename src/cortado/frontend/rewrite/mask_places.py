@@ -1,4 +1,4 @@
-"""Which elements of a tensor something holds for: a constant, or a truth value that the graph computes."""
+"""Predicates over the elements of a tensor: a constant mask, or one that the graph computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Places:
-    """Truth values that can be broadcast to the tensor they speak of: data, or a boolean node."""
+    """Truth values that can be broadcast to their tensor: data, or a boolean node."""
 
     data: Tensor | Node
 
@@ -35,7 +35,7 @@ class Places:
 
 
 def places_of(node: Node) -> Places:
-    """The positions for which a boolean node is true."""
+    """Returns the places where a boolean node is true."""
     return Places(constant_data(node) if is_constant(node) else node)
 
 
@@ -50,13 +50,13 @@ def viewed(like: Node, places: Places, sizes: Sequence[int]) -> Places:
 
 
 def ranked(like: Node, places: Places, rank: int) -> Places:
-    """With as many dimensions as the tensor has: those in front are 1."""
+    """Prepends dimensions of size 1, up to the rank of the tensor."""
     missing = rank - len(places.sizes)
     return viewed(like, places, (*(1,) * missing, *places.sizes)) if missing > 0 else places
 
 
 def broadcast(like: Node, places: Places, sizes: Sequence[int]) -> Places:
-    """One truth value for each element."""
+    """Expands to one truth value for each element."""
     if places.sizes == tuple(sizes):
         return places
     if isinstance(places.data, Node):
@@ -65,7 +65,7 @@ def broadcast(like: Node, places: Places, sizes: Sequence[int]) -> Places:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are computed alike: the same calls of the same operands."""
+    """Whether two values are computed in the same way: the same calls of the same operands."""
     if isinstance(a, Node) and isinstance(b, Node):
         if a is b:
             return True
@@ -89,7 +89,7 @@ def negated(like: Node, places: Places) -> Places:
 
 
 def _opposite(a: Places, b: Places) -> bool:
-    """Whether one is the negation of the other, as far as can be told from how they are computed."""
+    """Whether one is the negation of the other, as far as their computation shows."""
     pairs = ((a.data, b.data), (b.data, a.data))
     return any(means(x, CallKind.NOT) and same(x.all_input_nodes[0], y) for x, y in pairs if isinstance(x, Node))
 
@@ -103,7 +103,7 @@ def both(like: Node, a: Places, b: Places) -> Places:
 
 
 def _joined(like: Node, a: Places, b: Places, *, dominant: bool) -> Places:
-    """a or b where True is dominant, a and b where False is."""
+    """Computes a or b if True is dominant, a and b if False is."""
     rank = max(len(a.sizes), len(b.sizes))
     first, second = a.constant, b.constant
     if first is not None and second is not None:
@@ -123,7 +123,7 @@ def _joined(like: Node, a: Places, b: Places, *, dominant: bool) -> Places:
 
 
 def anywhere(like: Node, places: Places, dim: int) -> Places:
-    """Whether it holds for anything along a dimension, which is kept as 1."""
+    """Computes whether places hold anywhere along a dimension, which is kept as 1."""
     if places.sizes[dim] == 1:
         return places
     if isinstance(places.data, Node):
@@ -132,7 +132,7 @@ def anywhere(like: Node, places: Places, dim: int) -> Places:
 
 
 def compact(places: Places) -> Places:
-    """A constant without the dimensions in which it only repeats itself."""
+    """Reduces a constant to size 1 in dimensions along which it only repeats."""
     data = places.constant
     if data is None:
         return places

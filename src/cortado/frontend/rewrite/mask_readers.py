@@ -1,6 +1,5 @@
-"""The calls that have a meaning for places that stand for infinity, and what they become: softmax and its like leave
-them out, a maximum does not see them, and of a function its limit stands there.
-"""
+"""Calls with a meaning for infinite places, and their rewrites: softmax and similar calls exclude these places, a
+maximum ignores them, and an elementwise function has its limit there."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,15 +34,15 @@ from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_SWALLOWS = -1e8  # a fill beside which float32 sees no score
-_SEEN = -1e5  # one beside which it sees them all
-_MOST_FILLS = 3  # finite ones of several masks, in a row of which nothing else is left
+_SWALLOWS = -1e8  # a fill next to which float32 loses every score
+_SEEN = -1e5  # one next to which it keeps them all
+_MOST_FILLS = 3  # finite fills of several masks in a row with nothing else left
 
 Rule = Callable[[Bound], Fact | Node | None]
 
 
 class Readers:
-    """`hidden` tells what is hidden of a tensor."""
+    """The rules; `hidden` returns the hidden places of a tensor."""
 
     def __init__(self, hidden: Callable[[Any], Hidden | None]) -> None:
         self.hidden = hidden
@@ -65,10 +64,10 @@ class Readers:
         scores = self._visible(like, known, shape(like))
         return softmax_of(like, scores, _kept(like, known, dim), dim)
 
-    # ---- its logarithm
+    # ---- log softmax
 
     def _log_softmax(self, bound: Bound) -> Fact | None:
-        """Hides the logarithm where the score is hidden."""
+        """Rewrites log_softmax; its result is hidden where the score is."""
         source, like = bound["self"], bound.node
         known = self.hidden(source) if shape(source) else None
         if known is None or not known.negative or known.weakest > SENTINEL:
@@ -84,7 +83,7 @@ class Readers:
         return replace(known, terms=rest, visible=visible, certain=True, biased=True)
 
     def _rows_left(self, like: Node, known: Hidden, dim: int) -> Hidden:
-        """A row that a finite number hides whole is not hidden: it has the softmax of what float32 leaves of it."""
+        """Unhides rows that a finite number hides entirely: they have the softmax of what float32 leaves of them."""
         kept = negated(like, compact(hidden_anywhere(like, known.terms, len(shape(like)))))
         some = anywhere(like, kept, dim)
         if some.constant is not None and bool(some.constant.all()):
@@ -103,7 +102,7 @@ class Readers:
         return replace(known, terms=(replace(term, where=where),), visible=visible)
 
     def _logarithms(self, like: Node, known: Hidden, sizes: tuple[int, ...], dim: int) -> Node:
-        """log_softmax along `dim` of what is visible."""
+        """Adds the log_softmax along `dim` of the visible values."""
         kept = negated(like, compact(hidden_anywhere(like, known.terms, len(sizes))))
         order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
         moved = add_permute(like, self._visible(like, known, sizes), order)
@@ -114,7 +113,7 @@ class Readers:
         return known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(sizes))
 
     def _logsumexp(self, bound: Bound) -> Node | None:
-        """Returns the logsumexp of what is not hidden: the largest score less the logarithm of its part."""
+        """Rewrites logsumexp over the visible values, as the largest score minus its log_softmax."""
         like, source, dims = bound.node, bound["self"], bound["dim"]
         known = self.hidden(source)
         if known is None or not known.negative or known.weakest > SENTINEL or len(dims) != 1:
@@ -142,8 +141,8 @@ class Readers:
         return add_call(like, aten.neg.default, low)
 
     def _extreme(self, bound: Bound) -> Node | None:
-        """The largest values and their positions: what stands for minus infinity is none of them. The smallest alike,
-        beside what stands for infinity."""
+        """Rewrites the largest values and their indices, of which masked places are none, or the smallest, for fills of
+        plus infinity."""
         like, source = bound.node, bound["self"]
         known = self.hidden(source)
         meaning = meaning_of(like)
@@ -157,7 +156,7 @@ class Readers:
         return self.again(like, source, low)
 
     def _check_left(self, bound: Bound, known: Hidden) -> None:
-        """A constant mask must leave as many values as are asked for."""
+        """Refuses a constant mask that leaves fewer values than are asked for."""
         dims = bound.get("dim")
         sizes = shape(bound["self"])
         wheres = [ranked(bound.node, term.where, len(sizes)).constant for term in known.terms]
@@ -179,11 +178,11 @@ class Readers:
     # ---- functions
 
     def again(self, node: Node, source: Node, visible: Node) -> Node:
-        """The same function of what is visible."""
+        """Applies the same function to the visible values."""
         return call_again(node, lambda one: visible if one is source else one)
 
     def limited(self, node: Node, source: Node, known: Hidden, ends: Sequence[Term]) -> Node | None:
-        """The function of what is visible, and its limit elsewhere."""
+        """Applies a function to the visible values, and inserts its limits elsewhere."""
         if abs(known.weakest) < -SENTINEL:
             return None
         if known.negative:
@@ -197,7 +196,7 @@ class Readers:
         return result
 
     def compared(self, node: Node, source: Node, known: Hidden, ends: Sequence[Term]) -> Node | None:
-        """A comparison with a number, which infinity passes or not."""
+        """Rewrites a comparison with a number, whose result for infinity is constant."""
         if known.visible is None or not is_truth(node) or len(ends) != 1 or not known.certain:
             return None
         result = Places(self.again(node, source, known.visible))
@@ -209,9 +208,9 @@ class Readers:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Masks of a softmax: the values that count; what is left of a row of which nothing does (`weaker`, if not all or
-    nothing of it); the weakest number in hidden places, whether scores are added to it, and whether a row of nothing is
-    0."""
+    """The masks of a softmax: the values that count; what is left of a row without such values (`weaker`, unless it is
+    all or nothing); the weakest fill of hidden places, whether scores are added to it, and whether a row without values
+    is 0."""
 
     kept: Places
     weaker: Places | None
@@ -221,7 +220,8 @@ class _Kept:
 
 
 def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
-    """Masks that are added to one another leave, of a row that they hide whole, the places that they hide least."""
+    """Returns the masks of a softmax. Of a row that added masks hide entirely, the places that they hide least are
+    left."""
     rank = len(shape(like))
     terms = [replace(term, where=ranked(like, term.where, rank)) for term in known.terms]
     kept = negated(like, compact(hidden_anywhere(like, terms, rank)))
@@ -248,13 +248,13 @@ def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
         )
     levels = _sums(like, terms)
     last = levels[-1].constant
-    if last is not None and bool(last.all()):  # nothing is hidden more than this: that is all of a row
+    if last is not None and bool(last.all()):  # nothing is hidden by more than this: the whole row is left
         return _Kept(kept, _least_hidden(like, levels[:-1], dim), known.weakest, added, zeros=False)
     return _Kept(kept, _least_hidden(like, levels, dim), known.weakest, added, zeros=True)
 
 
 def _least_hidden(like: Node, levels: Sequence[Places], dim: int) -> Places | None:
-    """The least masked positions of a fully masked row."""
+    """Returns the least masked places of fully masked rows."""
     if not levels:
         return None
     first, *others = levels
@@ -265,7 +265,7 @@ def _least_hidden(like: Node, levels: Sequence[Places], dim: int) -> Places | No
 
 
 def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
-    """Returns where a place is hidden by no more than a sum of finite fills, from the weakest sum on."""
+    """Returns the places hidden by at most each sum of finite fills, from the weakest sum on."""
     finite = [term for term in terms if math.isfinite(term.fill)]
     sums: dict[float, list[tuple[Term, ...]]] = {}
     for count in range(1, len(finite) + 1):
@@ -290,7 +290,7 @@ def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
 
 
 def _check_rows(like: Node, kept: Places, dim: int) -> None:
-    """A constant mask that hides a row whole with -inf leaves 0 / 0."""
+    """Refuses a constant mask that hides a row entirely with -inf, which gives 0 / 0."""
     data = kept.constant
     if data is None:
         return
@@ -304,7 +304,7 @@ def _check_rows(like: Node, kept: Places, dim: int) -> None:
 
 
 def _factor(node: Node) -> float | None:
-    """The number that a call multiplies by, where it is positive."""
+    """Returns the number that a call multiplies by, if it is positive."""
     if not means(node, CallKind.PRODUCT, CallKind.QUOTIENT):
         return None
     bound = bind(node)
@@ -318,7 +318,7 @@ def _factor(node: Node) -> float | None:
 
 
 def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:
-    """The call that takes the place of a softmax along `dim` of scores of which a mask keeps some."""
+    """Adds the call that replaces a softmax along `dim` of scores, some of which are masked."""
     factor, sizes = 1.0, shape(scores)
     while (number := _factor(scores)) is not None:
         operands = [one for one in scores.all_input_nodes if not is_constant(one)]
@@ -333,7 +333,7 @@ def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:
 
 
 def _mask(like: Node, kept: Places, sizes: tuple[int, ...], order: list[int]) -> Node:
-    """The mask in the order of the scores, and what is the same for all of the first rows kept once."""
+    """Returns the mask in the order of the scores, stored once if it is the same for all of the leading dimensions."""
     if kept.constant is not None:
         data = kept.constant.expand(sizes).permute(order)
         while data.dim() > 2 and bool((data[:1] == data).all()):

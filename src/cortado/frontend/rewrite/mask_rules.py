@@ -1,9 +1,9 @@
-"""One pass over the float graph that keeps, for every tensor, which of its places stand for infinity.
+"""A pass over the float graph that tracks which places of each tensor stand for infinity.
 
-A mask is not a spelling but a fact: it begins where a large number is put somewhere or added, goes through arithmetic
-and movement, and ends in a softmax or another call that has a meaning for infinity (`mask_readers`). Beside the fact
-stands what is visible of the tensor, computed without the large numbers, so that no scale ever has to hold them. What
-no rule knows is refused where the number can't be meant as a value.
+A mask is a fact, not a spelling: it begins where a large number is inserted or added, passes through arithmetic and
+movement, and ends in a softmax or another call with a meaning for infinity (`mask_readers`). Along with the fact, the
+visible part of the tensor is computed without the large numbers, so that no scale has to hold them. A call without a
+rule is refused if the number can't be meant as a value.
 """
 
 import math
@@ -54,12 +54,12 @@ from cortado.ops.meaning import CallKind, meaning_of, means, sum_factors
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_NEAR = 1.0 / 64  # how far a mask that comes as real numbers may be from 0 and 1
-_SIGNS_AT = [sign * 2.0**power for sign in (-1, 1) for power in range(-6, 7)]  # where a function's sign is looked at
+_NEAR = 1.0 / 64  # the tolerance of a mask of real numbers around 0 and 1
+_SIGNS_AT = [sign * 2.0**power for sign in (-1, 1) for power in range(-6, 7)]  # where a function's sign is tested
 
 
 def take_masks(module: GraphModule) -> None:
-    """Rewrites in place."""
+    """Rewrites the masks of a graph, in place."""
     rules = _Masks()
     rewrite_each(module.graph.nodes, rules.rewrite)
     rules.refuse(output_node(module.graph))
@@ -67,7 +67,7 @@ def take_masks(module: GraphModule) -> None:
 
 
 class _Masks(Analysis[Found | Node | None]):
-    """Which places of each tensor stand for infinity; `rewrite` puts what reads them in other calls' place."""
+    """The analysis of infinite places of each tensor; `rewrite` replaces the calls that read them."""
 
     key = FactKey[Found | Node | None]("cortado_mask")
 
@@ -87,7 +87,7 @@ class _Masks(Analysis[Found | Node | None]):
             CallKind.WITHOUT_NAN: self._without_nan,
             **self.readers.rules,
         }
-        self.softmaxes: dict[Node, tuple[Hidden, int]] = {}  # by result: its hidden scores, its dimension
+        self.softmaxes: dict[Node, tuple[Hidden, int]] = {}  # by result: its hidden scores and its dimension
 
     # ---- what is known
 
@@ -98,7 +98,7 @@ class _Masks(Analysis[Found | Node | None]):
         return None if isinstance(found, tuple | Node) else found
 
     def hidden(self, value: Any, factor: float = 1.0) -> Hidden | None:
-        """The masked positions of a tensor times a factor."""
+        """Returns the hidden places of a tensor times a factor."""
         if is_constant(value):
             data = constant_data(value)
             return hidden_in(value, data * factor) if data.is_floating_point() else None
@@ -112,7 +112,7 @@ class _Masks(Analysis[Found | Node | None]):
         return scaled(known, times(value, known.visible, factor), (factor, factor))
 
     def _two(self, like: Node, known: TwoValued) -> Hidden | None:
-        """Reads two numbers as a mask where one is far below the other."""
+        """Interprets a tensor of two numbers as a mask if one is far below the other."""
         low, high = sorted((known.on, known.off))
         if not low <= LEAST < high or high > -LEAST:
             return None
@@ -121,7 +121,7 @@ class _Masks(Analysis[Found | Node | None]):
         return Hidden((Term(where, low - high, added=True),), visible, like, certain=low <= NEVER_A_VALUE)
 
     def _affine(self, like: Node, slope: float, offset: float, source: Node) -> Hidden | None:
-        """A mask that comes as the numbers 0 and 1: of its two values one is 0 and the other hides."""
+        """Interprets a mask given as 0 and 1: one of its two values becomes 0, the other hides."""
         low, high = sorted((offset, slope + offset))
         if low > CERTAIN or high != 0:
             return None
@@ -135,7 +135,7 @@ class _Masks(Analysis[Found | Node | None]):
     # ---- one node after the other
 
     def rewrite(self, node: Node) -> Node | None:
-        """Returns what takes the place of a call; None where it stays, with what is known of it noted."""
+        """Returns the replacement of a call; None if it stays, with its fact stored."""
         found = self.transfer(node)
         if isinstance(found, Node):
             self._note_softmax(node, found)
@@ -147,7 +147,7 @@ class _Masks(Analysis[Found | Node | None]):
         return None
 
     def _note_softmax(self, node: Node, result: Node) -> None:
-        """Eager torch divides 0 by 0 where -inf hides a whole row: what reads NaN has to know where."""
+        """Remembers a softmax that -inf can hide a whole row of: torch gives NaN there, which nan_to_num replaces."""
         if means(node, CallKind.SOFTMAX):
             bound = bind(node)
             known = self.hidden(bound["self"])
@@ -155,7 +155,7 @@ class _Masks(Analysis[Found | Node | None]):
                 self.softmaxes[result] = known, bound["dim"] % len(shape(node))
 
     def _without_nan(self, bound: Bound) -> Node | None:
-        """nan_to_num of a softmax: its number stands in the rows that are hidden whole."""
+        """Rewrites nan_to_num of a softmax: its number fills rows that are hidden entirely."""
         source, like, number = bound["self"], bound.node, float(bound["nan"] or 0.0)
         if source not in self.softmaxes or number == 0.0:
             return None
@@ -173,7 +173,8 @@ class _Masks(Analysis[Found | Node | None]):
         return self._moved(node) if found is None else found
 
     def _written_out(self, node: Node) -> bool:
-        """Whether a call with such a number is, as its operator's file says, some calls that may be known."""
+        """Rewrites a call with such a number by its operator's `Rewrite` and handles the resulting calls; False without
+        one."""
         rewrite = registry().rewrites.get(node.target)  # type: ignore[call-overload]
         numbers = [number_in(one) for one in bind(node).values.values()]
         if rewrite is None or not any(one is not None and hides(one) for one in numbers):
@@ -190,7 +191,7 @@ class _Masks(Analysis[Found | Node | None]):
         return True
 
     def refuse(self, node: Node) -> None:
-        """Nothing may be computed of numbers that stand for infinity unless a rule knows what it means."""
+        """Refuses a call without a rule on numbers that stand for infinity."""
         for operand in node.all_input_nodes:
             found = None if is_constant(operand) else self.hidden(operand)
             if found is None or not found.certain or not is_float(operand):
@@ -219,7 +220,7 @@ class _Masks(Analysis[Found | Node | None]):
         return self._added(bound, sides, factors)
 
     def _linear(self, side: Any, slope: float, offset: float) -> Fact | None:
-        """Follows two numbers, or a mask that comes as numbers, through a factor and a sum."""
+        """Tracks a tensor of two numbers, or a mask given as numbers, through a factor and a sum."""
         known = self.fact(side)
         if isinstance(known, TwoValued):
             return replace(known, on=known.on * slope + offset, off=known.off * slope + offset)
@@ -255,7 +256,7 @@ class _Masks(Analysis[Found | Node | None]):
         return Hidden(terms, visible, origin, certain, biased)
 
     def _without_zeros(self, terms: tuple[Term, ...], visible: Node | None) -> Node | None:
-        """Drops a product that makes hidden values zero."""
+        """Drops a product that only zeroes hidden values."""
         if visible is None or not means(visible, CallKind.PRODUCT):
             return visible
         bound = bind(visible)
@@ -270,7 +271,7 @@ class _Masks(Analysis[Found | Node | None]):
         return visible
 
     def _plus(self, like: Node, left: Any, right: Any) -> Node | None:
-        """The sum of what is visible, under the shape of the result; None and 0 add nothing."""
+        """Adds visible values, in the shape of the result; None and 0 add nothing."""
         parts = [part for part in (left, right) if part is not None and part != 0.0]
         if not parts:
             return None
@@ -280,7 +281,7 @@ class _Masks(Analysis[Found | Node | None]):
         return fit(like, found)
 
     def _added_product(self, bound: Bound) -> Fact | None:
-        """A mask that a matrix product is added to."""
+        """Handles a mask that a matrix product is added to."""
         like, known = bound.node, self.hidden(bound["self"], float(bound["beta"]))
         if known is None:
             return None
@@ -312,7 +313,7 @@ class _Masks(Analysis[Found | Node | None]):
         return None
 
     def _both_hold(self, like: Node, first: TwoValued, second: TwoValued) -> TwoValued | None:
-        """The product of two tensors that are 0 elsewhere."""
+        """Multiplies two tensors that are 0 elsewhere."""
         sides = []
         for one in (first, second):
             if one.off != 0 and one.on == 0:
@@ -325,7 +326,7 @@ class _Masks(Analysis[Found | Node | None]):
         return TwoValued(where, sides[0].on * sides[1].on, 0.0)
 
     def _scaled(self, like: Node, known: Hidden, other: Any, divides: bool) -> Hidden | None:
-        """Times something whose sign is known, so that infinity stays what it is."""
+        """Multiplies by a value of known sign, so that infinity keeps its meaning."""
         factors = self._factors(other, known)
         if factors is None:
             return None
@@ -340,7 +341,7 @@ class _Masks(Analysis[Found | Node | None]):
         return scaled(replace(known, terms=terms), visible, (least, most))
 
     def _factors(self, other: Any, known: Hidden) -> tuple[float, float] | None:
-        """The factors nearest to 0 and farthest from it, all of one sign."""
+        """Returns the factors nearest to 0 and farthest from it, all of one sign."""
         number = number_in(other)
         if number is not None:
             return (number, number) if number != 0 and math.isfinite(number) else None
@@ -355,7 +356,7 @@ class _Masks(Analysis[Found | Node | None]):
         return (1.0, 1.0) if infinite and self._is_positive(other) else None
 
     def _is_positive(self, node: Node) -> bool:
-        """Whether a call gives nothing but positive numbers, as exp does."""
+        """Whether a call gives only positive numbers, as exp does."""
         if is_table(node) and len(node.all_input_nodes) == 1:
             return all(one > 0 for one in values_at(node, node.all_input_nodes[0], _SIGNS_AT))
         return means(node, CallKind.SOFTMAX)
@@ -363,7 +364,7 @@ class _Masks(Analysis[Found | Node | None]):
     # ---- functions of one tensor
 
     def _converted(self, bound: Bound) -> Fact | None:
-        """A conversion of the same numbers to another type."""
+        """Handles a conversion of the same numbers to another dtype."""
         source, like = bound["self"], bound.node
         known = self.fact(source)
         if isinstance(known, TwoValued) or known is None or not is_float(like) or not is_float(source):
@@ -373,7 +374,7 @@ class _Masks(Analysis[Found | Node | None]):
         return replace(known, visible=add_call(like, aten.to.dtype, known.visible, dtype(like)))
 
     def _function(self, node: Node) -> Fact | Node | None:
-        """A function of one tensor and numbers, element by element."""
+        """Handles an elementwise function of one tensor and constants."""
         if not is_elementwise(node.target):
             return None
         operands = [one for one in node.all_input_nodes if uniform_value(one) is None]
@@ -387,7 +388,7 @@ class _Masks(Analysis[Found | Node | None]):
         return None if hidden is None else self._limit(node, source, hidden)
 
     def _limit(self, node: Node, source: Node, hidden: Hidden) -> Fact | Node | None:
-        """A function of a tensor of which some stands for infinity: it has a limit there, or stays infinite."""
+        """Handles a function of a tensor with infinite places: it has a limit there, or stays infinite."""
         chosen = choices_of(hidden.terms)
         if chosen is None:
             return None
@@ -421,14 +422,14 @@ class _Masks(Analysis[Found | Node | None]):
         return None if move is None else self._carried(move)
 
     def _moves_with(self, node: Node) -> bool:
-        """Whether what is known of a tensor may be a mask, or become one."""
+        """Whether the fact of a tensor is a mask or can become one."""
         if is_constant(node):
             return is_float(node) and hiding(constant_data(node)) is not None
         known = self.fact(node)
         return known is not None and (not isinstance(known, Affine) or min(known.offset, known.slope) <= CERTAIN)
 
     def _beside(self, value: Node) -> Hidden | None:
-        """The masked positions of a tensor that others are concatenated to, which may be all."""
+        """Returns the hidden places of a tensor in a concatenation, which can be all of them."""
         if is_constant(value):
             return hidden_in(value, constant_data(value), whole=True)
         found, known = self.hidden(value), self.fact(value)
@@ -461,7 +462,8 @@ class _Masks(Analysis[Found | Node | None]):
         return self._moved_hidden(move, hidden, [[one for one in mine if not one.where.nowhere] for mine in terms])
 
     def _moved_hidden(self, move: Movement, hidden: dict[Node, Hidden], terms: list[list[Term]]) -> Found | Node:
-        """Moves what was visible of the operands under the masks of each result; as it was, if it only stays."""
+        """Moves the visible parts of the operands, with the masks of each result; reuses the original tensor if nothing
+        moves."""
         node, facts = move.node, list(hidden.values())
         weakest = min((term.fill for mine in terms for term in mine), default=0.0)
         known = Hidden(

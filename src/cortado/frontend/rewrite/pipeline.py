@@ -1,6 +1,7 @@
 """FLOAT_PIPELINE: from the graph that torch.export gives to the one that is quantized.
 
-Runs before quantization, so the quantizer, the passes behind it and the operators each know one spelling of one thing.
+It runs before quantization, so that the quantizer, later passes and operators need to know only one spelling of each
+thing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,20 +51,20 @@ from cortado.ops.float_graph import out_of_place
 
 @dataclass
 class FloatContext:
-    """Context of a float pass beside the graph, and what passes find out about it."""
+    """The context of a float pass: the graph, the options, and what passes find out about it."""
 
     module: GraphModule
-    element: Element  # of real numbers; with float32, calls that have a float32 operator stay as they are
-    inputs: Sequence[torch.Tensor] | None = None  # what writes into shared memory is run once on these; None: zeros
-    state: tuple[StateBuffer, ...] | None = None  # None: the last inputs and outputs of the graph are no state
-    filters: bool = False  # whether filters with feedback become calls of their own
+    element: Element  # of real numbers; with float32, calls that have a float32 operator are kept
+    inputs: Sequence[torch.Tensor] | None = None  # for one run that observes writes to shared memory; None: zeros
+    state: tuple[StateBuffer, ...] | None = None  # None: the graph has no state
+    filters: bool = False  # whether filters with feedback become single calls
     findings: list[Finding] = field(default_factory=list)  # what a user should look at
-    equalities: Sequence[Node] = ()  # as the user wrote them
-    drift: float = 0.0  # how far such a call may be from the calls that it replaces
+    equalities: Sequence[Node] = ()  # comparisons for equality in the user's code
+    drift: float = 0.0  # the tolerance between such a filter and the calls that it replaces
 
     @cached_property
     def masked(self) -> bool:
-        """Whether a number is so large that it may stand for infinity; asked once, before anything is simplified."""
+        """Whether any number is large enough to stand for infinity; evaluated once, before anything is simplified."""
         return not self.element.floating and may_have_masks(self.module.graph)
 
 
@@ -106,7 +107,7 @@ class FloatPass(GraphPass):
 
 
 class InlineContexts(FloatPass):
-    """Blocks under no_grad or a switched-off autocast are part of the graph."""
+    """Inlines blocks under no_grad or a switched-off autocast into the graph."""
 
     name = "inline-contexts"
     level_before = level_after = Level.FLOAT_RAW
@@ -116,7 +117,7 @@ class InlineContexts(FloatPass):
 
 
 class PlainWrites(FloatPass):
-    """Every read of written memory, under whichever name, reads the written value."""
+    """Makes every read of written memory, through any alias, read the written value."""
 
     name = "plain-writes"
     level_before = Level.FLOAT_RAW
@@ -130,7 +131,7 @@ class PlainWrites(FloatPass):
 
 
 class ScalarDimensions(FloatPass):
-    """A tensor of rank 0 has a dimension in calls that name one."""
+    """Gives a tensor of rank 0 a dimension in calls that name one."""
 
     name = "scalar-dimensions"
 
@@ -140,7 +141,7 @@ class ScalarDimensions(FloatPass):
 
 
 class MaskPass(FloatPass):
-    """A pass for graphs that may have masks."""
+    """A pass for graphs that can have masks."""
 
     @classmethod
     def applies(cls, context: FloatContext) -> bool:
@@ -148,7 +149,7 @@ class MaskPass(FloatPass):
 
 
 class Simplify(MaskPass):
-    """Calls that do nothing are gone and constants are computed; no call is spelled in another way."""
+    """Removes no-ops and folds constants; no call is respelled."""
 
     name = "simplify"
 
@@ -158,7 +159,7 @@ class Simplify(MaskPass):
 
 
 class WriteOutMasks(MaskPass):
-    """Calls that hold a mask, or the softmax behind one, have a call for each part."""
+    """Expands calls that contain a mask, or the softmax after one, into one call for each part."""
 
     name = "write-out-masks"
 
@@ -170,7 +171,7 @@ class WriteOutMasks(MaskPass):
 
 
 class Masks(MaskPass):
-    """Masked places are left out by what reads them; no number stands for infinity."""
+    """Makes the readers of masks exclude masked places, so that no number stands for infinity."""
 
     name = "masks"
 
@@ -181,7 +182,7 @@ class Masks(MaskPass):
 
 
 class Fold(FloatPass):
-    """Calls that do nothing or give the same every time are gone."""
+    """Removes no-ops and folds constant calls."""
 
     name = "fold"
 
@@ -191,7 +192,7 @@ class Fold(FloatPass):
 
 
 class ComplexPairs(FloatPass):
-    """Complex tensors of float32 calls are pairs of real ones."""
+    """Replaces complex tensors of float32 calls by pairs of real ones."""
 
     name = "complex-pairs"
 
@@ -204,7 +205,7 @@ class ComplexPairs(FloatPass):
 
 
 class Signs(FloatPass):
-    """Comparisons with 0 stand in front of products and moves of values."""
+    """Moves comparisons with 0 before products and moves of values."""
 
     name = "signs"
 
@@ -218,7 +219,7 @@ class Signs(FloatPass):
 
 
 class Decompose(FloatPass):
-    """Calls that no operator knows are spelled out in calls that operators know, where there are such."""
+    """Decomposes calls without an operator into calls that have one, if possible."""
 
     name = "decompose"
 
@@ -228,7 +229,7 @@ class Decompose(FloatPass):
 
 
 class ExactCompare(FloatPass):
-    """Integers that float32 holds are counted and compared as integers; equality of real numbers is told of."""
+    """Counts and compares integers held in float32 as integers; reports comparisons of real numbers for equality."""
 
     name = "exact-compare"
 
@@ -244,7 +245,7 @@ class ExactCompare(FloatPass):
 
 
 class Respell(FloatPass):
-    """Every thing has one spelling, that of its operator's patterns; complex numbers are refused."""
+    """Rewrites every call in the one spelling that its operator's patterns match; refuses complex numbers."""
 
     name = "respell"
 
@@ -255,21 +256,22 @@ class Respell(FloatPass):
 
 
 class Domains(FloatPass):
-    """Each reader gets real numbers, integers or truth values as it needs them; uninitialized memory is refused."""
+    """Converts operands to the real numbers, integers or truth values that each reader needs; refuses uninitialized
+    memory."""
 
     name = "domains"
     level_after = Level.FLOAT_CANONICAL
 
     def run(self, module: GraphModule) -> bool:
         self.context.findings[:0] = settle_domains(module)
-        fold(module.graph)  # numbers beside integers under their shape, too
+        fold(module.graph)  # also folds numbers that were expanded to the shape of integers
         module.graph.eliminate_dead_code()
         check_filled(module.graph)
         return True
 
 
 class NeededState(FloatPass):
-    """State that no output depends on is gone."""
+    """Removes state that no output depends on."""
 
     name = "needed-state"
     level_before = level_after = Level.FLOAT_CANONICAL
@@ -284,7 +286,7 @@ class NeededState(FloatPass):
 
 
 class Filters(FloatPass):
-    """A filter with feedback is one call, whichever loop it was written as."""
+    """Replaces a filter with feedback, however its loop was written, by one call."""
 
     name = "filters"
     level_before = level_after = Level.FLOAT_CANONICAL
@@ -300,21 +302,21 @@ class Filters(FloatPass):
 
 
 FLOAT_PIPELINE: tuple[type[FloatPass], ...] = (
-    InlineContexts,  # one graph, before anything is looked for in it
-    PlainWrites,  # before any call is moved or removed: order decides what a write is seen by
+    InlineContexts,  # one graph, before any analysis
+    PlainWrites,  # before any call is moved or removed: their order decides which reads see a write
     ScalarDimensions,  # so that later passes find a dimension where a call names one
-    Simplify,  # masks are found among numbers, not among calls that make them
-    WriteOutMasks,  # a rule for each part, not for each fused call
+    Simplify,  # masks are found in constants, not in calls that compute them
+    WriteOutMasks,  # so that rules are needed for parts only, not for fused calls
     Masks,  # while softmax and maxima are still the calls that the user wrote
-    Fold,  # constants that masks left
-    ComplexPairs,  # before calls are spelled out, so that those that it makes are
-    Signs,  # before a comparison is spelled out
-    Decompose,  # before spellings: it makes calls that have others
-    ExactCompare,  # when the calls are known of which integers are made, before functions become tables
-    Respell,  # one spelling of each call that is left
-    Domains,  # conversions, when every call is spelled as it stays
-    NeededState,  # of a model with state, when nothing else will remove a reader
-    Filters,  # loops of plain products and sums over state that is needed
+    Fold,  # constants left by masks
+    ComplexPairs,  # before decompositions, which apply to its calls too
+    Signs,  # before comparisons are decomposed
+    Decompose,  # before spellings: its calls can have others
+    ExactCompare,  # once the calls that make integers are known, before functions become tables
+    Respell,  # one spelling of each remaining call
+    Domains,  # conversions, once every call has its final spelling
+    NeededState,  # in a model with state, once no pass removes readers any more
+    Filters,  # loops of plain products and sums over the remaining state
 )
 
 
@@ -332,6 +334,5 @@ def canonicalize(
     element: Element = USUAL,
     found: list[Finding] | None = None,
 ) -> GraphModule:
-    """Brings a graph without state of its own into the form that is known, in place. What a user should look at is
-    added to `found`."""
+    """Canonicalizes a graph without state, in place. Findings for the user are added to `found`."""
     return run_float(FloatContext(module, element, inputs, findings=[] if found is None else found))

@@ -1,4 +1,4 @@
-"""Dimensions of a tensor that has none: torch takes it for one value in a row, and so does the graph from here on."""
+"""Dimensions for tensors of rank 0: torch treats one as a row of one value, and so does the graph after this pass."""
 
 import functools
 import operator
@@ -14,12 +14,12 @@ from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops.float_graph import add_view
 
-DIMENSIONS = ("dim", "dims", "axis", "axes")  # what torch's schemas call them
+DIMENSIONS = ("dim", "dims", "axis", "axes")  # their names in torch's schemas
 
 
 def give_scalars_a_dimension(graph: Graph) -> None:
-    """Gives tensors of rank 0 a dimension in calls that name one: they take it as [1],
-    and their results are as before."""
+    """Gives tensors of rank 0 a dimension in calls that name one: the calls take them as [1], and the results keep
+    their shapes."""
     for node in list(graph.nodes):
         if _names_a_dimension_of_none(node):
             with graph.inserting_before(node):
@@ -27,7 +27,7 @@ def give_scalars_a_dimension(graph: Graph) -> None:
 
 
 def _names_a_dimension_of_none(node: Node) -> bool:
-    """Not those that only look at the same value in another shape."""
+    """Whether a call names a dimension of a tensor of rank 0; views are excluded."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     schema = node.target._schema
@@ -54,7 +54,7 @@ def _write_in_one_dimension(node: Node) -> None:
         return
     if isinstance(VALUE.must(node), Tensor):
         node.replace_all_uses_with(_shaped_as(made, node))
-    for user in list(node.users):  # of several results
+    for user in list(node.users):  # of a call with several results
         part = add_call(user, operator.getitem, made, user.args[1])
         user.replace_all_uses_with(_shaped_as(part, user))
         node.graph.erase_node(user)
@@ -62,8 +62,8 @@ def _write_in_one_dimension(node: Node) -> None:
 
 
 def _in_one_dimension(node: Node) -> Node | None:
-    """The call of operands with a dimension; of the first alone where others (a value to fill with) have to have none;
-    nothing where neither is a call."""
+    """Adds the call with operands of rank 1; only the first, if others (a fill value) must have rank 0; None if neither
+    is valid."""
     scalars = [one for one in node.all_input_nodes if _is_scalar(one)]
     for chosen in (scalars, scalars[:1]):
         rows = {one: add_view(node, one, (1,)) for one in chosen}

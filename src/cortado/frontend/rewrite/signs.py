@@ -1,8 +1,8 @@
-"""Signs, told before anything is rounded: zero crossings of a signal.
+"""Signs, determined before anything is rounded: zero crossings of a signal.
 
-`a * b < 0` of two real tensors asks for their signs, which a product of codes loses where it rounds to 0: the operands
-are compared with 0 themselves. And `x[1:] < 0` is `(x < 0)[1:]`: the comparison goes in front of what only moves
-values, so that of samples that came as integers it is a comparison of integers.
+`a * b < 0` of two real tensors depends on their signs, which a product of codes loses where it rounds to 0: the
+operands themselves are compared with 0. And `x[1:] < 0` is `(x < 0)[1:]`: the comparison is moved before calls that
+only move values, so that on samples that were integers it is a comparison of integers.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ aten = torch.ops.aten
 
 
 def compare_before(module: GraphModule) -> None:
-    """Compares operands with 0 in front of products and moves of values. Rewrites in place; a graph without such
-    comparisons stays as it is."""
+    """Moves comparisons with 0 before products and moves of values. Rewrites in place; a graph without such comparisons
+    is unchanged."""
     rewrite_each(module.graph.nodes, lambda node: _signs(node) if means(node, CallKind.COMPARE) else None)
     module.graph.eliminate_dead_code()
     COUNTED.forget(module.graph.nodes)
@@ -45,7 +45,7 @@ def _signs(node: Node) -> Node | None:
 
 
 def _of_product(node: Node, factors: list[Any], accepts: int) -> Node | None:
-    """Whether a product is below or above 0: its factors have two signs, or one."""
+    """Compares a product with 0 by the signs of its factors: different, or equal."""
     if factors[0] is factors[1]:
         return None
     below = [_compare(node, one, aten.lt.Scalar) for one in factors]
@@ -62,7 +62,7 @@ def _compare(like: Node, side: Node, target: Any) -> Node:
 
 
 def _moved(node: Node, side: Node) -> Node | None:
-    """A comparison in front of the movement behind it, where integers that a signal came in are there."""
+    """Moves a comparison before the moves of its operand, if the operand came from integers."""
     chain = []
     while side.op == "call_function" and _only_moves(side):
         chain.append(side)
@@ -71,7 +71,7 @@ def _moved(node: Node, side: Node) -> Node | None:
         return None
     target: Any = node.target
     made = add_call(node, target, side, 0.0)
-    for one in reversed(chain):  # nothing else that these read is a tensor
+    for one in reversed(chain):  # these read no other tensor
         made = call_again(one, lambda _, source=made: source, like=made)  # type: ignore[misc]
     return made if shape(made) == shape(node) else None
 
@@ -83,7 +83,7 @@ def _only_moves(node: Node) -> bool:
 
 
 class _Counted(Analysis[bool]):
-    """Which tensors are made of integers by calls of one tensor and numbers."""
+    """Which tensors are computed from integers by calls of one tensor and constants."""
 
     key = FactKey[bool]("cortado_counted")
 

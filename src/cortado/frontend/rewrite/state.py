@@ -1,7 +1,6 @@
-"""Buffers that forward changes: in a graph they are inputs behind the user's, and their new values outputs behind the
-user's. They start with the values that the buffers have, are observed together with what becomes of them, and end up as
-int8 codes of one scale on both sides.
-"""
+"""Buffers that forward changes: in a graph they are inputs after the user's, and their new values outputs after the
+user's. They start with the buffers' values, are observed together with their new values, and become int8 codes with one
+scale on both sides."""
 
 import operator
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class StateBuffer:
-    """A buffer of the model, what it holds before the first call, and the call that changes it."""
+    """A buffer of the model, its value before the first call, and the call that changes it."""
 
     name: str
     initial: Tensor
@@ -67,7 +66,7 @@ class _Finder(Interpreter):
 
 
 def lift_state(module: GraphModule, inputs: Sequence[Tensor]) -> tuple[StateBuffer, ...]:
-    """Makes inputs of the buffers that a graph writes into, and outputs of what it leaves in them."""
+    """Turns the buffers that a graph writes into inputs, and their final values into outputs."""
     inline_contexts(module)
     graph = module.graph
     if not any(written(node) for node in graph.nodes):
@@ -125,15 +124,15 @@ def _lift(module: GraphModule, state: Sequence[StateBuffer]) -> None:
             graph.erase_node(reader)
         last = [value]
         new.append(value)
-    new = [_assigned(value) or value for value in new]  # once all writes are plain calls: what was written last
+    new = [_assigned(value) or value for value in new]  # the last written value; all writes become plain calls later
     new = [_as_kept(value, output_node(graph)) for value in new]
     output_node(graph).args = (tuple([*returned_nodes(graph), *new]),)
     graph.set_codegen(torch.fx.graph.CodeGen())
-    module._forward_pre_hooks.clear()  # of torch.export, which knows of the user's inputs alone
+    module._forward_pre_hooks.clear()  # torch.export's hooks, which know only the user's inputs
     module.recompile()
 
 
-_NARROW = (torch.uint8, torch.int8, torch.int16)  # kept in 32 bits, as all integers are calculated with
+_NARROW = (torch.uint8, torch.int8, torch.int16)  # kept in 32 bits, like all integers in calculations
 
 
 def _kept(value: Tensor) -> Tensor:
@@ -141,7 +140,7 @@ def _kept(value: Tensor) -> Tensor:
 
 
 def _as_declared(holder: Node, kind: torch.dtype) -> Node:
-    """State in the type that the model gives it, of which it never leaves the interval."""
+    """Converts state to the dtype that the model declares, whose interval it never leaves."""
     if kind not in _NARROW:
         return holder
     DOMAIN.note(holder, Domain(DomainKind.INTEGER, interval_of(kind)))
@@ -157,8 +156,8 @@ def _as_kept(value: Node, output: Node) -> Node:
 
 
 def _assigned(holder: Node) -> Node | None:
-    """The value that `self.buffer = value` assigns. torch.export writes it as a copy into the buffer,
-    behind all else; but other names of the old value still mean that."""
+    """Returns the value that `self.buffer = value` assigns. torch.export writes it as a copy into the buffer at the
+    very end, where other names of the old value still keep that."""
     for node in reversed(holder.graph.nodes):
         if _assigns(node) and node.args[0] is holder:
             value = node.args[1]
@@ -169,9 +168,10 @@ def _assigned(holder: Node) -> Node | None:
 
 
 def _assigns(node: Node) -> bool:
-    """Whether a copy is torch.export's own, or one in its stead (`captured.as_it_is`). The signature doesn't tell; but
-    such a copy says that it was made by the function that made the value, or by the operator itself, where a copy of
-    the user's was made by `copy_`; and nothing reads what it returns, where an assignment to `x[...]` is read as x."""
+    """Whether a copy is an assignment written by torch.export, or by `captured.as_it_is` in its stead. The signature
+    doesn't tell; but such a copy is attributed to the function that computed the value, or to the operator itself,
+    whereas a user's copy is attributed to `copy_`; and nothing reads its result, whereas an assignment to `x[...]` is
+    read as x."""
     source = node.args[1] if means(node, CallKind.OVERWRITE) else None
     made_by = TORCH_FN.of(node)
     own = isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
@@ -184,7 +184,7 @@ def returned_nodes(graph: Graph) -> list[Any]:
 
 
 def holders(graph: Graph) -> list[Node]:
-    """The inputs that stand for state, in order; their new values are the last outputs, in the same order."""
+    """Returns the inputs that hold state, in order; their new values are the last outputs, in the same order."""
     return [node for node in graph.nodes if node.op == "placeholder" and STATE.known(node)]
 
 
@@ -194,18 +194,19 @@ def results(graph: Graph) -> list[Node]:
 
 
 def becomes(graph: Graph) -> dict[Node, Node]:
-    """For each input that stands for state, the node that gives its next value."""
+    """Maps each input that holds state to the node with its next value."""
     return dict(zip(holders(graph), results(graph), strict=True))
 
 
 def user_outputs(graph: Graph) -> list[Any]:
-    """The model's outputs without the new values of its state."""
+    """Returns the model's outputs without the new values of its state."""
     found = returned_nodes(graph)
     return found[: len(found) - len(holders(graph))]
 
 
 def keep_needed(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[StateBuffer, ...]:
-    """Once writes are plain: drops state that no output depends on (counters of calls), refuses what has no codes."""
+    """Drops state that no output depends on (counters of calls), and refuses state that can't be kept. Requires plain
+    writes."""
     if not state:
         return ()
     graph, pairs = module.graph, list(zip(holders(module.graph), results(module.graph), strict=True))
@@ -231,7 +232,7 @@ def keep_needed(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[Stat
 
 
 def _sources(nodes: Sequence[Any]) -> set[Node]:
-    """These nodes and all that they are computed from."""
+    """Returns these nodes and everything that they are computed from."""
     found: set[Node] = set()
     left = [node for node in nodes if isinstance(node, Node)]
     while left:
@@ -266,7 +267,7 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
 
 
 def _sort(kind: torch.dtype) -> str:
-    """The element and scale in which a state value is kept."""
+    """Returns the kind of storage of a state value."""
     return "codes" if kind.is_floating_point else "truth" if kind == torch.bool else "numbers"
 
 
@@ -274,7 +275,7 @@ def _sort(kind: torch.dtype) -> str:
 
 
 class StateSequence:
-    """Values of state for a sequence: the initial values where it begins, else the last results."""
+    """The values of state in a sequence: the initial values at its beginning, then the last results."""
 
     def __init__(self, state: Sequence[StateBuffer], sequence: int | None) -> None:
         self.state, self.sequence = tuple(state), sequence
@@ -285,13 +286,13 @@ class StateSequence:
         return number % self.sequence == 0 if self.sequence else number == 0
 
     def inputs(self, number: int, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The inputs of a step, by its number, and what it reads beside them."""
+        """Returns the inputs of a step, by its number, followed by the state."""
         if self.begins(number):
             self.values = self.initial
         return (*inputs, *self.values)
 
     def outputs(self, found: Sequence[Tensor]) -> list[Tensor]:
-        """The user's outputs; the others are what the next step reads."""
+        """Returns the user's outputs and keeps the others as state for the next step."""
         count = len(found) - len(self.initial)
         self.values = tuple(found[count:])
         return list(found[:count])
@@ -301,15 +302,16 @@ class StateSequence:
 
 
 def tie_state(prepared: GraphModule) -> None:
-    """Once all data was seen: a buffer has the parameters of what becomes of it, where its initial values count too.
+    """Gives a buffer the quantization parameters of its new value, once all data was seen; its initial value counts
+    too.
 
-    Where those are fixed and do not cover the initial values, it keeps its own, and its new values are rescaled.
+    If those are fixed and do not cover the initial value, the buffer keeps its own, and its new values are rescaled.
     """
     for holder, result in zip(holders(prepared.graph), results(prepared.graph), strict=True):
         if holds_integers(holder) or wanted_element(holder).floating:
             continue
         first, last = _observer(prepared, next(iter(holder.users), None)), _observer(prepared, result)
-        assert isinstance(first, RangeObserver)  # as the quantizer has it
+        assert isinstance(first, RangeObserver)  # as the quantizer sets it
         root = first if last is None or first in _chain(last) else _chain(last)[-1]
         if root is not first and (_is_open(root) or _covers(root, first)):
             first.follow(root)
@@ -321,7 +323,7 @@ def tie_state(prepared: GraphModule) -> None:
 
 
 def _is_open(observer: ObserverBase) -> bool:
-    """Whether its range is still to be chosen."""
+    """Whether its range is not chosen yet."""
     return isinstance(observer, RangeObserver) and bool(observer.seen)
 
 
@@ -331,7 +333,7 @@ def _observer(prepared: GraphModule, node: Node | None) -> ObserverBase | None:
 
 
 def _chain(observer: ObserverBase) -> list[ObserverBase]:
-    """An observer, the one it follows, and so on."""
+    """Returns an observer, the one it follows, and so on."""
     found = [observer]
     while isinstance(found[-1], RangeObserver) and found[-1].leader is not None:
         found.append(found[-1].leader)
@@ -350,7 +352,7 @@ def _covers(root: ObserverBase, other: RangeObserver) -> bool:
 
 
 def as_codes(converted: GraphModule) -> None:
-    """State goes in and comes out as codes of the buffer's own parameters; integers as they are."""
+    """Makes state inputs and outputs codes with the buffer's own parameters; integers are unchanged."""
     graph = converted.graph
     taken = [_taken(holder) for holder in holders(graph)]
     if not taken:
@@ -364,7 +366,8 @@ def as_codes(converted: GraphModule) -> None:
 
 
 def _taken(holder: Node) -> QParams | None:
-    """Quantization of a buffer; None for 32-bit counters and positions, for truth values and for float32."""
+    """Returns the quantization of a buffer; None for 32-bit counters and positions, for truth values and for
+    float32."""
     lasting = STATE.must(holder)
     if wanted_element(holder).floating and dtype(holder).is_floating_point:
         return None

@@ -1,6 +1,6 @@
 """A network for endless sequences: the same layers without padding in time, over a longer window.
 
-It is the user's own module with other attributes, so it can be run, calibrated and compared as any other. Its output is
+It is the user's own module with changed attributes, so it can be run, calibrated and compared as usual. Its output is
 what the padded network would give in the middle of a longer sequence.
 """
 
@@ -15,12 +15,12 @@ from cortado.base.errors import CortadoError
 from cortado.ops.float_graph import pair
 
 _PADDING = (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d)
-_LONGEST = 8  # times the window: no longer one is tried
+_LONGEST = 8  # the longest window that is tried, in multiples of the original
 
 
 @dataclass(frozen=True)
 class Unpadded:
-    """The network, the rows of its window, and by how many rows it is late: those that zeros stood for at the end."""
+    """The network, the rows of its window, and its delay in rows, which the padding at the end used to hide."""
 
     model: nn.Module
     rows: int
@@ -29,14 +29,14 @@ class Unpadded:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A layer that was called: the rows that it gave, and the rows of the input that one of them is for."""
+    """A call of a layer: the rows that it gave, and the input rows for each of them."""
 
     rows: int
     hop: int
 
 
 def without_padding(model: object, example: Sequence[Tensor], dim: int) -> Unpadded:
-    """The model without padding in time, which is dimension `dim` of its only input [1, C, H, W]."""
+    """Returns the model without padding in time, which is dimension `dim` of its only input [1, C, H, W]."""
     if not isinstance(model, nn.Module):
         raise CortadoError(f"padding is dropped from the layers of an nn.Module, found {type(model).__name__}")
     if len(example) != 1 or example[0].dim() != 4 or dim not in (2, 3):
@@ -58,7 +58,7 @@ def without_padding(model: object, example: Sequence[Tensor], dim: int) -> Unpad
     for rows in range(example[0].shape[dim], _LONGEST * example[0].shape[dim]):
         try:
             after = _called(changed, _window(example[0], dim, rows), dim)
-        except RuntimeError as error:  # a window that is too short, or branches that no longer fit
+        except RuntimeError as error:  # the window is too short, or branches no longer fit
             why = f" ({' '.join(str(error).split())})"
         else:
             if after and after[-1][1].rows == wanted:
@@ -71,7 +71,7 @@ def without_padding(model: object, example: Sequence[Tensor], dim: int) -> Unpad
 
 
 def _drop(layer: nn.Module, axis: int) -> int:
-    """Takes the padding of one axis away; how wide it was."""
+    """Removes the padding of one axis; returns its width."""
     assert isinstance(layer, _PADDING)
     if isinstance(layer.padding, str):
         if layer.padding == "valid":
@@ -92,7 +92,7 @@ def _window(example: Tensor, dim: int, rows: int) -> Tensor:
 
 
 def _called(model: nn.Module, window: Tensor, dim: int) -> list[tuple[nn.Module, _Seen]]:
-    """The layers with windows in the order of their calls, as long as there is more than one row."""
+    """Returns the layers with windows in the order of their calls, as long as there is more than one row."""
     seen: list[tuple[nn.Module, _Seen]] = []
     hop = 1
 
@@ -113,7 +113,7 @@ def _called(model: nn.Module, window: Tensor, dim: int) -> list[tuple[nn.Module,
 
 
 def longer_windows(batches: Sequence[Sequence[Tensor]], dim: int, rows: int) -> Iterator[tuple[Tensor, ...]]:
-    """Windows of `rows` rows, made of those that are there, one behind the other."""
+    """Yields windows of `rows` rows, concatenated from the given ones."""
     values = [batch[0] for batch in batches]
     for number in range(len(values)):
         parts = [values[(number + again) % len(values)] for again in range(-(-rows // values[0].shape[dim]))]

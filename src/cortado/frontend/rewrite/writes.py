@@ -1,8 +1,8 @@
-"""In-place writes as plain calls: every name of the written memory gets the value that a later look at it would see.
+"""In-place writes as plain calls: every alias of the written memory gets the value that a later read of it would see.
 
-Which names share memory is observed, not derived: dropout in evaluation mode, type_as or an einsum that only permutes
-return their input and their schemas don't say so, while contiguous may copy or not. So the graph is run once, and what
-lies in one storage shares memory.
+Aliasing is observed, not derived: dropout in evaluation mode, type_as or an einsum that only permutes return their
+input although their schemas don't say so, and contiguous can copy or not. So the graph is run once, and tensors in one
+storage are aliases.
 """
 
 import operator
@@ -22,13 +22,13 @@ from cortado.ops.meaning import CallKind, means
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-Apply = Callable[..., Any]  # an operator and its arguments, which are tensors or nodes
+Apply = Callable[..., Any]  # applies an operator to its arguments, tensors or nodes
 
 REMEDY = "write it without the in-place operation (y = f(x), torch.cat, torch.where)"
 
 
 def written(node: Node) -> list[Node]:
-    """The arguments that a call writes into."""
+    """Returns the arguments that a call writes into."""
     if not isinstance(node.target, OpOverload):
         return []
     arguments = node.target._schema.arguments
@@ -38,8 +38,8 @@ def written(node: Node) -> list[Node]:
 
 
 def make_writes_plain(module: GraphModule, inputs: Sequence[Tensor] | None) -> bool:
-    """Gives later uses of written memory the written value, and tells whether any was written. `inputs` (None: zeros)
-    are only looked through."""
+    """Gives later uses of written memory the written value; returns whether there were any writes. `inputs` (None:
+    zeros) are used for one run that observes aliases."""
     graph = module.graph
     writes = [node for node in graph.nodes if written(node)]
     if not writes:
@@ -60,18 +60,18 @@ def _zeros(graph: Graph) -> list[Tensor]:
 
 
 def _move_items(graph: Graph) -> None:
-    """An item of a tuple is taken where the tuple is made: no write lies between the two."""
+    """Moves each getitem to right after the call of its tuple, so that no write is between the two."""
     for node in reversed(list(graph.nodes)):
         if node.target is operator.getitem and isinstance(node.args[0], Node):
             node.args[0].append(node)
 
 
-# ---- where tensors lie -------------------------------------------------------------------------------------------
+# ---- aliases -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MemoryView:
-    """Position of a tensor in memory. The weak reference keeps the storage's address from being given again."""
+    """The position of a tensor in memory. The weak reference keeps the storage's address from being reused."""
 
     storage: StorageWeakRef
     dtype: torch.dtype
@@ -80,7 +80,7 @@ class MemoryView:
     stride: tuple[int, ...]
 
     def elements(self) -> Tensor:
-        """The position of each element in the storage."""
+        """Returns the position of each element in the storage."""
         last = sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
         return torch.arange(self.offset + last + 1).as_strided(self.size, self.stride, self.offset).contiguous()
 
@@ -90,7 +90,7 @@ class MemoryView:
         return self.dtype != other.dtype or bool(torch.isin(self.elements(), other.elements()).any())
 
     def axes(self) -> dict[int, int]:
-        """The dimension of each stride by which elements lie apart."""
+        """Maps each stride to its dimension, for dimensions with several elements."""
         dims = enumerate(zip(self.size, self.stride, strict=True))
         return {stride: dim for dim, (size, stride) in dims if size > 1 and stride > 0}
 
@@ -101,12 +101,12 @@ def _place(value: Tensor) -> MemoryView:
 
 
 class _Observer(Interpreter):
-    """Runs a graph and notes where every tensor lies."""
+    """Runs a graph and records the position of every tensor."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
         self.places: dict[Node, MemoryView] = {}
-        self.first: dict[Node, Node] = {}  # the node that gave this very tensor first
+        self.first: dict[Node, Node] = {}  # the first node that returned the same tensor object
 
     def run_node(self, n: Node) -> Any:
         self._check_state(n)
@@ -118,7 +118,7 @@ class _Observer(Interpreter):
         return result
 
     def _check_state(self, node: Node) -> None:
-        """Refuses a write into a constant before it happens: its memory is the user's own parameter or buffer."""
+        """Refuses a write into a constant before it happens: the memory is the user's own parameter or buffer."""
         storages = {self.places[source].storage for source in written(node) if source in self.places}
         for other, place in self.places.items() if storages else ():
             if other.op == "get_attr" and place.storage in storages:
@@ -134,7 +134,7 @@ class _Observer(Interpreter):
 
 @dataclass(frozen=True)
 class _Names:
-    """The nodes that name memory, and the order in which calls happen."""
+    """The aliases of memory, and the order of calls."""
 
     places: dict[Node, MemoryView]
     first: dict[Node, Node]
@@ -155,7 +155,7 @@ class _Names:
                 other.replace_all_uses_with(value, delete_user_cb=lambda user: self.order[user] > self.order[node])
 
     def _writes_itself(self, node: Node) -> bool:
-        """`y[0] += 1` adds in place, and then copies y[0] to where it is."""
+        """Whether a write copies a tensor onto itself: `y[0] += 1` adds in place, and then copies y[0] to itself."""
         if not means(node, CallKind.OVERWRITE):
             return False
         value = bind(node)["src"]
@@ -166,7 +166,7 @@ class _Names:
         return self.order[other] <= now and other is not node and any(self.order[user] > now for user in other.users)
 
     def _afterwards(self, other: Node, node: Node) -> Node | None:
-        """The value of `other` after the write `node`; None if unchanged."""
+        """Returns the value of `other` after the write `node`; None if unchanged."""
         assert isinstance(node.target, OpOverload)
         if torch.Tag.inplace_view in node.target.tags:  # transpose_ changes the tensor, not its memory
             return node if self.first[other] is self.first[node] else None
@@ -197,7 +197,7 @@ class _Names:
 
 
 def _can_merge(before: MemoryView, place: MemoryView) -> bool:
-    """Tries it on tensors whose elements are their own positions."""
+    """Whether a merge is possible, by trying it on tensors whose elements are their own positions."""
     if before.dtype != place.dtype or any(_has_twins(one) for one in (before, place)):
         return False
     old, new = before.elements(), place.elements()
@@ -206,16 +206,17 @@ def _can_merge(before: MemoryView, place: MemoryView) -> bool:
 
 
 def _has_twins(place: MemoryView) -> bool:
-    """Two dimensions of one stride, as in sliding windows."""
+    """Whether two dimensions have the same stride, as in sliding windows."""
     strides = [stride for size, stride in zip(place.size, place.stride, strict=True) if size > 1 and stride > 0]
     return len(set(strides)) < len(strides)
 
 
 def _merge(apply: Apply, old: Any, new: Any, before: MemoryView, place: MemoryView) -> Any:
-    """The tensor at `before`, which held `old`, after `new` was written at `place`; None if it is not that simple.
+    """Computes the tensor at `before`, which held `old`, after `new` was written at `place`; None if the overlap is not
+    a box.
 
-    Both are boxes in the axes of the memory, an axis for each stride: the part of `new` that lies in `before` is cut
-    out, turned the way `old` lies, and put in its place.
+    Both are boxes in the axes of the memory, one axis for each stride: the part of `new` inside `before` is cut out,
+    permuted to the order of `old`, and inserted.
     """
     whole, part = _split(before, place.axes()), _split(place, before.axes())
     strides = sorted({*whole.axes(), *part.axes()}, reverse=True)
@@ -249,7 +250,7 @@ def _length(span: _Span) -> int:
 
 
 def _split(place: MemoryView, strides: Sequence[int] | dict[int, int]) -> MemoryView:
-    """The same elements with dimensions split where the other tensor's axes begin."""
+    """Splits dimensions where the other tensor's axes begin; the elements are the same."""
     sizes: list[int] = []
     steps: list[int] = []
     for size, stride in zip(place.size, place.stride, strict=True):
@@ -281,7 +282,7 @@ def _overlap(whole: MemoryView, part: MemoryView, strides: Sequence[int]) -> dic
 
 
 def _put(apply: Apply, old: Any, new: Any, dims: Sequence[tuple[int, int, int, int]]) -> Any:
-    """`new` in the place of a part of `old`: dimension, start, size and length of the part in each dimension."""
+    """Inserts `new` into `old`, given dimension, start, size and length of the part in each dimension."""
     if not dims:
         return new
     (dim, start, size, length), *others = dims
