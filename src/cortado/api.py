@@ -91,8 +91,8 @@ class Model:
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
     progress: PhaseProgress
-    delay: int | None = None  # in rows, of a network whose padding in time was dropped
-    int8_form: Callable[[], Quantized] | None = None  # for a .pte, where this one can't be in it
+    delay: int | None = None  # in rows, if padding in time was dropped
+    int8_form: Callable[[], Quantized] | None = None  # for a .pte that can't hold this model
     whole_form: Callable[[], Quantized] | None = None  # without islands of float32, for ExecuTorch's float kernels
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ class Model:
         )
 
     def _clock(self, target: CortexMTargetConfig, options: Options) -> Clock:
-        """The clock of a compile; what float operators of a .pte need is imported first, and counted apart."""
+        """Returns the clock of a compile; imports what float operators of a .pte need first, as a phase of its own."""
         clock = Clock(dict(self.seconds), self.progress)
         if options.allow_float and options.artifacts is not Artifacts.C:
             with clock.phase(IMPORT_EXECUTORCH):
@@ -173,7 +173,7 @@ class Model:
     def _narrowed(
         self, programs: Programs, target: CortexMTargetConfig, options: Options, intermediates: Path | None
     ) -> tuple[Programs, tuple[WeightsReport, ...]]:
-        """The lowered model with int4 weights, where they are asked for."""
+        """Applies int4 weights to the lowered model, if asked for."""
         if programs.c is None or not options.narrows_weights:
             return programs, ()
         corrected = self.quantized.how.bias_correction
@@ -189,17 +189,17 @@ class Model:
 
     @cached_property
     def _tried(self) -> list[Finding]:
-        """Findings of calibration, each with what its advice gives: the same for every target."""
+        """Findings of calibration, each with the measured effect of its advice: the same for every target."""
         return tried_findings(self.quantized)
 
     def _blamed(self, part: OutputPart, measure: Measure) -> str:
-        """The tensors that a part of an output loses most to, and what would help."""
+        """Names the tensors to which a part of an output loses most, and what would help."""
         return advice(self.quantized.converted, self.quantized.checked, part, measure)
 
     def _checked_form(
         self, programs: Programs, graphs: Graphs, runs: Sequence[FloatRun], kept: AccuracyFindings
     ) -> tuple[Programs, PteFormReport | None]:
-        """Leaves out a .pte whose own form loses what the C bundle keeps."""
+        """Drops a .pte whose own form has findings that the C bundle doesn't have."""
         if not programs.own_form or graphs.pte is None or programs.c is None:
             return programs, None
         other = check_outputs(graphs.pte, runs, self.quantized.parts, classes=self._classes)
@@ -210,43 +210,43 @@ class Model:
         return programs, PteFormReport(pte_sqnr_db=_finite(other.kept), c_sqnr_db=_finite(kept.kept))
 
     def _of_target(self, c: InC | None, pte: Pte | None, target: CortexMTargetConfig, own_form: bool) -> list[Finding]:
-        """Findings that other targets don't have."""
+        """Returns findings specific to this target."""
         return [*self._ties(pte, target, own_form), *_soft_floats(c, target)]
 
     def _ties(self, pte: Pte | None, target: CortexMTargetConfig, own_form: bool) -> list[Finding]:
-        """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""
+        """Returns inputs that ExecuTorch's own operator quantizes differently on one of the target's cores."""
         may_differ = pte is not None and Core.MVE in target.cores and not pte.is_delegate
         quantized = self.int8_form() if own_form and self.int8_form is not None else self.quantized
         return [ties_finding(tied) for tied in quantized.tied] if may_differ else []
 
     def _used(self, options: Options) -> Options:
-        """The model was calibrated before: with the options of then."""
+        """Returns the options with those of calibration replaced by the ones that the model was calibrated with."""
         how = self.quantized.how
         dropped = StreamPadding.KEEP if self.delay is None else StreamPadding.DROP
         kept = {name: getattr(how, name) for name in OF_CALIBRATION}
         return replace(options, **kept, stream_padding=dropped)
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
-        """Calibration inputs as the compiled model reads them, with the float model's outputs."""
+        """Returns calibration inputs as the compiled model reads them, with the float model's outputs."""
         return tuple(replace(run, inputs=as_read(run.inputs, options)) for run in self.quantized.checked)
 
     def try_out(self, target: CortexMTargetConfig, options: Options) -> None:
-        """Refuses what can't be compiled whatever its scales are, as soon as there are any. What depends on them is
-        found when the model is compiled."""
-        fed = options.input_rows or options.stream is not None  # whether transposes are left decides what can be fed
+        """Refuses a model that can't be compiled whatever its scales, as soon as it has any. Errors that depend on
+        scales are raised when the model is compiled."""
+        fed = options.input_rows or options.stream is not None  # remaining transposes decide how inputs can be fed
         try:
             with late_code():
                 programs = programs_of(self.quantized, target, options, None, PIPELINE if fed else TRIED)
                 graph = None if programs.c is None else lowered_graph(programs.c)
         except Refused:
             raise
-        except Exception:  # of scales that one sample has given
+        except Exception:  # can be due to scales from a single sample
             return
         if graph is not None:
             check_decision(self._program(graph, self._asked(target, options)), options.decide, self.labels)
 
     def _program(self, graph: LoweredGraph, asked: Asked) -> Program:
-        """The kernels of a C bundle, which its tables can hold, before a decision."""
+        """Builds the program of a C bundle, without a decision, and checks that its tables can hold it."""
         lines = self._lines(graph)
         program = asked.undecided(graph, lines)
         check_limits(program, lines)
@@ -256,7 +256,7 @@ class Model:
         return Asked(self.name, target, options, self.labels)
 
     def _lines(self, graph: LoweredGraph) -> dict[str, str]:
-        """The line in the user's file that each call comes from, where it is known."""
+        """Returns the line in the user's file that each call comes from, if known."""
         lines = {node.name: source_line(node) for node in self.quantized.converted.graph.nodes}
         return {call.name: line for call in graph.calls if (line := lines.get(call.twin)) is not None}
 
@@ -277,7 +277,7 @@ class Model:
     def _single_targets(
         self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
     ) -> dict[str, int] | None:
-        """The arena of each kind of core by itself, of an artifact for any core. None for a single target."""
+        """Returns the arena of each kind of core, for an artifact for any core. None for a single target."""
         if target.cpu is not CortexM.ANY:
             return None
         asked = [self._asked(one, options) for one in ONE_OF_EACH]
@@ -310,8 +310,8 @@ def _finite(kept: Sequence[float | None]) -> tuple[float | None, ...]:
 
 
 def _may_have_form(options: Options) -> bool:
-    """Whether a .pte of operators is asked for, and nothing that decides of its numbers: who asks for int16 by name, or
-    for float, has what was asked for."""
+    """Whether a .pte of operators is asked for without options that fix its numbers: int16 or float given by name are
+    kept as given."""
     given = (options.allow_float, options.int16, options.precision is Precision.AUTO)
     elements = options.activations is Activations.INT8 and options.weights is Weights.INT8
     asked = options.artifacts is not Artifacts.C and options.pte is PteKind.OPERATORS
@@ -319,7 +319,7 @@ def _may_have_form(options: Options) -> bool:
 
 
 def _soft_floats(c: InC | None, target: CortexMTargetConfig) -> list[Finding]:
-    """Layers that compute in float32 on a core that has no instructions for it."""
+    """Returns a finding about layers that compute in float32 on a core without float instructions."""
     steps = () if c is None else c.planned.program.steps
     count = sum(is_of_floats(step.operator) for step in steps)
     if target.fpu or not count:
@@ -398,7 +398,7 @@ def prepare_method(
     intermediates: Path | None = None,
     ranges: SharedRanges | None = None,
 ) -> Model:
-    """The same of a model that shares the ranges of some tensors with others."""
+    """Prepares a model that shares the ranges of some tensors with others."""
     _check_kinds(example_inputs, name, options)
     _check_installed(options)
     clock = Clock(progress=progress)
@@ -443,7 +443,7 @@ def prepare_method(
 
 
 def _quantizing(asked: Asked, inputs: Inputs, given: list[Inputs], progress: PhaseProgress, **more: Any) -> Any:
-    """The quantizer with all but what it quantizes."""
+    """Returns the quantizer with all arguments but the model."""
     counted = partial(with_counts(progress), "quantize", total=len(given))
     return partial(
         quantize,
@@ -456,14 +456,15 @@ def _quantizing(asked: Asked, inputs: Inputs, given: list[Inputs], progress: Pha
 
 
 def _unpadded(module: Any, inputs: Inputs, batches: Any, stream: int) -> tuple[Any, Inputs, list[Inputs], int]:
-    """The model without padding over time, its example and data with the rows that stand for it, and the delay."""
+    """Returns the model without padding over time, its example and data with the rows that replace it, and the
+    delay."""
     unpadded = without_padding(module, inputs, stream)
     longer = list(longer_windows(check_batches(batches, inputs), stream, unpadded.rows))
     return unpadded.model, next(longer_windows([inputs], stream, unpadded.rows)), longer, unpadded.delay
 
 
 def _with_surprise(module: Any, batches: Any, inputs: Inputs, options: Options) -> tuple[Any, Options]:
-    """With --watch: the module with one output more, which is int16."""
+    """Adds, with --watch, one int16 output to the module."""
     if options.watch is None:
         return module, options
     more = replace(options, int16=(*options.int16, WIDE))
@@ -471,12 +472,12 @@ def _with_surprise(module: Any, batches: Any, inputs: Inputs, options: Options) 
 
 
 def _needless(batches: Any, inputs: Inputs) -> list[Inputs]:
-    """Calibration data of a model that needs none."""
+    """Checks the calibration data of a model that needs none."""
     return [] if isinstance(batches, Sized) and not len(batches) else check_batches(batches, inputs)
 
 
 def _for_pte_alone(options: Options, captured: Captured) -> Options:
-    """Options that a model is quantized with; its own form where nothing but a .pte of operators is asked for."""
+    """Returns the options for quantization; for a .pte of operators alone, rewrites the model in its form."""
     if options.artifacts is not Artifacts.PTE or options.pte is not PteKind.OPERATORS or options.allow_float:
         return options
     write_in_pieces(captured.module)
@@ -490,7 +491,8 @@ def _in_float32(
     options: Options,
     error: OutOfReach,
 ) -> Quantized:
-    """A model whose bar int16 does not reach (--precision auto), in float32 where that does; else that refusal."""
+    """Returns a model in float32 if that reaches the bar of --precision auto which int16 does not; else raises the
+    original error."""
     bars = {name: None for name in ("min_sqnr", "min_accuracy", "max_drop", "labelled")}
     kept = {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32}
     whole: dict[str, Any] = {**bars, **kept, "precision": Precision.GIVEN}
@@ -509,14 +511,14 @@ def _in_float32(
 def _in_int8(
     module: torch.nn.Module | ExportedProgram, inputs: Inputs, batches: Sequence[Inputs], options: Options
 ) -> Quantized:
-    """A model as ExecuTorch's int8 operators can have it: state in 8 bits, norms and their like in pieces."""
+    """Quantizes a model for ExecuTorch's int8 operators: state in 8 bits, norms and the like decomposed."""
     captured = capture(module, inputs)
     write_in_pieces(captured.module)
     return quantize(captured, inputs, batches, replace(options, state=Activations.INT8))
 
 
 def _check_quantized(options: Options) -> None:
-    """A model that came quantized keeps its scales and elements."""
+    """Refuses options that would change a quantized model's scales and elements."""
     if options.keep_float:
         raise CortadoError(
             f"--keep-float '{options.keep_float[0]}': the model is quantized already, expected a float model of which "
@@ -532,8 +534,8 @@ def _check_quantized(options: Options) -> None:
 def _with_islands(
     captured: Captured, asked: Asked, how: Options, run: Callable[..., Quantized]
 ) -> tuple[Quantized, Callable[[], Quantized] | None]:
-    """A quantized model, with what no integer operator takes in float32 where that is allowed and helps; and the same
-    without, for ExecuTorch's float kernels."""
+    """Quantizes a model, with calls that no integer operator takes in float32 where that is allowed and helps; also
+    returns how to quantize it without these islands, for ExecuTorch's float kernels."""
     if not asked.options.has_islands:
         try:
             return run(captured, how=how), None
@@ -561,7 +563,7 @@ def _with_islands(
 
 
 def _measured(asked: Asked, inputs: Inputs) -> PrecisionGiven | None:
-    """Criteria of --precision auto: for the target that the model is prepared for, or any core."""
+    """Returns the criteria of --precision auto, for the target that the model is prepared for, or any core."""
     options = asked.options
     if options.precision is not Precision.AUTO:
         return None
@@ -620,7 +622,7 @@ def compile(
 
 
 def _check_kinds(example_inputs: object, name: object, options: object) -> None:
-    """Refuses arguments of wrong kinds in words."""
+    """Refuses arguments of wrong types with a message."""
     _check_options(options)
     if name is not None and not isinstance(name, str):
         raise CortadoError(f"name must be a text, found {name!r}")
@@ -636,7 +638,8 @@ def _check_options(options: object) -> None:
 
 
 def _check_installed(options: Options) -> None:
-    """Tells of a missing package before the work, not after it; where C is left to be made, the report tells of it."""
+    """Reports a missing package before the work, not after it; if the C bundle can still be made, the report mentions
+    it instead."""
     options.check_budget()
     floats = options.allow_float and options.artifacts is not Artifacts.C
     of_pte = (options.pte is PteKind.DELEGATE, floats, options.bundleio, options.etrecord)
@@ -651,7 +654,7 @@ def _check_installed(options: Options) -> None:
 
 
 def _checked(target: str | CortexMTargetConfig, options: Options) -> CortexMTargetConfig:
-    """The target; refuses what is not installed and what one kind of core can't give."""
+    """Returns the target; refuses missing tools, and options for which the target must be a single kind of core."""
     config = _config(target, options)
     _check_installed(options)
     check_one_core(config, options.image or options.pte is PteKind.DELEGATE)

@@ -62,8 +62,8 @@ class Compiled:
     example: Inputs
     options: Options
     report: Report
-    nones: tuple[int, ...]  # where among its outputs the model returns None
-    first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
+    nones: tuple[int, ...]  # positions of the outputs for which the model returns None
+    first: Mapping[str, Tensor]  # the reference's values for the example: the report's inputs and outputs
 
     def __repr__(self) -> str:
         return f"<Compiled {in_words(self.report)}>"
@@ -73,12 +73,12 @@ class Compiled:
         return html_summary(self.report)
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
-        """The .pte with the example input and the outputs it must give."""
+        """Bundles the .pte with the example input and its expected outputs."""
         expected = [value.numpy() for value in reference_outputs(graph, self.example)]
         return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
     def _recorded(self) -> bytes:
-        """The example's inputs as the bundle is fed them, and the outputs it must give back."""
+        """Returns the example's inputs as the bundle is fed them, and the expected outputs."""
         return npz_bytes(
             {
                 recorded_name(kind, position): self.first[tensor.node].numpy()
@@ -95,7 +95,8 @@ class Compiled:
         return {f"{PackageKind.WEB.value}/{name}": data for name, data in web_files(shown).items()}
 
     def _loaded(self, image: ModelImage) -> dict[str, str | bytes]:
-        """The image with its loader; for ExecuTorch, where the .pte holds the image, the folder that its build adds."""
+        """Returns the image with its loader; for ExecuTorch, where the .pte holds the image, the folder that its build
+        adds."""
         loader = loader_files(image.thunks, image.sources)
         files: dict[str, str | bytes] = {}
         if self.options.image:
@@ -238,7 +239,7 @@ def evaluate(
 
 @contextmanager
 def _opened(compiled: Compiled | Artifact | str | Path) -> Iterator[Artifact]:
-    """A compiled model as a folder, for as long as it is needed."""
+    """Opens a compiled model as a folder, for as long as it is needed."""
     if isinstance(compiled, Artifact):
         yield compiled
     elif isinstance(compiled, Compiled):

@@ -1,4 +1,4 @@
-"""A quantized model lowered for its artifacts: one program for both, or another for each."""
+"""A quantized model lowered for its artifacts: one program for both, or one for each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,19 +27,19 @@ from cortado.plan.pricing import lowered
 
 @dataclass(frozen=True)
 class Programs:
-    """Programs behind the C bundle and the .pte: the same one unless the .pte's has float calls, or a form of its
+    """The programs of the C bundle and the .pte: the same one unless the .pte's has float calls, or a form of its
     own."""
 
     c: ExportedProgram | None
     pte: ExportedProgram | None
     bundle_missing: tuple[str, ...] = ()
     pte_missing: tuple[str, ...] = ()
-    own_form: bool = False  # the .pte's was quantized by itself, for ExecuTorch's int8 operators
+    own_form: bool = False  # the .pte's was quantized separately, for ExecuTorch's int8 operators
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """The programs as graphs of operators; the .pte's is the C bundle's where they are the same."""
+    """The programs as graphs of operators; the .pte's is the C bundle's if they are the same."""
 
     c: LoweredGraph | None
     pte: LoweredGraph | None
@@ -54,7 +54,7 @@ class Graphs:
 
     @property
     def reported(self) -> LoweredGraph:
-        """The program of both artifacts; that of the .pte where there is no C bundle."""
+        """The program of both artifacts; that of the .pte if there is no C bundle."""
         found = self.c or self.pte
         assert found is not None
         return found
@@ -72,9 +72,9 @@ def programs_of(
     int8_form: Callable[[], Quantized] | None = None,
     whole_form: Callable[[], Quantized] | None = None,
 ) -> Programs:
-    """The programs of the artifacts that were asked for. The .pte has a program of its own where something may
-    stay in float, where the C bundle's is for a stream, as ExecuTorch runs whole windows, and where `int8_form` brings
-    what ExecuTorch has no operators for into calls that it has. `whole_form` has no islands of float32."""
+    """Lowers a model to the programs of the artifacts that were asked for. The .pte has a program of its own if calls
+    can stay in float, if the C bundle's is for a stream (ExecuTorch runs whole windows), and if `int8_form` expresses
+    unsupported operators in ones that ExecuTorch has. `whole_form` has no islands of float32."""
     programs = _programs(quantized, target, options, intermediates, passes)
     if int8_form is not None and programs.c is not None and programs.pte is None and _has_form(programs.c):
         place = None if intermediates is None else intermediates / "pte"
@@ -88,7 +88,7 @@ def programs_of(
 
 
 def _has_form(program: ExportedProgram) -> bool:
-    """Whether nothing but int16 codes, and calls that are known in pieces, keeps a program from being a .pte."""
+    """Whether only int16 codes, and calls that can be written in pieces, keep a program from being a .pte."""
 
     def has_form(node: Node) -> bool:
         operator = operator_of(node.target)
@@ -128,7 +128,7 @@ def _programs(
     if missing and options.allow_float:
         try:
             return Programs(program, lower(True, place))
-        except NotInteger as error:  # what is no call of ATen has no float kernel either
+        except NotInteger as error:  # calls outside ATen have no float kernel either
             return Programs(program, None, pte_missing=error.reasons)
     if missing:
         return Programs(program, None, pte_missing=(*missing, *_brings_back(program, options)))
@@ -136,9 +136,9 @@ def _programs(
 
 
 def _brings_back(program: ExportedProgram, options: Options) -> list[str]:
-    """The options with which there is a .pte."""
+    """Suggests options with which there is a .pte."""
     wide = options.activations is Activations.INT16 or options.int16 or options.precision is Precision.AUTO
-    both = options.artifacts is Artifacts.BOTH  # as a delegate needs them
+    both = options.artifacts is Artifacts.BOTH  # which a delegate requires
     found = ["--pte delegate writes a .pte with the C bundle's own network"] if both else []
     if wide and _has_form(program):
         found.append("without int16 (--activations, --int16, --precision) there is a .pte of ExecuTorch's operators")
@@ -146,7 +146,7 @@ def _brings_back(program: ExportedProgram, options: Options) -> list[str]:
 
 
 def _without_c(programs: Programs, options: Options) -> Programs:
-    """Drops the C bundle where the .pte alone was asked for."""
+    """Drops the C bundle if only the .pte was asked for."""
     if options.artifacts is not Artifacts.PTE or programs.c is None:
         return programs
     if programs.pte is None:
@@ -157,10 +157,10 @@ def _without_c(programs: Programs, options: Options) -> Programs:
 
 
 def _hint(lower: Callable[[], ExportedProgram]) -> str:
-    """A hint at an option that would help, only if it would."""
+    """Returns a hint at --allow-float, if that would help."""
     try:
         lower()
-    except Exception:  # whatever it is, the message that this is a hint of matters more
+    except Exception:  # any error: the original message matters more than this hint
         return ""
     return (
         "\nExecuTorch has float kernels for this: --allow-float (allow_float=True in Options) writes a .pte with them, "
@@ -180,8 +180,8 @@ def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
 
 
 def without_executorch() -> str | None:
-    """The reason why there can be no .pte here, or None. Beside another torch than the pinned one the import of
-    ExecuTorch is tried."""
+    """Returns why there can be no .pte here, or None. With another torch than the pinned one, tries to import
+    ExecuTorch."""
     if find_spec("executorch") is None:
         return NO_EXECUTORCH
     torch_version = TORCH.found or ""
@@ -189,7 +189,7 @@ def without_executorch() -> str | None:
         return None
     try:
         import_module("executorch.exir")
-    except Exception as error:  # whatever another version of torch makes of it
+    except Exception as error:  # another version of torch can raise anything
         return (
             f"executorch {EXECUTORCH.found} can't be used beside torch {torch_version} ({error}); it is tested with "
             f"torch {TORCH.pinned}"

@@ -1,8 +1,8 @@
-"""A module with several methods as one model: constants once, one arena, and state that all of them share.
+"""A module with several methods as one model: shared constants, one arena, and state that all methods share.
 
-Each method is captured as a function: the buffers that some method changes come in behind its inputs, and their new
-values go out behind its outputs. So a method is calibrated and checked with the state that it meets, whoever left that;
-in the program the same tensors are state, at the same offsets for every method.
+Each method is captured as a function: the buffers that some method changes are additional inputs, and their new values
+additional outputs. So a method is calibrated and checked with the state that it actually sees, whichever method wrote
+it; in the program the same tensors are state, at the same offsets for every method.
 """
 
 import copy
@@ -77,16 +77,16 @@ _KEPT = (torch.int32, torch.int64, torch.bool, torch.float32)
 
 
 class MethodModule(nn.Module):
-    """A method of a module as a model of its own: state in behind the inputs, new state out behind the outputs."""
+    """A method of a module as a model of its own: state comes after the inputs, new state after the outputs."""
 
     def __init__(self, module: nn.Module, method: str, arguments: int, touched: "Touched") -> None:
         super().__init__()
-        # The same dictionaries: layers and buffers have the names that they have in the module.
+        # Shares the dictionaries: layers and buffers keep their names in the module.
         self._parameters, self._buffers, self._modules = module._parameters, module._buffers, module._modules
-        self.__dict__[_OWN] = (module, method, arguments, touched)  # a name that no layer has
+        self.__dict__[_OWN] = (module, method, arguments, touched)  # a name that no layer can have
 
     def cortado_call(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """State is a plain attribute while the method runs: of a buffer, torch.export would note what is assigned."""
+        """Runs the method with state as plain attributes: torch.export would record assignments to buffers."""
         inner, method, arguments, touched = self.__dict__[_OWN]
         old = dict(zip(touched.read, values[arguments:], strict=True))
         names = dict.fromkeys((*touched.read, *touched.written))
@@ -110,7 +110,8 @@ class MethodModule(nn.Module):
 
 
 def _made(old: Tensor, new: Tensor) -> Tensor:
-    """A new value that is the same after every call, as one that a kernel makes: it is `new`, whatever the old one."""
+    """Returns `new` as the result of a kernel, for a new value that is the same after every call, whatever the old
+    one."""
     if new.dtype == torch.bool:
         return torch.logical_or(torch.logical_and(old, new), new)
     if new.is_floating_point():
@@ -127,12 +128,12 @@ def _last(name: str) -> str:
 
 
 def _input_of(buffer: str) -> str:
-    """The name of the input that a buffer comes in by."""
+    """Returns the name of the input for a buffer."""
     return f"state_{identifier_part(buffer)}"
 
 
 def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodModule:
-    """A module for one method; its inputs have the names that they have in the user's code."""
+    """Builds a module for one method; its inputs have their names in the user's code."""
     taken = [*inspect.signature(getattr(module, method)).parameters]
     names = [*taken, *map(_input_of, touched.read)]
 
@@ -148,8 +149,9 @@ def method_module(module: nn.Module, method: str, touched: "Touched") -> MethodM
 
 @dataclass(frozen=True)
 class Touched:
-    """The buffers that a method reads, those that it changes, and those whose new values are made beside the old ones:
-    the same after every call, or float32 that does not depend on them. And the modules that it calls."""
+    """The buffers that a method reads, those that it changes, and those whose new values are computed separately from
+    the old ones (`fixed`): the same after every call, or float32 that does not depend on them. Also the modules that it
+    calls."""
 
     read: tuple[str, ...]
     written: tuple[str, ...]
@@ -158,7 +160,8 @@ class Touched:
 
 
 def touched(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -> dict[str, Touched]:
-    """Returns what each method does to buffers that some method changes; no other buffer is state."""
+    """Returns the buffers that each method reads and changes, among those that some method changes; no other buffer is
+    state."""
     buffers = [name for name, _ in module.named_buffers()]
     found = {name: _touched(module, name, inputs, buffers) for name, inputs in methods.items()}
     state = {name for one in found.values() for name in one.written}
@@ -168,7 +171,7 @@ def touched(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -> dict[
 
 
 def _touched(module: nn.Module, method: str, inputs: Sequence[Tensor], buffers: Sequence[str]) -> Touched:
-    """By the graph of the method with all buffers in and out, in which writes are plain calls."""
+    """Finds them in the graph of the method with all buffers in and out, in which writes are plain calls."""
     whole = method_module(module, method, Touched(tuple(buffers), tuple(buffers)))
     values = dict(module.named_buffers())
     given = (*inputs, *(values[name].clone() for name in buffers))
@@ -189,14 +192,14 @@ def _touched(module: nn.Module, method: str, inputs: Sequence[Tensor], buffers: 
 
 
 def _copied(node: torch.fx.Node) -> torch.fx.Node:
-    """Returns what a copy is of."""
+    """Returns the source of a chain of copies."""
     while means(node, CallKind.COPY):
         node = node.all_input_nodes[0]
     return node
 
 
 def _is_read(node: torch.fx.Node) -> bool:
-    """Whether anything but copies that are returned reads it."""
+    """Whether anything but returned copies reads it."""
     copies = [user for user in node.users if means(user, CallKind.COPY)]
     others = [user for user in node.users if user not in copies and user.op != "output"]
     return bool(others) or any(_is_read(copy) for copy in copies)
@@ -230,7 +233,7 @@ class Recorded:
 
 
 def _record(module: nn.Module, methods: Mapping[str, Any], calls: Sequence[ScriptCall]) -> dict[str, list[Recorded]]:
-    """The calls of each method, made one after the other on a copy of the module."""
+    """Records the calls of each method, made one after the other on a copy of the module."""
     running = copy.deepcopy(module)
     recorded: dict[str, list[Recorded]] = {name: [] for name in methods}
     for name, *values in calls:
@@ -249,9 +252,9 @@ def _buffers(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _with_fixed(found: Touched, calls: Sequence[Recorded]) -> Touched:
-    """With the buffers that are the same after all calls. Where that is chance, nothing is lost: `_made` gives what the
-    method gives. And with float32 that a method only writes: what is computed from state is float32, as its new values
-    are then."""
+    """Adds the fixed buffers: those that are the same after all calls, which is safe even if by chance, as `_made`
+    returns the method's value; and float32 that a method only writes, so that its new values, computed from it, are
+    float32."""
     first = calls[0].after
 
     def made(name: str) -> bool:
@@ -266,7 +269,7 @@ def _with_fixed(found: Touched, calls: Sequence[Recorded]) -> Touched:
 
 
 def _kept(name: str, value: Tensor) -> Tensor:
-    """A buffer as it is kept."""
+    """Returns a buffer as it is stored."""
     if value.dtype not in _KEPT:
         kind = str(value.dtype).removeprefix("torch.")
         raise CortadoError(
@@ -279,13 +282,13 @@ def _kept(name: str, value: Tensor) -> Tensor:
 
 
 def _state_of(module: nn.Module, found: Collection[Touched]) -> dict[str, Tensor]:
-    """Buffers that methods read or change, as they are kept."""
+    """Returns the buffers that methods read or change, as they are stored."""
     names = dict.fromkeys(buffer for one in found for buffer in (*one.read, *one.written))
     return {name: _kept(name, dict(module.named_buffers())[name]) for name in names}
 
 
 def stateful(graph: LoweredGraph, found: Touched, state: Mapping[str, Tensor]) -> LoweredGraph:
-    """The graph of a method with its last inputs and outputs as state, and all state that it does not touch."""
+    """Turns the last inputs and outputs of a method's graph into state, and adds all state that it does not touch."""
     taken, made = len(graph.inputs) - len(found.read), len(graph.outputs) - len(found.written)
     names = dict(zip(found.read, graph.inputs[taken:], strict=True))
     sources = dict(zip(found.written, graph.outputs[made:], strict=True))
@@ -301,7 +304,7 @@ def stateful(graph: LoweredGraph, found: Touched, state: Mapping[str, Tensor]) -
 
 
 def _same_arena(planned: Sequence[Planned]) -> list[Planned]:
-    """One arena for all: as large as that of the largest, with state at the same places, which is checked."""
+    """Gives all methods one arena, of the size of the largest; checks that state is at the same offsets."""
     for checked in (False, True):
         plans = [one.checked if checked else one.plan for one in planned]
         places = [
@@ -464,14 +467,14 @@ class CompiledMethods:
 
     @property
     def _largest(self) -> tuple[int, int]:
-        """Bytes of the inputs and of the outputs of a call, at most."""
+        """The largest sizes of a call's inputs and outputs, in bytes."""
         programs = [one.program for one in self.planned.values()]
         groups = [[one.inputs for one in programs], [one.outputs for one in programs]]
         room, back = (max(sum(tensor.bytes for tensor in one) for one in group) for group in groups)
         return room, back
 
     def _packed(self, calls: Sequence[ScriptCall], given: Sequence[Sequence[ArrayType]]) -> list[bytes]:
-        """Calls as the harness takes them: the number of a method, and its inputs."""
+        """Packs calls for the harness: the number of a method, and its inputs."""
         numbers, size = [*self.planned], self._largest[0] + 1
         return [
             (bytes([numbers.index(name)]) + _bytes(inputs)).ljust(size, b"\0")
@@ -507,7 +510,7 @@ class CompiledMethods:
         )
 
     def _files(self, on: str | None) -> Mapping[str, str]:
-        """The bundle; on this machine with portable kernels."""
+        """Returns the bundle's files; on this machine, with portable kernels."""
         if on not in (HOST, WASM):
             return self.bundle.files
         planned = self.planned_for_host()
@@ -523,7 +526,7 @@ class CompiledMethods:
 
 
 def _played(graphs: Mapping[str, LoweredGraph], calls: Sequence[ScriptCall]) -> Iterator[dict[str, Tensor]]:
-    """The reference's values of each call, with the state that the calls before have left."""
+    """Yields the reference's values of each call, with the state left by earlier calls."""
     state = {one.buffer: one.initial for graph in graphs.values() for one in graph.state}
     for name, *values in calls:
         graph = graphs[name]
@@ -533,7 +536,7 @@ def _played(graphs: Mapping[str, LoweredGraph], calls: Sequence[ScriptCall]) -> 
 
 
 def first_calls(calls: Sequence[ScriptCall]) -> tuple[ScriptCall, ...]:
-    """One call of each method, in the order in which these make them first."""
+    """Returns the first call of each method, in order."""
     found: dict[str, ScriptCall] = {}
     for call in calls:
         found.setdefault(call[0], call)
@@ -543,7 +546,7 @@ def first_calls(calls: Sequence[ScriptCall]) -> tuple[ScriptCall, ...]:
 def calls_of_selftest(
     graphs: Mapping[str, LoweredGraph], planned: Mapping[str, Planned], calls: Sequence[ScriptCall]
 ) -> list[TestedCall]:
-    """The reference's values of these calls, with the state that those before have left."""
+    """Returns these calls with the reference's values, and the state left by earlier calls."""
     return [
         TestedCall(
             planned[name],
@@ -569,7 +572,7 @@ def _unpacked(data: ArrayType, tensors: Sequence[ProgramTensor]) -> tuple[ArrayT
 
 
 def _real(tensor: ProgramTensor, codes: ArrayType) -> ArrayType:
-    """The real numbers of codes, in the model's order of dimensions."""
+    """Converts codes to real numbers, in the model's order of dimensions."""
     moved = codes if codes.ndim == 0 else codes.transpose(np.argsort(tensor.layout))
     if tensor.qparams is None:
         return moved
@@ -599,7 +602,7 @@ def _planned(
     *,
     portable: bool = False,
 ) -> dict[str, Planned]:
-    """The programs of the methods in one arena; the first is the model's own, the others its further methods."""
+    """Plans the methods in one arena; the first is the model itself, the others are its additional methods."""
     main = next(iter(graphs))
     cores = (Core.PORTABLE,) if portable else None
     programs = {
@@ -637,7 +640,7 @@ def compile_methods(
     config = from_target_string(target) if isinstance(target, str) else target
     chosen = check_name(name or type(module).__name__.lower())
     is_delegated = options.pte is PteKind.DELEGATE
-    # What every layer of a method makes of its bias is its own: the same layer has one bias in all methods.
+    # No bias correction: it depends on the method, and a layer has one bias in all methods.
     options = replace(_only_c(options, config), bias_correction=False)
     _check_methods(module, methods)
     ordered = {one: tuple(methods[one]) for one in sorted(methods, key=lambda one: one != "forward")}
@@ -671,7 +674,7 @@ def compile_methods(
     for method, one in found.items():
         compiled[method] = prepared[method].compile(config, of_method(one))
         graph = compiled[method].graph
-        assert graph is not None  # only C is made
+        assert graph is not None  # only the C bundle is made
         graphs[method] = stateful(graph, one, state)
     made = _joined(chosen, compiled, graphs, first_calls(calls), config, options, is_delegated=is_delegated)
     return _with_page(made, module, labels, options)
@@ -687,7 +690,7 @@ def _joined(
     *,
     is_delegated: bool,
 ) -> CompiledMethods:
-    """The methods as one C bundle, and as images; `calls`: one of each method."""
+    """Joins the methods to one C bundle, and to images; `calls`: one of each method."""
     planned = _planned(name, graphs, target, options)
     stacks = [None if one.report.memory is None else one.report.memory.stack_bytes for one in compiled.values()]
     tested = calls_of_selftest(graphs, planned, calls) if options.selftest else []
@@ -709,8 +712,8 @@ def _with_page(made: CompiledMethods, module: nn.Module, labels: Sequence[str], 
 
 
 def _of_method(found: Touched, options: Options, every: Collection[str], state: Mapping[str, Tensor]) -> Options:
-    """Options of a method: names of modules that others of the methods call are no mistake in it, and real state that
-    it reads keeps its bits."""
+    """Returns the options of a method: without module names that only other methods call, and with float32 for real
+    state that it reads."""
 
     def own(expressions: tuple[str, ...]) -> tuple[str, ...]:
         elsewhere = [text for text in expressions if _names_any(text, every) and not _names_any(text, found.modules)]
@@ -728,7 +731,7 @@ def _names_any(expression: str, modules: Collection[str]) -> bool:
 
 
 def _only_c(options: Options, target: CortexMTargetConfig) -> Options:
-    """Refuses what a bundle of methods does not have."""
+    """Refuses options that a bundle of methods doesn't support."""
     check_one_core(target, image=options.image)
     refused = {
         "stream": options.stream is not None,
@@ -780,7 +783,7 @@ def _check_methods(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -
 
 
 def _check_names(planned: Mapping[str, Planned], bundle: Bundle) -> None:
-    """Refuses a method that would be called as one of the functions of every bundle."""
+    """Refuses a method whose C name is one of the functions of every bundle."""
     main, *others = planned.values()
     header = bundle.files[f"{c_identifier(main.program.name)}.h"]
     for one in others:

@@ -612,18 +612,18 @@ class Options:
 
     @property
     def has_islands(self) -> bool:
-        """Whether calls that no integer operator takes are float32 in the C bundle; a module that is kept in float is
-        for a .pte."""
+        """Whether calls that no integer operator takes are float32 in the C bundle; modules kept in float are for a
+        .pte."""
         return self.allow_float and not self.keep_float and self.artifacts is not Artifacts.PTE
 
     @property
     def has_codes(self) -> bool:
-        """Whether real numbers are codes, whose scales calibration data tells."""
+        """Whether real numbers are codes, whose scales come from calibration data."""
         return self.activations is not Activations.FLOAT32
 
     @property
     def narrows_weights(self) -> bool:
-        """Whether weights may be int4."""
+        """Whether weights can be int4."""
         return self.weights in (Weights.INT4, Weights.AUTO)
 
     @property
@@ -668,7 +668,7 @@ class Options:
         return f"Options({', '.join(f'{name}={text_of(value)!r}' for name, value in given.items())})"
 
     def check_budget(self) -> None:
-        """Refuses what can't be compiled without a budget."""
+        """Refuses options that require a budget without one."""
         if self.weights is Weights.AUTO and self.flash_limit is None:
             raise CortadoError(
                 "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
@@ -683,13 +683,13 @@ class Options:
             )
 
     def _given(self, name: str) -> bool:
-        """Whether an option has another value than its default; --keep-float alone stands for --allow-float too."""
+        """Whether an option differs from its default; --keep-float implies --allow-float."""
         if name == "allow_float" and self.keep_float:
             return False
         return bool(getattr(self, name) != getattr(type(self), name))
 
     def _spelled(self, entry: str) -> str | None:
-        """An entry of a conflict as the user gave it; None where it was not given."""
+        """Returns an entry of a conflict as the user gave it; None if it was not given."""
         name, _, text = entry.partition("=")
         value = getattr(self, name)
         if value.value != text if text else not self._given(name):
@@ -703,7 +703,7 @@ class Options:
             raise CortadoError(f"{these[0]} and {others[0]}: {conflict.why}. Leave one of the two out")
 
     def _check_camera(self) -> None:
-        """Refuses options of a camera that mean nothing without another one."""
+        """Refuses camera options that are meaningless without another one."""
         parts = [one.name for one in fields(self) if declared(one).group is Group.CAMERA and one.name != "input_format"]
         for name in parts:
             if self.input_format is None and self._given(name):
@@ -718,7 +718,7 @@ class Options:
         _ = self.camera  # refuses sizes and numbers that no camera has
 
     def _check_bars(self) -> None:
-        """Refuses bars without --precision auto, and it without exactly one of them."""
+        """Refuses thresholds without --precision auto, and that without exactly one of them."""
         names = [*self.bars, *(["--labelled"] if self.labelled is not None else [])]
         if self.precision is Precision.GIVEN:
             if names:
@@ -738,14 +738,14 @@ class Options:
             raise CortadoError(f"{names[0]} {without if self.labelled else wanted}")
 
     def _check_delegate(self) -> None:
-        """Refuses what a delegate's .pte can't be."""
+        """Refuses options that a delegate's .pte can't have."""
         for one in fields(self):
             reason = declared(one).undelegated
             if self.pte is PteKind.DELEGATE and reason is not None and self._given(one.name):
                 raise CortadoError(f"--pte delegate and {flag(one.name)}: {reason}. Leave one of the two out")
 
     def _check_artifacts(self) -> None:
-        """Refuses what is said of an artifact that was not asked for."""
+        """Refuses options for an artifact that was not asked for."""
         for missing, wanted, what in (
             (Artifacts.C, Artifacts.PTE, "the .pte"),
             (Artifacts.PTE, Artifacts.C, "the C bundle"),
@@ -759,7 +759,7 @@ class Options:
                 )
 
     def _set(self, name: str, value: object) -> None:
-        """Texts, as on the command line, become what they stand for while the options are made."""
+        """Converts texts, as on the command line, to their values when the options are constructed."""
         object.__setattr__(self, name, value)
 
 

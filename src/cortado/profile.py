@@ -1,4 +1,4 @@
-"""A compiled model's time, layer by layer: instructions, which are exact, and cycles, which are a model's."""
+"""A compiled model's time, layer by layer: instructions, which are exact, and cycles, which are modelled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from cortado.timing.work import MeasuredWork, Spent
 
 @dataclass(frozen=True)
 class ChipClock:
-    """A chip's."""
+    """The clock of a chip."""
 
     chip: str
     hertz: int
@@ -30,7 +30,7 @@ class ChipClock:
 
 @dataclass(frozen=True)
 class Timing:
-    """Time of one inference on a core, and the clock that the core has, if a chip was named."""
+    """The time of one inference on a core, and the core's clock, if a chip was named."""
 
     cpu: CortexM
     work: MeasuredWork
@@ -55,7 +55,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A kernel of the network, and what it spent with the row loop's work for it."""
+    """A kernel of the network, and its cost, including the row loop's work for it."""
 
     report: LayerReport
     spent: Spent
@@ -64,18 +64,18 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """One inference, layer by layer. `before` is what runs before the first kernel."""
+    """One inference, layer by layer. `before` is the work before the first kernel."""
 
     board: str
     bit_exact: bool
     timing: Timing
     before: Spent
     layers: tuple[LayerTime, ...]
-    silicon: Silicon | None = None  # what a chip behind a debug probe counted
-    place: str | None = None  # where that is
+    silicon: Silicon | None = None  # the counts of a chip on a debug probe
+    place: str | None = None  # the place of that chip
 
     def measured(self, number: int) -> int | None:
-        """The cycles that the chip took for a layer."""
+        """Returns the cycles that the chip took for a layer; None without a measurement."""
         known = self.silicon is not None and number < len(self.silicon.steps)
         return self.silicon.steps[number].cycles if known and self.silicon is not None else None
 
@@ -84,7 +84,7 @@ class Profile:
 
 
 def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
-    """Returns the clock of the chip that is named now, or else of that for which the model was compiled. One with
+    """Returns the clock of the chip named now, or else of the chip for which the model was compiled. A chip with
     another core is refused."""
     compiled = artifact.report.chip
     if name is None:
@@ -97,7 +97,7 @@ def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
 
 
 def time_of(work: MeasuredWork, target: CortexMTargetConfig, on: str | None, clock: ChipClock | None) -> Timing:
-    """Time of a run on an emulated board, in cycles of its core."""
+    """Returns the time of a run on an emulated board, in cycles of its core."""
     board = choose_board(target, on)
     assert board is not None
     return Timing(core_of(target, board), work, clock)
@@ -110,8 +110,8 @@ def profile(
     clock: ChipClock | None = None,
     limits: RunLimits = NO_LIMITS,
 ) -> Profile:
-    """Runs the first sample on an emulated board, beside the reference; on a chip behind a debug probe too, if that is
-    where."""
+    """Runs the first sample on an emulated board, compared with the reference; also on a chip on a debug probe, if `on`
+    names one."""
     if not is_probe(on):
         return _emulated(artifact, samples, on, clock)
     chip = artifact.run(samples[:1], on, timed=True, limits=limits)
@@ -141,7 +141,7 @@ def _emulated(
 
 
 def profile_report(found: Profile) -> ProfileReport:
-    """The entry of a profile in report.json."""
+    """Builds the entry of a profile in report.json."""
     timing = found.timing
     return ProfileReport(
         board=found.board,
@@ -178,7 +178,7 @@ def _measured(found: Profile) -> MeasuredReport | None:
 
 
 def contribution(artifact: Artifact, found: Profile) -> dict[str, Any]:
-    """Data to check a timing model with: the chip, its memory and cycles by step; no weights, no names."""
+    """Returns data for checking a timing model: the chip, its memory and cycles by step; no weights, no names."""
     chip = found.silicon
     assert chip is not None
     return {

@@ -98,7 +98,7 @@ def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
 
 
 def _check_budget(facts: TogetherFacts, options: Options) -> None:
-    """Each model by itself was held to the budgets already."""
+    """Checks the budgets for all models together; each was checked by itself when compiled."""
     needed = facts.weights_bytes + (facts.code_bytes or 0)
     for what, found, limit in (("RAM", facts.arena_bytes, options.ram_limit), ("flash", needed, options.flash_limit)):
         if limit is not None and found > limit:
