@@ -104,7 +104,7 @@ class Model:
     def compile(
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
-        """The artifacts for one target. With `intermediates`, the graph after each pass is written to that folder."""
+        """Compiles the model for one target. With `intermediates`, writes the graph after each pass to that folder."""
         target = _checked(target, options)
         clock = self._clock(target, options)
         with clock.phase("lower"), late_code():
@@ -368,10 +368,10 @@ def prepare(
     target: str | CortexMTargetConfig | None = None,
     intermediates: Path | None = None,
 ) -> Model:
-    """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
-    calibration and of a stream's padding count here. With the `target` that it will be compiled for, and these options,
-    what can't be is refused before all calibration data was run. A model that PT2E has quantized keeps its scales, and
-    needs no calibration data. With `intermediates`, its folder `float` gets the float graph after each pass."""
+    """Captures and quantizes a model: everything that doesn't depend on the target. Only the options of calibration and
+    of a stream's padding are used here. If the later `target` and options are given, errors that don't depend on scales
+    are raised before all calibration data are run. A model that PT2E has quantized keeps its scales, and needs no
+    calibration data. With `intermediates`, its folder `float` gets the float graph after each pass."""
     return prepare_method(
         model,
         example_inputs,
@@ -584,10 +584,10 @@ def prepare_qat(
     weights: Weights | str = Weights.INT8,
     activations: Activations | str = Activations.INT8,
 ) -> QatModel:
-    """A model for quantization-aware training: train it as any module, then give it to `compile`.
+    """Prepares a model for quantization-aware training: train it like any module, then pass it to `compile`.
 
-    The graph is the one that is deployed: batch norms are folded with the statistics they have, dropouts are gone.
-    Weights of int4 have one scale for each output channel: compile with `weights="int4"` and without a group.
+    The graph is the one that is deployed: batch norms are folded with the statistics they have, dropouts are removed.
+    int4 weights have one scale for each output channel: compile with `weights="int4"` and without a group.
     """
     how = Options(weights=weights, activations=activations)  # type: ignore[arg-type]
     if how.weights is Weights.AUTO:
@@ -611,9 +611,9 @@ def compile(
     labels: Sequence[str] | None = None,
     progress: PhaseProgress = lambda phase: None,
 ) -> Compiled:
-    """A model for one target: by default the core of the options' chip, or any core. `calibration` are a few typical
-    inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has
-    quantized needs none. `labels` name the classes; `progress` is told each phase."""
+    """Compiles a model for one target: by default the core of the options' chip, or else any core. `calibration` holds
+    a few typical inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that
+    PT2E has quantized needs none. `labels` name the classes; `progress` is called with each phase."""
     config = _config(target, options)  # before the seconds that quantization takes
     given = prepare(
         model, example_inputs, calibration, name, labels=labels, progress=progress, options=options, target=config

@@ -144,10 +144,10 @@ class Compiled:
     ) -> Checked:
         """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.
 
-        Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned. With
-        state, samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
-        `sequence` it begins anew whenever that number of steps is done. It is given up after `timeout` seconds;
-        without that, a board has as many instructions as no inference takes, however busy this machine is.
+        Each holds one sample, or several along its first dimension, and so do the `outputs` of the result. With state,
+        samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
+        `sequence`, state is reset after every `sequence` steps. The run is aborted after `timeout` seconds; without it,
+        a board is limited to a number of instructions that no inference takes, however busy this machine is.
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
@@ -157,8 +157,8 @@ class Compiled:
             return replace(checked, nones=self.nones)
 
     def stream(self, rows: Tensor | ArrayType, on: str | None = None) -> Streamed:
-        """Pushes rows of real numbers, time along the first dimension, through a stream: on its emulated board, or with
-        on="host" on this machine."""
+        """Pushes rows of real numbers, with time along the first dimension, through a stream: on its emulated board or,
+        with on="host", on this machine."""
         with _opened(self) as artifact:
             return push_rows(artifact, _as_array(0, rows), on)
 
@@ -218,10 +218,10 @@ def evaluate(
 ) -> Evaluation:
     """Scores the C kernels on this machine against labels, the float `model`, or both.
 
-    The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or what
-    gives (input, label) pairs, such as torch's datasets and loaders. With `reconstruction` a sample's score is how far
-    the output is from the input, and labels are 0 (normal) and 1 (an anomaly). `board_samples` of the samples also run
-    on the target's emulated board. `sequence` is that of `run`.
+    The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or
+    anything that yields (input, label) pairs, such as torch's datasets and loaders. With `reconstruction`, a sample's
+    score is the distance of the output from the input, and labels are 0 (normal) and 1 (an anomaly). `board_samples` of
+    the samples also run on the target's emulated board. `sequence` is that of `run`.
     """
     with _opened(compiled) as artifact:
         data = make_dataset(artifact, dataset, labels, limit, reconstruction=reconstruction)

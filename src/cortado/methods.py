@@ -318,7 +318,7 @@ def _same_arena(planned: Sequence[Planned]) -> list[Planned]:
 
 @dataclass(frozen=True)
 class MethodRun:
-    """Outputs of calls, one after the other, and those of the reference."""
+    """The outputs of calls, one after the other, and those of the reference."""
 
     on: str
     outputs: tuple[tuple[ArrayType, ...], ...]  # real numbers; integers as they are
@@ -348,7 +348,7 @@ class CompiledMethods:
     image: ModelImage | None  # of all methods
     example: tuple[ScriptCall, ...]  # the first call of each method in calibration
     taught: tuple[int, int] | None = None  # with package='web': how many classes can be taught, and how many are known
-    labels: tuple[str, ...] = ()  # of those that are known
+    labels: tuple[str, ...] = ()  # of the known classes
 
     def __repr__(self) -> str:
         arena = next(iter(self.planned.values())).plan.peak
@@ -372,8 +372,8 @@ class CompiledMethods:
         }
 
     def estimates(self, chip: Chip | None = None) -> dict[str, Estimate]:
-        """Estimated cycles of each method; RAM and flash are those of all together. A core whose costs aren't known has
-        none."""
+        """Estimates the cycles of each method; RAM and flash are those of all methods together. Empty if the core's
+        costs aren't known."""
         if costs_for(self.target) is None:
             return {}
         weights, code = self.bundle.weights_bytes, self.code_bytes
@@ -381,7 +381,7 @@ class CompiledMethods:
 
     @cached_property
     def code_bytes(self) -> int | None:
-        """Code of all methods; None without a compiler."""
+        """The bytes of code of all methods; None without a compiler."""
         main, *others = [one.program for one in self.planned.values()]
         entries = [
             text for one in others for text in (entry_of(one), *(f"{c_identifier(one.name)}_{verb}" for verb in _PORTS))
@@ -389,8 +389,8 @@ class CompiledMethods:
         return methods_code_bytes(self.bundle, info_of(main), entries)
 
     def save(self, folder: str | Path) -> None:
-        """Writes the C of all methods, and below methods/ a folder for each by itself, which `run`, `validate` and
-        `profile` take; all or nothing."""
+        """Writes the C code of all methods, and below methods/ a folder for each method by itself, which `run`,
+        `validate` and `profile` take; all or nothing."""
         files: dict[str, str | bytes] = {**self.bundle.files, **self._as_image(), **self._for_executorch()}
         files[PAGE] = build_methods_page(self.to_json())
         if self.taught is not None:
@@ -406,7 +406,7 @@ class CompiledMethods:
         write_together(Path(folder), files, self)
 
     def pte(self) -> bytes:
-        """Returns the methods as those of one ExecuTorch program; with pte='delegate' alone."""
+        """Returns the methods as those of one ExecuTorch program; only with pte='delegate'."""
         from cortado.emit.pte.delegate import emit_delegates
 
         together = {name: (self.planned[name], image) for name, image in self.images.items()}
@@ -426,7 +426,8 @@ class CompiledMethods:
         return {f"{c_identifier(self.name)}.pte": self.pte(), **executorch_folder(loader, self.target)}
 
     def reference(self, calls: Sequence[ScriptCall]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
-        """The codes of the inputs of calls, and of the outputs that they must give, by the integer reference."""
+        """Returns, by the integer reference, the codes of the inputs of calls, and of the outputs that they must
+        give."""
         given, expected = [], []
         for (name, *_), found in zip(calls, _played(self.graphs, calls), strict=True):
             program = self.planned[name].program
@@ -435,8 +436,8 @@ class CompiledMethods:
         return given, expected
 
     def run(self, calls: Sequence[ScriptCall], on: str | None = None) -> MethodRun:
-        """Makes calls one after the other, as ("learn", x, label): on the target's emulated board, on="host" or
-        on="wasm". They begin with the initial state, which each leaves to the next."""
+        """Makes calls one after the other, such as ("learn", x, label), on the target's emulated board, on="host" or
+        on="wasm". The first starts from the initial state; each leaves its state to the next."""
         examples = {name: one.example[: len(self.planned[name].program.inputs)] for name, one in self.methods.items()}
         checked = [_checked_call(call, number, examples) for number, call in enumerate(calls)]
         given, expected = self.reference(checked)
@@ -482,7 +483,7 @@ class CompiledMethods:
         ]
 
     def page(self) -> str:
-        """The page on which a browser's microphone teaches it; with package='web' alone."""
+        """Returns the page on which the model is taught with a browser's microphone; only with package='web'."""
         if self.taught is None:
             raise CortadoError("there is no page of methods that were compiled without package='web'")
         planned, (room, back) = self.planned_for_host(), self._largest
@@ -630,13 +631,13 @@ def compile_methods(
     labels: Sequence[str] = (),
     progress: PhaseProgress = lambda phase: None,
 ) -> CompiledMethods:
-    """Several methods of a module as one model: {"forward": (x,), "learn": (x, label), "forget": ()}, by their names,
-    each with example inputs. `calibration` are calls in the order in which a device may make them, as ("learn", x,
-    label): each method is calibrated on its own calls, with the state that the calls before have left. Buffers that a
-    method changes are state, which all methods share: int32, int64, bool or float32; what is computed from real state
-    is float32 too. "forward", or else the first, is MODEL_run in C; any other is MODEL_METHOD. With pte='delegate'
-    methods without state are those of one ExecuTorch program too; with package='web' there is a page to teach it in a
-    browser, on which `labels` name the classes that it knows."""
+    """Compiles several methods of a module as one model: {"forward": (x,), "learn": (x, label), "forget": ()}, by name,
+    each with example inputs. `calibration` holds calls in an order in which a device can make them, such as ("learn",
+    x, label): each method is calibrated on its own calls, with the state left by the earlier ones. Buffers that a
+    method changes are state, which all methods share: int32, int64, bool or float32; results computed from real state
+    are float32 too. "forward", or else the first, is MODEL_run in C; any other is MODEL_METHOD. With pte='delegate',
+    methods without state are also the methods of one ExecuTorch program; with package='web' there is a page to teach
+    the model in a browser, on which `labels` name the classes that it knows."""
     config = from_target_string(target) if isinstance(target, str) else target
     chosen = check_name(name or type(module).__name__.lower())
     is_delegated = options.pte is PteKind.DELEGATE

@@ -1,4 +1,4 @@
-"""Options: the user's choices beside the target.
+"""Options: the user's choices apart from the target.
 
 A field of `Options` declares an option once: its default, its group and text in `cortado compile --help`, how it is
 read, the artifact that it is for, why a delegate can't have it. The command line, the pages and the checks follow.
@@ -53,7 +53,7 @@ class Border(Enum):
 
 class Activations(Enum):
     """Storage of the network's real numbers: codes of 8 bits, or of 16 with headroom above what calibration saw, or
-    float32, which nothing is quantized for."""
+    float32, without quantization."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -70,7 +70,7 @@ class Weights(Enum):
 
 
 class Precision(Enum):
-    """The source of the choice which real tensors have 16 bits."""
+    """How the elements of real tensors are chosen: given by the user, or searched."""
 
     GIVEN = "given"  # the user: activations, state and int16
     AUTO = "auto"  # measurement: those that give most decibels for their bytes and cycles, until a bar holds
@@ -93,7 +93,7 @@ class CalibrationMethod(Enum):
 
 
 class InputLayout(Enum):
-    """The order of dimensions of the .pte's inputs. (The C bundle's int8 inputs lie as the kernels read them.)"""
+    """The order of dimensions of the .pte's inputs. (The C bundle's int8 inputs have the kernels' order.)"""
 
     MODEL = "model"
     NHWC = "nhwc"  # images channels last, as a camera gives them
