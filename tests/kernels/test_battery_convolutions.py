@@ -47,6 +47,8 @@ def conv1x1_variants(
         yield "cortado_linear_s8", Variant(suffix, partial(packing.pack_linear_group, core=core))
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
         yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_conv_tile_mve)
+    if "__mve" in machine.suffixes and packing.fits_conv_shallow_mve(weights, shift):
+        yield "cortado_conv1x1_shallow_s8", Variant("__mve", packing.pack_conv_tile_mve)
 
 
 def folded(bias: Array | None, weights: Array, zero: int, axes: tuple[int, ...]) -> Array:
@@ -120,6 +122,26 @@ def test_deep_linear_layers(machine: Machine) -> None:
             out, _ = conv1x1(calls, x, weights, bias, 0, requant, variant, kernel)
             outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} of {depth}"))
     check(machine, calls, outputs, *lanes(machine, "linear"), "cortado_linear_s8__dsp")
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
+def test_vectors_of_every_depth(machine: Machine) -> None:
+    """Depths around one vector, two and more, of one pixel, pairs and an odd last one, with the largest products; the
+    lowest output is that of zero or another."""
+    draw, calls, outputs = Draw(43), Calls(), []
+    for depth, channels in itertools.product((1, 2, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 49, 80), (4, 5, 8, 11, 12)):
+        pixels, zero = draw.one(1, 2, 3, 4, 5), draw.one(*ZEROS)
+        x, weights, bias = draw.bytes(pixels, depth), draw.weights(channels, depth), draw.bias(channels)
+        weights[0], x[0] = -128, -128
+        sums = (x.astype(np.int64) - zero) @ weights.astype(np.int64).T + (0 if bias is None else bias)
+        requant = right_shifts_only(draw.requant(sums))
+        requant = replace(requant, act_min=requant.out_zero) if draw.rng.random() < 0.5 else requant
+        requant = replace(requant, act_max=max(requant.act_min, requant.act_max))
+        for kernel, variant in conv1x1_variants(machine, x, weights, folded(bias, weights, zero, (1,)), requant.shift):
+            if variant.suffix == "__mve":
+                out, _ = conv1x1(calls, x, weights, bias, zero, requant, variant, kernel)
+                outputs.append((out, finished(sums, requant), f"{kernel} {pixels}x{depth}x{channels}"))
+    check(machine, calls, outputs, *mve(machine, "conv1x1_s8", "conv1x1_shallow_s8"))
 
 
 def test_which_layers_have_two_channels_in_a_halfword() -> None:

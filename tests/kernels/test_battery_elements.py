@@ -160,9 +160,9 @@ def test_mul(machine: Machine) -> None:
         outputs.append((out, expected, f"mul case {number}"))
         if "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1]):
             left, right, out = in_turn(calls, a, b, number % PLACES)
-            calls.call("cortado_mul_channel_s8__mve", layer, left, right, out, n, n)
+            calls.call("cortado_mul_s8__mve", layer, left, right, out, n)
             outputs.append((out, expected, f"mul__mve case {number}"))
-    check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_channel_s8"))
+    check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_s8"))
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -110,6 +110,8 @@ void cortado_conv1x1_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in
                              void *scratch);
 void cortado_conv1x1_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                              void *scratch);
+void cortado_conv1x1_shallow_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                     void *scratch);
 void cortado_conv1x1_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                    void *scratch);
 
@@ -669,7 +671,8 @@ void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_
 /* For -20 <= out_shift < 0 and all of int8. */
 void cortado_mul_channel_s8__dsp(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                                  int32_t channels);
-/* For out_shift < 0. With channels = n, cortado_mul_s8: output may lie exactly over b then. */
+/* For out_shift < 0. */
+void cortado_mul_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_mul_channel_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                                  int32_t channels);
 

@@ -65,11 +65,12 @@ def _by_group(loops: dict[str, str]) -> tuple[str, ...]:
     return (*totals, *(f"{term}*groups" for term in nested(loops)))
 
 
-# With vectors: for four channels of a tile the loop over two blocks of products runs `turns_of_two` times.
-_OF_FOUR = " ".join(
-    f"group_c/4{what}" for what in ("", "*blocked", "*unblocked", "*one_more", "*turns_of_two", "*part", "*ties")
-)
-_VECTOR_PIXELS = {"calls": "", "pairs*groups": _OF_FOUR, "singles*groups": _OF_FOUR}
+# With vectors: behind the first products of four channels there are blocks of sixteen, of two pixels two at a time.
+_VECTOR_PIXELS = {
+    "calls": "",
+    "pairs*groups": "group_c/4 group_c/4*odd_block group_c/4*two_blocks",
+    "singles*groups": "group_c/4 group_c/4*blocks",
+}
 _VECTOR_WINDOWS = {
     **_VECTOR_PIXELS,
     "calls": "kernel_h groups",
@@ -175,6 +176,9 @@ TERMS = {
     "conv1x1_s8__scalar": _PIXEL_TILES,
     "conv1x1_s8__dsp": _PIXEL_TILES,
     "conv1x1_s8__mve": nested(_VECTOR_PIXELS),
+    "conv1x1_shallow_s8__mve": nested(
+        {"calls": "group_c/4", "rest/2": "group_c/4", "tiles/2": "group_c/4 group_c/4*ties"}
+    ),
     "conv1x1_lanes_s8__dsp": _by_group(_LANE_PIXELS),
     "linear_s8__scalar": _LINEAR,
     "linear_s8__dsp": _LINEAR,
@@ -278,8 +282,8 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
 
 def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float]:
     """Describes the products for one output: whether they are whole fours, vectors and pairs; their
-    blocks of vectors."""
-    window, blocks = taps * depth, taps * depth // VECTOR
+    blocks of vectors behind the first one."""
+    window, blocks = taps * depth, (taps * depth - 1) // VECTOR
     return {
         "window": window,
         "window_row": window,
@@ -291,11 +295,9 @@ def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float
         "looped": float(taps if taps != 9 else 0),
         "odd_taps": taps % 2,
         "odd16": float(window if window % VECTOR else 0),
-        "blocked": float(blocks > 0),
-        "unblocked": float(blocks == 0),
-        "one_more": float(blocks > 0 and blocks % 2 == 0),
-        "turns_of_two": max(blocks - 1, 0) // 2,
-        "part": float(window % VECTOR > 0),
+        "blocks": blocks,
+        "odd_block": blocks % 2,
+        "two_blocks": blocks // 2,
         "odd_vector": float(depth * groups % VECTOR > 0),
     }
 

@@ -255,6 +255,10 @@ def _fits_mve(layer: ConvLayer, core: Core) -> bool:
     return packing.fits_conv_tile_mve(layer.shift)
 
 
+def _fits_shallow(layer: ConvLayer, core: Core) -> bool:
+    return layer.pixels > 1 and packing.fits_conv_shallow_mve(layer.weights, layer.shift)
+
+
 def _fits_tile(layer: ConvLayer, core: Core) -> bool:
     return packing.fits_conv_tile(layer.weights, layer.tables[0], layer.shift, core)
 
@@ -474,6 +478,7 @@ def _depthwise_rows() -> list[ConvKernel]:
 
 TABLES = {
     ConvForm.PIXELS: [
+        ConvKernel("conv1x1_shallow_s8__mve", A8W8, (Core.MVE,), _fits_shallow, _pack_mve, tile=2),
         ConvKernel("conv1x1_s8__mve", A8W8, (Core.MVE,), _fits_mve, _pack_mve, tile=2),
         ConvKernel(
             "linear_lanes_s8__dsp", A8W8, (Core.DSP,),

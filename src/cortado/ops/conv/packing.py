@@ -118,6 +118,11 @@ def fits_conv_tile_mve(shift: Int32) -> bool:
     return bool(np.all(shift < 0))
 
 
+def fits_conv_shallow_mve(weights: Int8, shift: Int32) -> bool:
+    """Whether conv1x1_shallow `__mve` takes a layer: four channels' weights fit four vectors. weights [out_c, in_c]."""
+    return weights.shape[0] % 4 == 0 and weights.shape[1] <= 16 and fits_conv_tile_mve(shift)
+
+
 def fits_depthwise_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
     return _no_minimum(weights) and bool(np.all(shift <= 0))
@@ -407,16 +412,14 @@ def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int3
 
 
 def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
-    """The stream of conv_tile_s8__mve.S: [out_c, ...] weights, four channels each."""
+    """The stream of conv_tile_s8__mve.S and conv_shallow_s8__mve.S: [out_c, ...] weights, four channels each."""
     flat = pad_to(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
     fours = flat.reshape(-1, 4, flat.shape[2])
-    whole = flat.shape[2] & ~15
-    blocks = fours[:, :, :whole].reshape(len(fours), 4, -1, 16).transpose(0, 2, 1, 3).reshape(len(fours), -1)
-    rest = fours[:, :, whole:].reshape(len(fours), -1)
-    tables = [
-        as_bytes(pad_to(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
-    ]
-    return np.ascontiguousarray(np.concatenate([blocks, rest, *tables], axis=1)).reshape(-1)
+    first = (flat.shape[2] - 1) % 16 + 1
+    blocks = fours[:, :, first:].reshape(len(fours), 4, -1, 16).transpose(0, 2, 1, 3)
+    tables = [as_bytes(pad_to(table.reshape(groups, -1), 1, 4)) for table in (bias, multiplier, shift)]
+    biases, *factors = (table.reshape(len(fours), -1) for table in tables)
+    return joined(biases, pad_to(fours[:, :, :first], 2, 16), blocks, *factors)
 
 
 def scratch_conv2d_mve(depth: int, out_w: int) -> int:

@@ -11,7 +11,7 @@ from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Number, Operand
+from cortado.ir.c_call import Number
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
@@ -99,13 +99,16 @@ def _wide_fields(call: Call) -> dict[str, int]:
 
 
 def _vector_work(call: Call) -> Work:
-    """Pixel by pixel, or a whole span as one pixel, eight numbers at a time."""
+    """Eight numbers at a time; of channels, eight of them of all pixels."""
+    width = binary.by_channel(call)
 
     def quantities(calls: Calls) -> Quantities:
-        width = binary.by_channel(call) or max(calls.span, 1)
+        if width is None:
+            return {"eights": calls.spans / max(calls.span, 1) * math.ceil(calls.span / 8)}
         return {"pixels": calls.spans / width, "eights": math.ceil(width / 8)}
 
-    return Work(("calls", "pixels", "pixels*eights"), quantities)
+    terms = ("calls", "eights") if width is None else ("calls", "calls*eights", "pixels*eights")
+    return Work(terms, quantities)
 
 
 def _fours_work(call: Call) -> Work:
@@ -137,7 +140,7 @@ _WHOLE = KernelRow(
 _CHANNEL = replace(
     _WHOLE, symbol="mul_channel_s8", fits=binary.is_by_channel, arguments=(*PAIR, Number(0)), numbers=binary.channels
 )
-_VECTORS = replace(_WHOLE, symbol="mul_channel_s8__mve", cores=(Core.MVE,), work=_vector_work)
+_VECTORS = replace(_WHOLE, symbol="mul_s8__mve", cores=(Core.MVE,), fits=_fits_mve, work=_vector_work)
 _WIDE = replace(_WHOLE, reads=INT16, struct="cortado_mul_s16_t", fields=_wide_fields, work=binary.wide_work)
 
 KERNELS = KernelTable(
@@ -145,10 +148,9 @@ KERNELS = KernelTable(
         replace(_WIDE, symbol="mul_channel_s16", fits=binary.is_by_channel, arguments=_CHANNEL.arguments,
                 numbers=binary.channels),
         replace(_WIDE, symbol="mul_s16"),
-        replace(_VECTORS, fits=lambda call: binary.is_by_channel(call) and _fits_mve(call),
-                arguments=_CHANNEL.arguments, numbers=binary.channels),
-        replace(_VECTORS, fits=lambda call: not binary.is_by_channel(call) and _fits_mve(call),
-                arguments=(*PAIR, Operand.N)),
+        replace(_VECTORS, symbol="mul_channel_s8__mve", arguments=_CHANNEL.arguments, numbers=binary.channels,
+                fits=lambda call: binary.is_by_channel(call) and _fits_mve(call)),
+        _VECTORS,
         replace(_CHANNEL, symbol="mul_channel_s8__dsp", cores=(Core.DSP,), fits=_fits_dsp, work=_fours_work),
         _CHANNEL,
         _WHOLE,

@@ -10,15 +10,17 @@
  *
  * The stream, for each four channels a, b, c, d; those that make a four whole are zeros:
  *
- *   | a 16 | b 16 | c 16 | d 16 |  `blocks` times: sixteen products of each channel
- *   | a r | b r | c r | d r |      the `rest`, r < 16 products of each
- *   | biases 4 x 4 | multipliers 4 x 4 | shifts 4 x 4, negative: to the right |
+ *   | biases 4 x 4 |
+ *   | a r | b r | c r | d r |      the first r products of each, 1 to 16, and zeros up to 16
+ *   | a 16 | b 16 | c 16 | d 16 |  sixteen more of each, as often as there are
+ *   | multipliers 4 x 4 | shifts 4 x 4, negative: to the right |
  *
- * VMLADAVA sums into an even core register:
+ * VMLADAVA sums into an even core register, from the bias on. Of two pixels, four channels' sums become outputs while
+ * the first products of the next four are made:
  *
- *   r0, r2, r4, r6 channels a to d of the first pixel   r8, r10, r12, lr of the second
- *   r1, r3 x of the first and second pixel, later their outputs   r5 stream   r7 turns left, or the rest
- *   r9 channels left   r11 output offset   q0, q1, q4, q5 x   q2, q3 weights   q6, q7 low and high
+ *   r0, r2, r4, r6 channels a to d of the first pixel   r8, r10, r12, lr of the second   r1, r3 their outputs
+ *   r5 stream   r9, r11 x of the first and second pixel   r7 turns left, or free
+ *   q0, q1, q4, q5 x   q2, q3 weights   q6, q7 sums of the four channels before   q4, q5 what they are scaled with
  */
 #include "conv_tile_s8__mve.h"
 #include "cortado_asm.h"
@@ -26,53 +28,53 @@
 #if defined(__ARM_FEATURE_MVE)
 
 /* Frame. */
-#define LOOPS 0 /* how often the loop of two blocks runs, twice, and one more if a block comes before it; negative:
-                   there is no block at all */
-#define REST 4  /* products after the blocks; written with LOOPS */
-#define X 8     /* x0, x1 */
-#define OUT 16  /* out0, out1 */
-#define TIES 24 /* 0: a negative output is the lowest there is, whichever way it is rounded */
-#define FRAME 32
+#define LOOPS 0   /* blocks behind the first one: twice the turns of two, and one more if there is one by itself */
+#define OFFSET 4  /* of outputs */
+#define X 8       /* x0, x1 */
+#define NEXT 16   /* the same behind the first products */
+#define LAST 24   /* where the first pixel's last four outputs go */
+#define LOW 32    /* in all lanes */
+#define HIGH 48   /* in all lanes */
+#define FRAME 64
 
-/* One channel: its products with one or two pixels. \op is vmladav (the first time) or vmladava. */
-    .macro channel op, weights, sum0, sum1, pixels
-    \op\().s8 \sum0, q0, \weights
-    .if \pixels == 2
-    \op\().s8 \sum1, q1, \weights
-    .endif
-    .endm
-
-/* Sixteen products of all four channels. Loads stand between multiplies: each takes its unit for two cycles. */
-    .macro block op, pixels
-    vldrb.8 q0, [r1], #16
-    vldrb.8 q2, [r5], #16
-    \op\().s8 r0, q0, q2
-    .if \pixels == 2
-    vldrb.8 q1, [r3], #16
-    \op\().s8 r8, q1, q2
-    .endif
-    vldrb.8 q3, [r5], #16
-    channel \op, q3, r2, r10, \pixels
-    vldrb.8 q2, [r5], #16
-    channel \op, q2, r4, r12, \pixels
-    vldrb.8 q3, [r5], #16
-    channel \op, q3, r6, lr, \pixels
-    .endm
-
-/* Two blocks of two pixels: the second block's loads stand between the first one's multiplies too. */
-    .macro two_blocks
-    vldrb.8 q0, [r1], #16
+/* Sixteen products of all four channels and two pixels. Loads stand between multiplies: each takes its unit for two
+ * cycles. */
+    .macro block
+    vldrb.8 q0, [r9], #16
     vldrb.8 q2, [r5], #16
     vmladava.s8 r0, q0, q2
-    vldrb.8 q1, [r3], #16
+    vldrb.8 q1, [r11], #16
     vmladava.s8 r8, q1, q2
+    four_products_left
+    .endm
+
+/* Those of channels b to d. */
+    .macro four_products_left
     vldrb.8 q3, [r5], #16
     vmladava.s8 r2, q0, q3
-    vldrb.8 q4, [r1], #16
     vmladava.s8 r10, q1, q3
     vldrb.8 q2, [r5], #16
     vmladava.s8 r4, q0, q2
-    vldrb.8 q5, [r3], #16
+    vmladava.s8 r12, q1, q2
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r6, q0, q3
+    vmladava.s8 lr, q1, q3
+    .endm
+
+/* Two blocks: the second block's loads stand between the first one's multiplies too. */
+    .macro two_blocks
+    vldrb.8 q0, [r9], #16
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r0, q0, q2
+    vldrb.8 q1, [r11], #16
+    vmladava.s8 r8, q1, q2
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r2, q0, q3
+    vldrb.8 q4, [r9], #16
+    vmladava.s8 r10, q1, q3
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r4, q0, q2
+    vldrb.8 q5, [r11], #16
     vmladava.s8 r12, q1, q2
     vldrb.8 q3, [r5], #16
     vmladava.s8 r6, q0, q3
@@ -92,182 +94,234 @@
     vmladava.s8 lr, q5, q3
     .endm
 
-/* Fewer than sixteen, r7: the pixels' bytes past the end are zeros, so the weights' don't matter. */
-    .macro rest pixels
-    vctp.8  r7
-    .if \pixels == 2
-    vpstt
-    vldrbt.8 q0, [r1]
-    vldrbt.8 q1, [r3]
-    .else
+/* The first products of the first four channels. Of fewer than sixteen x is zero behind them. */
+    .macro first_block
+    ldrd    r0, r2, [r5], #8
+    ldrd    r9, r11, [sp, #X]
+    ldrd    r4, r6, [r5], #8
+    mov r8, r0
+    mov r10, r2
+    mov r12, r4
+    mov lr, r6
     vpst
-    vldrbt.8 q0, [r1]
-    .endif
-    vldrb.8 q2, [r5]
-    add     r5, r5, r7
-    channel vmladava, q2, r0, r8, \pixels
-    vldrb.8 q3, [r5]
-    add     r5, r5, r7
-    channel vmladava, q3, r2, r10, \pixels
-    vldrb.8 q2, [r5]
-    add     r5, r5, r7
-    channel vmladava, q2, r4, r12, \pixels
-    vldrb.8 q3, [r5]
-    add     r5, r5, r7
-    channel vmladava, q3, r6, lr, \pixels
-    .endm
-
-/* No sums: for layers of fewer than sixteen products. */
-    .macro zero_sums pixels
-    mov     r0, #0
-    mov     r2, #0
-    mov     r4, #0
-    mov     r6, #0
-    .if \pixels == 2
-    mov     r8, #0
-    mov     r10, #0
-    mov     r12, #0
-    mov     lr, #0
-    .endif
-    .endm
-
-/* The sums to outputs, and the channels left, with flags; all four channels of a pixel are a vector. Ties go away from
- * zero: negative values are decremented before the shift. */
-    .macro finish pixels
+    vldrbt.8 q0, [r9]
+    vpst
+    vldrbt.8 q1, [r11]
+    ldrd    r9, r11, [sp, #NEXT]
     vldrb.8 q2, [r5], #16
-    vmov    d0, r0, r2
-    vmov    d1, r4, r6
-    vldrb.8 q3, [r5], #16
-    .if \pixels == 2
-    vmov    d2, r8, r10
-    .endif
-    vadd.i32 q0, q0, q2
-    .if \pixels == 2
-    vmov    d3, r12, lr
-    .endif
-    vqrdmulh.s32 q0, q0, q3
-    ldr     r7, [sp, #TIES]
-    .if \pixels == 2
-    vadd.i32 q1, q1, q2
-    .endif
-    vldrb.8 q4, [r5], #16
-    .if \pixels == 2
-    vqrdmulh.s32 q1, q1, q3
-    .endif
-    cbz     r7, .Lties_\@
-    vshr.s32 q2, q0, #31
-    vadd.i32 q0, q0, q2
-    .if \pixels == 2
-    vshr.s32 q3, q1, #31
-    vadd.i32 q1, q1, q3
-    .endif
-.Lties_\@:
-    vrshl.s32 q0, q0, q4
-    ldrd    r1, r3, [sp, #OUT]
-    .if \pixels == 2
-    vrshl.s32 q1, q1, q4
-    .endif
-    vctp.32 r9
-    vadd.i32 q0, q0, r11
-    subs    r9, r9, #4
-    .if \pixels == 2
-    vadd.i32 q1, q1, r11
-    .endif
-    vmax.s32 q0, q0, q6
-    .if \pixels == 2
-    vmax.s32 q1, q1, q6
-    .endif
-    vmin.s32 q0, q0, q7
-    .if \pixels == 2
-    vmin.s32 q1, q1, q7
-    vpstt
-    vstrbt.32 q0, [r1], #4
-    vstrbt.32 q1, [r3], #4
-    .else
-    vpst
-    vstrbt.32 q0, [r1], #4
-    .endif
-    strd    r1, r3, [sp, #OUT]
+    vmladava.s8 r0, q0, q2
+    vmladava.s8 r8, q1, q2
+    four_products_left
+    ldr     r7, [sp, #LOOPS]
+    lsrs    r7, r7, #1
     .endm
 
-/* Saves what the caller wants back. */
-    .macro enter
+/* The same of four more channels, beside what is left to do for those before. Ties go away from zero: negative values
+ * are decremented before the shift. */
+    .macro next_block
+    vldrw.32 q4, [r5], #16
+    vmov d14, r8, r10
+    vqrdmulh.s32 q6, q6, q4
+    ldrd    r0, r2, [r5, #16]
+    vmov d15, r12, lr
+    vldrw.32 q5, [r5], #32
+    vqrdmulh.s32 q7, q7, q4
+    vshr.s32 q4, q6, #31
+    ldrd    r9, r11, [sp, #X]
+    vadd.i32 q6, q6, q4
+    ldrd    r4, r6, [r5, #-8]
+    vshr.s32 q4, q7, #31
+    mov r8, r0
+    mov r10, r2
+    vrshl.s32 q6, q6, q5
+    vpst
+    vldrbt.8 q0, [r9]
+    vadd.i32 q7, q7, q4
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r0, q0, q2
+    vrshl.s32 q7, q7, q5
+    vpst
+    vldrbt.8 q1, [r11]
+    mov r12, r4
+    mov lr, r6
+    ldr     r7, [sp, #OFFSET]
+    vmladava.s8 r8, q1, q2
+    vadd.i32 q6, q6, r7
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r2, q0, q3
+    vadd.i32 q7, q7, r7
+    vldrw.32 q4, [sp, #LOW]
+    vmladava.s8 r10, q1, q3
+    ldr     r7, [sp, #LOOPS]
+    vmax.s32 q6, q6, q4
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r4, q0, q2
+    vmax.s32 q7, q7, q4
+    vldrw.32 q5, [sp, #HIGH]
+    vmladava.s8 r12, q1, q2
+    vmin.s32 q6, q6, q5
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r6, q0, q3
+    vmin.s32 q7, q7, q5
+    ldrd    r9, r11, [sp, #NEXT]
+    vmladava.s8 lr, q1, q3
+    vstrb.32 q6, [r1], #4
+    lsrs    r7, r7, #1
+    vstrb.32 q7, [r3], #4
+    .endm
+
+/* The last sums to outputs, where r7 channels are left behind the four. */
+    .macro finish
+    vldrw.32 q4, [r5], #16
+    vmov d14, r8, r10
+    vmov d15, r12, lr
+    vqrdmulh.s32 q6, q6, q4
+    vldrw.32 q5, [r5], #16
+    vqrdmulh.s32 q7, q7, q4
+    vshr.s32 q4, q6, #31
+    vadd.i32 q6, q6, q4
+    vshr.s32 q4, q7, #31
+    vadd.i32 q7, q7, q4
+    adds    r7, r7, #4
+    vctp.32 r7
+    ldr     r7, [sp, #OFFSET]
+    vrshl.s32 q6, q6, q5
+    vldrw.32 q4, [sp, #LOW]
+    vrshl.s32 q7, q7, q5
+    vldrw.32 q5, [sp, #HIGH]
+    vadd.i32 q6, q6, r7
+    vadd.i32 q7, q7, r7
+    vmax.s32 q6, q6, q4
+    vmax.s32 q7, q7, q4
+    vmin.s32 q6, q6, q5
+    vmin.s32 q7, q7, q5
+    vpst
+    vstrbt.32 q6, [r1]
+    vpst
+    vstrbt.32 q7, [r3]
+    .endm
+
+/* From T, r0: the stream in r5, in r6 how many lanes of the first x are read, in r4 the first products, blocks behind
+ * them in r7, channels in r8 and the output offset in r12. */
+    .macro load_layer
+    ldr     r5, [r0, #TILE_MVE_STREAM]
+    ldrd    r4, r7, [r0, #TILE_MVE_FIRST]
+    ldr     r6, [r0, #TILE_MVE_LANES]
+    ldrd    r8, r12, [r0, #TILE_MVE_CHANNELS]
+    .endm
+
+/* Of one pixel: q0 x, q1 sums, q2, q3 weights and factors, q4, q5 low and high; r1 x, r9 x behind the first products,
+ * r3 output, r8 channels left, r10 lanes, r11 blocks. */
+    function cortado_conv_tile1_s8__mve
+    push    {r4-r11, lr}
+    vpush   {d8-d11}
+    mov     r3, r2
+    load_layer
+    add     r9, r1, r4
+    mov     r10, r6
+    mov     r11, r7
+    ldrd    r2, r4, [r0, #TILE_MVE_LOW]
+    vdup.32 q4, r2
+    vdup.32 q5, r4
+    /* One turn: four channels. */
+.Lone_channels:
+    vctp.8  r10
+    ldrd    r0, r2, [r5], #8
+    vpst
+    vldrbt.8 q0, [r1]
+    ldrd    r4, r6, [r5], #8
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r0, q0, q2
+    mov     r7, r9
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r2, q0, q3
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r4, q0, q2
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r6, q0, q3
+    wls     lr, r11, .Lone_made
+    /* One turn: sixteen products of each channel. */
+.Lone_block:
+    vldrb.8 q0, [r7], #16
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r0, q0, q2
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r2, q0, q3
+    vldrb.8 q2, [r5], #16
+    vmladava.s8 r4, q0, q2
+    vldrb.8 q3, [r5], #16
+    vmladava.s8 r6, q0, q3
+    le      lr, .Lone_block
+.Lone_made:
+    vldrw.32 q2, [r5], #16
+    vmov    d2, r0, r2
+    vmov    d3, r4, r6
+    vqrdmulh.s32 q1, q1, q2
+    vldrw.32 q3, [r5], #16
+    vctp.32 r8
+    vshr.s32 q2, q1, #31
+    subs    r8, r8, #4
+    vadd.i32 q1, q1, q2
+    vrshl.s32 q1, q1, q3
+    vadd.i32 q1, q1, r12
+    vmax.s32 q1, q1, q4
+    vmin.s32 q1, q1, q5
+    vpst
+    vstrbt.32 q1, [r3], #4
+    bgt     .Lone_channels
+    mov     r0, r5
+    vpop    {d8-d11}
+    pop     {r4-r11, pc}
+    .size   cortado_conv_tile1_s8__mve, . - cortado_conv_tile1_s8__mve
+
+    function cortado_conv_tile2_s8__mve
     push    {r4-r11, lr}
     vpush   {d8-d15}
+    ldr     r9, [sp, #36 + 64]
     sub     sp, sp, #FRAME
-    .endm
-
-/* From T, r0: the stream in r5, channels in r9, offset in r11, low and high in q6 and q7; fills the frame. */
-    .macro load_layer
-    ldrd    r5, r7, [r0, #TILE_MVE_STREAM]
-    ldr     r1, [r0, #TILE_MVE_REST]
-    subs    r7, r7, #1
-    strd    r7, r1, [sp, #LOOPS]
-    ldrd    r9, r11, [r0, #TILE_MVE_CHANNELS]
-    ldrd    r1, r3, [r0, #TILE_MVE_LOW]
-    sub     r2, r1, r11
-    str     r2, [sp, #TIES]
-    vdup.32 q6, r1
-    vdup.32 q7, r3
-    .endm
-
-/* The whole of both functions but their beginning. */
-    .macro all_channels pixels
+    mov     r10, r3
+    load_layer
+    vctp.8  r6
+    strd    r7, r12, [sp, #LOOPS]
+    strd    r1, r2, [sp, #X]
+    add     r1, r1, r4
+    add     r2, r2, r4
+    strd    r1, r2, [sp, #NEXT]
+    mov     r1, r10
+    mov     r3, r9
+    add     r8, r8, r10
+    subs    r8, r8, #4
+    str     r8, [sp, #LAST]
+    ldrd    r4, r6, [r0, #TILE_MVE_LOW]
+    vdup.32 q0, r4
+    vdup.32 q1, r6
+    vstrw.32 q0, [sp, #LOW]
+    vstrw.32 q1, [sp, #HIGH]
+    first_block
+    b       .Ltwo_first_made
     /* One turn: four channels. */
-.Lchannels_\@:
-    ldrd    r1, r3, [sp, #X]
-    ldr     r7, [sp, #LOOPS]
-    asrs    r7, r7, #1
-    bmi     .Lno_block_\@
-    block   vmladav, \pixels
-    bcc     .Leven_\@
-    block   vmladava, \pixels
-.Leven_\@:
-    cbz     r7, .Lblocks_done_\@
+.Ltwo_channels:
+    next_block
+.Ltwo_first_made:
+    bcc     .Ltwo_even
+    block
+.Ltwo_even:
+    cbz     r7, .Ltwo_made
     /* One turn: two blocks of sixteen products of each channel. */
-.Lblocks_\@:
-    .if \pixels == 2
+.Ltwo_blocks:
     two_blocks
-    .else
-    block   vmladava, \pixels
-    block   vmladava, \pixels
-    subs    r7, r7, #1
-    .endif
-    bne     .Lblocks_\@
-.Lblocks_done_\@:
-    ldr     r7, [sp, #REST]
-    cbz     r7, .Lfinish_\@
-    /* Here also from below, where there is no block. */
-.Lrest_\@:
-    rest    \pixels
-.Lfinish_\@:
-    finish  \pixels
-    bgt     .Lchannels_\@
+    bne     .Ltwo_blocks
+.Ltwo_made:
+    ldr     r7, [sp, #LAST]
+    vmov    d12, r0, r2
+    vmov    d13, r4, r6
+    subs    r7, r7, r1
+    bgt     .Ltwo_channels
+    finish
     mov     r0, r5
     add     sp, sp, #FRAME
     vpop    {d8-d15}
     pop     {r4-r11, pc}
-.Lno_block_\@:
-    ldr     r7, [sp, #REST]
-    zero_sums \pixels
-    b       .Lrest_\@
-    .endm
-
-    function cortado_conv_tile1_s8__mve
-    enter
-    str     r1, [sp, #X]
-    str     r2, [sp, #OUT]
-    load_layer
-    all_channels 1
-    .size   cortado_conv_tile1_s8__mve, . - cortado_conv_tile1_s8__mve
-
-    function cortado_conv_tile2_s8__mve
-    ldr     r12, [sp]
-    enter
-    strd    r1, r2, [sp, #X]
-    strd    r3, r12, [sp, #OUT]
-    load_layer
-    all_channels 2
     .size   cortado_conv_tile2_s8__mve, . - cortado_conv_tile2_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
