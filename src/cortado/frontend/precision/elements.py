@@ -1,11 +1,12 @@
-"""Which tensors have 16 bits: all real ones (--activations int16), those of modules by name (--int16), or of feedback,
-and signals that go into filters and spectra; and which modules are not quantized (--keep-float).
+"""The elements of tensors: which have 16 bits (all real ones with --activations int16, those of modules given by
+--int16, those of feedback, and signals that lead to filters and spectra), and which modules are not quantized
+(--keep-float).
 
-A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
-So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
-it. A state that only delays (a ring of samples, a cache of keys) is moved and chosen from, which changes no code: it
-stays int8. So does a loop with a call that has no int16 kernel, as to and fro between the elements in each turn there
-is nothing to be gained, and one through a recurrent layer, which has 16 bits from step to step itself.
+A state that is computed from itself accumulates its errors, and on new data it goes further than calibration saw. So it
+is int16, with the tensors of its loop, and those that lead to or from it as far as they are small compared with it. A
+state that only delays (a ring of samples, a cache of keys) is moved and selected from, which changes no code: it stays
+int8. So does a loop with a call that has no int16 kernel, as converting back and forth in each iteration gains nothing,
+and one through a recurrent layer, which keeps 16 bits between steps itself.
 """
 
 import math
@@ -32,15 +33,15 @@ from cortado.ops.signal.codes import SPECTRUM_OF
 from cortado.ops.signal.filter import FILTER_OF
 from cortado.options import Activations, Options
 
-EXPANDED = 0.95  # of a function's range in one decade; of a straight line it is 0.9
-LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
-MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
+EXPANDED = 0.95  # the share of a function's range in the last decade; 0.9 for a linear one
+LARGER = 4  # the largest size of int16 tensors around a loop, in multiples of its largest
+MAY_BE_WIDE: FactKey[bool] = FactKey("cortado_may_be_wide")  # of an int8 call: it could take int16 codes
 WHY: FactKey[str] = FactKey("cortado_why")  # of state: why its codes have 8 or 16 bits
 Elements = Mapping[Node, Element]
 
 
 def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
-    """Returns the scheme of Cortado's own calibration. `measured` are calls that have 16 bits because they need them
+    """Returns the scheme of Cortado's own calibration. `measured` are calls that need 16 bits by measurement
     (`mixed`)."""
     feedback = _nothing if how.state is Activations.INT8 else _of_feedback
 
@@ -60,14 +61,15 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
 
 
 def _note_open(graph: Graph, given: Elements) -> None:
-    """Which calls measurement may choose, or a warning advise: those that have int16 kernels as they are."""
+    """Notes the calls that measurement can choose, or a warning recommend: those with int16 kernels as they are."""
     for node in graph.nodes:
         if node.op == "call_function" and node not in given and patterns_of(node.target) and takes(node, INT16):
             MAY_BE_WIDE.note(node, value=True)
 
 
 def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> bool:
-    """Calls that are to have 16 bits and take int8 alone, in calls that take both; whether there were any."""
+    """Rewrites calls that should have 16 bits but take only int8 as calls that take both; returns whether there were
+    any."""
     narrow, spelled = [node for node in module.graph.nodes if _spelled_wide(node)], False
     wanted = elements(module.graph) if narrow else {}
     for node in [node for node in narrow if wanted.get(node) is INT16]:
@@ -81,7 +83,7 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
 
 
 def _spelled_wide(node: Node) -> list[Pattern]:
-    """The patterns of a call that know it in other calls, where none takes it in int16."""
+    """Returns the patterns that can rewrite a call for int16, if none takes it directly."""
     known = [pattern for pattern in patterns_of(node.target) if pattern.in_wide is not None]
     return [] if not known or takes(node, INT16) else known
 
@@ -91,13 +93,13 @@ def _nothing(graph: Graph) -> dict[Node, Element]:
 
 
 def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
-    """The tensors whose names, or those of their modules, match one of these (--int16)."""
+    """Selects tensors whose names, or whose modules' names, match one of these expressions (--int16)."""
     return dict.fromkeys((node for text in expressions for node in _matching(graph, "--int16", text)), INT16)
 
 
 def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
-    """Notes which calls stay in float32 (--float32), before the graph is rewritten; state that they alone read does
-    too. An input by name keeps its bits, and so does all that is computed from it."""
+    """Notes which calls stay in float32 (--float32), before the graph is rewritten, and the state that only they read.
+    An input given by name stays in float32, with everything computed from it."""
     for text in expressions:
         found = _matching(graph, "--float32", text)
         paths = {module_path(node) for node in found}
@@ -111,7 +113,7 @@ def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
 
 
 def note_calls(graph: Graph, names: Collection[str]) -> None:
-    """Notes which calls are float32 as no integer operator takes them, and the state that they alone read."""
+    """Notes which calls are float32 because no integer operator takes them, and the state that only they read."""
     for node in graph.nodes:
         if node.name in names:
             note_element(node, FLOAT32)
@@ -127,20 +129,20 @@ def _note_state(graph: Graph, option: str) -> None:
 
 
 def _followers(node: Node) -> list[Node]:
-    """The calls that read what a node gives; an integer that is found among real numbers is none of them any more."""
+    """Returns the calls that read a node; none for integers, where real numbers end."""
     value = VALUE.of(node)
     integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dtype != torch.bool
     return [] if integers else [user for user in node.users if user.op == "call_function"]
 
 
 def _kept(graph: Graph, expressions: Sequence[str]) -> list[Node]:
-    """The calls of modules whose names match one of these (--keep-float)."""
+    """Returns the calls of modules whose names match one of these expressions (--keep-float)."""
     found = [node for text in expressions for node in _matching(graph, "--keep-float", text)]
     return [node for node in found if node.op == "call_function"]
 
 
 def _matching(graph: Graph, option: str, text: str) -> list[Node]:
-    """Tensors by the whole name of their module, or by their own as the report has it."""
+    """Returns tensors by the whole name of their module, or by their own name in the report."""
 
     def matches(node: Node) -> bool:
         return any(re.fullmatch(text, name) for name in (module_path(node) or "", node.name))
@@ -161,8 +163,8 @@ def _all(graph: Graph) -> Elements:
 
 
 def _of_signals(graph: Graph) -> dict[Node, Element]:
-    """Filters, and what leads to a filter or a spectrum: they read samples of 16 bits, and a call in front of them that
-    makes 8 of these would take from every band what the quiet ones consist of."""
+    """Selects filters, and everything that leads to a filter or a spectrum: these read 16-bit samples, and an 8-bit
+    call before them would remove what the quiet bands consist of."""
     readers = [node for node in graph.nodes if node.target in (FILTER_OF, SPECTRUM_OF)]
     found: dict[Node, Element] = {node: INT16 for node in readers if node.target == FILTER_OF}
     for node in found:
@@ -181,8 +183,8 @@ def _of_signals(graph: Graph) -> dict[Node, Element]:
 
 
 def _expanded(bands: Node) -> list[Node]:
-    """Bands, and a function of them alone that brings their sizes further apart than they are (a power above 1): of 8
-    bits the quiet half would be none."""
+    """Returns bands of a spectrum and a function of them that expands their range (a power above 1): with 8 bits the
+    quiet half would be lost."""
     way = [bands]
     reader = sole_user(bands)
     while reader is not None and _keeps_codes(reader) and len(reader.all_input_nodes) == 1:
@@ -196,7 +198,7 @@ def _expanded(bands: Node) -> list[Node]:
 
 
 def _expands(function: Node) -> bool:
-    """Whether nearly all of a function's range lies in the last of several decades."""
+    """Whether nearly all of a function's range is in the last of several decades."""
     decades = torch.logspace(-4, 4, 9, dtype=torch.float64)
     values = attempt(lambda value: computed_call(function, lambda _: value), decades)
     if values is None or values.shape != decades.shape:
@@ -206,8 +208,8 @@ def _expands(function: Node) -> bool:
 
 
 def _of_samples(graph: Graph) -> dict[Node, Element]:
-    """All that leads from 16-bit samples, or from a filter, to an output of the model that is a signal again: a filter
-    without feedback, decimation, a mean, a peak. What is quiet in it would not outlive 8 bits."""
+    """Selects everything from 16-bit samples, or a filter, to an output that is a signal again: a filter without
+    feedback, decimation, a mean, a peak. Its quiet parts would not survive 8 bits."""
     heads = {node for node in graph.nodes if node.target == FILTER_OF or _reads_samples(node)}
     following = becomes(graph)
 
@@ -226,7 +228,7 @@ def _of_samples(graph: Graph) -> dict[Node, Element]:
 
 
 def _reads_samples(node: Node) -> bool:
-    """Makes real numbers of integers of 16 bits."""
+    """Whether a node converts 16-bit integers to real numbers."""
     sources = [VALUE.of(one) for one in node.all_input_nodes] if is_float32(node) else []
     return any(isinstance(one, torch.Tensor) and one.dtype in (torch.int16, torch.uint16) for one in sources)
 
@@ -240,7 +242,7 @@ def _may_be_wide(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class FeedbackLoop:
-    """States that are computed from one another, and the calls on the way."""
+    """States that are computed from one another, and the calls between them."""
 
     states: tuple[Node, ...]
     calls: tuple[Node, ...]
@@ -251,19 +253,19 @@ class FeedbackLoop:
 
     @property
     def narrow(self) -> Node | None:
-        """A call of real numbers that has no int16 kernel, or that needs none here."""
+        """A call of real numbers without an int16 kernel, or that needs none here; None if there is none."""
         return next((call for call in self.calls if is_float32(call) and _stays_narrow(call)), None)
 
 
 def loops_of(graph: Graph) -> list[FeedbackLoop]:
-    """Each state that is computed from itself is in one of them."""
+    """Returns the feedback loops; each state that is computed from itself is in one of them."""
     states, ends = holders(graph), results(graph)
     behind = {state: _reached([state], lambda node: node.users) for state in states}
     before = {
         state: _reached([end], lambda node: node.all_input_nodes) for state, end in zip(states, ends, strict=True)
     }
     reached = {state: {other for other in states if state in before[other]} for state in states}
-    for _ in states:  # through other states too
+    for _ in states:  # also through other states
         reached = {state: seen.union(*(reached[one] for one in seen)) for state, seen in reached.items()}
     found, left = [], [state for state in states if state in reached[state]]
     while left:
@@ -287,7 +289,7 @@ def _reached(start: Sequence[Node], step: Callable[[Node], Iterable[Node]]) -> s
 
 
 def _keeps_codes(call: Node) -> bool:
-    """Moves codes or chooses among them; real numbers don't come of what has no scale."""
+    """Whether a call moves or selects codes; real numbers can't come from values without a scale."""
     match = decide(call)
     return isinstance(match, Match) and isinstance(match.quantization.output, SharedWith | Joined | Plain)
 
@@ -328,8 +330,8 @@ def _reason(narrow: Node | None) -> str:
 
 
 def _around(loop: FeedbackLoop) -> list[Node]:
-    """The tensors of a loop, and from tensor to tensor what leads there and what comes of it: as far as all are small
-    beside the loop's own, and have int16 kernels."""
+    """Returns the tensors of a loop, and those connected with it as far as all are small compared with the loop's own
+    and have int16 kernels."""
     inside = [node for node in (*loop.states, *loop.calls) if is_float32(node)]
     most = LARGER * max(_size(node) for node in inside)
 

@@ -1,4 +1,4 @@
-"""Calls that no integer operator takes, in float32 between a dequantize and a quantize (--allow-float)."""
+"""Islands of float32: calls that no integer operator takes, between a dequantize and a quantize (--allow-float)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ class Island:
 
 
 def with_islands(captured: Captured, attempt: Callable[[Captured], _Found]) -> tuple[_Found, tuple[Island, ...]]:
-    """Makes of a captured model what `attempt` does, with those calls in float32 that it refuses otherwise.
-    Raises the first refusal where float32 does not help."""
+    """Runs `attempt` on a captured model, putting the calls that it refuses in float32 until it succeeds. Raises the
+    first refusal if float32 does not help."""
     names = {node.name: node for node in captured.module.graph.nodes}
     for node in names.values():
         ORIGIN.note(node, node.name)
@@ -51,14 +51,14 @@ def with_islands(captured: Captured, attempt: Callable[[Captured], _Found]) -> t
 
 
 def check_taken(graph: Graph) -> None:
-    """Refuses a graph that was matched, before it is calibrated."""
+    """Refuses a graph with unmatched calls before it is calibrated."""
     refused = {node: match.reason for node in graph.nodes if isinstance(match := MATCH.of(node), Reject)}
     if refused:
         raise not_taken(refused)
 
 
 def _refused(error: Refused, names: dict[str, Node]) -> dict[str, Island]:
-    """The calls of the captured graph that a refusal is about."""
+    """Returns the calls of the captured graph that a refusal is about."""
     reasons = error.reasons if isinstance(error, NotInteger) else [str(error)] * len(error.nodes)
     found: dict[str, Island] = {}
     for node, reason in zip(error.nodes, reasons, strict=True):
@@ -71,7 +71,7 @@ def _refused(error: Refused, names: dict[str, Node]) -> dict[str, Island]:
 
 
 def islands_hint(nodes: Sequence[Node], options: Options) -> str:
-    """A hint at float32 in the C bundle, where it has operators for all of this."""
+    """Returns a hint at float32 in the C bundle, if it has operators for all these calls."""
     known = bool(nodes) and all(has_float32(node) for node in nodes)
     if not known or options.allow_float or not options.has_codes or options.artifacts is Artifacts.PTE:
         return ""

@@ -1,8 +1,8 @@
-"""Judgement of outputs: which samples are looked at, and what a quantized model keeps of the float model's outputs.
+"""The judgement of outputs: which samples are examined, and how well a quantized model keeps the float model's outputs.
 
-All that is said of accuracy, and all that is decided by it, asks here. Samples are all there are; where that is too
-much work, a part that is drawn from all of them, always the same one: data may be sorted by class, or begin with
-silence. Of a model with state whole sequences are drawn, since errors add up from step to step.
+All statements and decisions about accuracy use this module. It uses all samples or, where that is too much work, a
+deterministic selection from all of them, as data can be sorted by class, or begin with silence. For a model with state,
+whole sequences are selected, since errors accumulate from step to step.
 """
 
 import math
@@ -15,29 +15,30 @@ import torch
 from cortado.base.numerics import Tensor
 from cortado.frontend.capture.inputs import Inputs
 
-GOLDEN = 2_654_435_769  # 2**32 times the golden ratio: multiples of it lie far from one another
-CALL = 500  # values that take as long as one call of torch, however small
-PIECES = 8  # of a single sequence, that it is divided into
-FOLDS = 4  # into which samples are divided to say what new ones will give
+GOLDEN = 2_654_435_769  # 2**32 times the golden ratio: its multiples are far apart
+CALL = 500  # the overhead of a call of torch, in values computed
+PIECES = 8  # into which a single sequence is divided
+FOLDS = 4  # into which samples are divided to predict the quality on new ones
 BEGINNINGS = 4  # of sequences that are too long to be run whole
 
 
 @dataclass(frozen=True)
 class FloatRun:
-    """A calibration input and what the float model makes of it."""
+    """A calibration input and the float model's outputs."""
 
     inputs: Inputs
     outputs: tuple[Tensor, ...]
     number: int = 0  # of the sample, among all
-    begins: bool = True  # state has its initial values; of a model without state, always
-    usual: bool = True  # or it is unlike all others, and taken for a mistake
+    begins: bool = True  # state has its initial values; always True without state
+    usual: bool = True  # False: an outlier, considered a mistake
 
 
 # ---- which samples ---------------------------------------------------------------------------------------------------
 
 
 def drawn(count: int, most: int) -> list[int]:
-    """Returns the numbers of at most `most` of `count` samples: one from a random place of each of that many parts."""
+    """Returns the numbers of at most `most` of `count` samples: `most` equal parts, one from a pseudorandom place in
+    each."""
     if count <= most:
         return list(range(count))
     edges = [part * count // most for part in range(most + 1)]
@@ -48,8 +49,7 @@ def drawn(count: int, most: int) -> list[int]:
 
 
 def drawn_runs(begins: Sequence[bool], most: int) -> list[int]:
-    """The same of samples that belong together: whole sequences, each from where it begins; where none is so short,
-    the beginnings of some."""
+    """Selects samples in whole sequences, each from its beginning; if all are too long, the beginnings of some."""
     if len(begins) <= most:
         return list(range(len(begins)))
     starts = [number for number, first in enumerate(begins) if first]
@@ -61,8 +61,8 @@ def drawn_runs(begins: Sequence[bool], most: int) -> list[int]:
 
 
 def folds(begins: Sequence[bool], most: int = FOLDS) -> list[frozenset[int]]:
-    """Parts of the samples, to fit to one and judge by the others: sequences, or samples, in turn; of a single sequence
-    pieces of it."""
+    """Divides samples into parts, to fit on one and judge by the others: sequences, or samples, alternately; a single
+    sequence is cut into pieces."""
     starts = [number for number, first in enumerate(begins) if first]
     if len(starts) == 1:
         starts = sorted({piece * len(begins) // PIECES for piece in range(PIECES)})
@@ -75,11 +75,11 @@ def folds(begins: Sequence[bool], most: int = FOLDS) -> list[frozenset[int]]:
 
 # ---- what is kept ----------------------------------------------------------------------------------------------------
 
-Pairs = Sequence[tuple[Tensor, Tensor]]  # of the float model, and of the quantized one
+Pairs = Sequence[tuple[Tensor, Tensor]]  # outputs of the float model, and of the quantized one
 
 
 def decibels(pairs: Pairs) -> float:
-    """Signal to noise over (float, int8) outputs; values that are not finite in float have no signal."""
+    """Returns the signal-to-noise ratio over (float, int8) outputs; values that are not finite in float are ignored."""
     signal = noise = 0.0
     for wanted, found in pairs:
         finite = torch.isfinite(wanted)
@@ -92,14 +92,14 @@ def decibels(pairs: Pairs) -> float:
 
 
 def agreement(pairs: Pairs) -> float:
-    """The part of integers or truth values that are the float model's."""
+    """Returns the share of integers or truth values that equal the float model's."""
     same = sum(int((wanted.to(torch.int64) == found.to(torch.int64)).sum()) for wanted, found in pairs)
     return same / max(sum(wanted.numel() for wanted, _ in pairs), 1)
 
 
 @dataclass(frozen=True)
 class TruthAgreement:
-    """How often one of two truth values is given: by the float model, by the quantized one, and by both at a time."""
+    """How often one of the two truth values is given: by the float model, by the quantized one, and by both at once."""
 
     value: bool
     wanted: int
@@ -116,7 +116,8 @@ class TruthAgreement:
 
 
 def truth_agreement(pairs: Pairs) -> TruthAgreement | None:
-    """The truth value that agrees least; None where neither is ever given. A rare event counts as much as silence."""
+    """Returns the truth value that agrees least; None if neither is ever given. A rare event counts as much as
+    silence."""
     found = []
     for value in (True, False):
         wanted = sum(int((one.bool() == value).sum()) for one, _ in pairs)
@@ -128,10 +129,10 @@ def truth_agreement(pairs: Pairs) -> TruthAgreement | None:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure that outputs are judged by, and how much of it is worth a change."""
+    """A measure of outputs, and the improvement that makes a change worthwhile."""
 
     of: Callable[[Pairs], float]
-    helps: Callable[[float, float], bool]  # whether a cure does, that gives the second instead of the first
+    helps: Callable[[float, float], bool]  # whether a remedy is worthwhile that gives the second instead of the first
     in_words: Callable[[float], str]
 
 
@@ -140,12 +141,12 @@ def _rounded(kept: float) -> str:
 
 
 def _agrees(pairs: Pairs) -> float:
-    """Counts, of truth values, the one that agrees least."""
+    """Returns the agreement; for truth values, that of the one that agrees least."""
     truth = truth_agreement(pairs) if pairs[0][0].dtype is torch.bool else None
     return agreement(pairs) if truth is None else truth.part
 
 
-GAIN = 3.0  # dB, that a cure must give
+GAIN = 3.0  # dB, that a remedy must give
 SIGNAL = Measure(decibels, lambda now, then: then >= now + GAIN, lambda kept: f"keeps {_rounded(kept)}")
 AGREES = Measure(_agrees, lambda now, then: 1 - then <= (1 - now) / 2, lambda kept: f"agrees in {kept:.1%}")
 DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
@@ -153,20 +154,20 @@ DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
 
-CLEAR = 0.05  # from 0.5: a score that is further away is clear
-UNLIKELY, HALVINGS = 0.1, 40  # a chance, and the halvings by which a part with it is found
-MANY = 100  # changes: they say enough of new samples
-SUM = 1e-3  # that probabilities may be away from 1, added up
+CLEAR = 0.05  # the distance from 0.5 beyond which a score is clear
+UNLIKELY, HALVINGS = 0.1, 40  # a probability, and the bisection steps to find a share with it
+MANY = 100  # changes that suffice to predict new samples
+SUM = 1e-3  # the tolerance of a sum of probabilities around 1
 
 
 def decided(pairs: Pairs) -> list[tuple[Tensor, Tensor]]:
-    """Whether scores from 0 to 1 are above one half, where the float model's clearly are or are not."""
+    """Returns whether scores from 0 to 1 are above one half, for those that are clear in the float model."""
     clear = [((wanted - 0.5).abs() > CLEAR) & torch.isfinite(wanted) for wanted, _ in pairs]
     return [(wanted[one] > 0.5, found[one] > 0.5) for one, (wanted, found) in zip(clear, pairs, strict=True)]
 
 
 def class_dim(values: Sequence[Tensor]) -> int | None:
-    """The dimension along which values are probabilities of classes, or logarithms of them: they add up to 1."""
+    """Returns the dimension along which values are probabilities of classes, or their logarithms: they sum to 1."""
     first = values[0]
     for dim in reversed(range(first.dim())):
         if first.shape[dim] > 1 and any(
@@ -183,7 +184,7 @@ def _exp(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Flips:
-    """Choices among classes, and how many are others than the float model's."""
+    """Choices among classes, and how many differ from the float model's."""
 
     changed: int
     choices: int
@@ -194,7 +195,8 @@ class Flips:
 
     @property
     def at_most(self) -> float:
-        """The part of new samples that it may be: with more, so few of these would have changed in one of ten cases."""
+        """The upper bound of the share of changes in new samples: with a larger share, so few of these would change in
+        only one of ten cases."""
         if not self.choices - self.changed > 0 or self.changed > MANY:
             return self.part
         low, high = self.part, 1.0
@@ -204,7 +206,8 @@ class Flips:
         return high
 
     def _chance(self, part: float) -> float:
-        """The chance that no more change, where each does with a chance of its own: the binomial distribution."""
+        """Returns the probability of at most this many changes, if each choice changes with probability `part`: the
+        binomial distribution."""
         terms = [
             math.lgamma(self.choices + 1)
             - math.lgamma(count + 1)

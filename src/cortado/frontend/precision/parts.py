@@ -1,8 +1,7 @@
-"""Parts of outputs that mean different things: boxes and scores that a model joins and returns as one tensor.
+"""Parts of outputs with different meanings: boxes and scores that a model joins and returns as one tensor.
 
-Between the call that makes a value and the output, calls may only move it. Such calls (`Pattern.moves`) are run on
-labels instead of values, one for each call that makes some: what comes out says of every place of an output where it is
-from.
+Between the call that computes a value and the output, calls can only move it. Such calls (`Pattern.moves`) are run on
+labels instead of values, one label for each source: the result tells for every place of an output where it comes from.
 """
 
 from collections.abc import Sequence
@@ -22,16 +21,16 @@ from cortado.ir.matching import Match, find
 from cortado.ir.roles import Bias, Joined, Usually
 from cortado.ops.float_graph import constant_data, is_constant
 
-MOST = 1 << 22  # values of an output that are told apart
-MOST_PARTS = 64  # of an output: of more, none is told apart
+MOST = 1 << 22  # values of an output that are distinguished, at most
+MOST_PARTS = 64  # of an output: with more, none is distinguished
 
 
 @dataclass(frozen=True)
 class OutputPart:
-    """Values of one output that one call makes."""
+    """The values of one output that come from one call."""
 
     output: int
-    box: tuple[slice, ...] | None  # where they are in the output; None: everywhere
+    box: tuple[slice, ...] | None  # their place in the output; None: everywhere
     source: Node | None  # the call; None: constants
 
     def of(self, outputs: Sequence[Tensor]) -> Tensor:
@@ -40,7 +39,7 @@ class OutputPart:
 
     @property
     def where(self) -> str:
-        """The index that stands for it behind the output, as in [:, :, 4:84]; nothing of a whole output."""
+        """The index of the part, as in [:, :, 4:84]; empty for a whole output."""
         return "" if self.box is None else f"[{', '.join(_written(one) for one in self.box)}]"
 
     @property
@@ -49,7 +48,7 @@ class OutputPart:
 
     @property
     def is_layer(self) -> bool:
-        """Whether a layer with weights makes it."""
+        """Whether the part comes from a layer with weights."""
         match = self._match
         return match is not None and Bias() in match.quantization.inputs.values()
 
@@ -60,7 +59,7 @@ class OutputPart:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the call that makes it gives numbers from 0 to 1 whatever it reads: probabilities, scores."""
+        """Whether the call that it comes from gives numbers from 0 to 1 for any operand: probabilities, scores."""
         found = self._match.quantization.output if self._match is not None else None
         usual = found.qparams if isinstance(found, Usually) else found
         return isinstance(usual, QParams) and usual.range[0] >= 0.0 and usual.range[1] <= 1.0
@@ -72,7 +71,7 @@ def _written(one: slice) -> str:
 
 @dataclass(frozen=True)
 class OutputParts:
-    """The outputs of a model, each in its parts."""
+    """The outputs of a model, divided into parts."""
 
     parts: tuple[OutputPart, ...]
 
@@ -83,7 +82,7 @@ class OutputParts:
         return OutputParts(tuple(part for place, node in enumerate(outputs) for part in _parts_of(place, node)))
 
     def split(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The values of each part."""
+        """Returns the values of each part."""
         return [part.of(outputs) for part in self.parts]
 
     def of_output(self, place: int) -> list[OutputPart]:
@@ -102,7 +101,7 @@ def _parts_of(place: int, output: Any) -> list[OutputPart]:
         return [OutputPart(place, None, sources[0])]
     numbers = [int(number) for number in found.unique().tolist()]
     boxes = {number: _box(found == number) for number in numbers}
-    if not set(numbers) <= set(range(len(sources) + 1)):  # constants that are no positions are no labels
+    if not set(numbers) <= set(range(len(sources) + 1)):  # other numbers than labels, from constants
         return [OutputPart(place, None, None)]
     if len(numbers) > MOST_PARTS or any(box is None for box in boxes.values()):
         return [OutputPart(place, None, None)]
@@ -110,13 +109,14 @@ def _parts_of(place: int, output: Any) -> list[OutputPart]:
 
 
 def moves(node: Node) -> bool:
-    """Whether a call moves real numbers and does nothing else: labels may stand in their place."""
+    """Whether a call only moves real numbers, so that it can be run on labels."""
     match = find(node) if node.op == "call_function" else None
     return isinstance(match, Match) and match.pattern.moves and is_float32(node)
 
 
 def joined_by(tensor: Node) -> Node | None:
-    """The call that reads a tensor in the scale of others (a concatenation, a minimum, a choice), if one does."""
+    """Returns the call that reads a tensor in the scale of others (a concatenation, a minimum, a choice), if there is
+    one."""
     ahead = list(tensor.users)
     while ahead:
         node = ahead.pop(0)
@@ -129,7 +129,7 @@ def joined_by(tensor: Node) -> Node | None:
 
 
 class _Labels:
-    """Runs moving calls on the numbers of the calls that make what they move; 0 are constants."""
+    """Runs moving calls on labels: the numbers of the source calls, 0 for constants."""
 
     def __init__(self) -> None:
         self.sources: list[Node] = []
@@ -154,7 +154,7 @@ class _Labels:
 
 
 def _box(places: Tensor) -> tuple[slice, ...] | None:
-    """The ranges of indices that these places fill; None where they fill no box."""
+    """Returns the ranges of indices that these places fill; None if they are not a box."""
     found: list[slice] = []
     count = 1
     for dim, size in enumerate(places.shape):

@@ -1,14 +1,14 @@
-"""Which tensors have 16 bits where measurement chooses (--precision auto).
+"""The choice of 16-bit tensors by measurement (--precision auto).
 
-A tensor has them where the call that makes it and all that read it compute with int16 codes. What each tensor's int8
-codes cost the outputs is measured once: noise where it alone is rounded, added up over tensors. So the decibels of any
-choice are known without a run; what it takes of RAM and time is planned. Tensors are taken in the order of decibels
-for bytes and cycles until the bar holds (of few calls, the cheapest subset that should reach it); then those that are
-not needed any more are given back. The bar is judged by the integers of the lowered graph (accuracy: by the quantized
-graph): on a drawn part of the samples while the search lasts, and then on all of them; where these keep less, it goes
-on. Beside what was found so stand the choices that a user would write down, whole modules, the first calls, the last
-ones, and all: the least RAM wins, and of choices with the same RAM the one whose decibels are worth their cycles. In
-the end what costs no RAM is taken too.
+A tensor has 16 bits if the call that computes it and all that read it compute with int16 codes. The cost of each
+tensor's int8 codes to the outputs is measured once: the noise if it alone is rounded, which adds up over tensors. So
+the decibels of any choice are known without a run; its RAM and time are planned. Tensors are taken in the order of
+decibels per byte and cycle until the bar holds (with few calls, the cheapest subset that should reach it is searched);
+then those that are no longer needed are given back. The bar is judged by the integers of the lowered graph (accuracy:
+by the quantized graph): on a selection of the samples during the search, and then on all of them; if these reach less,
+the search goes on. The result competes with the choices that a user would write down (whole modules, the first calls,
+the last ones, and all): the least RAM wins and, with equal RAM, the one whose decibels are worth their cycles. In the
+end, tensors that cost no RAM are added.
 """
 
 import math
@@ -35,28 +35,28 @@ from cortado.ir.roles import Activation, SharedWith
 
 Tensor = torch.Tensor
 Chosen = frozenset[str]  # names of calls that compute with int16 codes
-PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
-MOST_PLANS = 8  # at most: behind them sizes decide
-SMALL = 12  # calls of which all subsets are looked at
-FEWEST_PLANS, PLANS = 4, 4000  # of these: at least, and in all, counted by triples of calls: each takes longer of more
-ROUNDS = 3  # in which they are looked for, each with more decibels
-MEASURES = 96  # choices that are run, counted by calls
-TOLD = 3  # limits, at most
-TRIED = 2  # calls, at least, that are given back if the bar still holds
-CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
-DECIBEL = 0.02  # of the cycles, that a decibel more is worth where the RAM is the same
-UNIFORM = 3  # choices by module that are planned beside what was found
-FREE = 4  # choices that are planned to find what costs no RAM
-LIMITS, TELLING = 24, 10.0  # what is looked at where a bar is out of reach; dB of the worst, that is told
-NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
-FEWEST, MOST = 2, 4  # samples that noise is measured on
-CONFIRMATIONS = 4  # choices that are held to all of the data; the last has all in int16
-STEP = 1.0  # dB that are aimed for next, where the bar is none of decibels
+PRICED = 2  # tensors whose bytes and cycles are planned before one is taken
+MOST_PLANS = 8  # at most: after them sizes decide
+SMALL = 12  # calls for which all subsets are considered
+FEWEST_PLANS, PLANS = 4, 4000  # subsets planned: at least, and in all, divided by the cube of the number of calls
+ROUNDS = 3  # of the search, each with a higher threshold
+MEASURES = 96  # choices that are run, divided by the calls
+TOLD = 3  # bottlenecks in a message, at most
+TRIED = 2  # calls, at least, that are tried to be given back
+CYCLES = 0.1  # the weight of cycles relative to bytes
+DECIBEL = 0.02  # the share of cycles that a decibel is worth with equal RAM
+UNIFORM = 3  # choices by module that are planned as competitors
+FREE = 4  # choices that are planned to find tensors that cost no RAM
+LIMITS, TELLING = 24, 10.0  # tensors examined if a bar is out of reach; dB from the worst that are reported
+NOISE_WORK = 4_000_000  # values computed to measure one tensor, at most
+FEWEST, MOST = 2, 4  # samples on which noise is measured
+CONFIRMATIONS = 4  # choices that are judged on all data; the last has everything in int16
+STEP = 1.0  # dB of the next threshold, if the bar is not in decibels
 
 
 @dataclass(frozen=True)
 class Price:
-    """Cost of a network on a device."""
+    """The cost of a network on a device."""
 
     ram: int
     cycles: float
@@ -64,18 +64,18 @@ class Price:
 
 @dataclass(frozen=True)
 class Bar:
-    """Accuracy target."""
+    """An accuracy target."""
 
     option: str  # as the user gave it
     least: float
     shown: Callable[[float], str]
-    decibels: bool  # or a part of samples
+    decibels: bool  # False: a share of samples
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """The network with some calls in int16: what it would take, what it reaches on a drawn part of the samples and on
-    all, and what holds it back. A price of None: it can't be lowered."""
+    """Evaluation of the network with some calls in int16: its price, its quality on a selection of the samples and on
+    all, and its bottlenecks. A price of None: it can't be lowered."""
 
     price: Callable[[Chosen], Price | None]
     measure: Callable[[Chosen], tuple[float, Price | None]]
@@ -85,15 +85,15 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """A rounding that is left, and the decibels that the outputs keep with it alone."""
+    """A remaining rounding, and the decibels that the outputs keep with it alone."""
 
     what: str
     kept: float
 
 
 class OutOfReach(CortadoError):
-    """A bar that no choice of this search reaches; what int8 reaches and takes, and how the network in float32, which
-    is not searched but prepared anew, is held to the bar."""
+    """The error for a bar that no choice reaches; with the quality and RAM of int8, and a function that judges the
+    network in float32, which is not searched but prepared separately."""
 
     def __init__(self, message: str, before: str, ram: int) -> None:
         super().__init__(message)
@@ -113,15 +113,15 @@ class TensorPrecision:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Result of the precision search."""
+    """The result of the precision search."""
 
     calls: Chosen
     tensors: tuple[TensorPrecision, ...]
     bar: str
     reached: str
-    before: str  # what int8 alone reaches
+    before: str  # the quality with int8 alone
     ram: tuple[int, int]  # bytes: int8 alone, and as chosen
-    new: str | None = None  # what new data are expected to reach at least, by ranges from each quarter of the samples
+    new: str | None = None  # the least quality expected on new data, from ranges of each quarter of the samples
 
 
 # ---- tensors and calls -----------------------------------------------------------------------------------------------
@@ -129,11 +129,12 @@ class Mixed:
 
 @dataclass
 class Tensors:
-    """Tensors of a prepared graph, each by the node that computes it, whoever only moves it; and their readers."""
+    """The tensors of a prepared graph, each identified by the node that computes it, not those that only move it; and
+    their readers."""
 
     roots: dict[Node, Node] = field(default_factory=dict)
     reads: dict[Node, list[Node]] = field(default_factory=dict)  # by call
-    fixed: set[Node] = field(default_factory=set)  # tensors that stay as they are
+    fixed: set[Node] = field(default_factory=set)  # tensors whose element is fixed
 
     @staticmethod
     def of(graph: Graph) -> "Tensors":
@@ -165,8 +166,8 @@ class Tensors:
 
     @cached_property
     def open(self) -> dict[Node, Chosen]:
-        """The tensors that may be int16, each with the calls that must be for that, and with an input of the model that
-        they read behind a call that moves it: that call has the element of what it moves."""
+        """The tensors that can be int16, each with the calls that then must be int16, and with an input that they read
+        through a moving call, which has the element of what it moves."""
         found = {}
         for tensor in dict.fromkeys(self.roots.values()):
             calls = [*([tensor] if tensor in self.reads else []), *self.readers.get(tensor, [])]
@@ -182,12 +183,12 @@ class Tensors:
         return any(user.op == "call_function" and user not in self.reads for user in users)
 
     def bytes(self, chosen: Chosen) -> float:
-        """Roughly: the call with the largest tensors around it, and a little for all others."""
+        """Returns a rough estimate: the call with the largest tensors around it, plus a small share of all others."""
         around = [self._around(call, chosen) for call in self.reads]
         return max(around, default=0) + sum(around) / 8
 
     def _around(self, call: Node, chosen: Chosen) -> int:
-        """Inputs and output of a call, and operands that it converts to its own element."""
+        """Returns the bytes of a call's inputs and output, and of operands that it converts to its own element."""
         wide = call.name in chosen
         total = _size(call) * (2 if wide else 1)
         for one in self.reads[call]:
@@ -197,7 +198,7 @@ class Tensors:
 
 
 def _moved(node: Node, match: object) -> Node | None:
-    """The node whose values another one holds: through an observer, a fused clamp, data movement, a part."""
+    """Returns the node whose values another one holds: through an observer, a fused clamp, data movement, a getitem."""
     if isinstance(match, Match):
         output = match.quantization.output
         return bind(node)[output.argument] if isinstance(output, SharedWith) else None
@@ -216,19 +217,19 @@ def _size(node: Node) -> int:
 
 @dataclass(frozen=True)
 class Noise:
-    """Power at each real output: of the signal, of what can't be helped, and of each tensor that is int8."""
+    """The power at each real output: of the signal, of the unavoidable noise, and of the noise of each int8 tensor."""
 
     signal: tuple[float, ...]
     rest: tuple[float, ...]
     tensors: Mapping[Node, tuple[float, ...]]
 
     def reaching(self, decibels: float) -> "Noise":
-        """With as little of what can't be helped as was measured: corrected biases take some of it away."""
+        """Reduces the unavoidable noise to what was measured: corrected biases remove some of it."""
         more = decibels - self.decibels(self.tensors.keys())
         return replace(self, rest=tuple(power / 10 ** (max(0.0, more) / 10) for power in self.rest))
 
     def decibels(self, wide: Collection[Node]) -> float:
-        """Returns the decibels of the output that keeps least, where these tensors are int16."""
+        """Returns the decibels of the worst output, if these tensors are int16."""
         kept = []
         for place, signal in enumerate(self.signal):
             noise = self.rest[place] + sum(one[place] for tensor, one in self.tensors.items() if tensor not in wide)
@@ -243,7 +244,8 @@ def measure_noise(
     wanted: Sequence[Sequence[Tensor]],
     run: Callable[[Scales], list[list[Tensor]]],
 ) -> Noise:
-    """`run` gives the outputs of the samples that `wanted` has the float model's of, with some tensors rounded."""
+    """Measures the noise. `run` gives the outputs of samples with some tensors rounded, `wanted` has those of the float
+    model."""
     places: dict[Node, list[Node]] = {tensor: [] for tensor in tensors.open}
     for node, observer, _ in observed(prepared):
         if element_of(observer.dtype) == INT8 and tensors.roots[node] in places and node in scales:
@@ -265,7 +267,8 @@ def limits_of(
     wanted: Sequence[Sequence[Tensor]],
     run: Callable[[Scales], list[list[Tensor]]],
 ) -> list[Bottleneck]:
-    """The price of each rounding that is left, alone, the worst first: that of the weights, those of int8 tensors."""
+    """Returns the effect of each remaining rounding by itself, the worst first: that of the weights, those of int8
+    tensors."""
     signal = _power(wanted, [[torch.zeros_like(one) for one in sample] for sample in wanted])
     weights = run({})
     found = [Bottleneck("weights of 8 bits", _least_decibels(signal, _power(wanted, weights)))]
@@ -286,7 +289,7 @@ def _least_decibels(signal: Sequence[float], noise: Sequence[float]) -> float:
 
 
 def _power(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]]) -> tuple[float, ...]:
-    """Returns the power of the difference, summed up over samples, at each real output."""
+    """Returns the power of the difference, summed over samples, at each real output."""
     total = [0.0 for one in wanted[0] if one.is_floating_point()]
     for sample, other in zip(wanted, found, strict=True):
         pairs = [(one, two) for one, two in zip(sample, other, strict=True) if one.is_floating_point()]
@@ -297,7 +300,7 @@ def _power(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]]
 
 
 def samples_for(size: int, samples: int) -> int:
-    """How many samples noise is measured on: fewer of a large network."""
+    """Returns how many samples noise is measured on: fewer for a large network."""
     return min(samples, MOST, max(FEWEST, NOISE_WORK // max(size, 1)))
 
 
@@ -305,7 +308,7 @@ def samples_for(size: int, samples: int) -> int:
 
 
 class MixedSearch:
-    """Takes tensors until the bar holds."""
+    """The search: takes tensors until the bar holds."""
 
     def __init__(self, tensors: Tensors, noise: Noise, attempts: Attempts, bar: Bar) -> None:
         self._tensors, self._noise, self._attempts, self._bar, self._asked = tensors, noise, attempts, bar, bar
@@ -328,7 +331,7 @@ class MixedSearch:
         raise OutOfReach(self._out_of_reach(every), shown, 0 if before is None else before.ram)
 
     def _found(self, every: Chosen) -> Chosen:
-        """Returns the choice that holds on a drawn part of the samples; all that can be int16 where none does."""
+        """Returns the choice that holds on a selection of the samples; everything that can be int16 if none does."""
         if self._holds(frozenset()):
             return frozenset()
         if not self._holds(every):
@@ -338,8 +341,8 @@ class MixedSearch:
         return self._with_free(min([self._given_back(found[0]), *found[1:], every], key=self._cost))
 
     def _cheapest(self, every: Chosen) -> Chosen:
-        """Returns the cheapest choice; with few calls, among all subsets. Those are planned that are enough by their
-        noise and cheapest by their sizes, or all where they are few; the cheapest of these that holds is taken."""
+        """Returns the cheapest choice, with few calls, among all subsets. Those that suffice by their noise and are
+        cheapest by their sizes are planned, or all if they are few; the cheapest of these that holds is taken."""
         names = sorted(every)
         subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
         kept = {one: self._decibels(one) for one in subsets}
@@ -356,8 +359,8 @@ class MixedSearch:
         return every
 
     def _uniform(self, every: Chosen) -> list[Chosen]:
-        """Returns choices that hold among those of whole modules, of the first calls and of the last ones: the smallest
-        of those that are enough by their noise."""
+        """Returns the cheapest choice that holds among whole modules, the first calls and the last ones: the smallest
+        that suffice by their noise are tried."""
         calls, modules = [call for call in self._tensors.reads if call.name in every], dict[str, set[str]]()
         for call in calls:
             path = (module_path(call) or "").split(".")
@@ -372,7 +375,7 @@ class MixedSearch:
         return [] if found is None else [found]
 
     def _with_free(self, chosen: Chosen) -> Chosen:
-        """With what takes no RAM beside a choice and is worth its cycles, found by halves of all that is left."""
+        """Adds tensors that take no more RAM and are worth their cycles, found by bisection of the remaining ones."""
         left = [tensor for tensor, calls in self._tensors.open.items() if not calls <= chosen]
         parts, planned, grown = [left], 0, chosen
         while parts and planned < FREE:
@@ -388,7 +391,7 @@ class MixedSearch:
         return grown if grown == chosen or self._holds(grown) else chosen
 
     def _cost(self, chosen: Chosen) -> tuple[float, float]:
-        """Bytes of RAM, and where they are the same, cycles in decibels that they are worth, less the decibels."""
+        """Returns bytes of RAM and, to break ties, cycles expressed in decibels minus the decibels."""
         price, alone = self._price(chosen), self._price(frozenset())
         if price is None:
             return math.inf, 0.0
@@ -396,21 +399,21 @@ class MixedSearch:
         return price.ram, cycles / DECIBEL - self._decibels(chosen)
 
     def _first_threshold(self) -> float:
-        """Decibels by the noise alone that may be enough: corrected biases take some noise away."""
+        """Returns the decibels by noise alone that can suffice: corrected biases remove some noise."""
         noise = self._decibels(frozenset())
         if not self._bar.decibels:
             return noise + STEP
         return self._bar.least - max(0.0, self._measure(frozenset()) - noise) - 0.5
 
     def _next_threshold(self, failed: Sequence[Chosen]) -> float:
-        """The next threshold, by what the measured choices are missing."""
+        """Returns the next threshold, by what the measured choices lack."""
         if not self._bar.decibels:
             return max((self._decibels(one) for one in failed), default=-math.inf) + 2 * STEP
         return min((self._decibels(one) + self._bar.least - self._measure(one) for one in failed), default=-math.inf)
 
     def _first_that_holds(self, choices: Sequence[Chosen], measures: int, failed: list[Chosen]) -> Chosen | None:
-        """The first choice that reaches the bar; at most `measures` are measured, and where one fails, every part of it
-        does."""
+        """Returns the first choice that reaches the bar; at most `measures` are measured, and if one fails, so does
+        every subset of it."""
         for one in choices:
             if len(failed) < measures and not any(one < other for other in failed):
                 if self._holds(one):
@@ -419,7 +422,7 @@ class MixedSearch:
         return None
 
     def _in_order(self, every: Chosen) -> Chosen:
-        """Chooses tensor after tensor, where there are many calls."""
+        """Chooses tensor after tensor, for many calls."""
         chosen: Chosen = frozenset()
         aim = self._bar.least if self._bar.decibels else self._decibels(chosen) + STEP
         found = chosen
@@ -433,7 +436,7 @@ class MixedSearch:
         return found
 
     def _grown(self, chosen: Chosen, aim: float) -> Chosen:
-        """With tensor after tensor, until the noise of the others is small enough; with one at least."""
+        """Adds tensor after tensor, at least one, until the noise of the others is small enough."""
         while moves := self._moves(chosen):
             best = max(moves, key=lambda tensor: self._worth(chosen, tensor)) if len(moves) > 1 else moves[0]
             chosen |= self._tensors.open[best]
@@ -442,7 +445,7 @@ class MixedSearch:
         return chosen
 
     def _moves(self, chosen: Chosen) -> list[Node]:
-        """The tensors that may be next: those that seem to be best, by their sizes."""
+        """Returns the candidates for the next tensor: those that seem best, by their sizes."""
 
         def seeming(tensor: Node) -> float:
             more = chosen | self._tensors.open[tensor]
@@ -454,7 +457,7 @@ class MixedSearch:
         return left[: PRICED if len(self._prices) < MOST_PLANS else 1]
 
     def _worth(self, chosen: Chosen, tensor: Node) -> float:
-        """Decibels for bytes and cycles, as parts of what the network takes."""
+        """Returns decibels per bytes and cycles, relative to those of the network."""
         more = chosen | self._tensors.open[tensor]
         before, after = self._price(chosen), self._price(more)
         if before is None or after is None:
@@ -464,18 +467,18 @@ class MixedSearch:
         return (self._decibels(more) - self._decibels(chosen)) / (bytes_more + CYCLES * cycles_more + 1e-3)
 
     def _by_size(self, chosen: Chosen) -> list[str]:
-        """The calls that take most, first."""
+        """Returns the calls in the order of their size, the largest first."""
         return sorted(chosen, key=lambda name: (self._tensors.bytes(chosen - {name}), name))
 
     def _pruned(self, chosen: Chosen, aim: float) -> Chosen:
-        """The choice without calls that the noise does not need."""
+        """Removes calls that are not needed by the noise."""
         for name in self._by_size(chosen):
             if self._decibels(chosen - {name}) >= aim:
                 chosen -= {name}
         return chosen
 
     def _given_back(self, chosen: Chosen) -> Chosen:
-        """The choice without calls that the bar itself does not need; a few of them are tried."""
+        """Removes calls that the bar itself does not need; a few of them are tried."""
         least, tries = self._first_threshold(), max(TRIED, MEASURES // max(1, len(self._tensors.reads)))
         for name in self._by_size(chosen):
             if tries > 0 and self._decibels(chosen - {name}) >= least:
@@ -483,7 +486,7 @@ class MixedSearch:
                 chosen -= {name} if self._holds(chosen - {name}) else set()
         return chosen
 
-    # ---- what is known of a choice ----
+    # ---- facts about a choice ---------
 
     def _wide(self, chosen: Chosen) -> list[Node]:
         return [tensor for tensor, calls in self._tensors.open.items() if calls <= chosen]
@@ -528,7 +531,7 @@ class MixedSearch:
         return "" if price is None else f" ({price.ram:,} bytes of RAM, {price.cycles:,.0f} cycles)"
 
     def _held_back(self, chosen: Chosen) -> str:
-        """Names what is left of the noise, where it is no more of the tensors that can be wider."""
+        """Names the remaining bottlenecks, once the tensors that can be wider are."""
         limits = self._attempts.limits(chosen)
         worst = [one for one in limits if one.kept <= limits[0].kept + TELLING][:TOLD]
         named = ", ".join(f"{one.what} ({one.kept:.1f} dB alone)" for one in worst if math.isfinite(one.kept))

@@ -1,4 +1,4 @@
-"""Accuracy targets of --precision auto: decibels on calibration data, or accuracy on samples with labels."""
+"""Accuracy targets of --precision auto: decibels on calibration data, or accuracy on labelled samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE
 from cortado.options import Options
 
-MOST = 1000  # labelled samples that are looked at
+MOST = 1000  # labelled samples that are used, at most
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Labelled:
 
 
 class Goal:
-    """A bar, and how a quantized graph or its integers are measured by it."""
+    """A bar, and the measurement of a quantized graph or its integers against it."""
 
     def __init__(
         self, how: Options, parts: OutputParts, wanted: Sequence[Tensor], eager: Eager, labelled: Labelled | None
     ) -> None:
-        """`wanted` are the float model's outputs for a calibration input."""
+        """Initializes the goal; `wanted` are the float model's outputs for a calibration input."""
         ((option, value),) = how.bars.items()
         asked = f"{option} {value:g}"
         self._real = [part for part in parts.parts if wanted[part.output].is_floating_point()]
@@ -61,7 +61,7 @@ class Goal:
         return _right(found, self.labelled.labels)
 
     def kept(self, runs: Sequence[FloatRun], found: Sequence[Sequence[Tensor]]) -> float:
-        """Decibels of the part of a real output that keeps least, over these runs."""
+        """Returns the decibels of the worst part of a real output, over these runs."""
         pairs = [(run.outputs, outputs) for run, outputs in zip(runs, found, strict=True)]
         return min(decibels([(part.of(wanted), part.of(one)) for wanted, one in pairs]) for part in self._real)
 
@@ -75,12 +75,12 @@ def _check_real(asked: str, outputs: Sequence[Tensor]) -> None:
 
 
 def _alone(eager: Eager, sample: Inputs) -> Tensor:
-    """The model's first output, with state as it is before the first call."""
+    """Returns the model's first output, starting from initial state."""
     eager.reset()
     return eager(sample)[0]
 
 
 def _right(scores: Sequence[Tensor], labels: Sequence[int]) -> float:
-    """The part whose best class is the right one; of a single score, above zero is class 1."""
+    """Returns the share of samples whose best class is right; a single score above zero means class 1."""
     found = [int(one.argmax()) if one.numel() > 1 else int(float(one) > 0) for one in scores]
     return sum(one == label for one, label in zip(found, labels, strict=True)) / len(labels)
