@@ -1,4 +1,4 @@
-"""Bias correction: int8 moves the mean of a layer's outputs, by rounding and by clipping; its bias moves it back."""
+"""Bias correction: rounding and clipping to int8 shift the mean of a layer's outputs; the bias shifts it back."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -16,13 +16,13 @@ from cortado.ir.roles import Bias, Quantization
 from cortado.ops.float_graph import add_constant
 
 Tensor = torch.Tensor
-WORK = 20_000_000  # values that are computed once more in int8, at most
+WORK = 20_000_000  # values that are computed again in int8, at most
 FEWEST, MOST = 4, 64  # samples
-ChannelAxes = dict[str, int]  # by the names of nodes: where their output channels are
+ChannelAxes = dict[str, int]  # node name -> axis of its output channels
 
 
 def give_biases(module: GraphModule) -> ChannelAxes:
-    """The layers with weights, each with a bias that can be corrected: zeros where there was none."""
+    """Returns the layers with weights, and gives each a bias that can be corrected: zeros if it had none."""
     layers: ChannelAxes = {}
     for node in list(module.graph.nodes):
         found = find(node) if node.op == "call_function" else None
@@ -43,20 +43,20 @@ def _give_bias(module: GraphModule, layer: Node, quantization: Quantization) -> 
 
 
 def samples_to_correct(graph: Graph, layers: ChannelAxes) -> int:
-    """How many samples are run in int8: fewer of a large network."""
+    """Returns how many samples are run in int8: fewer for a large network."""
     size = sum(math.prod(shape(node)) for node in graph.nodes if node.name in layers)
     return min(MOST, max(FEWEST, WORK // max(size, 1)))
 
 
 class Means(Interpreter):
-    """Runs the float graph and keeps the mean of every layer's output channels, of each sample by its number."""
+    """Runs the float graph and keeps the mean of every layer's output channels, for each sample by its number."""
 
     def __init__(self, module: GraphModule, layers: ChannelAxes) -> None:
         super().__init__(module)
         self.layers = layers
         self.found: dict[str, dict[int, Tensor]] = {}
         self._sample = 0
-        self._constant: dict[Node, Any] = {}  # weights and the like, which are observed once
+        self._constant: dict[Node, Any] = {}  # weights and other constants, which are observed once
 
     def run_sample(self, number: int, inputs: Inputs) -> Any:
         self._sample = number
@@ -69,7 +69,7 @@ class Means(Interpreter):
         if isinstance(observer, RangeObserver):
             observer.sample, observer.place = self._sample, n.all_input_nodes[0].name
         value = super().run_node(n)
-        # An activation's observer sees a constant with every sample: it counts as often as what it stands beside.
+        # An activation's observer sees a constant with every sample, so that it counts as often as the other operand.
         constant = all(read in self._constant for read in n.all_input_nodes) and not isinstance(observer, RangeObserver)
         if n.op == "get_attr" or (observer is not None and constant):
             self._constant[n] = value
@@ -79,8 +79,8 @@ class Means(Interpreter):
 
 
 def mean_of(value: Tensor, axis: int) -> Tensor:
-    """Returns the mean of each channel. torch adds up in parts, so that float32 is enough: what is corrected are
-    quarters of a code."""
+    """Returns the mean of each channel. torch sums in blocks, so float32 is accurate enough: corrections are quarters
+    of a code."""
     others = [dim for dim in range(value.dim()) if dim != axis % value.dim()]
     return (value.mean(others) if others else value).double()
 
@@ -88,11 +88,12 @@ def mean_of(value: Tensor, axis: int) -> Tensor:
 def correct_biases(
     converted: GraphModule, float_model: Means, batches: Mapping[int, Inputs], layers: Collection[str]
 ) -> None:
-    """Layer by layer, each output channel's mean over the samples becomes that of the float model, of these layers.
+    """Corrects the biases of these layers, one by one: each output channel's mean over the samples becomes that of the
+    float model.
 
-    All samples go through a layer before any goes on, so that what comes after sees the corrected layer.
+    All samples pass a layer before the next one runs, so that later layers see the corrected one.
     """
-    values: dict[Node, list[Any]] = {}  # one for each sample, or a single one that is the same for all
+    values: dict[Node, list[Any]] = {}  # one for each sample, or a single one for all
     last = {read: node for node in converted.graph.nodes for read in node.all_input_nodes}
     inputs = iter(zip(*batches.values(), strict=True))
     for node in converted.graph.nodes:
@@ -111,7 +112,7 @@ def correct_biases(
 
 
 def _results(module: GraphModule, node: Node, values: Mapping[Node, Sequence[Any]]) -> list[Any]:
-    """A node's values; of a constant, or of what is computed from constants alone, there is one."""
+    """Returns a node's values; a single one for a constant, or if computed from constants only."""
     if node.op == "get_attr":
         return [attribute(module, node)]
     count = max((len(values[read]) for read in node.all_input_nodes), default=1)
@@ -126,7 +127,7 @@ def _results(module: GraphModule, node: Node, values: Mapping[Node, Sequence[Any
 
 
 def own_bias(node: Node) -> Node | None:
-    """The constant behind a layer's bias, unless other layers have it too."""
+    """Returns the constant of a layer's bias, unless other layers share it."""
     source: Any = bind(node)["bias"]
     while isinstance(source, Node) and source.op in ("call_function", "call_module") and len(source.users) == 1:
         source = source.args[0]  # through quantize and dequantize, or the observer
@@ -140,7 +141,7 @@ def attribute(module: GraphModule, node: Node) -> Tensor:
 
 
 def _replace(module: GraphModule, bias: Node, shift: Tensor) -> None:
-    """A new tensor: the old one may be the user's own parameter."""
+    """Replaces a bias by a new tensor: the old one can be the user's own parameter."""
     owner, _, name = str(bias.target).rpartition(".")
     holder = module.get_submodule(owner)
     data = attribute(module, bias) + shift

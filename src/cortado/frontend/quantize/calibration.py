@@ -1,8 +1,8 @@
-"""From what the observers saw on calibration data to the ranges they keep, and what there is to tell of the data:
-samples that are unlike all others (they are left out), or that set a range alone, tensors that get few codes, and data
-that say nothing: the same sample again and again, or the same number everywhere.
+"""From what the observers saw on calibration data to the ranges they keep, and findings about the data: outliers among
+the samples (which are left out), samples that determine a range alone, tensors that use few codes, and uninformative
+data: repeated samples, or constant inputs.
 
-Values that a constant mask hides: nobody reads them, so they have no part in the range of the others.
+Also values that a constant mask hides: they are never read, so they don't count in the range.
 """
 
 import hashlib
@@ -41,21 +41,21 @@ from cortado.options import CalibrationMethod
 # ---- calibration -----------------------------------------------------------------------------------------
 
 ENOUGH = 32
-"""Samples below which ranges are a matter of luck."""
+"""With fewer samples than this, ranges are a matter of luck."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """Findings of calibration."""
+    """The results of calibration."""
 
-    odd: frozenset[int]  # samples that some tensor's range leaves out
+    odd: frozenset[int]  # samples that are left out of some tensor's range
     findings: tuple[Finding, ...]
     narrow: tuple[str, ...] = ()  # the tensor with the fewest codes, and the call that joins it with larger ones
 
 
 @dataclass(frozen=True)
 class _Beyond:
-    """A tensor in which a sample reaches this many times as far as what is usual."""
+    """A tensor in which a sample reaches this many times as far as usual."""
 
     tensor: Node
     times: float
@@ -63,7 +63,7 @@ class _Beyond:
 
 @dataclass(frozen=True)
 class _Narrow:
-    """A tensor of few codes, and the range they are taken from."""
+    """A tensor that uses few codes, and the range that they cover."""
 
     tensor: Node
     codes: int
@@ -81,19 +81,19 @@ class _Passed:
 
 @dataclass(frozen=True)
 class _Notes:
-    """Notes that are taken from tensor to tensor."""
+    """Observations collected from all tensors."""
 
     odd: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))  # by sample
     lone: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))
-    narrow: dict[Node, _Narrow] = field(default_factory=dict)  # where it has the fewest codes
+    narrow: dict[Node, _Narrow] = field(default_factory=dict)  # each where it has the fewest codes
     passed: list["_Passed"] = field(default_factory=list)
 
 
 def settle(
     prepared: GraphModule, method: CalibrationMethod, batches: Sequence[Inputs], widened: bool = False
 ) -> Settled:
-    """Gives every observer its range, unless it follows another. `batches` are what was seen. `widened`: those of
-    tensors that regress are to last."""
+    """Gives every observer its range, unless it follows another. `batches` are the data that were seen. `widened`:
+    ranges of regressing tensors are widened for new data."""
     notes, observers = _Notes(), _observers(prepared)
     widening = regressing(prepared) if widened else frozenset()
     for observer, tensors in observers.items():
@@ -101,7 +101,7 @@ def settle(
             _settle_one(observer, tensors, method, notes)
             if observer in widening and observer.element.affine and not observer.exact:
                 _widen(observer, tensors, method, notes)
-    for observer, tensors in observers.items():  # now that all leaders have their parameters
+    for observer, tensors in observers.items():  # now all leaders have their parameters
         if observer.seen and (observer.leader is None or isinstance(observer, EdgeObserver)):
             _note_narrow(observer, tensors, notes)
     for observer in observers:
@@ -115,7 +115,7 @@ def settle(
 
 
 def _of_the_data(batches: Sequence[Inputs], names: Sequence[str]) -> list[Finding]:
-    """Samples that are there twice count once."""
+    """Returns findings about the data itself. Repeated samples count once."""
     different = len({_digest(batch) for batch in batches})
     findings = [_few_samples(different, len(batches))] if different < ENOUGH else []
     for name, values in zip(names, zip(*batches, strict=True), strict=False):
@@ -134,9 +134,9 @@ def _digest(batch: Inputs) -> bytes:
 
 
 def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
-    """Each with the tensors it observes, by place: more than one where they have one range."""
+    """Maps each observer to the tensors it observes, by place: several if they share one range."""
     found: dict[RangeObserver, dict[str, Node]] = defaultdict(dict)
-    origins: dict[Node, Node] = {}  # what is observed, by the observer's call: the entrance of a join is behind another
+    origins: dict[Node, Node] = {}  # observer call -> the tensor observed; an edge observer follows another one
     for node in prepared.graph.nodes:
         observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
         if isinstance(observer, ObserverBase):
@@ -165,7 +165,7 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
 
 
 def _widen(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
-    """Widens the range for data that reach further than what was seen."""
+    """Widens a range for new data that exceed what was seen."""
     usual, _ = observer.usual_samples(method)
     low, high = min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val))
     found = lasting(usual, low, high, observer.element.steps)
@@ -176,15 +176,16 @@ def _widen(observer: RangeObserver, tensors: dict[str, Node], method: Calibratio
 
 
 def _is_compared(tensor: Node) -> bool:
-    """Whether something asks if a tensor's values are equal to others, above or below."""
+    """Whether a tensor's values are compared with others."""
     readers = [user for reader in tensor.users for user in (reader, *reader.users)]
     return any(compares(reader) for reader in readers)
 
 
 def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Notes) -> None:
-    """Codes are counted in a tensor's own parameters, and where it enters a join in those of the join's output.
+    """Notes a tensor that uses few codes, in its own parameters or, where it enters a join, in those of the join's
+    output.
 
-    What is beyond all values of that output, as a bound that a minimum never reaches, has no need of codes.
+    Values beyond all values of that output, such as a bound that a minimum never reaches, need no codes.
     """
     if observer.exact:
         return
@@ -310,19 +311,19 @@ def _names(worst: Node, count: int) -> str:
 
 
 def hide_masked(prepared: GraphModule) -> None:
-    """Tells the observers of masked scores which values are masked, back to the call that makes the scores."""
+    """Tells the observers of masked scores which values are masked, back to the call that computes the scores."""
     for node in list(prepared.graph.nodes):
         if is_call(node, *MASKED) and is_constant(bind(node)["kept"]):
             bound = bind(node)
             hides = ~constant_data(bound["kept"]).expand(shape(node))
-            if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # of a row that is hidden whole the scores are read
+            if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # the scores of a fully hidden row are read
                 hides = hides & ~hides.all(-1, keepdim=True)
             if bound.get("weaker") is None:
                 _hide(prepared, bound["input"], hides)
 
 
 def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
-    """`reader` is what nobody but the softmax reads: an observer, or a view, and what is before it alike."""
+    """Hides masked values in the observers before `reader`, through observers and views that only the softmax reads."""
     while sole_user(reader) is not None:
         observer = prepared.get_submodule(str(reader.target)) if reader.op == "call_module" else None
         if isinstance(observer, RangeObserver):
@@ -334,5 +335,5 @@ def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
 
 
 def _observed(node: Node) -> Node:
-    """The tensor that one observer sees behind another, where its codes are read in another element."""
+    """Returns the tensor behind an observer that reads another one's output, for codes of another element."""
     return _observed(node.all_input_nodes[0]) if node.op == "call_module" else node

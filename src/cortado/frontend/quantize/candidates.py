@@ -1,10 +1,10 @@
-"""Which ranges and which corrected biases a model gets: candidates, judged by its outputs on samples held back.
+"""The choice of ranges and bias corrections: candidates are judged by the outputs on held-out samples.
 
 Ranges of least error and corrected biases are better for most networks and far worse for some: where one rare value is
-the answer, or where most positions are silent and the mean is theirs. So each candidate gets its ranges and biases from
-a part of the samples and is judged on the others, output by output, beside all values and no correction (`MINMAX`),
-which nothing chosen may be worse than. The winner then gets its ranges from all samples. How many samples are held back
-depends on the size of the network: the work is bounded.
+the answer, or where most positions are silent and dominate the mean. So each candidate gets its ranges and biases from
+a part of the samples and is judged on the others, output by output, against the full range without correction
+(`MINMAX`), and the choice can't be worse than that. The winner then gets its ranges from all samples. The number of
+held-out samples depends on the size of the network: the work is bounded.
 """
 
 import math
@@ -27,31 +27,31 @@ from cortado.ir.facts import VALUE
 from cortado.options import CalibrationMethod, Options
 
 Tensor = torch.Tensor
-WORK = 3_000_000  # values that are computed for one candidate, beyond the least number of samples
-FEWEST, MOST = 4, 32  # samples that are held back
-ENOUGH = 8  # samples of which some can be held back; of fewer, all are fitted to and judged
-STEPS = 128  # the same of a model with state
-CORRECTED = 16  # samples that a candidate's biases are corrected by
-NOTICED = 0.3  # dB: what is nearer to the best is as good
-EXACT = 60.0  # dB: what is above is as good
-BORNE = 0.3  # dB: that an output may lose where the others gain
+WORK = 3_000_000  # values computed for one candidate, beyond the least number of samples
+FEWEST, MOST = 4, 32  # samples that are held out
+ENOUGH = 8  # samples from which some can be held out; with fewer, all are used for fitting and judging
+STEPS = 128  # the most steps judged, for a model with state
+CORRECTED = 16  # samples from which a candidate's biases are corrected
+NOTICED = 0.3  # dB: differences below this don't count
+EXACT = 60.0  # dB: more than this doesn't count
+BORNE = 0.3  # dB that an output can lose if the others gain
 REMEMBERED = 64_000_000  # values of the float model's outputs that are kept, at most
 METHODS = (CalibrationMethod.MSE, CalibrationMethod.PERCENTILE, CalibrationMethod.MINMAX)
-PARTS = 4  # into which layers are divided to find those whose correction helps
+PARTS = 4  # groups of layers, to find those whose correction helps
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """How ranges are chosen, and which layers' biases are corrected."""
+    """A candidate: how ranges are chosen, and which layers' biases are corrected."""
 
     method: CalibrationMethod
     corrected: tuple[str, ...]
-    widened: bool = True  # tensors that regress have ranges that last
+    widened: bool = True  # whether ranges of regressing tensors are widened for new data
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Quality of each output with a candidate: dB, or for integers the fraction that agrees."""
+    """The quality of each output with a candidate: dB, or for integers the agreement converted to dB."""
 
     candidate: Candidate
     kept: tuple[float, ...]
@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Choice:
-    """The winner, and how all were judged, the first of them min-max without correction."""
+    """The winner, and the results of all candidates, min-max without correction first."""
 
     winner: Candidate
     judged: tuple[Judged, ...] = ()
@@ -73,8 +73,8 @@ class Choice:
 
 
 def most_judged(graph_size: int, samples: int, state: bool, sequences: int = 1) -> int:
-    """How many samples candidates are judged by; of a model with state, steps of whole sequences: errors add up from
-    one to the next."""
+    """Returns how many samples candidates are judged by; for a model with state, steps of whole sequences, as errors
+    accumulate from step to step."""
     most = max(FEWEST, WORK // max(graph_size, 1))
     if state:
         return min(samples if sequences < ENOUGH else samples // 2, STEPS, most)
@@ -82,7 +82,7 @@ def most_judged(graph_size: int, samples: int, state: bool, sequences: int = 1) 
 
 
 def held_back(samples: int, count: int, rare: Collection[int] = (), wrong: Collection[int] = ()) -> list[int]:
-    """`count` of the samples, far from one another: `rare` ones as often as they are among all, `wrong` ones never."""
+    """Returns `count` of the samples, evenly spaced: `rare` ones in proportion, `wrong` ones never."""
     usual = [number for number in range(samples) if number not in rare and number not in wrong]
     few = sorted(set(rare) - set(wrong))
     some = math.ceil(len(few) * count / samples)
@@ -95,7 +95,7 @@ def _evenly(numbers: Sequence[int], count: int) -> list[int]:
 
 
 def size_of(module: GraphModule) -> int:
-    """The values that one sample has in a graph."""
+    """Returns the number of values that one sample has in a graph."""
     values = [VALUE.of(node) for node in module.graph.nodes if node.op == "call_function"]
     return sum(value.numel() for value in values if isinstance(value, Tensor))
 
@@ -106,29 +106,29 @@ def observers_of(prepared: GraphModule) -> list[RangeObserver]:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Inputs and results of calibration."""
+    """The inputs and results of calibration."""
 
     batches: Sequence[Inputs]
-    fed: Sequence[Inputs]  # the same with the state that each step read
-    runs: Sequence[FloatRun]  # all of them, or as many as can be remembered
-    begins: Sequence[bool]  # of each batch: whether state has its initial values
+    fed: Sequence[Inputs]  # the inputs with the state that each step read
+    runs: Sequence[FloatRun]  # all of them, or as many as can be kept
+    begins: Sequence[bool]  # for each batch: whether state has its initial values
     state: Sequence[StateBuffer]
     parts: OutputParts
 
     @cached_property
     def wanted(self) -> dict[int, Sequence[Tensor]]:
-        """The float model's outputs by the number of the sample."""
+        """The float model's outputs, by the number of the sample."""
         return {run.number: run.outputs for run in self.runs}
 
     @property
     def sequences(self) -> int:
-        """Samples, or sequences of them, that do not depend on one another."""
+        """The number of independent samples or sequences."""
         return sum(self.begins)
 
 
 def _odd(prepared: GraphModule, inputs: bool) -> frozenset[int]:
-    """Samples that are unlike all others: in an input, which is taken for a mistake and not judged by; or behind it,
-    which may be what the network is there for."""
+    """Returns outliers among the samples: in an input, where they count as mistakes and are not judged by; or in later
+    tensors, where they can be what the network is for."""
     found: set[int] = set()
     for node in prepared.graph.nodes:
         observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
@@ -138,7 +138,7 @@ def _odd(prepared: GraphModule, inputs: bool) -> frozenset[int]:
 
 
 class Judge:
-    """Tries candidates on a prepared graph that has seen all samples."""
+    """Evaluates candidates on a prepared graph that has seen all samples."""
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class Judge:
         self._seen: dict[Candidate, Judged] = {}
 
     def recall(self) -> None:
-        """Sets all observers back to what they were when all data was seen."""
+        """Resets all observers to their statistics over all data."""
         for observer, observed in self._known.items():
             observer.recall(observed)
 
     def choose(self, options: Options) -> Choice:
-        """The best of all candidates, unless min-max without correction is as good."""
+        """Chooses the best candidate; the default one if it is as good."""
         default = Candidate(CalibrationMethod.MSE, self._rounded.layers if options.bias_correction else ())
         if not self._wanted:
             return Choice(default)
@@ -185,7 +185,7 @@ class Judge:
         return Choice(winner.candidate, tuple(self._seen.values()), len(self._wanted))
 
     def _by_layer(self, method: CalibrationMethod, base: Judged) -> None:
-        """Tries the correction of a part of the layers where that of all is no gain."""
+        """Tries correcting only some layers, if correcting all is no gain."""
         layers = self._rounded.layers
         without, whole = (self._try(Candidate(method, names)) for names in ((), layers))
         best = without
@@ -198,8 +198,8 @@ class Judge:
             best = max((best, tried), key=lambda one: self._worth(one, base))
 
     def _worth(self, one: Judged, base: Judged) -> float:
-        """Decibels above min-max, on average over the outputs; less than nothing where an output may lose by it. How
-        sure that is depends on how many values were looked at."""
+        """Returns the average gain over min-max in dB; negative if an output might lose. The certainty depends on how
+        many values were judged."""
         gains = _gains(one.kept, base.kept)
         sure = all(gain >= 2 * doubt - BORNE for gain, doubt in zip(gains, self._doubts, strict=True) if gain != 0.0)
         if one is base or sure:
@@ -208,8 +208,8 @@ class Judge:
 
     @cached_property
     def _doubts(self) -> list[float]:
-        """Returns for each output by how many dB two candidates that are equally good may differ: the
-        deviation of a ratio of two sums of that many squares."""
+        """Returns for each output by how many dB two equally good candidates can differ: the deviation of a ratio of
+        two sums of that many squares."""
         samples = list(self._wanted.values())
         values = [sum(sample[place].numel() for sample in samples) for place in range(len(samples[0]))]
         return [20 / math.log(10) / math.sqrt(max(count, 1)) for count in values]
@@ -241,7 +241,7 @@ class Judge:
         return self._steps(scales, correction)
 
     def _steps(self, scales: Scales, correction: Correction) -> dict[int, list[Tensor]]:
-        """Runs a model with state step by step, as its own state leads to the next."""
+        """Runs a model with state step by step, feeding its own state back."""
         steps, outputs = StateSequence(self._data.state, self._sequence), {}
         for number in self._wanted:
             (found,) = self._rounded.run([steps.inputs(number, self._data.batches[number])], scales, correction)

@@ -1,4 +1,5 @@
-"""From a captured graph to a quantized one: prepare, calibrate, convert; on all data it is held to the model."""
+"""From a captured graph to a quantized one: prepare, calibrate, convert. On all data the graph is checked against the
+model."""
 
 import contextlib
 import math
@@ -78,9 +79,9 @@ from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
 
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
-SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto searches, of a model without and with state
-STEPS = 16_384  # of a model with state, whose float outputs are kept
-CONFIRMED = 200_000_000  # values that are computed, at most, to hold what was chosen to the bar
+SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # judged in the search of --precision auto, without and with state
+STEPS = 16_384  # of a model with state whose float outputs are kept
+CONFIRMED = 200_000_000  # values computed, at most, to confirm that the choice reaches the bar
 
 
 @dataclass(frozen=True)
@@ -89,27 +90,27 @@ class Quantized:
 
     converted: GraphModule
     example_inputs: Inputs
-    checked: tuple[FloatRun, ...] = ()  # calibration inputs: all, or as many as can be remembered; the first always
-    findings: tuple[Finding, ...] = ()  # of the calibration data
+    checked: tuple[FloatRun, ...] = ()  # calibration inputs: all, or as many as can be kept; always the first
+    findings: tuple[Finding, ...] = ()  # about the calibration data
     narrow: tuple[str, ...] = ()  # the tensor with the fewest codes, if few, and the call that joins it with others
-    tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
-    reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have 8 or 16 bits
-    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
-    how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
+    tied: tuple[Tied, ...] = ()  # inputs whose codes can differ between cores
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by state buffer: why it has 8 or 16 bits
+    nones: tuple[int, ...] = ()  # positions of the outputs for which the model returns None
+    how: Options = DEFAULTS  # the options used for calibration
     choice: Choice | None = None  # which candidate won; None: the model came quantized
-    islands: tuple[Island, ...] = ()  # calls that are float32 as no integer operator takes them
-    mixed: Mixed | None = None  # which tensors are int16, where measurement chose
-    parts: OutputParts = field(default_factory=lambda: OutputParts(()))  # what the outputs are made of
+    islands: tuple[Island, ...] = ()  # calls in float32 because no integer operator takes them
+    mixed: Mixed | None = None  # the int16 tensors chosen by measurement
+    parts: OutputParts = field(default_factory=lambda: OutputParts(()))  # the parts of the outputs
 
     def program(self) -> ExportedProgram:
-        """A fresh ExportedProgram over the same weights, to be lowered in place."""
+        """Returns a new ExportedProgram over the same weights, to be lowered in place."""
         state = [STATE.must(node).initial for node in holders(self.converted.graph)]
         return lift(copied(self.converted), (*self.example_inputs, *state))
 
 
 def _check_finite(module: GraphModule, infinite: str | None) -> None:
-    """Once the graph is canonical, a mask is part of the softmax behind it; nothing else may hold infinity, but for
-    what is no parameter and becomes part of a table."""
+    """Checks that constants are finite. In the canonical graph masks are part of the softmax that reads them; otherwise
+    infinity is allowed only outside of parameters, where it becomes part of a table."""
     for node in module.graph.nodes:
         data = attribute(node) if node.op == "get_attr" else None
         if data is None or not data.is_floating_point() or not bool(data.isinf().any()):
@@ -135,9 +136,10 @@ def quantize(
     intermediates: Path | None = None,
     ranges: SharedRanges | None = None,
 ) -> Quantized:
-    """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
-    `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
-    before the others are run. With `measured`, tensors are int16 where that is needed; `ranges` are shared."""
+    """Prepares, calibrates and converts with CortexMQuantizer; on all data the graph must compute what the model does.
+    `counted` is called with the number of finished batches; `tried` with the model quantized from the first batch, to
+    refuse it before the others are run. With `measured`, tensors are int16 where needed; `ranges` are shared between
+    methods."""
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite, static = infinite_constant(module), list[Finding]()
@@ -188,7 +190,7 @@ def quantize(
 def _check_example(
     captured: Captured, stream: StateSequence, example_inputs: Sequence[Tensor], writes: Sequence[str]
 ) -> None:
-    """Holds the graph to the model on the example inputs."""
+    """Checks the graph against the model on the example inputs."""
     with captured.eager.blamed("the example inputs", example_inputs):
         found = pytree.tree_leaves(captured.module(*stream.inputs(0, example_inputs)))
     captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
@@ -203,8 +205,8 @@ def _calibrated(
     seen: Callable[[int], None],
     parts: OutputParts,
 ) -> Calibrated:
-    """Runs all data through the observers, and checks each batch. Outputs are kept to judge by."""
-    fed: list[Inputs] = []  # what each step reads, state included
+    """Runs all data through the observers, and checks each batch. Outputs are kept for judging."""
+    fed: list[Inputs] = []  # the inputs of each step, state included
     runs, kept = list[FloatRun](), set[int]()
     begins = [not stream.state or stream.begins(number) for number in range(len(batches))]
     for number, batch in enumerate(batches):
@@ -237,8 +239,8 @@ def _converted(
     winner: Candidate,
     without: Collection[int] = (),
 ) -> GraphModule:
-    """The quantized graph of settled observers; biases are corrected by samples that are like the others, as many as
-    the float graph's size allows, `without` those that are held back."""
+    """Converts a graph with settled observers. Biases are corrected on typical samples, as many as the float graph's
+    size allows, `without` the held-out ones."""
     avoid_ties(prepared, data.batches)
     usual = [number for number in range(len(data.fed)) if number not in settled.odd and number not in without]
     places = drawn(len(usual), samples_to_correct(graph, means.layers))
@@ -256,7 +258,7 @@ def _converted(
 def _settle(
     prepared: GraphModule, candidate: Candidate, batches: Sequence[Inputs], ranges: SharedRanges | None = None
 ) -> Settled:
-    """Gives every tensor its range; what shares one first. `ranges`: those that other methods need too."""
+    """Gives every tensor its range, after deciding which share one. `ranges`: those that other methods also need."""
     share(prepared, candidate.method)
     tie_state(prepared)
     meet(prepared)
@@ -277,7 +279,7 @@ def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options)
 
 
 def _first_form(prepared: GraphModule, example_inputs: Sequence[Tensor], how: Options) -> Quantized:
-    """The quantized model by what its tensors held so far; the observers go on."""
+    """Quantizes the model with the values seen so far; the observers are unaffected."""
     other = copied(prepared)
     other.meta = dict(prepared.meta)  # that PT2E has prepared it
     converted = convert_pt2e(other, fold_quantize=False)
@@ -304,8 +306,8 @@ def _canonical(
     found: list[Finding],
     intermediates: Path | None = None,
 ) -> tuple[StateBuffer, ...]:
-    """Brings the captured graph into the form that is known, and tells what of its state is needed. Where feedback is
-    to be int8, filters stay the calls that they are. What a user should look at is added to `found`."""
+    """Canonicalizes the captured graph and returns the state that is needed. If feedback is to be int8, filters stay
+    separate calls. Findings for the user are added to `found`."""
     note_floats(captured.module.graph, how.float32)
     inputs = (*example_inputs, *(one.initial for one in captured.state))
     filters = how.state is not Activations.INT8
@@ -319,8 +321,8 @@ def _canonical(
 def as_float(
     captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], how: Options = DEFAULTS
 ) -> Quantized:
-    """A model whose real numbers are all float32: nothing is quantized, and no data is needed. On what there is, the
-    graph must compute what the model does."""
+    """Prepares a model whose real numbers are all float32: nothing is quantized, and no data is needed. On any given
+    data the graph must compute what the model does."""
     module, initial = captured.module, [one.initial for one in captured.state]
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     note_ranges(module, how.range, [tuple(example_inputs), *batches])
@@ -386,7 +388,8 @@ def _checked_runs(
 def keep(
     captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], sequence: int | None = None
 ) -> Quantized:
-    """A model that came quantized, with its own scales; it must compute what the model does on the data there is."""
+    """Prepares a model that PT2E has quantized, with its own scales; it must compute what the model does on the given
+    data."""
     module = take(captured.module, (*example_inputs, *(one.initial for one in captured.state)))
     state = keep_needed(module, captured.state)
     stream = StateSequence(state, sequence)
@@ -412,7 +415,7 @@ def keep(
 
 
 def train(captured: Captured, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
-    """The model with fake quantization in it, to be trained."""
+    """Returns the model with fake quantization, for training."""
     _no_state(captured, "a model that is trained with quantization")
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
@@ -430,12 +433,13 @@ def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
 
 
 def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
-    """Uses the backend kernels of the eager run."""
+    """Uses the same backend kernels as the eager run."""
     return RightKernels() if leaves_open(module) else contextlib.nullcontext()
 
 
 def _check_observer(prepared: GraphModule, node: Node) -> None:
-    """Single values that are not finite saturate; a tensor without any other has no range at all."""
+    """Checks that an observer has a range. Single infinite values saturate; a tensor with no finite value has no
+    range."""
     observer, source = prepared.get_submodule(str(node.target)), node.all_input_nodes[0]
     if isinstance(observer, DerivedObserverOrFakeQuantize):
         make_room_for_bias(constant_data(source), *observer.obs_or_fqs)
@@ -467,7 +471,7 @@ def _checked_islands(prepared: GraphModule, how: Options) -> GraphModule:
 
 
 class Priced(Protocol):
-    """Questions of --precision auto to later stages."""
+    """The questions of --precision auto to later stages."""
 
     def price(self, quantized: Quantized) -> Price | None: ...
     def outputs(self, quantized: Quantized, runs: Sequence[FloatRun]) -> list[list[Tensor]] | None: ...
@@ -475,14 +479,14 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class PrecisionGiven:
-    """Inputs of --precision auto beside the calibration data."""
+    """The inputs of --precision auto apart from the calibration data."""
 
     pricing: Priced
     labelled: Labelled | None = None
 
 
 class MixedWork:
-    """The same network with other tensors in 16 bits, as often as it is asked for: nothing is observed again."""
+    """The network with various tensors in 16 bits, as often as needed, without observing data again."""
 
     search: type[MixedSearch] = MixedSearch
 
@@ -500,11 +504,11 @@ class MixedWork:
         self._runs = self._some(STEPS_JUDGED if data.state else SAMPLES_JUDGED)
 
     def _some(self, most: int) -> list[FloatRun]:
-        """Runs that are drawn from all."""
+        """Returns a sample of the runs."""
         return [self._data.runs[place] for place in drawn_runs([run.begins for run in self._data.runs], most)]
 
     def choose(self, first: GraphModule, measured: PrecisionGiven, eager: Eager) -> Mixed:
-        """`first` is the graph that has seen all data."""
+        """Chooses the int16 tensors; `first` is the graph that has seen all data."""
         self._sightings = Sightings.of(first)
         goal = Goal(self._how, self._data.parts, self._runs[0].outputs, eager, measured.labelled)
         pricing = measured.pricing
@@ -539,7 +543,7 @@ class MixedWork:
         return replace(mixed, new=goal.bar.shown(self._on_new_data(mixed.calls, goal, pricing)))
 
     def _in_float32(self, error: OutOfReach, goal: Goal, pricing: Priced, quantized: Quantized) -> Mixed | None:
-        """The choice of the third rung: all of the network in float32; None where that does not reach the bar."""
+        """Returns the last resort, the whole network in float32; None if that does not reach the bar."""
         price = pricing.price(quantized)
         if price is None:
             return None
@@ -558,13 +562,13 @@ class MixedWork:
 
     @cached_property
     def _all(self) -> list[FloatRun]:
-        """Returns all runs; of a large network, as many as the work allows."""
+        """Returns all runs; for a large network, as many as the work allows."""
         calls = sum(node.op == "call_function" for node in self._pristine.graph.nodes)
         return self._some(max(SAMPLES_JUDGED, CONFIRMED // (size_of(self._pristine) + CALL * calls + 1)))
 
     def _on_new_data(self, chosen: Chosen, goal: Goal, pricing: Priced) -> float:
-        """Estimates what new data will keep at least: ranges and biases from each quarter of the samples, judged by the
-        others. There are as many more of these as new data may have, and reach as much further."""
+        """Estimates the least quality on new data: ranges and biases are taken from each quarter of the samples and
+        judged on the others, which exceed them about as new data exceed the samples."""
         begins, kept = self._data.begins, list[float]()
         for part in folds(begins):
             without = frozenset(range(len(begins))) - part
@@ -580,7 +584,7 @@ class MixedWork:
         return min(kept)
 
     def prepared(self, wide: Collection[str]) -> GraphModule:
-        """Its observers know all that was seen."""
+        """Returns a prepared graph whose observers have the statistics of all data."""
         module = copied(self._pristine)
         module.meta = dict(self._pristine.meta)
         prepared = _prepare(module, self._how, wide)
@@ -589,7 +593,7 @@ class MixedWork:
         return prepared
 
     def _quantized(self, wide: Collection[str], *, corrected: bool = True, without: Collection[int] = ()) -> Quantized:
-        """Quantizes a trial model; for its price biases don't count. Samples that it is `without` are held back."""
+        """Quantizes a trial model; its price does not depend on bias correction. Samples in `without` are held out."""
         prepared = self.prepared(wide)
         for observer in observers_of(prepared) if without else ():
             observer.recall(observer.observed(), without)
@@ -599,13 +603,13 @@ class MixedWork:
         return Quantized(converted=converted, example_inputs=self._example, how=self._how)
 
     def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
-        """Returns the noise of each tensor, on a few samples, or steps."""
+        """Measures the noise of each tensor, on a few samples or steps."""
         rounded = Rounded(narrow, {})
         wanted, run = self._few(narrow, rounded)
         return measure_noise(narrow, rounded.scales(), tensors, wanted, run)
 
     def _limits(self, wide: Collection[str]) -> list[Bottleneck]:
-        """Returns what is left of the noise with these calls in 16 bits."""
+        """Returns the noise that remains with these calls in 16 bits."""
         prepared = self.prepared(wide)
         _settle(prepared, self._winner, ())
         rounded = Rounded(prepared, {})
@@ -615,7 +619,8 @@ class MixedWork:
     def _few(
         self, prepared: GraphModule, rounded: Rounded
     ) -> tuple[list[list[Tensor]], Callable[[Scales], list[list[Tensor]]]]:
-        """The float model's outputs for a few samples, or steps, and what gives those of a rounded graph."""
+        """Returns the float model's outputs for a few samples or steps, and a function that computes those of a rounded
+        graph."""
         no_shift, split = Correction({}, 0), self._data.parts.split
         runs = self._runs if self._data.state else self._some(samples_for(size_of(prepared), len(self._runs)))
 
@@ -645,11 +650,11 @@ class FloatModel:
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The module's own output for one sample, after all samples since the last `reset`."""
+        """Returns the module's output for one sample, after all samples since the last `reset`."""
         return self._eager(inputs)
 
     def reset(self) -> None:
-        """State as it is before the first call."""
+        """Resets state to its initial values."""
         self._eager.reset()
 
     @cached_property
@@ -659,11 +664,11 @@ class FloatModel:
             return take(captured.module, (*self._example_inputs, *(one.initial for one in captured.state)))
         note_ranges(captured.module, self._how.range, ())
         _canonical(captured, self._example_inputs, self._how, [])
-        return _prepare(captured.module)  # the observers in it only look
+        return _prepare(captured.module)  # its observers don't change values
 
     def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Every node's value by name, for one sample: nodes are the twins of the lowered graph's calls. State has its
-        initial values."""
+        """Returns every node's value by name, for one sample: these nodes are the twins of the lowered graph's calls.
+        State has its initial values."""
         interpreter = torch.fx.Interpreter(self._graph, garbage_collect_values=False)
         state = [STATE.must(node).initial for node in holders(self._graph.graph)]
         with torch.no_grad(), _right_kernels(self._graph):

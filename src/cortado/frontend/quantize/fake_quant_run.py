@@ -1,6 +1,7 @@
-"""A prepared graph run with what int8 does to each of its tensors, for whatever ranges the observers have.
+"""Fake quantization: running a prepared graph with every tensor rounded to int8, for any ranges that the observers
+have.
 
-As the converted graph computes, without converting it: to judge ranges and biases before one of them is chosen.
+It computes what the converted graph would, without converting it, to judge ranges and biases before one is chosen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ Tensor = torch.Tensor
 
 @dataclass
 class Correction:
-    """Bias corrections by layer; for layers without an entry, found on the first samples of a run."""
+    """Bias corrections by layer; those missing are computed from the first samples of a run."""
 
     wanted: Mapping[str, Tensor]  # by layer: the float model's means over these samples
     samples: int
@@ -38,11 +39,11 @@ class Correction:
 
 
 Scales = Mapping[Node, tuple[float, int]]
-"""Of each observed tensor that is rounded: scale and zero point."""
+"""The scale and zero point of each observed tensor that is rounded."""
 
 
 class Rounded:
-    """Runs samples through a prepared graph, all of them through a node before any goes on."""
+    """Runs samples through a prepared graph with fake quantization, all of them through a node before the next."""
 
     def __init__(self, prepared: GraphModule, layers: ChannelAxes) -> None:
         self._module, self._nodes = prepared, list(prepared.graph.nodes)
@@ -52,16 +53,16 @@ class Rounded:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layers whose bias can be moved, in the order of the graph."""
+        """The layers whose bias can be corrected, in the order of the graph."""
         return tuple(node.name for node in self._axes)
 
     def scales(self) -> Scales:
-        """The scales that follow from the ranges that the observers have now."""
+        """Returns the scales for the present ranges of the observers."""
         observers = {node: self._observer(node) for node in self._nodes if node.op == "call_module"}
         return {node: _scale_of(observer) for node, observer in observers.items() if _is_settled(observer)}
 
     def run(self, samples: Sequence[Inputs], scales: Scales, correction: Correction) -> list[list[Tensor]]:
-        """The outputs of each sample, state included."""
+        """Returns the outputs of each sample, state included."""
         values: dict[Node, list[Any]] = dict(self._constants)
         inputs = iter(zip(*samples, strict=True))
         for node in self._nodes:
@@ -80,7 +81,7 @@ class Rounded:
         return [[_pick(values[node], number) for node in returned] for number in range(len(samples))]
 
     def _results(self, node: Node, values: Mapping[Node, list[Any]], scales: Scales) -> list[Any]:
-        """A node's values; of what is computed from constants alone there is one."""
+        """Returns a node's values; a single one if computed from constants only."""
         if node.op == "get_attr":
             self._constants[node] = [attribute(self._module, node)]
             return self._constants[node]
@@ -121,7 +122,7 @@ def _scale_of(observer: torch.nn.Module) -> tuple[float, int]:
 
 
 def _is_settled(observer: torch.nn.Module) -> bool:
-    """Whether it has parameters; one that saw no finite number is refused later."""
+    """Whether an observer has parameters; one that saw no finite number is refused later."""
     if isinstance(observer, RangeObserver):
         return observer.saw_finite or observer.leader is not None
     return isinstance(observer, FixedQParamsObserver)

@@ -1,9 +1,9 @@
-"""Ranges that last: how far new data will pass what calibration has seen, by leaving samples out.
+"""Headroom: how far new data will exceed what calibration has seen, estimated by leaving samples out.
 
-Of exchangeable samples the next one passes the largest of n in one of n + 1 cases, by about as much as the largest
-passes the second. A class that saturates stays the largest; a coordinate, a level or a state that saturates is wrong by
-all that is beyond. So tensors that regress, outputs and state and what lies between them and the last layers, get the
-wider range where its coarser steps cost less than the saturation that is to be expected.
+Among exchangeable samples, the next one exceeds the largest of n in one of n + 1 cases, by about as much as the largest
+exceeds the second. A class that saturates stays the largest; a coordinate, a level or a state that saturates is wrong
+by the whole excess. So tensors that regress (outputs, state, and everything between them and the last layers) get a
+wider range where its coarser steps cost less than the expected saturation.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,24 @@ from cortado.frontend.rewrite.state import returned_nodes
 from cortado.ir.matching import Match, find
 from cortado.ir.roles import Bias
 
-ENOUGH = 8  # samples, of which one can be left out
+ENOUGH = 8  # samples that allow leaving one out
 FACTORS = np.array([1.0, 1.05, 1.1, 1.2, 1.3, 1.5])  # of a range, that are tried
-EXPECTED = 10.0  # times the noise of rounding: saturation beyond that is told of
+EXPECTED = 10.0  # times the noise of rounding: more saturation is reported
 
 
 @dataclass(frozen=True)
 class LastingRange:
-    """A range for new data: how many times as wide, and what is left of saturation beside rounding."""
+    """A range for new data: the widening factor, and the saturation that remains relative to rounding."""
 
     factor: float
-    beyond: float  # of the range that was seen, that a new sample may pass it by
-    often: float  # the part of new samples that do
-    ratio: float  # the noise of saturation, in noises of rounding
-    sample: int  # that reaches furthest
+    beyond: float  # by which part of the seen range a new sample can exceed it
+    often: float  # the share of new samples that do
+    ratio: float  # the noise of saturation relative to that of rounding
+    sample: int  # the sample that reaches furthest
 
 
 def regressing(prepared: GraphModule) -> frozenset[RangeObserver]:
-    """The observers of outputs and state, and of what lies between them and the last layers with weights."""
+    """Returns the observers of outputs and state, and of everything between them and the last layers with weights."""
     found: set[RangeObserver] = set()
     ahead = [node for node in returned_nodes(prepared.graph) if isinstance(node, Node)]
     known = set(ahead)
@@ -57,7 +57,8 @@ def _is_layer(node: Node) -> bool:
 
 
 def lasting(seen: Sequence[Seen], low: float, high: float, steps: int) -> LastingRange | None:
-    """The width of least expected noise for a range from `low` to `high`; None where too few samples were seen."""
+    """Returns the widening with the least expected noise for a range from `low` to `high`; None if too few samples were
+    seen."""
     samples = {one.sample for one in seen}
     if len(samples) < ENOUGH or high <= low:
         return None

@@ -1,11 +1,11 @@
-"""Ranges that are known: how far tensors of 16 bits can reach that are computed from samples of 16 bits or fewer.
+"""Known ranges: how far 16-bit tensors computed from samples of at most 16 bits can reach.
 
-A range is four times what calibration saw where nothing is known of it (of an input, `ranges.room_of_input`). Of
-samples it is known: integers of a type reach as far as the type, and real numbers that are all multiples of 1/32768
-from -1 to 1 are such samples, divided. Of other real numbers it may be promised (--range), and where a spectrum reads
-them and they nearly fill -1 to 1, they are sound, whose full scale is 1.
-What calls make of them is bounded by interval arithmetic: by the rules that integers have for it (`DomainRule.bounds`),
-which hold for real numbers too, and of functions of one tensor that are straight lines by their ends.
+Without such knowledge a range is four times what calibration saw (for inputs see `ranges.room_of_input`). For samples
+it is known: integers reach as far as their type, and real numbers that are all multiples of 1/32768 from -1 to 1 are
+divided samples. For other real numbers the user can promise it (--range), and if a spectrum reads them and they nearly
+fill -1 to 1, they are sound, whose full scale is 1. Results of calls are bounded by interval arithmetic: by the rules
+for integers (`DomainRule.bounds`), which also hold for real numbers, and for linear functions of one tensor by their
+ends.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,23 +32,23 @@ from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.float_graph import constant_data, is_constant
 from cortado.ops.signal.codes import is_spectrum
 
-FULL = INT16.steps / 2  # of 16-bit codes: with this end a step is 1, and each sample is a code
-STRAIGHT = 1e-6  # of a function's range, that it may be away from a line
-POINTS = 65  # at which that is looked at
-SAMPLE_BITS = 15  # of samples that were divided to lie from -1 to 1
-COARSE = 12  # bits with which numbers are no such samples: halves and quarters may be anything
+FULL = INT16.steps / 2  # of 16-bit codes: for a range with this end, a step is 1 and each sample is a code
+STRAIGHT = 1e-6  # the deviation from a line, as a share of a function's range
+POINTS = 65  # at which that is tested
+SAMPLE_BITS = 15  # of samples that were divided to be within -1 to 1
+COARSE = 12  # numbers of so few bits are not taken for samples: halves and quarters can be anything
 
 
 def know_ranges(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
-    """Tells observers of 16 bits how far their tensors can reach. `batches` say how loud calibration was: quiet samples
-    are no reason for a range that loud ones saturate."""
+    """Tells 16-bit observers how far their tensors can reach. `batches` tell how loud calibration was: quiet samples
+    must not lead to a range that loud ones saturate."""
     given = [node for node in prepared.graph.nodes if node.op == "placeholder"]
     inputs = given[: len(given) - len(holders(prepared.graph))]
     known = _KnownInputs(dict(zip(inputs, zip(*batches, strict=True), strict=True)), _heard(prepared.graph))
     reached: dict[RangeObserver, list[Interval | None]] = {}
     for node in prepared.graph.nodes:
         if node.op == "call_module" and not VALUE.known(node):
-            VALUE.take(node, node.all_input_nodes[0])  # an observer's; rules look at the shapes of what they read
+            VALUE.take(node, node.all_input_nodes[0])  # an observer's: rules look at the shapes of operands
     for _, observer, origin in observed(prepared):
         if observer.element == INT16:
             reached.setdefault(observer, []).append(None if _is_kept(origin) else known.interval(origin))
@@ -61,19 +61,19 @@ def know_ranges(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
 
 
 def _is_kept(tensor: Node) -> bool:
-    """Whether a layer with a state of its own reads a tensor: it goes by the room that 16-bit codes usually have."""
+    """Whether a layer with state of its own reads a tensor, which then has the usual headroom of 16-bit codes."""
     readers = [user for reader in tensor.users for user in (reader, *reader.users)]
     return any(pattern.keeps_bits for reader in readers for pattern in patterns_of(reader.target))
 
 
 class _KnownInputs(Analysis[Any]):
-    """Bounds of tensors by those of inputs: `ir.domain.Making` as far as rules of bounds ask it."""
+    """Bounds of tensors from those of inputs; implements the part of `ir.domain.Making` that rules of bounds need."""
 
     key = FactKey[Any]("cortado_reached")
 
     def __init__(self, inputs: dict[Node, Sequence[Tensor]], heard: Collection[Node]) -> None:
-        """`heard` are those that a spectrum is computed of."""
-        self.louder = 1.0  # times what was seen of the inputs, that they can reach
+        """Initializes the bounds of inputs; spectra are computed from those in `heard`."""
+        self.louder = 1.0  # how many times as far as seen the inputs can reach
         for node, values in inputs.items():
             known = _promised(node) or _of_input(values) or (_of_sound(values) if node in heard else None)
             self.key.note(node, known)
@@ -82,7 +82,7 @@ class _KnownInputs(Analysis[Any]):
                 self.louder = max(self.louder, known.high / seen if seen > 0 else 1.0)
 
     def interval(self, value: Any) -> Any:
-        """Returns the bounds of a tensor or a number; None where they are not known."""
+        """Returns the bounds of a tensor or a number; None if unknown."""
         if isinstance(value, Node):
             return self.of(value)
         return _between(value, value) if isinstance(value, int | float) else None
@@ -100,12 +100,12 @@ class _KnownInputs(Analysis[Any]):
         bound, match = bind(node), MATCH.of(node)
         if isinstance(match, Match) and isinstance(match.quantization.output, SharedWith):
             return self.interval(bound[match.quantization.output.argument])
-        if not isinstance(bound.get("alpha", 1), int):  # rules of integers know no other factor
+        if not isinstance(bound.get("alpha", 1), int):  # integer rules support no other factor
             return None
         return rule_of(node).bounds(self, bound)  # type: ignore[arg-type]
 
     def _of_function(self, node: Node) -> Any:
-        """Bounds of a function of one tensor that is a straight line between the ends of what it reads."""
+        """Returns the bounds of a function of one tensor that is linear between the ends of its operand."""
         (source,) = node.all_input_nodes
         read = self.interval(source)
         if read is None:
@@ -120,7 +120,7 @@ class _KnownInputs(Analysis[Any]):
 
 
 def _between(low: float, high: float) -> Interval:
-    """An interval of real numbers: sums and products of its ends are those of integers."""
+    """Returns an interval of real numbers: sums and products of its ends work as for integers."""
     return Interval(low, high)  # type: ignore[arg-type]
 
 
@@ -128,8 +128,8 @@ FULL_SCALE = _between(-FULL / 2**SAMPLE_BITS, FULL / 2**SAMPLE_BITS)  # from -1 
 
 
 def _promised(node: Node) -> Any:
-    """Bounds of an input as the user gave them (--range), the larger one on both sides: of -1 to 1 a step is 1/32768,
-    and samples of 16 bits, divided, are codes."""
+    """Returns the bounds of an input given by the user (--range), made symmetric: for -1 to 1 a step is 1/32768, so
+    that divided 16-bit samples are codes."""
     ends = PROMISED.of(node)
     if ends is None:
         return None
@@ -138,7 +138,7 @@ def _promised(node: Node) -> Any:
 
 
 def _of_input(values: Sequence[Tensor]) -> Any:
-    """Bounds of an input: those of its type, or of samples that were divided."""
+    """Returns the bounds of an input: those of its dtype, or of divided samples."""
     if not values[0].is_floating_point():
         held = interval_of(values[0].dtype)
         wide = held is not None and held.high == INT16.high
@@ -150,13 +150,13 @@ def _of_input(values: Sequence[Tensor]) -> Any:
 
 
 def _of_sound(values: Sequence[Tensor]) -> Any:
-    """Bounds of sound in real numbers, where an input's usual room would go beyond its full scale."""
+    """Returns the bounds of sound in real numbers, if the usual headroom of an input would exceed its full scale."""
     loudest = max(float(one.abs().max()) for one in values)
     return FULL_SCALE if loudest <= FULL_SCALE.high < INPUT_ROOM * loudest else None
 
 
 def _heard(graph: Graph) -> set[Node]:
-    """All that spectra are computed of."""
+    """Returns everything that spectra are computed from."""
     found = set[Node]()
     for node in reversed(graph.nodes):
         if is_spectrum(node) or node in found:

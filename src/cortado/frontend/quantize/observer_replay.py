@@ -1,4 +1,5 @@
-"""A graph that is prepared again, with other elements: its observers know what those of the first have seen."""
+"""Transfer of statistics to a graph that is prepared again with other elements: its observers get those of the first
+graph."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from cortado.frontend.quantize.ranges import Seen
 
 @dataclass(frozen=True)
 class Seeing:
-    """Statistics of one tensor over all samples."""
+    """The statistics of one tensor over all samples."""
 
     seen: tuple[Seen, ...]
     whole: bool
@@ -23,7 +24,7 @@ class Seeing:
 
 @dataclass(frozen=True)
 class Sightings:
-    """Statistics of a graph's observers, by the names of tensors."""
+    """The statistics of a graph's observers, by the names of tensors."""
 
     tensors: dict[str, Seeing]
 
@@ -38,8 +39,8 @@ class Sightings:
         return Sightings(found)
 
     def carry_to(self, prepared: GraphModule, sample: Inputs) -> None:
-        """Gives what was seen to the observers of another graph of the same calls. Those of weights look at them as a
-        sample is run."""
+        """Gives the statistics to the observers of another graph of the same calls. Observers of weights get theirs by
+        running a sample."""
         prepared(*sample)
         places: dict[RangeObserver, list[tuple[str, Seeing]]] = defaultdict(list)
         for node, observer, origin in observed(prepared):
@@ -51,7 +52,7 @@ class Sightings:
 
 
 def observed(prepared: GraphModule) -> Iterator[tuple[Node, RangeObserver, Node]]:
-    """Returns where a range is observed, by what, and whose tensor: that behind all observers on the way."""
+    """Yields each observed place, its observer, and the tensor observed, behind any other observers."""
     origins: dict[Node, Node] = {}
     for node in prepared.graph.nodes:
         observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None

@@ -1,4 +1,4 @@
-"""How tensors are observed: what PT2E's specifications for activations, weights and biases are made of."""
+"""Observers of tensors: the basis of PT2E's specifications for activations, weights and biases."""
 
 import functools
 import math
@@ -22,13 +22,13 @@ from cortado.base.numerics import QParams
 from cortado.frontend.quantize.ranges import Seen, left_out
 from cortado.options import CalibrationMethod
 
-# The product of two scales, that of a bias, is still a normal float32.
+# The product of two such scales, a bias's scale, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
 WEIGHT_MAX = INT8.high
-BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
-# Beside codes of 8 bits: with 700 products it still fits the 24 bits that the fastest kernels have for a sum.
+BIAS_BITS = 29  # of a bias in steps of its scale: its sum with the products must fit 32 bits
+# For 8-bit codes: with 700 products it still fits the 24 bits that the fastest kernels have for a sum.
 _SMALL_BIAS_BITS = 21
-# Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
+# For a tensor that was always zero in calibration. Any scale would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
 
 TensorSpec: TypeAlias = QuantizationSpecBase
@@ -36,7 +36,7 @@ TensorSpec: TypeAlias = QuantizationSpecBase
 
 @dataclass(frozen=True)
 class Observed:
-    """Statistics of an observer after all data, before a range is chosen."""
+    """The statistics of an observer after all data, before a range is chosen."""
 
     seen: tuple[Seen, ...]
     low: float
@@ -46,35 +46,37 @@ class Observed:
 
 @dataclass(frozen=True)
 class KnownRange:
-    """How far a tensor can reach, whatever was seen; and how many times as far as they did the inputs can."""
+    """How far a tensor can reach, and how many times as far as seen the inputs can reach (`louder`)."""
 
     low: float
     high: float
     louder: float
 
     def within(self, low: float, high: float) -> tuple[float, float]:
-        """The ends of a range with room, as if inputs had been as loud as they can be; none beyond what is known."""
+        """Returns a range with headroom, scaled as if inputs had been as loud as they can be, but within the known
+        one."""
         return max(self.low, low * self.louder), min(self.high, high * self.louder)
 
 
 class RangeObserver(MinMaxObserver):
-    """The smallest and largest finite value seen, and what each sample had of them.
+    """An observer of the smallest and largest finite value, with statistics of each sample.
 
-    log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
+    log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do on the
+    device.
     """
 
     def __init__(self, *args: Any, usual: tuple[float, float] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.usual = usual  # the ends of the range that this tensor has unless it fills a small part of it only
-        self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
+        self.usual = usual  # the default range of this tensor, unless it fills only a small part of it
+        self.sample, self.place = 0, ""  # the current calibration sample and tensor
         self.seen: list[Seen] = []
-        self.hidden: dict[str, torch.Tensor] = {}  # by tensor: which of its values nobody reads
-        self.without: frozenset[int] = frozenset()  # samples that are held back when the range is chosen
-        self.known: KnownRange | None = None  # of codes that have bits to spare
-        self.whole = True  # no value but integers was seen
-        self.exact = False  # each of them has a code of its own
-        self.needed = (0.0, 0.0)  # values that any range has, whatever is usual: the first that state has
-        self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
+        self.hidden: dict[str, torch.Tensor] = {}  # by tensor: a mask of values that nothing reads
+        self.without: frozenset[int] = frozenset()  # samples that are held out when the range is chosen
+        self.known: KnownRange | None = None  # the known range, for codes with bits to spare
+        self.whole = True  # only integers were seen
+        self.exact = False  # each of these integers has a code of its own
+        self.needed = (0.0, 0.0)  # values that the range must include: initial values of state
+        self._leader: list[ObserverBase] = []  # in a list, so that it is no submodule
         self._part = 1.0
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
@@ -95,13 +97,13 @@ class RangeObserver(MinMaxObserver):
         return x_orig
 
     def usual_samples(self, method: CalibrationMethod) -> tuple[list[Seen], dict[int, float]]:
-        """The values that a range is chosen from, and the samples that are left out as outliers."""
+        """Returns the statistics from which a range is chosen, and the samples that are left out as outliers."""
         odd = left_out(self.seen, method, self.element)
         usual = [one for one in self.seen if one.sample not in odd]
         return [one for one in usual if one.sample not in self.without] or usual, odd
 
     def set_range(self, low: float, high: float) -> None:
-        """Sets the range that calibration makes of all that was seen."""
+        """Sets the range chosen from all statistics."""
         self.set_ends(min(low, self.needed[0]), max(high, self.needed[1]))
 
     def set_ends(self, low: float, high: float) -> None:
@@ -112,7 +114,7 @@ class RangeObserver(MinMaxObserver):
         return Observed(tuple(self.seen), float(self.min_val), float(self.max_val), self.needed)
 
     def recall(self, observed: Observed, without: Collection[int] = ()) -> None:
-        """Restores the statistics; the range is to be chosen `without` some samples."""
+        """Restores the statistics, to choose a range `without` some samples."""
         kept = [one for one in observed.seen if one.sample not in without] or observed.seen
         self.seen, self.needed, self.exact, self._leader = list(observed.seen), observed.needed, False, []
         self.without = frozenset(without)
@@ -124,7 +126,7 @@ class RangeObserver(MinMaxObserver):
         return element_of(self.dtype)
 
     def keep_integers(self) -> None:
-        """Steps that are a power of two, at most 1, so that every integer of the range is a code exactly."""
+        """Makes the step a power of two, at most 1, so that every integer of the range is exactly a code."""
         low, high = math.floor(min(float(self.min_val), 0.0)), math.ceil(max(float(self.max_val), 0.0))
         if not (self.whole and 0 < high - low <= self.quant_max - self.quant_min):
             return
@@ -136,8 +138,8 @@ class RangeObserver(MinMaxObserver):
         self.needed = min(values[0], self.needed[0]), max(values[1], self.needed[1])
 
     def follow(self, leader: ObserverBase, part: float = 1.0) -> None:
-        """From now on the parameters of another tensor; what was seen here only says how many codes are used. Of one of
-        another element, such a part of its steps."""
+        """Takes over the parameters of another tensor; the statistics here only tell how many codes are used. `part`:
+        the ratio of steps, if the leader has another element."""
         self._leader, self._part = [leader], part
 
     @property
@@ -145,7 +147,7 @@ class RangeObserver(MinMaxObserver):
         return self._leader[0] if self._leader else None
 
     def covers(self, other: "RangeObserver") -> bool:
-        """Whether it saw all that another one did."""
+        """Whether its range includes that of another observer."""
         return bool(self.min_val <= other.min_val and self.max_val >= other.max_val)
 
     @property
@@ -162,7 +164,7 @@ class RangeObserver(MinMaxObserver):
             scale, zero_point = self.leader.calculate_qparams()
             return self._part * scale, zero_point if self.element.affine else torch.zeros_like(zero_point)
         scale, zero_point = super().calculate_qparams()
-        if not bool(torch.isfinite(scale).all()):  # of ends that are further apart than float32 can tell
+        if not bool(torch.isfinite(scale).all()):  # the ends are further apart than float32 can represent
             low, high = float(self.min_val), float(self.max_val)
             step = (high - low) / (self.quant_max - self.quant_min)
             return torch.full_like(scale, step), torch.full_like(zero_point, self.quant_min - round(low / step))
@@ -171,14 +173,14 @@ class RangeObserver(MinMaxObserver):
 
 
 def _ends(x: torch.Tensor) -> tuple[float, float]:
-    """The smallest value and the largest, in numbers of Python: several small tensors would take longer."""
+    """Returns the smallest and the largest value as Python numbers: several small tensors would be slower."""
     low, high = torch.aminmax(x)
     return float(low), float(high)
 
 
 class EdgeObserver(RangeObserver):
-    """Observer of a tensor that enters a join, which has the parameters of the join's output: an operand that others
-    read too, or one of a fixed range, may have few codes there only."""
+    """The observer of a tensor where it enters a join, with the parameters of the join's output: an operand with other
+    readers, or one of a fixed range, can use few codes there."""
 
 
 def scheme_of(element: Element) -> torch.qscheme:
@@ -214,7 +216,7 @@ def usual_spec(qparams: QParams) -> QuantizationSpec:
 
 @functools.cache
 def weight_spec(axis: int, element: Element) -> QuantizationSpec:
-    """Returns the specification of weights: symmetric; packed ones are a byte each until the layer is packed."""
+    """Returns the specification of weights: symmetric; packed weights take a byte each until the layer is packed."""
     return QuantizationSpec(
         dtype=element.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),
@@ -233,8 +235,8 @@ def _bias_qparams(observers: list[ObserverBase]) -> tuple[torch.Tensor, torch.Te
 
 
 def make_room_for_bias(bias: torch.Tensor, activation: ObserverBase, weight: ObserverBase) -> None:
-    """Weights of so small a scale that the bias would not fit get a larger one: beside that bias the codes that they
-    lose can't be seen."""
+    """Enlarges weight scales that are too small for the bias to fit: next to such a bias the lost precision of the
+    weights is invisible."""
     input_scale, _ = activation.calculate_qparams()
     bits = _SMALL_BIAS_BITS if element_of(activation.dtype) is INT8 else BIAS_BITS
     least = bias.detach().abs().to(torch.float64) / (float(input_scale) * 2**bits)
@@ -268,25 +270,25 @@ def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How activations are observed, and weights with their output channels along an axis; what a graph goes through
-    before it is rewritten, and after."""
+    """The observation of activations and weights (by the axis of output channels), and hooks before and after a graph
+    is rewritten."""
 
     activation: Callable[[Element], QuantizationSpec]
     weight: Callable[[int, Element], QuantizationSpec]  # by the axis of its output channels and its element
-    usual: Callable[[QParams], TensorSpec]  # of a tensor that usually has these parameters
-    # Of an operand where it enters a join; None: observed with the join's output.
+    usual: Callable[[QParams], TensorSpec]  # for a tensor with default parameters
+    # For an operand where it enters a join; None: observed with the join's output.
     entrance: Callable[[Element], QuantizationSpec] | None
-    weights: Element  # of layers that have kernels for it; others have more bits
+    weights: Element  # for layers that have kernels for it; others have more bits
     before: Callable[[GraphModule], None] = lambda module: None
     after: Callable[[GraphModule], None] = lambda module: None
-    # Once it is rewritten: whether calls had to be spelled in others, for the elements that they are to have.
+    # After rewriting: rewrites calls for the elements that they are to have; returns whether there were any.
     respell: Callable[[GraphModule], bool] = lambda module: False
-    # The elements that real numbers are to have, by what makes them; int8 where nothing is said.
+    # The elements of real numbers, by the nodes that compute them; int8 for others.
     elements: Callable[[Graph], Mapping[Node, Element]] = lambda graph: {}
-    floats: Callable[[Graph], Collection[Node]] = lambda graph: ()  # calls that are not quantized, on purpose
+    floats: Callable[[Graph], Collection[Node]] = lambda graph: ()  # calls that are deliberately not quantized
 
 
 ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None, INT8)
-"""For PT2E as users call it."""
+"""The scheme for PT2E as users call it."""
 SETTLED = Scheme(activation_spec, weight_spec, usual_spec, entrance_spec, INT8)
-"""For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""
+"""The scheme for Cortado's own calibration, which decides what tensors share (`sharing`) once all data was seen."""

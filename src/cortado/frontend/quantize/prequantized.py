@@ -1,7 +1,7 @@
-"""Models that come quantized by PT2E: their quantize and dequantize calls are read, and their scales are kept.
+"""Models quantized by PT2E: their quantize and dequantize calls are read, and their scales are kept.
 
-Constants become the real numbers that their codes stand for, and `Grid` remembers the codes; what is left around the
-activations is one quantize with one dequantize each. Which tensors still lack parameters is settled in `scales`.
+Constants become the real numbers of their codes, and `Grid` remembers the codes; each activation keeps one quantize
+with one dequantize. Parameters of tensors that still lack them are derived in `scales`.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ QUANTIZE = _quantized.quantize_per_tensor.default
 DEQUANTIZE = _quantized.dequantize_per_tensor.default
 QUANTIZE_CHANNEL = _quantized.quantize_per_channel.default
 DEQUANTIZE_CHANNEL = _quantized.dequantize_per_channel.default
-_CODES = (torch.int8, torch.int16, torch.int32)  # of constants: weights, and biases of any width
+_CODES = (torch.int8, torch.int16, torch.int32)  # for constants: weights, and biases of any width
 _WEIGHTED = (
     "conv1d",
     "conv2d",
@@ -55,7 +55,7 @@ AGAIN = f"change that in the quantizer{FLOAT_INSTEAD}"
 
 @dataclass(frozen=True)
 class Grid:
-    """The codes of a constant: value = (code - zero_point) * scale, with one scale or one per index of an axis."""
+    """The codes of a constant: value = (code - zero_point) * scale, with one scale or one for each index of an axis."""
 
     scales: Tensor
     axis: int | None
@@ -68,7 +68,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class _Parameters:
-    """Parameters of one quantize or dequantize call."""
+    """The parameters of one quantize or dequantize call."""
 
     scale: float
     zero_point: int
@@ -78,7 +78,7 @@ class _Parameters:
 
 
 def is_quantized(module: GraphModule) -> bool:
-    """Whether a graph has calls of PT2E's that quantize or dequantize."""
+    """Whether a graph has quantize or dequantize calls of PT2E."""
     graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
     return any(_is_pt2e(node.target) for graph in graphs for node in graph.nodes)
 
@@ -88,7 +88,7 @@ def _is_pt2e(target: Any) -> bool:
 
 
 def read(module: GraphModule) -> tuple[Grid, ...]:
-    """Checks every quantize and dequantize and brings them into one form; the grids of the constants."""
+    """Checks every quantize and dequantize and normalizes them; returns the grids of the constants."""
     graph = module.graph
     for node in [node for node in graph.nodes if _is_pt2e(node.target)]:
         _check_known(node)
@@ -112,7 +112,7 @@ def _calls(module: GraphModule, *kinds: CallKind) -> list[Node]:
 
 
 def _name(node: Node) -> str:
-    """A call as the user knows it: PT2E's own have no line where they stand at the model's border."""
+    """Describes a call to the user: PT2E's own calls at the model's border have no line, so a neighbour is named."""
     near = [node, *node.all_input_nodes, *node.users]
     near += [reader for user in node.users for reader in user.users]
     shown = next((one for one in near if source_line(one) is not None), node)
@@ -152,7 +152,7 @@ def _fold_constant(node: Node) -> Grid:
             f"{_name(node)}: a constant is quantized to {_dtype(codes.dtype)}, expected int8 for weights and int32 for "
             f"biases; {AGAIN}"
         )
-    values = _run(node, codes).to(torch.float32).contiguous()  # channels_last is how they lie, no part of the model
+    values = _run(node, codes).to(torch.float32).contiguous()  # channels_last is a layout in memory only
     channels = means(node, CallKind.DEQUANTIZE_CHANNELS)
     scales, zero_points = (bound["scales"], bound["zero_points"]) if channels else (bound["scale"], bound["zero_point"])
     with node.graph.inserting_before(node):
@@ -169,7 +169,8 @@ def _fold_constant(node: Node) -> Grid:
 
 
 def _constant(value: Any) -> Tensor | None:
-    """A number, a constant, or what is computed from constants alone; None for what hangs on the model's inputs."""
+    """Returns the value of a number, a constant, or a node computed from constants only; None if it depends on the
+    model's inputs."""
     if not isinstance(value, Node):
         return torch.as_tensor(value)
     if is_constant(value):
@@ -203,7 +204,7 @@ def _dtype(dtype: torch.dtype) -> str:
 
 
 def _read_activation(node: Node) -> None:
-    """One quantize of a tensor with one dequantize behind it, both with numbers for parameters."""
+    """Normalizes a quantize and its dequantizes to one of each, with numbers as parameters."""
     parameters = _parameters(node)
     for user in list(node.users):
         if not means(user, CallKind.DEQUANTIZE):
@@ -246,7 +247,7 @@ def _parameters(node: Node) -> _Parameters:
 
 
 def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
-    """A quantize of a tensor and its dequantize, at the place where nodes are being inserted."""
+    """Adds a quantize of a tensor and its dequantize, at the current insertion point."""
     kind = qparams.element
     parameters = (qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
     quantized = add_call(like, QUANTIZE, source, *parameters)
@@ -269,7 +270,8 @@ def qparams_of(node: Node) -> QParams:
 
 
 def _clamp_codes(quantized: Node, pair: Node, parameters: _Parameters) -> None:
-    """Codes that stop short of their element's: a clamp of the values in front, where a kernel can carry it."""
+    """Replaces a code range narrower than the element's by a clamp of the values before, where a kernel can carry
+    it."""
     scale, zero_point, element = parameters.scale, parameters.zero_point, element_of(parameters.dtype)
     low = (parameters.quant_min - zero_point) * scale if parameters.quant_min > element.low else None
     high = (parameters.quant_max - zero_point) * scale if parameters.quant_max < element.high else None
@@ -293,7 +295,7 @@ def _clamp_codes(quantized: Node, pair: Node, parameters: _Parameters) -> None:
 
 
 def _check_layers(module: GraphModule, grids: Sequence[Grid]) -> None:
-    """Weights must be quantized, and stay what they are."""
+    """Checks that weights are quantized, and stay unchanged."""
     made = {grid.values.data_ptr() for grid in grids}
     for node in module.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):

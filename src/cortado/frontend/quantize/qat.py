@@ -1,6 +1,6 @@
-"""Quantization-aware training: the graph as it is deployed, with fake quantization where int8 will round.
+"""Quantization-aware training: the deployed graph, with fake quantization where int8 will round.
 
-The rewriting and the annotations are those of post-training quantization; `training` says what else is done.
+Rewriting and annotations are those of post-training quantization; `training` has the differences.
 """
 
 import copy
@@ -27,10 +27,10 @@ Tensor = torch.Tensor
 
 
 class QatModel(torch.nn.Module):
-    """A model to be trained with int8's rounding in it; `cortado.compile` takes it as it is.
+    """A model for training with int8's rounding in it, to be passed to `cortado.compile` afterwards.
 
-    In training mode the ranges of activations follow the data; in evaluation mode they stay, and the outputs are what
-    the compiled model will give, but for single roundings.
+    In training mode the ranges of activations follow the data; in evaluation mode they are fixed, and the outputs are
+    those of the compiled model, up to single roundings.
     """
 
     def __init__(self, graph: GraphModule, example_inputs: Sequence[Tensor]) -> None:
@@ -61,7 +61,7 @@ class QatModel(torch.nn.Module):
 
 
 def prepare_graph(module: GraphModule, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
-    """A captured model with fake quantization of the activations and weights that were asked for."""
+    """Returns a captured model with fake quantization of activations and weights in the elements asked for."""
     settled = scheme_for(how)
     weights = INT4 if how.weights is Weights.INT4 else INT8
     scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell, weights=weights)
@@ -76,7 +76,7 @@ def is_qat(model: Any) -> bool:
 
 
 def convert(model: Any) -> GraphModule:
-    """The trained model with quantize and dequantize calls, its scales those of the training; the model stays."""
+    """Converts a copy of the trained model to quantize and dequantize calls, with the scales of the training."""
     graph: GraphModule = copy.deepcopy(model.graph if isinstance(model, QatModel) else model)
     for node in [node for node in graph.graph.nodes if node.op == "call_module"]:
         quantizer, source = graph.get_submodule(str(node.target)), node.all_input_nodes[:1]

@@ -87,11 +87,11 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def validate(self, model: GraphModule) -> None:
-        """Nothing to check here: what can't be lowered is reported by the lowering, with its reason."""
+        """Checks nothing: the lowering reports what it can't lower, with its reason."""
 
 
 def _dynamic_size(graph: Graph) -> torch.SymInt | None:
-    """Returns the first size of a tensor that the graph leaves open; None if all shapes are fixed."""
+    """Returns the first dynamic size in the graph; None if all shapes are fixed."""
     sizes = (size for node in graph.nodes for size in getattr(VALUE.of(node), "shape", ()))
     return next((size for size in sizes if isinstance(size, torch.SymInt)), None)
 
@@ -102,7 +102,7 @@ def _match(node: Node) -> Match | None:
 
 
 def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
-    """The relu or clamp behind a node, if the kernel can carry it as its activation bounds."""
+    """Returns the relu or clamp after a node, if the kernel can carry it as its activation bounds."""
     user = sole_user(node)
     if user is None or wanted_element(user).floating != wanted_element(node).floating:
         return None
@@ -110,7 +110,8 @@ def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
 
 
 def _fused_clamps(model: GraphModule) -> set[Node]:
-    """The clamps that kernels carry: they belong to no pointwise piece. (A kernel inside a piece is none.)"""
+    """Returns the clamps that kernels carry, which belong to no pointwise piece. (A kernel inside a piece carries
+    none.)"""
     pieces = sources(model.graph)
     kernels = [clamp.all_input_nodes[0] for clamp in model.graph.nodes if is_clamp(clamp) is not None]
     matches = [(kernel, _match(kernel)) for kernel in kernels if kernel not in pieces]
@@ -123,11 +124,11 @@ _Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge fro
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
+    """Places with the same quantization parameters: observed together, or fixed."""
 
     element: Element
-    spec: TensorSpec | None = None  # None: that of any activation
-    qparams: QParams | None = None  # that are fixed, or usual
+    spec: TensorSpec | None = None  # None: the default for activations
+    qparams: QParams | None = None  # the fixed or default parameters
 
     @property
     def fixed(self) -> bool:
@@ -140,28 +141,28 @@ def move_clamps_to_kernels(model: GraphModule) -> None:
 
 
 def _merge(model: GraphModule) -> None:
-    """Clamps where a kernel has them, and functions of one tensor as one call each."""
+    """Moves clamps to kernels, and merges functions of one tensor to one call each."""
     move_clamps_to_kernels(model)
     merge_pieces(model, cut=_fused_clamps(model))
 
 
 class _Annotator:
-    """Collects which places have the same quantization parameters, then says so to PT2E.
+    """Collects which places have the same quantization parameters, and annotates them for PT2E.
 
-    The first place of a group carries the specification and the others point to it. PT2E's own search for places that
-    hold the same tensor is off: it does not end for some graphs in which shared parameters meet.
+    The first place of a group has the specification and the others refer to it. PT2E's own search for shared places is
+    off: it does not terminate on some graphs with shared parameters.
     """
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
         self.groups: dict[_Place, _Group] = {}
-        self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
-        self.others: dict[tuple[Node, Element], _Group] = {}  # of tensors that are read in another element than theirs
+        self.sources: dict[Node, _Group] = {}  # for tensors that no annotated node computes: inputs, constants
+        self.others: dict[tuple[Node, Element], _Group] = {}  # for tensors that are read in another element
         self.inputs: dict[Node, dict[Node, TensorSpec | None]] = {}  # None: the place's group decides
         self.outputs: set[Node] = set()
 
     def add(self, node: Node, match: Match) -> None:
-        """A node whose operands are already known."""
+        """Adds a node whose operands are already known."""
         last = fused_clamp(node, match.pattern) or node
         bound, quantization = bind(node), match.quantization
         self.inputs[node] = {}
@@ -184,7 +185,7 @@ class _Annotator:
         return None
 
     def _output(self, bound: Bound, quantization: Quantization) -> _Group | None:
-        """The group of a node's output, once its operands have theirs; None where it is not quantized."""
+        """Returns the group of a node's output, once its operands have theirs; None if it is not quantized."""
         node, output = bound.node, quantization.output
         operands = [operand for operand, spec in self.inputs[node].items() if spec is None]
         beside = set(operands)
@@ -208,18 +209,19 @@ class _Annotator:
             return _Group(output.qparams.element, self.scheme.usual(output.qparams), output.qparams)
         if isinstance(output, QParams):
             return _Group(output.element, fixed_spec(output), output)
-        assert output.element is not None  # of an output of its own
+        assert output.element is not None  # it has an output of its own
         return _Group(output.element)
 
     def _entering(self, operand: Node, element: Element | None) -> _Group:
-        """The group of an operand where a call reads it: its own, or beside it one of the element that is wanted."""
+        """Returns the group of an operand where a call reads it: its own, or an additional one for another element."""
         group = self._group_of(operand, element)
         if element is None or group.element == element:
             return group
         return self.others.setdefault((operand, element), _Group(element))
 
     def _joined(self, node: Node, operands: list[Node], element: Element) -> _Group:
-        """Every operand keeps its group and enters in the output's parameters, unless all have the same fixed ones."""
+        """Returns the group of a join's output. Operands keep their groups and are converted on entry, unless all have
+        the same fixed parameters."""
         groups = [self._entering(operand, element) for operand in operands]
         alike = all(group.qparams == groups[0].qparams for group in groups)
         output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group(element)
@@ -235,22 +237,24 @@ class _Annotator:
         return output
 
     def observe_input(self, operand: Node) -> None:
-        """An input of the model is quantized once, whatever parameters a join wants it in; so is state."""
+        """Makes an input of the model, or state, a place of its own, so that it is quantized once, whatever parameters
+        joins need."""
         if operand.op == "placeholder" and operand not in self.outputs:
             self.groups[operand] = self._group_of(operand)
             self.inputs[operand] = {}
             self.outputs.add(operand)
 
     def _group_of(self, operand: Node, element: Element | None = None) -> _Group:
-        """Returns the group of a tensor that no call makes, or one in float32, with the element that its first reader
-        wants; codes of float32 have the usual one."""
+        """Returns the group of an operand; a new one if no call computes it in codes, with the element that its first
+        reader wants, or the usual one for a float32 tensor."""
         if operand in self.groups:
             return self.groups[operand]
         wanted = wanted_element(operand)
         return self.sources.setdefault(operand, _Group(element or (USUAL if wanted.floating else wanted)))
 
     def write(self, graph: Graph) -> None:
-        """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
+        """Writes the annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its
+        root."""
         roots: dict[int, _Place] = {}
         for node in [node for node in graph.nodes if node in self.inputs]:
             inputs = {
@@ -274,6 +278,6 @@ def _first(bound: Bound, quantization: Quantization, kind: type[Role]) -> Any:
 
 
 def _activations(bound: Bound, quantization: Quantization) -> list[tuple[Node, Element | None]]:
-    """The operands that are activations, each with the element in which it is read."""
+    """Returns the activation operands, each with the element in which it is read."""
     roles = [(name, role) for name, role in quantization.inputs.items() if isinstance(role, Activation)]
     return [(operand, role.element) for name, role in roles for operand in bound.nodes(name)]

@@ -1,4 +1,4 @@
-"""The range of values that the codes of a tensor stand for, chosen from what calibration samples had in it."""
+"""The choice of a tensor's range, from statistics of the calibration samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from cortado.base.arrays import ArrayType
 from cortado.base.element import Element
 from cortado.options import CalibrationMethod
 
-BINS = 512  # of one sample's histogram
-ALL_BINS = 1024  # of the histogram of all samples
-MOST_VALUES = 1 << 16  # of one sample's tensor that are looked at; of a larger one, values at equal distances
+BINS = 512  # in one sample's histogram
+ALL_BINS = 1024  # in the histogram of all samples
+MOST_VALUES = 1 << 16  # of one sample's tensor that are examined; of a larger one, evenly spaced values
 PERCENTILE = 99.99
-ODD = 2.5  # times the range that nine of ten samples stay within
+ODD = 2.5  # times the range of nine out of ten samples
 TYPICAL = 0.9
 FEWEST_CODES = 16  # of 256, that a tensor should spread over
-LONE = 4.0  # times the value that all but one in a thousand of the other samples stay within
-ALONE = 0.5  # of the largest value: no other sample reaches as far
+LONE = 4.0  # times the 99.9th percentile of the other samples' values
+ALONE = 0.5  # of the largest value, which no other sample reaches
 NEARLY_ALL = 0.999
 LARGE, SMALLER = 2.0**100, 2.0**-40
-ROOM = 4.0  # times what was seen, of codes that have bits to spare
-INPUT_ROOM = 1.5  # the same of an input, at least: how loud it is differs from sample to sample
-TOLD_APART = 8  # samples whose reach says how much
-SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
+ROOM = 4.0  # the headroom factor for codes with bits to spare
+INPUT_ROOM = 1.5  # the least one for an input, whose level differs between samples
+TOLD_APART = 8  # samples that suffice to estimate it
+SHRINKS = np.linspace(0.2, 1.0, 33)  # factors of each end of a range that are tried
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Statistics of one sample in a tensor: its smallest and largest value, and the distribution between them."""
+    """The statistics of one sample in a tensor: smallest and largest value, and a histogram between them."""
 
     sample: int
-    place: str  # the tensor, where several have one range
+    place: str  # the tensor, if several share one range
     low: float
     high: float
     counts: ArrayType
@@ -46,7 +46,7 @@ class Seen:
 
     @property
     def range(self) -> float:
-        """Zero always has a code."""
+        """The width of the range, which always includes zero."""
         return max(self.high, 0.0) - min(self.low, 0.0)
 
     @property
@@ -60,8 +60,8 @@ class Seen:
 
 
 def _counts(values: ArrayType, low: float, high: float) -> ArrayType:
-    """How many of the values, all from `low` to `high`, are in each bin; as torch.histc, and faster. Large ones are
-    divided by a power of two before, which leaves them in their bins: their products would not be float32's."""
+    """Returns the number of values in each bin from `low` to `high`, like torch.histc but faster. Large values are
+    first divided by a power of two, which keeps them in their bins but avoids overflow of float32 products."""
     if max(-low, high) > LARGE:
         values, low, high = values * np.float32(SMALLER), low * SMALLER, high * SMALLER
     places = values - np.float32(low)
@@ -73,7 +73,7 @@ def _counts(values: ArrayType, low: float, high: float) -> ArrayType:
 
 
 def odd_samples(seen: Sequence[Seen]) -> dict[int, float]:
-    """Samples whose own range in this tensor is far beyond that of the others, and how many times it is theirs."""
+    """Returns the samples whose own range in this tensor is far wider than the others', with the ratio."""
     ranges: dict[int, float] = {}
     for one in seen:
         ranges[one.sample] = max(ranges.get(one.sample, 0.0), one.range)
@@ -83,14 +83,14 @@ def odd_samples(seen: Sequence[Seen]) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Lone:
-    """A sample that sets a range alone: it reaches `times` as far as the others' values, but for one in a thousand."""
+    """A sample that determines a range alone: it reaches `times` as far as 99.9 % of the others' values."""
 
     sample: int
     times: float
 
 
 def lone_sample(seen: Sequence[Seen], low: float, high: float) -> Lone | None:
-    """The sample without which the range from `low` to `high` would be far smaller."""
+    """Returns the sample without which the range from `low` to `high` would be far smaller."""
     largest: dict[int, float] = {}
     for one in seen:
         largest[one.sample] = max(largest.get(one.sample, 0.0), one.largest)
@@ -102,13 +102,13 @@ def lone_sample(seen: Sequence[Seen], low: float, high: float) -> Lone | None:
     order = values.argsort()
     share = weights[order].cumsum() / weights.sum()
     usual = float(values[order][np.searchsorted(share, NEARLY_ALL)])
-    reached = min(largest[first], max(-low, high))  # what is beyond the range saturates
+    reached = min(largest[first], max(-low, high))  # values beyond the range saturate
     return Lone(first, reached / usual) if usual > 0.0 and reached > LONE * usual else None
 
 
 def used_codes(seen: Sequence[Seen], scale: float) -> int | None:
-    """From the smallest to the largest code of a tensor, if that are too few of them; None where they are enough, or
-    where there are no more values than codes, as in a mask."""
+    """Returns the number of codes from the smallest to the largest that a tensor uses, if that is too few; None if it
+    is enough, or if there are no more distinct values than codes, as in a mask."""
     span = round((max(one.high for one in seen) - min(one.low for one in seen)) / scale) + 1
     if span >= FEWEST_CODES:
         return None
@@ -117,14 +117,14 @@ def used_codes(seen: Sequence[Seen], scale: float) -> int | None:
 
 
 def left_out(seen: Sequence[Seen], method: CalibrationMethod, element: Element) -> dict[int, float]:
-    """The samples that a range is chosen without, and how many times the others' range theirs is. Where there are codes
-    to spare, none is."""
+    """Returns the samples that are left out of a range, with the ratio of their range to the others'; none for codes
+    with bits to spare."""
     return {} if method is CalibrationMethod.MINMAX or not element.affine else odd_samples(seen)
 
 
 def room_of_input(seen: Sequence[Seen]) -> float:
-    """Room for a sample that reaches as much further than all as the furthest does beyond the others. What is quiet in
-    an input is lost at once, and nothing behind it brings it back: no bits are to spare there."""
+    """Returns headroom for a sample that exceeds all others by as much as the largest exceeds the second. Quiet parts
+    of an input are lost at once if its steps are coarse, and can't be recovered later: it has no bits to spare."""
     largest: dict[int, float] = {}
     for one in seen:
         largest[one.sample] = max(largest.get(one.sample, 0.0), one.largest)
@@ -137,7 +137,8 @@ def room_of_input(seen: Sequence[Seen]) -> float:
 def choose_range(
     seen: Sequence[Seen], method: CalibrationMethod, element: Element, room: float = ROOM
 ) -> tuple[float, float]:
-    """The ends of the range; zero lies within it. `room` is that of codes with bits to spare."""
+    """Returns the ends of the range, which includes zero. `room` is the headroom factor for codes with bits to
+    spare."""
     low, high = min(0.0, *(one.low for one in seen)), max(0.0, *(one.high for one in seen))
     if not element.affine:
         return room * low, room * high
@@ -150,7 +151,7 @@ def choose_range(
 
 
 def _histogram(seen: Sequence[Seen], low: float, high: float) -> tuple[ArrayType, ArrayType]:
-    """All samples in one: each bin's values are taken to lie at its centre."""
+    """Returns one histogram of all samples: each bin's values are assumed to be at its centre."""
     values = np.concatenate([one.centers for one in seen])
     weights = np.concatenate([one.counts for one in seen])
     counts, edges = np.histogram(values, ALL_BINS, (low, high), weights=weights)
@@ -166,9 +167,9 @@ def _percentiles(centers: ArrayType, counts: ArrayType) -> tuple[float, float]:
 
 
 def _least_error(centers: ArrayType, counts: ArrayType, low: float, high: float, codes: int) -> tuple[float, float]:
-    """The ends that give the least squared error: a narrower range has finer steps and saturates more values.
+    """Returns the ends with the least squared error: a narrower range has finer steps and saturates more values.
 
-    Both ends move together first, then each alone.
+    Both ends are scaled together first, then each alone.
     """
     filled = counts > 0
     values, weights = centers[filled], counts[filled]

@@ -1,7 +1,7 @@
-"""The parameters that a quantized model leaves open: those of tensors whose codes follow from what it does say.
+"""Completion of a quantized model's parameters: those of tensors whose codes follow from the parameters it has.
 
-A quantizer need not annotate what only moves data, nor a relu: a quantize commutes with them, so it may stand in front
-of them or behind. Weights get back the codes they came with. What can't be told is an error; nothing is guessed.
+A quantizer need not annotate data movement or a relu: a quantize commutes with them, so it can be before or after them.
+Weights get back the codes they came with. Ambiguity is an error; nothing is guessed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,12 +39,12 @@ from cortado.ops.reach import hull, reach
 
 Tensor = torch.Tensor
 
-KEEPS = (SharedWith, Joined)  # outputs of which every code is an operand's
-ON_GRID = 1e-3  # how far a code may be from an integer: float32 rounds codes times scales
+KEEPS = (SharedWith, Joined)  # outputs whose codes are all codes of an operand
+ON_GRID = 1e-3  # the tolerance of codes around integers: float32 rounds codes times scales
 
 
 def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
-    """A graph that came quantized, as PT2E would make it of the float graph with CortexMQuantizer and these scales."""
+    """Converts a graph that PT2E has quantized to the form that CortexMQuantizer would give with these scales."""
     inline_contexts(module)
     grids = read(module)
     canonicalize(module, inputs)
@@ -61,7 +61,7 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
 
 
 def _note_elements(module: GraphModule) -> None:
-    """A call that reads wide codes, or whose values become such, computes with them."""
+    """Notes wide elements: a call that reads wide codes, or whose values become wide codes, computes with them."""
     for node in reversed(module.graph.nodes):
         behind = [qparams_of(user).element if is_quantize(user) else wanted_element(user) for user in node.users]
         _note_widest(node, behind)
@@ -77,7 +77,7 @@ def _note_widest(node: Node, elements: Sequence[Element]) -> None:
 
 
 def _widened(qparams: QParams, element: Element) -> QParams:
-    """Wider codes for the same numbers, each of them exactly: of int8, at most 255 steps from 0, of 128 each."""
+    """Returns wider codes for exactly the same numbers: int8 codes, at most 255 steps from 0, times 128."""
     return QParams(qparams.scale / 2 ** (element.bits - qparams.element.bits - 1), 0, element)
 
 
@@ -85,17 +85,17 @@ class _Scales:
     def __init__(self, module: GraphModule, grids: Sequence[Grid]) -> None:
         self.module = module
         self.grids = grids
-        # All at once: patterns look at constants, and those are about to be quantized.
+        # All at once, as patterns look at constants, which are about to be quantized.
         found = {node: _match(node) for node in module.graph.nodes}
         self.matches = {node: match for node, match in found.items() if match is not None}
         clamps = [fused_clamp(node, match.pattern) for node, match in self.matches.items()]
-        self.carried = {clamp for clamp in clamps if clamp is not None}  # by the kernels before them
+        self.carried = {clamp for clamp in clamps if clamp is not None}  # clamps carried by the kernels before them
 
     # ---- what is shared --------------------------------------------------------------------------------------
 
     def backward(self, node: Node) -> None:
-        """A quantize behind data movement, a relu or their like is as good in front of it, unless something computes
-        with what is not quantized: a quotient of nearly zero is not that of the code zero."""
+        """Moves a quantize from after data movement, a relu or similar calls to before them, unless another call reads
+        values that are not quantized: a quotient by almost zero differs from one by code zero."""
         match = self.matches.get(node)
         found = _behind(node)
         if match is None or len(found) != 1 or not self._shares(node, match, found[0]):
@@ -107,7 +107,8 @@ class _Scales:
                 self._between(operand, node, found[0])
 
     def forward(self, node: Node) -> None:
-        """The parameters of one call: of its constants and, where the model has no quantize there, of its output."""
+        """Completes the parameters of one call: of its constants and, if the model has no quantize there, of its
+        output."""
         if node.op == "placeholder" and USER_INPUT.known(node):
             _check_one(node)
         match = self.matches.get(node)
@@ -150,7 +151,7 @@ class _Scales:
         _check_one(last)
 
     def _derived(self, node: Node, last: Node, operands: Mapping[Node, QParams]) -> QParams:
-        """Derives the range of a tensor that the quantizer left alone, where that is known."""
+        """Derives the range of a tensor that the quantizer left without parameters, if it is known."""
         span = reach(node, operands)
         bounds = None if last is node else is_clamp(last)
         if span is not None and bounds is not None:
@@ -163,8 +164,8 @@ class _Scales:
         return _of_range(torch.tensor(span), wanted_element(node))
 
     def _join(self, node: Node, last: Node, operands: Sequence[Node]) -> None:
-        """Joins the parameters of several tensors: those behind, those that all of them have, or the range of all
-        together."""
+        """Joins the parameters of several tensors: those of the output, those that all of them have, or the range that
+        covers all."""
         own, given = [qparams_of(operand) for operand in operands], _behind(last)
         wanted = given[0] if given else own[0]
         if not given and any(one != wanted for one in own):
@@ -175,14 +176,14 @@ class _Scales:
         self._ensure(last, wanted)
 
     def _shares(self, node: Node, match: Match, qparams: QParams) -> bool:
-        """Whether a call gives codes of its input as they are: it moves them, or clamps them at values with codes."""
+        """Whether a call returns codes of its input unchanged: it moves them, or clamps them at values with codes."""
         if isinstance(match.quantization.output, KEEPS):
             return True
         bounds = is_clamp(node)
         return bounds is not None and node not in self.carried and all(_has_code(bound, qparams) for bound in bounds)
 
     def _is_read_raw(self, node: Node, qparams: QParams) -> bool:
-        """Whether a call other than data movement reads values of a node that no quantize has rounded."""
+        """Whether a call other than data movement reads values of a node that are not quantized."""
         for user in node.users:
             match = None if is_quantize(user) else self.matches.get(user)
             if match is not None and (not self._shares(user, match, qparams) or self._is_read_raw(user, qparams)):
@@ -197,7 +198,7 @@ class _Scales:
         reader.replace_input_with(operand, pair)
 
     def _ensure(self, node: Node, qparams: QParams) -> None:
-        """A quantize and a dequantize between a call and all that read it."""
+        """Inserts a quantize and a dequantize between a call and all its readers."""
         readers = list(node.users)
         if readers and all(is_quantize(user) and qparams_of(user) == qparams for user in readers):
             return
@@ -209,7 +210,7 @@ class _Scales:
     # ---- constants -------------------------------------------------------------------------------------------
 
     def _of_constant(self, data: Tensor, element: Element) -> QParams:
-        """The parameters that a constant came with, or those of its own range."""
+        """Returns the parameters that a constant came with, or those of its own range."""
         for grid in self.grids:
             if grid.axis is None and grid.dtype == element.torch_dtype and grid.values.numel() == data.numel():
                 codes = data.to(torch.float64) / grid.scales + grid.zero_points
@@ -218,7 +219,8 @@ class _Scales:
         return _of_range(data, element)
 
     def _weights(self, node: Node, match: Match) -> None:
-        """A layer has one tensor of weights, a recurrent one two; a bias that is quantized belongs to the first."""
+        """Quantizes the weights of a layer, one tensor or two (recurrent layers); a quantized bias belongs to the
+        first."""
         bound, inputs = bind(node), match.quantization.inputs
         weight, *others = [bound[name] for name, role in inputs.items() if isinstance(role, Weight)]
         bias: Node | None = next((bound[name] for name, role in inputs.items() if isinstance(role, Bias)), None)
@@ -227,7 +229,7 @@ class _Scales:
         scales = self._weight_scales(node, constant_data(weight), axis)
         step = torch.tensor(activation.scale, dtype=torch.float32)
         if bias is not None:
-            # As for a model that Cortado quantizes itself: a bias that would not fit 32 bits coarsens its channel.
+            # As in Cortado's own quantization: a bias that would not fit 32 bits coarsens its channel.
             least = constant_data(bias).abs().to(torch.float64) / (activation.scale * 2**BIAS_BITS)
             scales = torch.maximum(scales, least.to(torch.float32))
             self._per_channel(node, bias, step * scales, (0, INT32.low, INT32.high, torch.int32))
@@ -245,7 +247,8 @@ class _Scales:
         node.replace_input_with(constant, pair)
 
     def _weight_scales(self, node: Node, data: Tensor, axis: int) -> Tensor:
-        """The scales with which these weights are the codes they came as; of weights that Cortado wrote, its own."""
+        """Returns the scales with which these weights are the codes they came as; for weights that Cortado wrote,
+        computed ones."""
         count = data.shape[axis]
         sizes = [1] * data.dim()
         sizes[axis] = -1
@@ -268,7 +271,7 @@ def _is_border(node: Node) -> bool:
 
 
 def _of_range(data: Tensor, element: Element) -> QParams:
-    """The parameters of codes from the least value to the largest."""
+    """Returns the parameters for a range from the least value to the largest."""
     if not element.affine:
         return QParams(max(float(data.abs().max()) / element.high, SMALLEST_SCALE), 0, element)
     observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)
@@ -287,8 +290,8 @@ def _activations(bound: Bound, match: Match) -> list[Node]:
 
 
 def _sharing(bound: Bound, match: Match) -> list[Node]:
-    """The tensors of real numbers whose parameters a call that keeps codes gives its output; all that it reads, where
-    it keeps none. What decides between values, as a mask does, is not among them."""
+    """Returns the operands whose parameters a call that keeps codes gives its output; all activations, if it keeps
+    none. Selectors such as masks are not included."""
     output = match.quantization.output
     if isinstance(output, SharedWith):
         return bound.nodes(output.argument)
@@ -297,13 +300,13 @@ def _sharing(bound: Bound, match: Match) -> list[Node]:
 
 
 def _elements(bound: Bound, match: Match) -> list[tuple[Node, Element | None]]:
-    """The tensors of real numbers that a call reads, and the element in which it does; None for any."""
+    """Returns the activations that a call reads, with the element in which it reads them; None for any."""
     roles = [(name, role) for name, role in match.quantization.inputs.items() if isinstance(role, Activation)]
     return [(node, role.element) for name, role in roles for node in bound.nodes(name)]
 
 
 def _behind(node: Node) -> list[QParams]:
-    """The parameters with which a tensor is quantized, each once."""
+    """Returns the distinct parameters with which a tensor is quantized."""
     return list(dict.fromkeys(qparams_of(user) for user in node.users if is_quantize(user)))
 
 
@@ -315,7 +318,7 @@ def _has_code(value: float, qparams: QParams) -> bool:
 
 
 def _constant_behind(pair: Node) -> Node | None:
-    """The constant whose codes a dequantize reads."""
+    """Returns the constant whose codes a dequantize reads, if it is one."""
     source: Node = bind(bind(pair)["input"])["input"]
     return source if is_constant(source) else None
 
@@ -343,7 +346,7 @@ def _missing(node: Node, operand: Node) -> CortadoError:
 
 
 def _check_one(node: Node) -> None:
-    """Codes of one scale made from those of another are worse than either."""
+    """Refuses a tensor with several scales: rescaled codes are worse than either."""
     found = _behind(node)
     if len(found) > 1:
         reader = next(iter(next(iter(node.users)).users))

@@ -1,24 +1,25 @@
-"""Which tensors have one scale where they meet: at a concatenation, a minimum, a maximum.
+"""Shared scales of tensors that meet in a join: a concatenation, a minimum, a maximum.
 
-A join reads its operands in the parameters of its output, so an operand in others is rescaled by a table. That costs a
-pass over the operand; one scale for all costs the operand's other readers some of its codes. The rule:
+A join reads its operands in the parameters of its output, so an operand with others is rescaled by a table. That costs
+a pass over the operand; one scale for all costs the operand's other readers some of its codes. The rule:
 
-1. An operand that only joins read is made in the parameters of the finest of them: nobody could see more of it. Where
-   there is only one, values beyond the range of its output saturate, as they would behind it.
-2. An operand that others read too, or the layer itself that makes it, shares its scale with the join where that makes
-   no step more than `LOSS` times larger, and keeps its own otherwise.
+1. An operand that only joins read gets the parameters of the finest of them: nothing could use more. If there is only
+one, values beyond the range of its output saturate, as they would after it.
 
-In the same way a sigmoid or a tanh has its usual range where that makes its steps at most `LOSS` times larger.
+2. An operand with other readers, including the layer itself that computes it, shares its scale with the join if that
+makes no step more than `LOSS` times larger, and otherwise keeps its own.
 
-Where a tensor changes its element, one side takes the other's steps, so that nothing is scaled there.
+In the same way a sigmoid or a tanh has its default range if that makes its steps at most `LOSS` times larger.
 
-1. int8 codes that are read as int16: the int16 codes have 128 steps to one of the int8 codes, so they are the same
-   numbers exactly.
-2. int16 codes that are read as int8 alone, of a call that rounds its result once, whatever steps that is to have: the
-   call gives it the steps of the int8 codes. They are limited to a byte where they are stored as one; nothing is
-   rounded twice.
+Where a tensor changes its element, one side takes the other's steps, so that no rescaling is needed.
 
-Elsewhere, as where an int16 tensor is read in both elements, codes are scaled (`ops/elementwise/requantize.py`).
+1. int8 codes that are read as int16: the int16 codes have 128 steps to one of the int8 codes, so they are exactly the
+same numbers.
+
+2. int16 codes that are read only as int8, from a call that rounds its result once, whatever its steps: the call gets
+the steps of the int8 codes. They are clamped to a byte where they are stored as one; nothing is rounded twice.
+
+Elsewhere, as where an int16 tensor is read in both elements, codes are rescaled (`ops/elementwise/requantize.py`).
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ from cortado.options import CalibrationMethod
 # ---- sharing ---------------------------------------------------------------------------------------------
 
 LOSS = 1.12  # 1 dB
-LEAST = 2.0**-8  # of an operand's range that an output may have: kernels' factors have their limits
+LEAST = 2.0**-8  # the least ratio of an output's range to an operand's: kernels' factors are limited
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ class _Range:
 
 @dataclass(eq=False)
 class _Tensor:
-    """Tensors of one observer: their range, and who reads them."""
+    """The tensors of one observer: their range, and their readers."""
 
     observer: ObserverBase
     range: _Range
-    joins: list["_Tensor"] = field(default_factory=list)  # the outputs of those that read it
-    read: bool = False  # by something else
-    leader: "_Tensor | None" = None  # whose parameters it has
-    smallest: float = 0.0  # range among those that share their parameters with this one
+    joins: list["_Tensor"] = field(default_factory=list)  # the outputs of the joins that read it
+    read: bool = False  # by other calls
+    leader: "_Tensor | None" = None  # the tensor whose parameters it has
+    smallest: float = 0.0  # the smallest range among tensors that share its parameters
 
     def __post_init__(self) -> None:
         self.smallest = self.range.span
@@ -87,7 +88,7 @@ class _Tensor:
 
 
 def share(prepared: GraphModule, method: CalibrationMethod) -> None:
-    """Observers that have seen all data follow one another, as the rule has it, or take their usual range."""
+    """Makes observers that have seen all data follow one another by the rule, or take their default range."""
     observers = observers_of(prepared)
     for observer in set(observers.values()):
         if isinstance(observer, RangeObserver):
@@ -104,7 +105,7 @@ def share(prepared: GraphModule, method: CalibrationMethod) -> None:
 
 
 def _take_usual(observer: RangeObserver) -> None:
-    """A sigmoid has all of [0, 1), what calibration has not seen of it too, unless that makes its steps larger."""
+    """Gives a sigmoid all of [0, 1), beyond what calibration has seen, unless that makes its steps larger."""
     low, high = observer.usual or (0.0, 0.0)
     if observer.usual is not None and LOSS * _seen(observer).span > high - low:
         observer.set_range(low, high)
@@ -115,7 +116,7 @@ def _take_usual(observer: RangeObserver) -> None:
 
 
 def observers_of(prepared: GraphModule) -> dict[Node, ObserverBase]:
-    """The observers of activations, by the nodes that call them."""
+    """Returns the observers of activations, by the nodes that call them."""
     calls = {
         node: prepared.get_submodule(str(node.target)) for node in prepared.graph.nodes if node.op == "call_module"
     }
@@ -124,7 +125,8 @@ def observers_of(prepared: GraphModule) -> dict[Node, ObserverBase]:
 
 
 def _tensors(observers: dict[Node, ObserverBase], method: CalibrationMethod) -> list[_Tensor]:
-    """All that meets at joins, in the order of the graph; an entrance has the parameters of its join's output."""
+    """Returns all tensors that meet at joins, in the order of the graph; an edge observer has the parameters of its
+    join's output."""
     met: dict[ObserverBase, None] = {}
     for entrance, observer in observers.items():
         if isinstance(observer, EdgeObserver):
@@ -141,14 +143,14 @@ def _tensors(observers: dict[Node, ObserverBase], method: CalibrationMethod) -> 
 
 
 def _output(entrance: Node, observers: dict[Node, ObserverBase]) -> ObserverBase:
-    """The observer behind the join that is behind an entrance."""
+    """Returns the observer of the output of the join that an edge observer leads to."""
     join = next(iter(entrance.users))
     return next(observers[user] for user in join.users if user in observers)
 
 
 def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dict[Node, ObserverBase]) -> None:
-    """Data movement is no reader: its output has the same observer. A layer may read its own output. A join in another
-    element reads codes of that, whatever parameters the tensor has."""
+    """Notes the readers of a tensor. Data movement is not a reader: its output has the same observer. A layer can read
+    its own output. A join in another element reads codes of that element, whatever parameters the tensor has."""
     tensor = found[observers[call]]
     tensor.read |= any(pattern.reads_itself for pattern in patterns_of(call.all_input_nodes[0].target))
     for user in call.users:
@@ -161,7 +163,7 @@ def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dic
 
 
 def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
-    """The range that a tensor has by itself."""
+    """Returns the range that a tensor has by itself."""
     if isinstance(observer, FixedQParamsObserver):
         codes = element_of(observer.dtype).codes
         low, high = ((code - float(observer.zero_point)) * float(observer.scale) for code in codes)
@@ -174,7 +176,7 @@ def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
 
 
 def _seen(observer: RangeObserver) -> _Range:
-    """The range of all values that were seen; zero is always among them."""
+    """Returns the range of all values seen, including zero."""
     if not observer.saw_finite:
         return _Range(0.0, 0.0)
     return _Range(min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val)))
@@ -195,7 +197,7 @@ def _follow_joins(tensor: _Tensor) -> None:
 
 
 def _merge(first: _Tensor, second: _Tensor) -> None:
-    """One range for both, if it is nearly that of each."""
+    """Gives both tensors one range, if it is nearly that of each."""
     leader, other = (second, first) if second.fixed else (first, second)
     if leader is other or other.fixed:
         return
@@ -218,8 +220,8 @@ Observers = dict[Node, ObserverBase]
 
 
 def meet(prepared: GraphModule) -> None:
-    """Gives one side of each change of element the steps of the other. Runs after `share`: what follows another tensor,
-    or is followed, keeps its steps."""
+    """Gives one side of each change of element the steps of the other. Runs after `share`: tensors that follow another,
+    or are followed, keep their steps."""
     observers = observers_of(prepared)
     leaders = [one.leader for one in observers.values() if isinstance(one, RangeObserver)]
     for node, observer in observers.items():
@@ -239,7 +241,7 @@ def meet(prepared: GraphModule) -> None:
 
 
 def _free(observer: ObserverBase) -> RangeObserver | None:
-    """The observer of a tensor that may have any steps."""
+    """Returns the observer of a tensor whose steps are free; None for others."""
     if not isinstance(observer, RangeObserver) or isinstance(observer, EdgeObserver):
         return None
     settled = observer.leader is not None or observer.usual is not None
@@ -247,7 +249,8 @@ def _free(observer: ObserverBase) -> RangeObserver | None:
 
 
 def _covers(source: ObserverBase, reader: RangeObserver) -> bool:
-    """Whether a tensor holds all that was seen where it is read: more is there where other tensors are observed too."""
+    """Whether a tensor's range covers everything seen where it is read, which is more if other tensors are observed
+    there too."""
     if isinstance(source, RangeObserver):
         return source.covers(reader)
     scale, zero_point = (float(value) for value in source.calculate_qparams())
@@ -257,8 +260,8 @@ def _covers(source: ObserverBase, reader: RangeObserver) -> bool:
 
 
 def _serves(source: RangeObserver, reader: ObserverBase, observers: Observers) -> bool:
-    """Whether all that have this observer are made by calls that round once, or by movement, and read as `reader`
-    alone, or by movement."""
+    """Whether all tensors with this observer come from calls that round once, or from data movement, and are read only
+    as `reader`, or by data movement."""
     places = [node for node, observer in observers.items() if observer is source]
     for node in places:
         maker = node.all_input_nodes[0]
@@ -270,7 +273,7 @@ def _serves(source: RangeObserver, reader: ObserverBase, observers: Observers) -
 
 
 def _rounds_once(node: Node) -> bool:
-    """A call, or the clamp behind one that carries it."""
+    """Whether a node is a call that rounds once, or the clamp that such a call carries."""
     patterns = patterns_of(node.target)
     if any(pattern.rounds_once for pattern in patterns):
         return True
@@ -279,7 +282,7 @@ def _rounds_once(node: Node) -> bool:
 
 
 def _is_moved(node: Node, source: RangeObserver, observers: Observers) -> bool:
-    """Whether a call only moves codes, or chooses among them, and those it reads and gives have this observer."""
+    """Whether a call only moves or selects codes, and its operand and results have this observer."""
     if not any(pattern.moves or pattern.monotone for pattern in patterns_of(node.target)):
         return False  # an input, a constant or a call that computes
     around = (observers.get(node.all_input_nodes[0]), *(observers.get(user) for user in node.users))
@@ -290,7 +293,8 @@ def _is_moved(node: Node, source: RangeObserver, observers: Observers) -> bool:
 
 
 class SharedRanges:
-    """Ranges of tensors that methods of one model have in common: inputs of one name, and what the same layers give.
+    """The ranges of tensors that methods of one model have in common: inputs of the same name, and outputs of the same
+    layers.
 
     Each method is calibrated by itself, and its ranges are noted; once they are joined, each method gets those that all
     of them need, so that the same layers have the same constants.
@@ -301,7 +305,7 @@ class SharedRanges:
         self._joined: dict[tuple[str, ...], tuple[float, float]] = {}
 
     def join(self) -> bool:
-        """Whether there are ranges that methods have in common, and that differ."""
+        """Joins the ranges that methods have in common; returns whether any differ."""
         keys = [key for noted in self._noted for key in noted]
         for key in dict.fromkeys(one for one in keys if keys.count(one) > 1):
             ends = [noted[key] for noted in self._noted if key in noted]
@@ -311,7 +315,7 @@ class SharedRanges:
         )
 
     def meet(self, prepared: GraphModule) -> None:
-        """Once every tensor has its range: notes it, or gives it the one that all methods need."""
+        """Notes the ranges of a method or, once they are joined, gives its tensors those that all methods need."""
         found = _observed_by_key(prepared)
         if not self._joined:
             self._noted.append({key: (float(one.min_val), float(one.max_val)) for key, one in found.items()})
@@ -322,7 +326,7 @@ class SharedRanges:
 
 
 def _observed_by_key(prepared: GraphModule) -> dict[tuple[str, ...], RangeObserver]:
-    """The observers that choose a range of their own, by what they observe in the user's words."""
+    """Returns the observers that choose their own range, by a key from the user's names for what they observe."""
     found: dict[tuple[str, ...], RangeObserver] = {}
     times: dict[tuple[str, ...], int] = {}
     for node in prepared.graph.nodes:

@@ -1,8 +1,8 @@
-"""Input values half-way between two codes: on MVE, ExecuTorch's own quantize may choose the other one.
+"""Input values half-way between two codes: on MVE, ExecuTorch's own quantize can choose the other one.
 
 The reference and all other kernels compute x * (1 / scale) in float32 and round that; ExecuTorch's operator for MVE
 rounds the product itself. Both agree unless the product is within a float's rounding error of a tie. Values from a
-continuum hardly ever are; images whose pixels are k / 127.5 - 1 are, in a scale of 2 / 255, with every pixel.
+continuum hardly ever are; but with images whose pixels are k / 127.5 - 1, in a scale of 2 / 255, every pixel is.
 """
 
 from collections.abc import Sequence
@@ -20,22 +20,22 @@ from cortado.frontend.quantize.observers import RangeObserver
 from cortado.frontend.quantize.prequantized import is_quantize, qparams_of
 from cortado.frontend.quantize.ranges import MOST_VALUES
 
-# Of a step: a product of up to 256 steps is rounded by 2^-17 of one at most. What a firmware computes in another way
-# than the calibration data was, k * (2 / 255) - 1, is as near.
+# In steps: a product of up to 256 steps is rounded by at most 2^-17 of one. Firmware that computes inputs differently
+# from the calibration data, as k * (2 / 255) - 1, is equally close.
 NEAR = 2.0**-15
-MANY = 2.0**-10  # of an input's values that get another code; of values from a continuum, 2^-18 do
-WIDER = tuple(1.0 + thousandths / 1000 for thousandths in range(1, 17))  # ranges that are tried
-MOST_DISTINCT = 1 << 17  # values of an input that are looked at
+MANY = 2.0**-10  # the share of an input's values that get another code; for values from a continuum it is 2^-18
+WIDER = tuple(1.0 + thousandths / 1000 for thousandths in range(1, 17))  # factors of ranges that are tried
+MOST_DISTINCT = 1 << 17  # values of an input that are examined
 
 
 @dataclass(frozen=True)
 class Tied:
-    """An input of which many values may get another code."""
+    """An input of which many values can get another code."""
 
     position: int
     name: str
-    ties: int  # different values that do
-    values: int  # different values in all
+    ties: int  # distinct values that do
+    values: int  # distinct values in all
 
     @property
     def percent(self) -> float:
@@ -43,7 +43,7 @@ class Tied:
 
 
 def avoid_ties(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
-    """Widens the range of an input by a little where many of its values have two codes, until none is near a tie."""
+    """Widens the range of an input slightly if many of its values have two codes, until none is near a tie."""
     for position, node in enumerate(_inputs(prepared, batches)):
         targets = [str(user.target) for user in node.users if user.op == "call_module"]
         observers = {_leading(prepared.get_submodule(target)) for target in targets}
@@ -53,7 +53,7 @@ def avoid_ties(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
 
 
 def tied_inputs(converted: GraphModule, batches: Sequence[Inputs]) -> tuple[Tied, ...]:
-    """The inputs of a quantized graph of which many values have two codes."""
+    """Returns the inputs of a quantized graph of which many values have two codes."""
     found = []
     for position, node in enumerate(_inputs(converted, batches)):
         read = {qparams_of(user) for user in node.users if is_quantize(user)}
@@ -67,7 +67,7 @@ def tied_inputs(converted: GraphModule, batches: Sequence[Inputs]) -> tuple[Tied
 
 
 def ties_finding(tied: Tied) -> Finding:
-    """Returns the finding about ties, for a .pte whose core may have MVE."""
+    """Returns the finding about ties, for a .pte whose core can have MVE."""
     return Finding(
         kind=FindingKind.TIED_INPUT,
         text=f"{tied.ties} of {tied.values} different values of input {tied.position} ('{tied.name}') lie half-way "
@@ -81,7 +81,7 @@ def ties_finding(tied: Tied) -> Finding:
 
 
 def _inputs(module: GraphModule, batches: Sequence[Inputs]) -> list[Node]:
-    """The placeholders of the user's own inputs; state comes behind them."""
+    """Returns the placeholders of the user's own inputs, which precede state."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     return placeholders[: len(batches[0]) if batches else 0]
 
@@ -116,7 +116,7 @@ def _are_many(ties: int, values: ArrayType) -> bool:
 
 
 def _distinct(batches: Sequence[Inputs], position: int) -> ArrayType:
-    """The different values of an input, enough of them to judge; none of an input of integers."""
+    """Returns the distinct values of an input, enough of them to judge; none for integer inputs."""
     found: ArrayType = np.empty(0, np.float32)
     for batch in batches:
         value = batch[position]
@@ -129,7 +129,7 @@ def _distinct(batches: Sequence[Inputs], position: int) -> ArrayType:
 
 
 def _steps(values: ArrayType, qparams: QParams) -> ArrayType:
-    """How many steps the values are from zero: exactly, the product of two floats fits a double."""
+    """Returns the values in steps from zero: exactly, as the product of two floats fits a double."""
     return values.astype(np.float64) * np.float64(_inverse(qparams))
 
 
@@ -138,14 +138,14 @@ def _inverse(qparams: QParams) -> np.float32:
 
 
 def _with_two_codes(values: ArrayType, qparams: QParams) -> int:
-    """How many of the values get another code where the product is rounded once."""
+    """Counts the values that get another code if the product is rounded once."""
     once = np.round(_steps(values, qparams)) + qparams.zero_point
     twice = np.round(values * _inverse(qparams)) + qparams.zero_point
     return int((np.clip(once, *qparams.element.codes) != np.clip(twice, *qparams.element.codes)).sum())
 
 
 def _near_ties(values: ArrayType, qparams: QParams) -> int:
-    """How many of the values lie near a tie between two codes; what saturates has one code on both sides."""
+    """Counts the values near a tie between two codes; saturating values have one code on both sides."""
     steps = _steps(values, qparams)
     codes = steps + qparams.zero_point
     low, high = qparams.element.codes

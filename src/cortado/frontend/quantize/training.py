@@ -1,7 +1,7 @@
 """Graph changes for quantization-aware training: fake quantization instead of observers, and trainable parameters.
 
-Batch norms are folded into their layers before training, with the statistics they have: what is trained is what runs on
-the device.
+Batch norms are folded into their layers before training, with the statistics they have: the trained graph is the one
+that runs on the device.
 """
 
 import functools
@@ -28,7 +28,7 @@ AVERAGING = 0.05
 
 
 class MovingRange(MovingAverageMinMaxObserver):
-    """The range of an activation over the last batches; one that is always zero has a scale all the same."""
+    """The moving range of an activation over the last batches; one that is always zero has a scale all the same."""
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         scale, zero_point = super().calculate_qparams()
@@ -37,7 +37,7 @@ class MovingRange(MovingAverageMinMaxObserver):
 
 
 class PerChannelFakeQuantize(FakeQuantize):
-    """Weights: their scales follow them at every step, in evaluation too."""
+    """Fake quantization of weights, whose scales follow them at every step, even in evaluation mode."""
 
 
 @functools.cache
@@ -71,7 +71,7 @@ def weight_spec(axis: int, element: Element) -> QuantizationSpec:
 
 
 def as_deployed(module: GraphModule) -> None:
-    """Batch norms with their running statistics, dropouts gone; notes which calls have parameters."""
+    """Gives batch norms their running statistics, removes dropouts, and notes which calls have parameters."""
     drop_counters(module)
     for node in list(module.graph.nodes):
         modes = {name: False for name in ("train", "training") if name in bind(node).values}
@@ -81,7 +81,7 @@ def as_deployed(module: GraphModule) -> None:
 
 
 def drop_counters(module: GraphModule) -> None:
-    """A batch norm exported in training mode counts its batches; inference has no use for the count."""
+    """Removes the counters of batches in batch norms exported in training mode, which inference does not need."""
     for node in list(module.graph.nodes):
         counts = means(node, CallKind.SUM) and not node.users
         if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
@@ -90,7 +90,7 @@ def drop_counters(module: GraphModule) -> None:
 
 
 def make_trainable(module: GraphModule) -> None:
-    """Makes parameters of what is trained, and lets the module take batches of any size."""
+    """Makes trained constants parameters, and lets the module take batches of any size."""
     _make_parameters(module)
     inputs = [shape(node) for node in module.graph.nodes if node.op == "placeholder"]
     if inputs and inputs[0]:
@@ -99,7 +99,7 @@ def make_trainable(module: GraphModule) -> None:
 
 
 def _make_parameters(module: GraphModule) -> None:
-    """Weights and biases that were rewritten become parameters again; tables of Cortado's own stay as they are."""
+    """Makes rewritten weights and biases parameters again; tables of Cortado's own stay constant."""
     for node in [node for node in module.graph.nodes if node.op == "call_function" and TRAINED.known(node)]:
         match = find(node)
         for name, role in match.quantization.inputs.items() if isinstance(match, Match) else ():
@@ -112,7 +112,7 @@ def _make_parameters(module: GraphModule) -> None:
 
 
 def _free_batch(module: GraphModule, batch: int) -> None:
-    """Reshapes that keep the batch keep any batch: training has more samples in one than the device."""
+    """Makes reshapes that keep the batch accept any batch: training has more samples in one than the device."""
     for node in module.graph.nodes:
         if means(node, CallKind.VIEW):
             sizes = list(shape(node))
