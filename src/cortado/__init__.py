@@ -45,11 +45,11 @@ _HOMES = {
     "CortadoWarning": "base.errors",
     "CortadoError": "base.errors",
 }
-_MODULES = frozenset({"api", "options"})  # that a user is told of
+_MODULES = frozenset({"api", "options"})  # modules of the public interface
 
 
 def quiet_libraries() -> None:
-    """Torch's libraries log deprecations and missing GPU code on import, which a user can do nothing about."""
+    """Silences torch's libraries, which on import log deprecations and missing GPU code that a user can't act on."""
     import logging
 
     for library in ("torch.utils._pytree", "torchao"):
@@ -57,7 +57,7 @@ def quiet_libraries() -> None:
 
 
 def __getattr__(name: str) -> "Any":
-    """`cortado.compile`, `cortado.api` and their like, imported on first use: torch takes seconds."""
+    """Imports `cortado.compile`, `cortado.api` and the like on first use: torch takes seconds."""
     quiet_libraries()
     if name in _MODULES:
         return importlib.import_module(f"cortado.{name}")
@@ -67,5 +67,5 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    """Names that a prompt completes."""
+    """Returns the names that a prompt completes."""
     return sorted({*__all__, *_MODULES})

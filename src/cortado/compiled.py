@@ -69,7 +69,7 @@ class Compiled:
         return f"<Compiled {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """Returns the HTML that a notebook shows."""
         return html_summary(self.report)
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:

@@ -137,7 +137,7 @@ class PteKind(Enum):
 
 
 def _packages(name: str, value: object) -> tuple[PackageKind, ...]:
-    """The systems of `package`: texts such as "zephyr,arduino", or members, each once."""
+    """Reads the systems of `package`: texts such as "zephyr,arduino", or members, each once."""
     given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, PackageKind) else value
     if not isinstance(given, Iterable):
         raise CortadoError(f"{name}={value!r} names no system; expected a text such as 'zephyr,arduino'")

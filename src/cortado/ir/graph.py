@@ -70,7 +70,7 @@ class Bound:
         return self.values.get(name, default)
 
     def nodes(self, name: str) -> list[Node]:
-        """The nodes in one argument: one, several for a list, none for a plain number."""
+        """Returns the nodes in one argument: one, several for a list, none for a plain number."""
         value = self.values[name]
         items = value if isinstance(value, list | tuple) else [value]
         return [item for item in items if isinstance(item, Node)]

@@ -198,7 +198,7 @@ def _restarts(
     budget: Budget,
     rng: random.Random,
 ) -> Placement:
-    """Random walk through orders, moving single buffers, mostly one at the peak to an earlier position; returns the
+    """Walks randomly through orders, moving single buffers, mostly one at the peak to an earlier position; returns the
     best."""
     try:
         for step in itertools.count():

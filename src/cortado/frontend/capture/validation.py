@@ -84,7 +84,7 @@ def check_model(model: Any) -> None:
 
 @contextlib.contextmanager
 def as_it_is(model: torch.nn.Module) -> Iterator[None]:
-    """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
+    """Makes torch.export capture models inside the block that it would otherwise refuse or get wrong."""
     own = user_lines(__file__, f"{PACKAGE / 'onnx'}/")
     quantiles = shaped(QUANTILE.aten, quantile_shape)
     with own, _assigned_deep_inside(model), captured_as_it_is(), quantiles, _WritesRows():
@@ -92,8 +92,8 @@ def as_it_is(model: torch.nn.Module) -> Iterator[None]:
 
 
 class _WritesRows(TorchFunctionMode):
-    """`x[i] = value` at a position that is a tensor without dimensions: torch.export follows what is written into a
-    row that was selected, but not this."""
+    """Rewrites `x[i] = value` at a position given by a tensor of rank 0: torch.export tracks writes into a selected
+    row, but not this."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         row = _row(*args[:2]) if func is Tensor.__setitem__ else None
@@ -103,8 +103,8 @@ class _WritesRows(TorchFunctionMode):
 
 
 def _row(source: Tensor, index: Any) -> Tensor | None:
-    """A view of what an index of numbers, slices and positions means; None where it has something else, or no position
-    that is a tensor."""
+    """Returns a view of the element that an index of numbers, slices and tensors of rank 0 selects; None for other
+    indices, or without such a tensor."""
     given = list(index) if isinstance(index, tuple) else [index]
     if not any(isinstance(one, Tensor) for one in given) or not all(map(_is_plain, given)):
         return None

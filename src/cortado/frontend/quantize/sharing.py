@@ -94,7 +94,7 @@ def share(prepared: GraphModule, method: CalibrationMethod) -> None:
         if isinstance(observer, RangeObserver):
             _take_usual(observer)
     tensors = _tensors(observers, method)
-    for tensor in reversed(tensors):  # what is behind a tensor has been decided before it
+    for tensor in reversed(tensors):  # tensors after this one are decided before it
         _follow_joins(tensor)
     for tensor in tensors:
         for join in tensor.joins:
