@@ -137,9 +137,8 @@ def quantize(
     ranges: SharedRanges | None = None,
 ) -> Quantized:
     """Prepares, calibrates and converts with CortexMQuantizer; on all data the graph must compute what the model does.
-    `counted` is called with the number of finished batches; `tried` with the model quantized from the first batch, to
-    refuse it before the others are run. With `measured`, tensors are int16 where needed; `ranges` are shared between
-    methods."""
+    `counted` is called with the number of finished batches, `tried` with the model quantized from the first batch, to
+    refuse it early. With `measured`, tensors are int16 where needed; `ranges` are shared between methods."""
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite, static = infinite_constant(module), list[Finding]()
