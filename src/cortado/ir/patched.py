@@ -150,7 +150,7 @@ def replaced(place: PatchPoint, by: Callable[..., Any]) -> Iterator[None]:
 @contextmanager
 def loaded_quietly() -> Iterator[None]:
     """Silences torch.export.load. Some versions of torch build a program's tensors on the read-only bytes of the file
-    and warn of it, though nothing here writes to them. For a file that is not a program, torch logs its position in
+    and warn of it, though nothing here writes to them. For a file that is not a program, torch logs a traceback in
     addition to raising."""
     told = logging.getLogger("torch.export")
     level = told.level

@@ -45,7 +45,7 @@ class Captured:
 
 def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
     """Captures a model with torch.export, as a GraphModule that PT2E can prepare."""
-    given = as_module(model)  # before PT2E's changes: its arguments have names
+    given = as_module(model)  # outside late_code: its generated code names the arguments
     check_model(given)
     inputs = check_example(example_inputs)
     evaluated = evaluating(given)
