@@ -54,10 +54,10 @@ _TERMS: Mapping[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class FloatLayer:
-    """What the time of a layer in float32 depends on beside its window."""
+    """The properties of a float32 layer that determine its time: its window, weights and bounds."""
 
-    window: Window  # of a linear layer or a 1x1 convolution, one of a single tap
-    codes: bool  # its weights are of 8 bits
+    window: Window  # for a linear layer or a 1x1 convolution, one of a single tap
+    codes: bool  # whether its weights have 8 bits
     bounded: bool
 
     @property
