@@ -1,4 +1,4 @@
-"""How a bundle's functions know their arena: as one pointer, or as a structure with a pointer for each memory."""
+"""The arena in the functions of a bundle: one pointer, or a structure with a pointer per memory."""
 
 from cortado.base.names import c_identifier
 from cortado.base.target import ALIGNED_ONLY
@@ -10,7 +10,7 @@ from cortado.plan.segments import ALIGNMENT
 
 
 def arena_parameter(planned: Planned, const: str = "") -> str:
-    """The first parameter of the functions of MODEL.h; `const`: for those that only read the arena."""
+    """Returns the first parameter of the functions of MODEL.h; `const` is for those that only read the arena."""
     return f"{'const ' if planned.regions else const}{_type(planned.program)} *arena"
 
 
@@ -23,7 +23,7 @@ def _upper(planned: Planned) -> str:
 
 
 def used_regions(planned: Planned) -> list[RegionPlan]:
-    """A region in which nothing lies may be NULL."""
+    """Returns the regions that hold a buffer; the pointer of any other may be NULL."""
     return [region for region in planned.regions if region.bytes or region.checked_bytes]
 
 
@@ -32,12 +32,12 @@ def region_macro(planned: Planned, region: RegionPlan) -> str:
 
 
 def wrong_arena(planned: Planned) -> str:
-    """The condition of an arena that no function can work in."""
+    """Returns the C condition that is true of an arena that no function can work in."""
     return "wrong(arena)" if planned.regions else bad_arena(_upper(planned))
 
 
 def wrong_function(planned: Planned) -> str:
-    """The call that `wrong_arena` makes."""
+    """Defines the C function that `wrong_arena` calls; empty for an arena in one piece."""
     if not planned.regions:
         return ""
     tests = [
@@ -54,7 +54,7 @@ def wrong_function(planned: Planned) -> str:
 
 
 def place(planned: Planned, buffer: str, kind: str) -> str:
-    """A buffer's first byte, as a pointer to `kind`; the arena is a good one."""
+    """Returns the address of a buffer's first byte as a pointer to `kind`; the arena must be valid."""
     if not planned.regions:
         return f"({kind} *)arena + {at(planned, buffer)}"
     region = planned.region_of(buffer)
@@ -62,7 +62,7 @@ def place(planned: Planned, buffer: str, kind: str) -> str:
 
 
 def local(planned: Planned, buffer: str, guard: int = 0) -> int:
-    """A buffer's offset in its own region, or in an arena in one piece; with a guard, in the checks build."""
+    """Returns a buffer's offset in its own region, or in an arena in one piece; in the checks build, with a guard."""
     offsets = planned.checked.offsets if guard else planned.plan.offsets
     start = 0
     if planned.regions:
@@ -72,7 +72,7 @@ def local(planned: Planned, buffer: str, guard: int = 0) -> int:
 
 
 def region_table(planned: Planned) -> str:
-    """The pieces of the arena as the row loop reads them; nothing of an arena in one piece."""
+    """Declares the arena's regions for the row loop; empty for an arena in one piece."""
     if not planned.regions:
         return ""
     used = used_regions(planned)
@@ -89,7 +89,7 @@ def region_table(planned: Planned) -> str:
 
 
 def aligned_guard(planned: Planned) -> str:
-    """An error where code that may access unaligned words meets a memory where that faults."""
+    """Emits an #error for builds that allow unaligned accesses although one of the arena's memories faults on them."""
     if not planned.aligned_only:
         return ""
     names = " and ".join(planned.aligned_only)
@@ -101,7 +101,7 @@ def aligned_guard(planned: Planned) -> str:
 
 
 def arena_facts(planned: Planned) -> str:
-    """The macros of MODEL.h for sizes."""
+    """Defines the macros of MODEL.h for the arena's sizes and alignment."""
     upper, regions = _upper(planned), planned.regions
     release = [f"#define {region_macro(planned, one)} {one.bytes}" for one in regions]
     checked = [f"#define {region_macro(planned, one)} {one.checked_bytes}" for one in regions]
@@ -120,7 +120,7 @@ def arena_facts(planned: Planned) -> str:
 
 
 def arena_structure(planned: Planned) -> str:
-    """The type of the arena: of one piece its bytes, else a pointer to a piece in each memory."""
+    """Defines the arena's type: its bytes if it is in one piece, else a structure with a pointer per memory."""
     if not planned.regions:
         about = comment(
             "The arena: a variable of this type has its size and alignment. A pointer to anything else is an error to "
@@ -162,7 +162,7 @@ def _type_function(planned: Planned) -> str:
 
 
 def arena_function(planned: Planned) -> str:
-    """The declaration of what makes an arena of any memory; pieces in several memories are variables."""
+    """Declares the function that takes any memory as an arena; empty for an arena in several memories."""
     if planned.regions:
         return ""
     upper = _upper(planned)
@@ -203,7 +203,7 @@ def default_arena_type(planned: Planned) -> str:
 
 
 def default_arena(planned: Planned) -> str:
-    """MODEL_default_arena."""
+    """Defines MODEL_default_arena."""
     name = c_identifier(planned.program.name)
     head = f"{default_arena_type(planned)}{name}_default_arena(void)\n{{\n"
     if not planned.regions:
@@ -216,7 +216,7 @@ def default_arena(planned: Planned) -> str:
 
 
 def placing_macros(planned: Planned, sections: tuple[str, ...]) -> str:
-    """Returns where the pieces of the default arena and the weights of some layers are placed, for MODEL_data.h."""
+    """Defines the macros that place the default arena's pieces and some layers' weights, for MODEL_data.h."""
     names = [(f"CORTADO_ARENA_{one.name.upper()}", f".bss.cortado_{one.name}") for one in used_regions(planned)]
     names += [(f"CORTADO_WEIGHTS_{section.upper()}", f".cortado.{section}") for section in sections]
     return "".join(

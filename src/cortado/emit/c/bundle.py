@@ -1,4 +1,4 @@
-"""The program as a C bundle: schedule, data, the kernels it needs and no others, a CMake target, a README."""
+"""The program as a C bundle: schedule, data, only the kernels it needs, a CMake target, and a README."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,22 +33,22 @@ from cortado.plan.program import Program
 
 @dataclass(frozen=True)
 class Bundle:
-    """The files of a bundle by relative path, and what is in them."""
+    """The files of a bundle by relative path, and facts about their contents."""
 
     files: Mapping[str, str]
     calls: tuple[str, ...]  # the functions of MODEL.c that call kernels
     constants: tuple[DataArray, ...]  # the arrays of MODEL_data.c
-    weights_bytes: int  # what one core's build holds of them; of several, the most
+    weights_bytes: int  # in one core's build; for several cores, the maximum
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
-    section_bytes: Mapping[str, int]  # of the constants, what is in each section that the user named
-    build: str  # by which its own files know one another
+    section_bytes: Mapping[str, int]  # bytes of constants in each section that the user named
+    build: str  # the hash that ties its own files together
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self.files)} files, {self.weights_bytes:,} bytes of constants>"
 
 
 def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bundle:
-    """The same, with the stack that its code takes, which is known when that is compiled."""
+    """Fills in the bundle's stack use, which is known once its code has been compiled."""
     name = c_identifier(planned.program.name)
     header, readme = bundle.files[f"{name}.h"], bundle.files["README.md"]
     told = {
@@ -59,7 +59,7 @@ def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bun
 
 
 def with_selftest_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bundle:
-    """The same of the self-test's stack."""
+    """Fills in the self-test's stack use in the same way."""
     name = f"{c_identifier(planned.program.name)}.h"
     unknown, known = (selftest_stack_fact(planned.program, one) for one in (None, stack_bytes))
     return replace(bundle, files={**bundle.files, name: bundle.files[name].replace(unknown, known)})
@@ -73,9 +73,11 @@ def emit_c(
     kernels: KernelSet | None = None,
     version: str | None = None,
 ) -> Bundle:
-    """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `places`:
-    sections for the constants of some layers. `kernels`: those that it shares with others; None for its own.
-    `version`: the model's; None for one that changes with the model."""
+    """Emits all files of the bundle; with `selftest`, all but MODEL_selftest.c, which needs the values of an input.
+
+    `places` names sections for the constants of some layers; `kernels` is a set shared with other models, None for the
+    bundle's own; `version` is the model's, None for one derived from its contents.
+    """
     name = c_identifier(planned.program.name)
     kernels = kernels or KernelSet((name,))
     layers = Layers(name, frozenset(planned.program.cores), _sections(planned.program, places))
@@ -110,7 +112,7 @@ def emit_c(
     }
     return Bundle(
         files=files,
-        # A row that is pushed is a call of its step, and begins with this function.
+        # Pushing a row counts as a call of its step, and starts with this function.
         calls=(*layers.calls.pieces, *([] if planned.program.pushed is None else [f"{name}_row"])),
         constants=arrays.constants,
         weights_bytes=arrays.total_bytes,
@@ -126,9 +128,11 @@ def emit_methods(
     version: str | None = None,
     tested: Sequence[TestedCall] = (),
 ) -> Bundle:
-    """The methods of one model in one bundle. The first has the functions of arena and state, the others are its
-    further methods; constants are there once. `stacks`: the stack that each takes, where it is known; `tested`: the
-    calls of a self-test."""
+    """Emits the methods of one model as one bundle. The first owns the functions for arena and state; constants are
+    shared.
+
+    `stacks` is the stack that each method takes, where known; `tested`, the calls of a self-test.
+    """
     main = planned[0].program
     name, names = c_identifier(main.name), tuple(c_identifier(one.program.name) for one in planned)
     arrays = Arrays(name, frozenset(main.cores))
@@ -183,7 +187,7 @@ def _loop(planned: Planned) -> str:
 
 
 def _sections(program: Program, places: Sequence[WeightPlacement]) -> dict[str, str]:
-    """The section of each step that a place matches, the first of several; one that matches none is a mistake."""
+    """Maps each step to the section of the first place that matches it. A place without a match is an error."""
     modules = {step.name: step.module or step.name for step in program.steps}
     for place in places:
         if not any(place.matches(module) for module in modules.values()):
@@ -198,12 +202,12 @@ def _sections(program: Program, places: Sequence[WeightPlacement]) -> dict[str, 
 
 
 def _placed(section_bytes: Mapping[str, int], places: Sequence[WeightPlacement]) -> dict[str, int]:
-    """The bytes of every section that was named, in that order; layers without constants leave one empty."""
+    """Returns the bytes of every named section, in the order given; a layer without constants leaves it empty."""
     return {place.section: section_bytes.get(place.section, 0) for place in places}
 
 
 def _weights_macros(upper: str, total: int, sections: Mapping[str, int]) -> str:
-    """How large the sections are that the user named."""
+    """Defines macros for the sizes of the sections that the user named."""
     if not sections:
         return ""
     lines = [f"#define {upper}_WEIGHTS_{name.upper()}_BYTES {size}" for name, size in sections.items()]

@@ -1,4 +1,4 @@
-"""MODEL_camera.h and MODEL_camera.c: lines of a camera's sensor become the network's input."""
+"""MODEL_camera.h and MODEL_camera.c, which turn the lines of a camera's sensor into the network's input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,25 +27,25 @@ _KERNELS = {
 
 
 def camera_sources(program: Program) -> frozenset[str]:
-    """The files of kernels/src that a camera needs."""
+    """Returns the files of kernels/src that a camera needs."""
     sight = sight_of(program)
     return frozenset() if sight is None else frozenset({f"cortado_camera_{_KERNELS[sight.camera.format]}.c"})
 
 
 def camera_kernel(sight: Sight) -> str:
-    """The function that makes a row of a line."""
+    """Returns the name of the function that converts a line to an input row."""
     how = "bilinear" if sight.camera.interpolates else "nearest"
     return f"cortado_camera_{_KERNELS[sight.camera.format]}_{how}{'_grey' if sight.channels == 1 else ''}"
 
 
 def table_bytes(sight: Sight) -> int:
-    """Returns the bytes of the constants: two taps' numbers for each column and row, and the codes."""
+    """Returns the bytes of its constant tables: a tap of two numbers per column and row, and the table of codes."""
     camera = sight.camera
     return 4 * (len(camera.columns) + len(camera.rows)) + 256 * sight.channels
 
 
 def camera_files(planned: Planned) -> dict[str, str]:
-    """The camera's header and source by name; none without a camera."""
+    """Returns the camera's header and source by file name; empty without a camera."""
     sight = sight_of(planned.program)
     if sight is None:
         return {}
@@ -97,7 +97,7 @@ int {name}_take_line({arena}, const uint8_t *line);
 """
 
     def _texts(self) -> tuple[str, str]:
-        """Returns the texts of the two functions."""
+        """Returns the comments of the two functions."""
         name, upper = self.name, self.upper
         aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
         resets = f" It calls {name}_reset." if self.pushed else ""
@@ -203,7 +203,7 @@ int {name}_take_line({arena}, const uint8_t *line)
 """
 
     def _rows(self) -> str:
-        """Returns the C for the rows that a line makes."""
+        """Returns the C that makes the rows for which a line is the last one needed."""
         if not self.sight.held_bytes:
             how = ", NULL, 0, 0" if self.sight.camera.interpolates else ""
             return f"""    while (now->row < ROWS && lines[now->row].at == at) {{
@@ -224,7 +224,7 @@ int {name}_take_line({arena}, const uint8_t *line)
 """
 
     def _row(self, how: str) -> str:
-        """One row, to where the network reads it."""
+        """Returns the C that writes one row to where the network reads it."""
         kernel = camera_kernel(self.sight)
         if self.pushed:
             return f"""        int8_t *const row = {self.name}_row(arena);

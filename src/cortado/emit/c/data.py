@@ -12,7 +12,7 @@ from cortado.base.target import Core
 from cortado.emit.c.text import Names, Piece, comment, core_macro, guarded
 from cortado.ir.kernel import Array
 
-# How the C preprocessor tells the cores apart, the most capable first.
+# Preprocessor tests for the cores, the most capable first.
 _CORE_TESTS = {
     Core.MVE: "defined(__ARM_FEATURE_MVE)",
     Core.DSP: "defined(__ARM_FEATURE_DSP)",
@@ -22,16 +22,16 @@ _CORE_TESTS = {
 
 @dataclass(frozen=True)
 class DataArray:
-    """An array of MODEL_data.c, for those who ask what a bundle holds."""
+    """An array of MODEL_data.c, as reports on the bundle's contents see it."""
 
     name: str
     bytes: int
-    step: str  # the first that reads it, by its name in the lowered graph
+    step: str  # the first step that reads it, by its name in the lowered graph
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of an array: the step and its name, the kernel's layer and its field."""
+    """A reader of an array: its step, the step's label, the descriptor field, and the kernel."""
 
     step: str
     label: str
@@ -45,7 +45,7 @@ class _Stored:
 
     name: str
     array: Array
-    section: str  # that the user named for it; empty: where all constants are
+    section: str  # the section that the user named for it; empty for the default one
     cores: set[Core]
     readers: list[Reader]
 
@@ -61,7 +61,7 @@ class _Stored:
 
     @property
     def _about(self) -> str:
-        """Which layer it belongs to, its shape and how it is packed."""
+        """Describes the array: the layer it belongs to, its shape, and its packing."""
         first = self.readers[0]
         shape = self.array.packed or self.array.data.shape
         text = f"{first.label}: {first.field} {''.join(f'[{size}]' for size in shape)}"
@@ -75,7 +75,7 @@ def weights_macro(section: str) -> str:
 
 
 def _also(labels: Sequence[str], most: int = 4) -> str:
-    """The other layers that read an array; of many, the first."""
+    """Names the other layers that read an array, at most `most` of them."""
     if not labels:
         return ""
     more = f" and {len(labels) - most} more" if len(labels) > most else ""
@@ -83,7 +83,7 @@ def _also(labels: Sequence[str], most: int = 4) -> str:
 
 
 class Arrays:
-    """The constants of a bundle, each stored once."""
+    """The constants of a bundle, deduplicated."""
 
     def __init__(self, prefix: str, cores: frozenset[Core]) -> None:
         self.prefix = prefix
@@ -92,11 +92,12 @@ class Arrays:
         self.seen: dict[tuple[str, bytes, int, str], _Stored] = {}
 
     def add(self, array: Array, wanted: str, reader: Reader, cores: Iterable[Core], section: str = "") -> str:
-        """The name of an array, of `wanted` and the model's name if it is new; each section has its own."""
+        """Returns the name of an array, reusing that of an equal one in the same section; `wanted` becomes part of a
+        new name."""
         data = np.ascontiguousarray(array.data)
         key = (str(data.dtype), data.tobytes(), array.align, section)
         if key not in self.seen:
-            # Two underscores: no module of the model `net` makes it a name of the model `net_large`.
+            # Two underscores: no module name of the model `net` can then collide with a name of the model `net_large`.
             name = self.names.new(f"{self.prefix}__{wanted}")
             self.seen[key] = _Stored(name, Array(data, array.align, array.packed), section, set(), [])
         self.seen[key].cores.update(cores)
@@ -111,7 +112,7 @@ class Arrays:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes in one core's build; of several cores, the most."""
+        """Returns the bytes in one core's build; for several cores, the maximum."""
         return self._most(list(self.seen.values()))
 
     def _most(self, stored: Sequence[_Stored]) -> int:
@@ -119,18 +120,19 @@ class Arrays:
 
     @property
     def section_bytes(self) -> dict[str, int]:
-        """The same of each section that the user named."""
+        """Returns the same maximum for each section that the user named."""
         named = sorted({stored.section for stored in self.seen.values() if stored.section})
         return {name: self._most([s for s in self.seen.values() if s.section == name]) for name in named}
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """Arrays by which every core's build knows which compile its data is of: the first that each has."""
+        """Returns the arrays whose names carry the build, so that data of another compile does not link: the first of
+        each core."""
         firsts = [next((s.name for s in self.seen.values() if core in s.cores), None) for core in sorted(self.every)]
         return tuple(dict.fromkeys(name for name in firsts if name is not None))
 
     def header(self, placing: str = "", renamed: str = "") -> str:
-        """`placing`: the macros of further sections; `renamed`: those of names."""
+        """Returns MODEL_data.h; `placing` holds the macros of further sections, `renamed` those that rename arrays."""
         guard = f"{self.prefix.upper()}_DATA_H"
         pieces = [Piece(f"extern {stored.declaration};", stored.cores) for stored in self.seen.values()]
         return f"""/* SPDX-License-Identifier: Apache-2.0
@@ -169,7 +171,7 @@ class Arrays:
 
 
 def _core_macros() -> str:
-    """CORTADO_CORE, for a bundle that different cores compile differently."""
+    """Defines CORTADO_CORE, for a bundle that each core compiles differently."""
     numbers = "\n".join(f"#define {core_macro(core)} {int(core)}" for core in (*_CORE_TESTS, Core.LONG))
     tests = "\n#elif ".join(f"{test}\n#define CORTADO_CORE {core_macro(core)}" for core, test in _CORE_TESTS.items())
     return f"""/* The kind of core that this is compiled for: each has kernels, layers and constants of its own. */
@@ -182,15 +184,16 @@ def _core_macros() -> str:
 """
 
 
-# By the byte that holds an int8: its text and a comma, in five places.
+# The text of every int8 with its comma, padded to five characters, indexed by the value's byte.
 _BYTE_TEXTS = np.array([f"{value},".rjust(5) for value in (*range(INT8.high + 1), *range(INT8.low, 0))], dtype="S5")
 _NUMBERS_A_LINE = {"int8": 16, "uint8": 16, "int16": 12, "int32": 8, "float32": 6}
-# Turned into text at once, whole lines of any type: a list of texts takes twenty times the memory of the text.
+# Numbers turned into text at a time, whole lines of every type: a list of strings takes twenty times the memory of the
+# text.
 _NUMBERS_A_PIECE = 3 << 16
 
 
 def numbers_text(data: np.ndarray[Any, np.dtype[Any]]) -> str:
-    """The numbers of an array as C, in lines that fit the page."""
+    """Formats an array's numbers as C, in lines that fit the page."""
     flat = data.reshape(-1)
     pieces = (flat[start : start + _NUMBERS_A_PIECE] for start in range(0, flat.size, _NUMBERS_A_PIECE))
     return ",\n".join(_lines(piece) for piece in pieces)
@@ -208,7 +211,7 @@ def _lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
 
 
 def _byte_lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
-    """Returns the lines of weights, of which there are millions: texts of one width in an array, spaces taken out at
+    """Formats int8 weights, of which there are millions: an array of fixed-width strings, with the spaces removed at
     the end."""
     count = _NUMBERS_A_LINE["int8"]
     texts = _BYTE_TEXTS[piece.view(np.uint8)]
@@ -223,15 +226,15 @@ def int_text(value: int) -> str:
 
 
 def float_text(value: float) -> str:
-    """A float32 as C reads it back, to the last bit; infinities and NaN without a header."""
+    """Formats a float32 so that C reads back every bit; infinities and NaN need no header."""
     single = np.float32(value)
     if not np.isfinite(single):
         return "(0.0f / 0.0f)" if np.isnan(single) else f"({np.sign(single):.1f}f / 0.0f)"
-    text = f"{single:.9g}"  # decimal: hexadecimal constants are no C++ before C++17
+    text = f"{single:.9g}"  # decimal: C++ has hexadecimal constants only since C++17
     assert np.float32(text) == single
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
 def qparams_text(qparams: QParams) -> str:
-    """Scale and zero point as arguments of a C function."""
+    """Formats scale and zero point as arguments of a C function."""
     return f"{float_text(qparams.scale)}, {qparams.zero_point}"

@@ -1,6 +1,6 @@
-"""The decision of a classifier in C: MODEL_decision, and what MODEL_reset, MODEL_run and MODEL_push do for it.
+"""A classifier's decision in C: MODEL_decision, and what MODEL_reset, MODEL_run and MODEL_push do for it.
 
-And MODEL_surprise, by which firmware decides whether to believe an output at all.
+Also MODEL_surprise, from which firmware can judge whether to trust an output at all.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cortado.plan.planned import Planned
 
 @dataclass(frozen=True)
 class DecisionInC:
-    """The pieces of MODEL.c that are about a decision; all are empty where there is none."""
+    """The pieces of MODEL.c that implement a decision; all are empty without one."""
 
     include: str = ""
     table: str = ""  # before all functions
@@ -26,7 +26,7 @@ class DecisionInC:
 
 
 def decision_sources(planned: Planned) -> tuple[str, ...]:
-    """The files of the kernel library that decide."""
+    """Returns the kernel library's source files that decide."""
     program = planned.program
     return () if program.decision is None else sources_of([_function_for(program.outputs[0].element)])
 
@@ -86,7 +86,7 @@ def _function(planned: Planned, kept: str) -> str:
 
 
 def decision_facts(planned: Planned) -> str:
-    """The macros of MODEL.h."""
+    """Defines the macros of MODEL.h: the number of classes and their names."""
     rule = planned.program.decision
     if rule is None:
         return ""
@@ -103,7 +103,7 @@ def decision_facts(planned: Planned) -> str:
 
 
 def decision_functions(planned: Planned) -> str:
-    """The declaration of MODEL.h."""
+    """Declares MODEL_decision in MODEL.h."""
     rule = planned.program.decision
     if rule is None:
         return ""
@@ -119,14 +119,14 @@ def decision_functions(planned: Planned) -> str:
 
 
 def decision_top(planned: Planned, guard: int) -> int:
-    """The end of what it keeps, in the memory where state lies; 0 without a decision."""
+    """Returns the end of the decision's buffer in the memory that holds state; 0 without a decision."""
     if planned.program.decision is None:
         return 0
     return local(planned, DECISION, guard) + planned.program.decision_bytes
 
 
 def surprise_function(planned: Planned) -> str:
-    """The definition in MODEL.h: the code of the last output, whose limit is 1 in real numbers."""
+    """Defines MODEL_surprise in MODEL.h: the code of the last output, whose real value has the limit 1."""
     program = planned.program
     if not program.watched:
         return ""

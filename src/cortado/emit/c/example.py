@@ -1,7 +1,7 @@
-"""The example of a bundle's README: a function around the model, made of what its headers declare and of nothing else.
+"""The example in a bundle's README: a function around the model, derived from the declarations in its headers alone.
 
-A function that a header does not declare can't be called, and one that it declares to be called first is: there is one
-description of the interface, which packages ask too.
+It can therefore call nothing that the headers do not declare, and calls what must be called first. Packages use the
+same description of the interface.
 """
 
 import re
@@ -13,17 +13,17 @@ from cortado.emit.c.text import listed
 
 @dataclass(frozen=True)
 class Interface:
-    """The declarations of MODEL.h and MODEL_camera.h."""
+    """The interface declared by MODEL.h and MODEL_camera.h."""
 
     name: str
-    functions: Mapping[str, str]  # by verb, as in MODEL_push: the type of what it takes beside the arena, or nothing
-    macros: Mapping[str, str]  # without the model's name
-    row_type: str  # that MODEL_row points to; empty without it
+    functions: Mapping[str, str]  # by verb, as in MODEL_push: the type of the second parameter, if there is one
+    macros: Mapping[str, str]  # by name, without the model's prefix
+    row_type: str  # the type MODEL_row points to; empty without it
     split: bool  # whether the arena lies in several memories
 
     @classmethod
     def of(cls, files: Mapping[str, str], name: str) -> "Interface":
-        """The interface of one model of a bundle, by its files."""
+        """Parses the interface of one of a bundle's models from its headers."""
         text = files[f"{name}.h"] + files.get(f"{name}_camera.h", "")
         arena = rf"\((?:const )?{name}_arena_t \*arena(?:, ([^)]*))?\);"
         declared = re.findall(rf"^[\w *]*?\b{name}_(\w+){arena}", text, re.M)
@@ -38,26 +38,27 @@ class Interface:
 
     @property
     def work(self) -> str:
-        """The function that firmware calls for a new output."""
+        """Names the function that firmware calls for a new output."""
         return next(verb for verb in ("take_line", "push", "run") if verb in self.functions)
 
     @property
     def endless(self) -> bool:
-        """Whether outputs come without end, after a reset."""
+        """Returns whether outputs keep coming after a reset, as in a stream."""
         return "HOP_ROWS" in self.macros
 
     @property
     def starts(self) -> bool:
-        """Whether the caller says where a sequence begins; an input of rows begins with its own reset."""
+        """Returns whether the caller marks the start of a sequence; the example resets before each input of rows by
+        itself."""
         return "reset" in self.functions and (self.endless or "run" in self.functions)
 
     def types(self, kind: str) -> list[str]:
-        """The C types of the inputs or outputs."""
+        """Returns the C types of the inputs or outputs."""
         return [self.macros[f"{kind}{number}_TYPE"] for number in range(int(self.macros[f"{kind}S"]))]
 
     @property
     def scores(self) -> bool:
-        """Whether its only output looks like one real number for each of several classes."""
+        """Returns whether the only output looks like one real score for each of several classes."""
         real = "OUTPUT0_SCALE" in self.macros or self.macros["OUTPUT0_TYPE"] == "float"
         sizes = self.macros["OUTPUT0_SHAPE"].strip("{}").split(", ")
         return real and self.macros["OUTPUTS"] == "1" and len(sizes) == 2 and sizes[0] == "1" != sizes[1]
@@ -67,7 +68,7 @@ class Interface:
 
     @property
     def arena(self) -> str:
-        """The arena as the example gives it to functions."""
+        """Returns the arena as the example passes it to functions."""
         return "arena" if self.split else "&arena"
 
 
@@ -75,7 +76,7 @@ class Interface:
 class _Function:
     """A function of the example."""
 
-    head: str  # its type and name
+    head: str  # its return type and name
     parameters: Sequence[str]
     body: Sequence[str]
 
@@ -85,7 +86,7 @@ class _Function:
 
 
 def example_text(interface: Interface, methods: Sequence[Interface] = ()) -> str:
-    """C that compiles and runs as it stands, with a function for each further method."""
+    """Returns C that compiles and runs as it is, with one more function for each further method."""
     name, start = interface.name, ""
     own = [f"const {name}_arena_t *arena = {name}_default_arena();"] if interface.split else []
     if interface.starts:
@@ -107,7 +108,7 @@ def example_text(interface: Interface, methods: Sequence[Interface] = ()) -> str
 
 
 def _method_text(method: Interface, model: str) -> str:
-    """A function around a further method of a model; MODEL.h includes its header."""
+    """Returns a function around a further method of a model; MODEL.h includes its header."""
     given, fill = _inputs(method)
     results, copies = _outputs(method)
     called = _unless(f"{method.name}({method.arena}) != 0")
@@ -124,7 +125,7 @@ def _about(interface: Interface, head: str) -> str:
 
 
 def _fed(interface: Interface) -> tuple[list[str], list[str]]:
-    """The parameters of the example for its inputs, and the lines that run the model on them."""
+    """Returns the example's parameters for the inputs, and the lines that run the model on them."""
     if "take_line" in interface.functions:
         return _pictures(interface)
     if "push" in interface.functions:
@@ -134,7 +135,7 @@ def _fed(interface: Interface) -> tuple[list[str], list[str]]:
 
 
 def _inputs(interface: Interface) -> tuple[list[str], list[str]]:
-    """Parameters for whole inputs, and the lines that copy them to where they are read."""
+    """Returns the parameters for whole inputs, and the lines that copy them into the arena."""
     types, upper = interface.types("INPUT"), interface.name.upper()
     return [f"const {kind} *input{number}" for number, kind in enumerate(types)], [
         f"memcpy({interface.call('input', str(number))}, input{number}, {upper}_INPUT{number}_BYTES);"
@@ -143,7 +144,7 @@ def _inputs(interface: Interface) -> tuple[list[str], list[str]]:
 
 
 def _outputs(interface: Interface) -> tuple[list[str], list[str]]:
-    """Parameters for outputs, and the lines that copy them there."""
+    """Returns the parameters for the outputs, and the lines that copy the outputs there."""
     types, upper = interface.types("OUTPUT"), interface.name.upper()
     return [f"{kind} *output{number}" for number, kind in enumerate(types)], [
         f"memcpy(output{number}, {interface.call('output', str(number))}, {upper}_OUTPUT{number}_BYTES);"
@@ -156,7 +157,7 @@ def _unless(wrong: str) -> list[str]:
 
 
 def _pictures(interface: Interface) -> tuple[list[str], list[str]]:
-    """A camera's lines, each as the sensor gives it."""
+    """Returns the parameter and the lines for pictures that come line by line from a camera's sensor."""
     run = [] if "run" not in interface.functions else _unless(f"{interface.call('run')} != 0")
     lines = [
         "int status;",
@@ -171,7 +172,7 @@ def _pictures(interface: Interface) -> tuple[list[str], list[str]]:
 
 
 def _rows(interface: Interface) -> tuple[list[str], list[str]]:
-    """One input, row by row."""
+    """Returns the parameter and the lines for one input that comes row by row."""
     kind, written = interface.row_type, ["NULL"] if interface.functions["push"] else []
     lines = [
         "int status;",
@@ -188,7 +189,7 @@ def _rows(interface: Interface) -> tuple[list[str], list[str]]:
 
 
 def _endless(interface: Interface) -> tuple[list[str], list[str]]:
-    """The next row of a stream, or the next samples."""
+    """Returns the parameter and the lines for the next row of a stream, or its next samples."""
     kind = interface.row_type
     check = ["if (status != 1) {", "    return status;", "}"]
     if interface.functions["push"]:
@@ -204,7 +205,7 @@ def _endless(interface: Interface) -> tuple[list[str], list[str]]:
 
 
 def _results(interface: Interface) -> tuple[str, list[str], list[str]]:
-    """The head of the example's function, its parameters for results, and the lines that write them."""
+    """Returns the head of the example's function, its parameters for results, and the lines that write them."""
     done = "return 1;" if interface.endless else "return 0;"
     if "decision" in interface.functions:
         return "int decide", ["int *decided"], [f"*decided = {interface.call('decision')};", done]

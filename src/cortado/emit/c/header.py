@@ -18,18 +18,18 @@ from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment, entry_of
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
-STACK_MARGIN = 320  # bytes: what gcc's other levels of optimization may take more, over every operator on every core
+STACK_MARGIN = 320  # bytes that gcc may take more at other optimization levels: the maximum over operators and cores
 NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
 
 def pointer_type(tensors: Iterable[Tensor]) -> str:
-    """Returns the type of the tensors where all have one, void * otherwise, and for real numbers, as it always was."""
+    """Returns the tensors' common pointer type; void * if they differ or, by convention, if all are float."""
     kinds = {tensor.element.c_type for tensor in tensors}
     return "void *" if len(kinds) != 1 or kinds == {"float"} else f"{kinds.pop()} *"
 
 
 def _tensor_macros(tag: str, tensor: Tensor) -> str:
-    shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # {} initialises no C array: a number is an array of 1
+    shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # C has no empty arrays: a scalar is an array of 1
     lines = [
         comment(f"{tensor_name(tensor)}: {tensor.dtype}, {order(tensor)}"),
         f"#define {tag}_TYPE {tensor.element.c_type}",
@@ -44,7 +44,7 @@ def _tensor_macros(tag: str, tensor: Tensor) -> str:
 
 
 def coded_elements(program: Program) -> tuple[Element, ...]:
-    """The elements of the inputs and outputs that are codes of real numbers; of a program without any, int8."""
+    """Returns the elements of the quantized inputs and outputs; int8 if none is quantized."""
     found = {tensor.element for tensor in (*program.inputs, *program.outputs) if tensor.qparams is not None}
     return tuple(sorted(found, key=lambda one: one.bits)) or (INT8,)
 
@@ -58,17 +58,17 @@ def _meaning(program: Program) -> str:
 
 
 def scalar_suffix(element: Element) -> str:
-    """The suffix of MODEL_quantize and MODEL_dequantize for an element: nothing for int8, _s16."""
+    """Returns the suffix of MODEL_quantize and MODEL_dequantize for an element: empty for int8, else as in _s16."""
     return "" if element == INT8 else f"_s{element.bits}"
 
 
 def tensor_name(tensor: Tensor) -> str:
-    """An input's or output's name for people."""
+    """Returns the printable name of an input or output."""
     return plain(tensor.name)[:LONGEST_TITLE]
 
 
 def order(tensor: Tensor) -> str:
-    """The order of a tensor's values, in words."""
+    """Describes the order of a tensor's values in words."""
     model = [tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))]
     if tensor.layout == tuple(range(len(tensor.layout))):
         return f"{model} as in the model"
@@ -77,7 +77,7 @@ def order(tensor: Tensor) -> str:
 
 
 def _owner_header(program: Program) -> str:
-    """The header with arena and state, which a further method includes."""
+    """Includes the header with arena and state, for a further method."""
     return f'#include "{c_identifier(program.owner)}.h"\n\n' if program.method_of else ""
 
 
@@ -89,8 +89,10 @@ def header_text(
     more: str = "",
     methods: Iterable[str] = (),
 ) -> str:
-    """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end. `weights`:
-    macros of the sections of constants; `methods`: the headers of further methods."""
+    """Returns MODEL.h: sizes, shapes, scales and the bundle's functions, with the declarations `more` at the end.
+
+    `weights` are the macros for sections of constants; `methods`, the headers of further methods.
+    """
     upper = c_identifier(planned.program.name).upper()
     return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
 #ifndef {upper}_H
@@ -122,7 +124,7 @@ extern "C" {{
 
 
 def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> str:
-    """The macros: version, target, arena, and every input and output."""
+    """Defines the macros for version, target, arena, and every input and output."""
     program = planned.program
     tensors = "\n\n".join(
         _tensor_macros(f"{upper}_{kind}{number}", tensor)
@@ -149,7 +151,7 @@ def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> s
 
 
 def stack_fact(program: Program, stack_bytes: int | None) -> str:
-    """The macro; None: the code has not been compiled."""
+    """Defines the macro for the stack; None if the code has not been compiled."""
     upper = c_identifier(program.name).upper()
     if stack_bytes is None:
         return f"/* {upper}_STACK_BYTES is not known: there was no arm-none-eabi-gcc where this was written. */"
@@ -243,13 +245,13 @@ def _about_conversions(codes: Iterable[Element]) -> str:
 
 
 def _scalars(name: str, codes: Iterable[Element]) -> str:
-    """One number at a time, with the bits of the functions above: two functions for each element."""
+    """Defines scalar conversions, bit-exact with the functions above: two per element."""
     return "\n".join(_scalar(name, element) for element in codes)
 
 
 def _scalar(name: str, element: Element) -> str:
     of, tail = "its tensor" if element == INT8 else f"its {element.name} tensor", scalar_suffix(element)
-    beyond = f"{2 * (element.steps + 1)}.0f"  # what is larger saturates, whatever the zero point
+    beyond = f"{2 * (element.steps + 1)}.0f"  # any larger value saturates, whatever the zero point
     code = element.c_type
     return f"""/* One number, by the SCALE and ZERO_POINT of {of}, with the same bits as above. */
 static inline {code} {name}_quantize{tail}(float value, float scale, int32_t zero_point)
@@ -271,7 +273,7 @@ static inline float {name}_dequantize{tail}({code} code, float scale, int32_t ze
 
 
 def banner(program: Program, what: str) -> str:
-    """The first comment of a file."""
+    """Returns the comment at the top of a file."""
     made = f"{plain(program.name)} for {program.target.target_string}, written by Cortado {__version__}"
     lines = textwrap.wrap(f"{made}: {what}.", WIDTH - len(" * "))
     return "\n * ".join(["/* SPDX-License-Identifier: Apache-2.0\n *", *lines]) + "\n */"

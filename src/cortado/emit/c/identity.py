@@ -1,7 +1,7 @@
-"""Which model a bundle is, for people, for programs and for linkers: MODEL_ID, MODEL_info, and the build.
+"""The identity of a bundle's model, for people, programs and linkers: MODEL_ID, MODEL_info, and the build.
 
-A build is a hash of the three files that are written for a network. MODEL_run's and some constants' names end in it, so
-that objects of different compiles don't link; nothing of it is in the program.
+A build is a hash of the three files generated for a network. The names of MODEL_run and of some constants end in it, so
+that objects of different compiles don't link; the program itself does not contain it.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from cortado.emit.c.text import comment, entry_of, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
-BUILD = "@BUILD@"  # in texts that are not finished, in place of the eight digits
+BUILD = "@BUILD@"  # the placeholder for the eight digits in texts that are not finished
 PLAIN_NAMES = "CORTADO_PLAIN_NAMES"
 
 
 def build_of(files: Mapping[str, str]) -> str:
-    """Eight hexadecimal digits that follow from the files, in which the build stands as BUILD."""
+    """Returns eight hexadecimal digits that hash the files, in which BUILD still stands for the build."""
     found = hashlib.sha256()
     for name, text in sorted(files.items()):
         found.update(f"{name}\n{len(text)}\n{text}".encode())
@@ -31,7 +31,7 @@ def model_version(program: Program, given: str | None) -> str:
 
 
 def identity_facts(program: Program, version: str | None) -> str:
-    """The macros of MODEL.h."""
+    """Defines the macros of MODEL.h that identify the model."""
     name = c_identifier(program.name)
     entry = entry_of(program)
     about = comment(
@@ -56,7 +56,7 @@ def identity_facts(program: Program, version: str | None) -> str:
 
 
 def same_build(name: str) -> str:
-    """For a source of the bundle: an error where its header is another compile's."""
+    """Emits an #error for a source of the bundle whose header is of another compile."""
     return f"""#if {name.upper()}_BUILD != 0x{BUILD}u
 #error "{name}.h and this file are of different compiles: take all files of one"
 #endif
@@ -64,7 +64,7 @@ def same_build(name: str) -> str:
 
 
 def renamed_arrays(names: Sequence[str]) -> str:
-    """For MODEL_data.h: names that the data of another compile does not define."""
+    """Renames arrays in MODEL_data.h so that the data of another compile does not define them."""
     if not names:
         return ""
     lines = "\n".join(f"#define {name} \\\n    {name}_{BUILD}" for name in names)
@@ -103,7 +103,7 @@ typedef struct {
 
 
 def info_declaration(program: Program) -> str:
-    """The declaration of MODEL_info in MODEL.h."""
+    """Declares MODEL_info in MODEL.h."""
     name = c_identifier(program.name)
     return f"""/* Which model this is: name, id, version, shapes and scales. Linked only if used. */
 const cortado_model_info_t *{name}_info(void);
@@ -111,7 +111,7 @@ const cortado_model_info_t *{name}_info(void);
 
 
 def info_text(planned: Planned) -> str:
-    """MODEL_info, for MODEL.c."""
+    """Defines MODEL_info in MODEL.c."""
     program = planned.program
     name, upper = c_identifier(program.name), c_identifier(program.name).upper()
     groups = (("inputs", "INPUT", program.inputs), ("outputs", "OUTPUT", program.outputs))

@@ -1,6 +1,6 @@
-"""Kernel calls and descriptors of a bundle's steps, for every core, within the limits of the tables' small fields.
+"""Kernel calls and descriptors of a bundle's steps, per core, within the limits of the tables' small fields.
 
-Steps share rows of the table of ports: most of their operands lie where that of an earlier step lay.
+Steps share rows of the port table: most operands have the same place as one of an earlier step.
 """
 
 from collections import defaultdict
@@ -23,12 +23,12 @@ from cortado.plan.program import Port, Program, Step
 MOST_TAPS = (1 << 8) - 1  # rows of a window, its stride, dilation and padding
 MOST_ROWS = (1 << 16) - 1
 MOST_SHORT = (1 << 15) - 1
-# What descriptors hold in 16 bits and a model's author chooses.
+# Values chosen by a model's author that descriptors hold in 16 bits.
 SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
 
 
 def check_limits(program: Program, lines: Mapping[str, str]) -> None:
-    """Refuses a step that no table can hold, by its name and the line it comes from."""
+    """Refuses a step that the tables can't hold, naming the step and its source line."""
     for step in program.steps:
         line = lines.get(step.name)
         where = f"{step.name} ({step.operator})" + (f" at {line}" if line else "")
@@ -41,7 +41,7 @@ def check_limits(program: Program, lines: Mapping[str, str]) -> None:
 
 
 def _numbers(step: Step, endless: bool) -> list[tuple[str, int, int]]:
-    """(what it is, its size, the largest that fits) for every number of a step."""
+    """Returns (what it is, its value, the largest that fits) for every number of a step."""
     found = [number for port in step.inputs for number in _window(port, endless)]
     if not endless:
         found.append(("a number of rows", step.rows, MOST_ROWS))
@@ -70,18 +70,18 @@ NO_SECTIONS: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class StepInC:
-    """The C expressions of a step; where cores differ, one is a macro that stands for each core's."""
+    """The C expressions of a step; one that differs between cores is a macro, defined for each."""
 
     call: str
     layer: str
     scratch_bytes: str
     scratch_need: str
-    constants: tuple[str | None, ...]  # for each operand, the array it lies in; None: it is in the arena
+    constants: tuple[str | None, ...]  # per operand, its constant array; None if it is in the arena
 
 
 @dataclass(frozen=True)
 class _Owner:
-    """The step whose constants are being written: its name in C, its kernel, and the cores they are for."""
+    """The step whose constants are being emitted: its name in C, its kernel, and its cores."""
 
     step: Step
     name: str
@@ -93,7 +93,7 @@ class _Owner:
 
 
 class StaticFunctions:
-    """Static functions of MODEL.c, one for each descriptor and call."""
+    """Static functions of MODEL.c, one for each pair of descriptor and call."""
 
     def __init__(self, write: Callable[[str, str | None, CCall], str]) -> None:
         self.write = write
@@ -121,15 +121,15 @@ class Layers:
         sections: Mapping[str, str] = NO_SECTIONS,
         arrays: Arrays | None = None,
     ) -> None:
-        """`sections`: those of the constants of some steps, by the steps' names; `arrays`: constants that are shared
-        with others."""
+        """Starts with the constants' `sections`, by the names of their steps, and with `arrays` shared with other
+        models."""
         self.cores, self.sections = cores, sections
         self.names = Names()
         self.arrays = arrays or Arrays(prefix, cores)
         self.calls = StaticFunctions(call_function)
         self.needs = StaticFunctions(need_function)
         self.descriptors: list[Piece] = []
-        self.macros: list[Piece] = []  # for what differs between the cores
+        self.macros: list[Piece] = []  # for expressions that differ between cores
         self.sources: set[str] = set()
 
     def add(self, step: Step) -> StepInC:
@@ -162,7 +162,7 @@ class Layers:
         return tuple(self._array(owner, "operand", at) if isinstance(at, Array) else None for at in sources)
 
     def _by_core(self, macro: str, texts: Mapping[Core, str]) -> str:
-        """One text where all cores agree, else a macro that stands for each core's."""
+        """Returns the text if all cores agree on it, else a macro that each core defines as its own."""
         if len(set(texts.values())) == 1:
             return next(iter(texts.values()))
         for text in dict.fromkeys(texts.values()):
@@ -171,13 +171,13 @@ class Layers:
         return macro
 
     def _descriptor(self, owner: _Owner, kernel: Kernel) -> str:
-        """Every core calls its own by the same name: a build has one of them."""
+        """Emits a step's descriptor; every core uses the same name, since a build has one of them."""
         if kernel.struct is None:
             return "NULL"
         return self._constant(owner, NestedDescriptor(kernel.struct, kernel.fields), comment(title(owner.step)) + "\n")
 
     def _constant(self, owner: _Owner, layer: NestedDescriptor, head: str = "") -> str:
-        """A descriptor, after those it points to."""
+        """Emits a descriptor, after those it points to."""
         texts = {key: self._field(owner, key, value) for key, value in layer.fields.items()}
         fields = ",\n".join(f"    .{key} = {text}" for key, text in texts.items())
         text = f"{head}static const {layer.struct} layer_{owner.name} = {{\n{fields},\n}};\n"
@@ -209,7 +209,7 @@ class Layers:
 
 
 def fits(value: int, bits: int, what: str) -> int:
-    """A number of the tables, which have small fields to be small."""
+    """Returns a number of the tables if it fits its field, which has few bits to save memory."""
     if not 0 <= value < 1 << bits:
         raise CortadoError(f"{what} needs {value}, and the C bundle's tables hold at most {(1 << bits) - 1}")
     return value
@@ -220,7 +220,7 @@ def _symbol(kernel: Kernel) -> str:
 
 
 def _distinct(kernels: Mapping[Core, Kernel]) -> list[tuple[Kernel, list[Core]]]:
-    """The kernels of a step that are not the same, each with the cores that have it."""
+    """Groups the cores of a step by kernel: each distinct kernel with the cores that use it."""
     found: list[tuple[Kernel, list[Core]]] = []
     for core, kernel in kernels.items():
         same = next((cores for other, cores in found if _same(other, kernel)), None)
@@ -262,20 +262,20 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class PortRow:
-    """An operand. With guards around buffers it lies elsewhere, so fewer are the same in a build that checks."""
+    """An operand's row. Guards move buffers, so fewer rows are equal in the checks build than in the release build."""
 
-    text: str  # of both builds
-    release: Hashable  # what a release build sees of it
+    text: str  # for both builds
+    release: Hashable  # the key that a release build compares
 
 
 @dataclass(frozen=True)
 class Ports:
     text: str
-    firsts: tuple[str, ...]  # of each step, the number of its first row
+    firsts: tuple[str, ...]  # per step, the number of its first row
 
 
 class RowTable(Generic[Key]):
-    """Rows by what tells them apart. What is there already, in the same order, is not written again."""
+    """Deduplicated rows, each identified by a key: a run of rows that exists already, in the same order, is reused."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self.keys: list[Key] = []
@@ -283,7 +283,7 @@ class RowTable(Generic[Key]):
         self._append(keys)
 
     def place(self, keys: Sequence[Key]) -> int:
-        """Returns where they begin; those that are new come last. Of none, at the start."""
+        """Returns where the run of rows starts, appending it if it is new; 0 for an empty run."""
         for start in self._starts[keys[0]] if keys else (0,):
             if self.keys[start : start + len(keys)] == keys:
                 return start
@@ -297,8 +297,7 @@ class RowTable(Generic[Key]):
 
 
 def shared_ports(steps: Sequence[tuple[str, Sequence[PortRow]]]) -> Ports:
-    """Returns the ports that steps share, with their labels. A build that checks has the rows of the release build, and
-    behind them its own."""
+    """Builds the shared port table, with labels. The checks build has the release build's rows, then its own."""
     release = RowTable[Hashable]()
     texts: list[str] = []
     firsts: list[int] = []
@@ -309,7 +308,7 @@ def shared_ports(steps: Sequence[tuple[str, Sequence[PortRow]]]) -> Ports:
     both = RowTable(texts)
     checked = [both.place([row.text for row in rows]) for _, rows in steps]
     fits(len(both.keys), 16, "the table of operands")
-    labels: dict[int, dict[str, None]] = defaultdict(dict)  # of the steps whose ports begin with a row, each once
+    labels: dict[int, dict[str, None]] = defaultdict(dict)  # the steps whose ports begin at a row, each once
     for (name, rows), *starts in zip(steps, firsts, checked, strict=True):
         for start in starts if rows else ():
             labels[start][name] = None

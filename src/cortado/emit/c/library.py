@@ -1,10 +1,10 @@
-"""Files that a bundle takes from the kernel library, and the CMake target around them.
+"""The files that a bundle takes from the kernel library, and the CMake target around them.
 
-Ownership of kernels: a model in C calls its own, or those of several models that were compiled together.
+Ownership of kernels: a model calls its own set, or the set of several models that were compiled together.
 
-A program has one set of kernels. Two would be two copies of most functions, of which a linker that is given archives
-takes some of one and some of the other. So it is an error, by whatever is looked at first: CMake's target, the headers,
-or a symbol that every set defines and whose name says what is wrong.
+A program has exactly one set of kernels. With two, most functions would exist twice, and a linker that is given
+archives would take some from either. So a second set is an error, reported by whichever comes first: the CMake target,
+the headers, or a symbol that every set defines and whose name states the mistake.
 """
 
 import hashlib
@@ -34,15 +34,15 @@ _MARK = "cortado_two_sets_of_kernels__compile_the_models_with_together"
 
 @dataclass(frozen=True)
 class KernelSet:
-    """A set of kernels, by the models that call them; several of them may share an arena too."""
+    """A set of kernels, identified by the models that call it; these can share an arena too."""
 
     models: tuple[str, ...]  # their names in C
     one_arena: bool = False
-    together: bool = False  # the models bring no kernels themselves
+    together: bool = False  # the kernels lie outside of the models' bundles
 
     @property
     def number(self) -> int:
-        """One that other sets, of this version or another, don't have."""
+        """Returns a number that no other set has, of this version or another."""
         return zlib.crc32("\n".join((__version__, *self.models)).encode())
 
     def shares_arena(self, program: "Program") -> bool:
@@ -50,13 +50,14 @@ class KernelSet:
 
 
 def lasting(program: "Program") -> bool:
-    """Whether something in its arena has to last between two calls, so that nobody else may write there."""
+    """Returns whether the arena holds data that must survive between two calls, so that no other model may write to
+    it."""
     return bool(program.state) or program.pushed is not None or program.camera is not None
 
 
 @cache
 def library_hash() -> str:
-    """Eight hexadecimal digits that follow from every source and header of the kernel library."""
+    """Returns eight hexadecimal digits that hash every source and header of the kernel library."""
     found = hashlib.sha256()
     for path in KERNEL_FILES.values():
         found.update(f"{path.name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
@@ -69,7 +70,7 @@ def version_number(version: str) -> int:
 
 
 def one_set_of_kernels(kernels: KernelSet) -> str:
-    """For MODEL.h: an error where a file includes it beside that of another set."""
+    """Emits an #error in MODEL.h for a file that also includes a header of another set."""
     number = version_number(__version__)
     return f"""/* A program has one set of kernels, of one version. */
 #if defined(CORTADO_VERSION_NUMBER) && (CORTADO_VERSION_NUMBER != {number} || CORTADO_LIBRARY != 0x{library_hash()}u)
@@ -85,7 +86,7 @@ def one_set_of_kernels(kernels: KernelSet) -> str:
 
 
 def kernels_check(kernels: KernelSet) -> str:
-    """For MODEL.c: the same for compilers and linkers that see other files."""
+    """Emits the same check in MODEL.c, for compilers and linkers that see other files."""
     version = f"""#if CORTADO_KERNELS_VERSION_NUMBER != {version_number(__version__)} || \\
     CORTADO_KERNELS_HASH != 0x{library_hash()}u
 #error "these kernels are not those of Cortado {__version__}, which wrote this file: take both of one bundle"
@@ -95,7 +96,7 @@ def kernels_check(kernels: KernelSet) -> str:
 
 
 def mark() -> str:
-    """The definition of the symbol that a program has once."""
+    """Defines the symbol that a program may have only once."""
     return f"""
 /* A linker that finds this twice was given two bundles with kernels of their own. */
 extern const char {_MARK};
@@ -114,11 +115,11 @@ static const char *const mark __attribute__((used)) = &{_MARK};
 # ---- library ---------------------------------------------------------------------------------------------
 
 LICENSE = "LICENSE"
-SETTINGS_FILE = "cortado_settings.h"  # of the user's, where there is one
+SETTINGS_FILE = "cortado_settings.h"  # the user's own, if there is one
 _VERSION, _NO_HASH = "cortado_version.h", "00000000"
-# What the files that are written for a network include.
+# The headers that every generated source includes.
 _INCLUDED = ("cortado_run.h", "cortado_endian.h")
-# What they include beside that where they call one of its functions.
+# Those it includes only if it calls one of their functions.
 _SELDOM = ("cortado_narrow.h",)
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
@@ -128,7 +129,7 @@ def license_text() -> str:
 
 
 def kernel_files(sources: Iterable[str]) -> dict[str, str]:
-    """The sources in use and the headers that they include, and no others."""
+    """Returns the sources in use and the headers that they include, transitively."""
     files: dict[str, str] = {}
     left = [*sources, *_INCLUDED]
     while left:
@@ -142,13 +143,13 @@ def kernel_files(sources: Iterable[str]) -> dict[str, str]:
 
 
 def _text(path: Path) -> str:
-    """A file of the library; the one that says which library it is gets its hash."""
+    """Reads a file of the library, filling in the hash in the one that states the version."""
     text = path.read_text()
     return text.replace(_NO_HASH, library_hash()) if path.name == _VERSION else text
 
 
 def more_headers(functions: Iterable[str]) -> str:
-    """The lines of C that include what declares these functions, beside cortado.h."""
+    """Includes the headers, other than cortado.h, that declare these functions."""
     texts = {name: (KERNELS / "include" / name).read_text() for name in _SELDOM}
     called = set(functions)
     found = [name for name, text in texts.items() if not called.isdisjoint(re.findall(r"\b(\w+)\(", text))]
@@ -156,7 +157,7 @@ def more_headers(functions: Iterable[str]) -> str:
 
 
 def own_sources(program: "Program", selftest: bool) -> list[str]:
-    """The sources that are written for one network."""
+    """Names the generated sources of one network."""
     name = c_identifier(program.name)
     more = [part for part, there in (("camera", program.camera is not None), ("selftest", selftest)) if there]
     return [f"{name}.c", f"{name}_data.c", *(f"{name}_{part}.c" for part in more)]
@@ -165,8 +166,10 @@ def own_sources(program: "Program", selftest: bool) -> list[str]:
 def cmake_text(
     library: str, models: Sequence[tuple[str, Sequence[str]]], sources: Iterable[str], more: Sequence[str] = ()
 ) -> str:
-    """A library target with the sources of networks, by their names, and of the kernels. `more`: flags beside those of
-    all bundles."""
+    """Returns a CMake library target with the sources of networks, by name, and of the kernels.
+
+    `more` are compiler flags in addition to those of all bundles.
+    """
     own = [source for _, files in models for source in files]
     files = "\n  ".join([*own, *(f"kernels/src/{source}" for source in sources)])
     links = "\n".join(f"add_library({name}::{name} ALIAS {library})" for name, _ in models)

@@ -1,4 +1,4 @@
-"""Counters of saturated values, for builds with CORTADO_CHECK_RANGES: which tensors have a range, and its ends."""
+"""Counters of saturated values for builds with CORTADO_CHECK_RANGES: the tensors that have a range, and its ends."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from cortado.plan.program import Program, Step, Walk
 
 @dataclass(frozen=True)
 class CountedRange:
-    """A tensor whose values are counted: an input, or a result of a step."""
+    """A tensor whose saturated values are counted: an input, or a result of a step."""
 
     name: str
     ends: Ends
     result: int = 0
-    last: bool = False  # it is there after the last call only
+    last: bool = False  # available only after the last call
 
     @property
     def row(self) -> str:
@@ -27,7 +27,7 @@ class CountedRange:
 
 
 def _inputs(program: Program) -> list[CountedRange]:
-    """One that comes row by row is a step's result."""
+    """Returns the ranges of whole inputs; one that comes row by row is a step's result."""
     whole = program.inputs if program.pushed is None else ()
     return [CountedRange(one.name, program.ends[one.buffer]) for one in whole if one.buffer in program.ends]
 
@@ -39,7 +39,7 @@ def _results(program: Program, step: Step) -> Iterator[CountedRange]:
 
 
 def _counted(program: Program) -> tuple[list[CountedRange], list[int]]:
-    """All ranges, inputs first, and where those of each step begin."""
+    """Returns all ranges, inputs first, and the index of each step's first."""
     found, firsts = _inputs(program), []
     for step in program.steps:
         firsts.append(len(found))
@@ -48,7 +48,7 @@ def _counted(program: Program) -> tuple[list[CountedRange], list[int]]:
 
 
 def ranges_declaration(planned: Planned) -> str:
-    """The declaration of the counters in MODEL.h."""
+    """Declares the counters in MODEL.h."""
     name = c_identifier(planned.program.name)
     found, _ = _counted(planned.program)
     about = comment(
@@ -65,7 +65,7 @@ extern const char *const {name}_range_names[{max(len(found), 1)}];
 
 
 def ranges_text(planned: Planned) -> str:
-    """The tables of MODEL.c."""
+    """Defines the tables of MODEL.c."""
     name = c_identifier(planned.program.name)
     found, firsts = _counted(planned.program)
     rows = "\n".join(f"    {one.row}," for one in found) or "    {0, 0, 1, 0, 0},"
@@ -87,7 +87,7 @@ const char *const {name}_range_names[{max(len(found), 1)}] = {{
 
 
 def counted_inputs(planned: Planned) -> str:
-    """The statements of MODEL_run, before its first stage, that count the inputs' saturated values."""
+    """Returns the statements of MODEL_run, before its first stage, that count the inputs' saturated values."""
     program = planned.program
     name = c_identifier(program.name)
     given = [one for one in program.inputs if one.buffer in program.ends]

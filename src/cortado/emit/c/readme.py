@@ -34,8 +34,8 @@ def _paragraph(text: str) -> str:
 @dataclass(frozen=True)
 class _Readme(OfPlan):
     interface: Interface
-    constants: int  # bytes of them
-    sections: Mapping[str, int]  # of them, in sections of their own
+    constants: int  # in bytes
+    sections: Mapping[str, int]  # bytes of constants in each named section
     methods: Sequence[tuple[Planned, Interface]] = ()  # further ones
 
     def text(self) -> str:
@@ -149,7 +149,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return f"\n\n{text}"
 
     def _firmware(self) -> str:
-        """The section that docs/firmware.md has for every bundle."""
+        """Returns the section that every bundle has, explained in docs/firmware.md."""
         upper = self.upper
         return _paragraph(
             "A call uses its arena, the stack and constants, and nothing else: the model may run in any number of "
@@ -226,7 +226,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         )
 
     def _further(self) -> str:
-        """The inputs and outputs of further methods."""
+        """Describes the inputs and outputs of further methods."""
         if not self.methods:
             return ""
         text = _paragraph(
@@ -243,7 +243,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         )
 
     def _tensor_table(self) -> str:
-        """Type, order and meaning of every input and output, as the header's macros say them."""
+        """Tabulates type, order and meaning of every input and output, as in the header's macros."""
         tensors, text = _tagged(self.program), _table(self.program)
         coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
         if not coded:
@@ -265,7 +265,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
 
 def _tagged(program: Program) -> list[tuple[str, Tensor]]:
-    """Inputs and outputs with their names in macros."""
+    """Returns inputs and outputs with the names that their macros use."""
     groups = (("INPUT", program.inputs), ("OUTPUT", program.outputs))
     return [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
 
@@ -282,5 +282,5 @@ def readme_text(
     sections: Mapping[str, int],
     methods: Sequence[tuple[Planned, Interface]] = (),
 ) -> str:
-    """README.md of a bundle: memory, an example that compiles, the order of the data."""
+    """Returns a bundle's README.md: memory, an example that compiles, the order of the data."""
     return _Readme(planned, interface, constants, sections, methods).text()

@@ -1,4 +1,4 @@
-"""The functions of a bundle whose input comes row by row: reset, row, push."""
+"""The functions of a bundle whose input comes row by row: reset, row and push."""
 
 from dataclasses import dataclass
 
@@ -15,24 +15,24 @@ from cortado.plan.windows import StreamWindows
 
 
 def pushed_step(program: Program) -> Step:
-    """The step that stands for the input."""
+    """Returns the step that represents the input."""
     step = program.pushed
     assert step is not None
     return step
 
 
 def row_type(program: Program) -> str:
-    """The C type and length of a row."""
+    """Returns the C type of a row's values."""
     return pushed_step(program).element.c_type
 
 
 def samples_parameter(program: Program) -> str:
-    """Returns the parameter that MODEL_push takes beside the arena, for a signal."""
+    """Returns the second parameter of MODEL_push, for a signal; empty for rows."""
     return f", const {row_type(program)} *samples" if pushed_step(program).samples else ""
 
 
 def rows_text(planned: Planned, decision: DecisionInC) -> str:
-    """The counterpart of MODEL_run in other bundles."""
+    """Returns the functions that take the place of MODEL_run."""
     return _Rows(planned, decision).text()
 
 
@@ -46,7 +46,7 @@ class _Rows(OfPlan):
 
     @property
     def state(self) -> str:
-        """The type of a step's counters."""
+        """Returns the C type of a step's counters."""
         return "cortado_state_t" if self.program.stream is None else "cortado_stream_state_t"
 
     def text(self) -> str:
@@ -88,7 +88,7 @@ static int wrong(void *arena)
         return place if row_type(self.program) == "int8_t" else f"({row_type(self.program)} *)(void *)({place})"
 
     def _taken(self) -> str:
-        """Returns the C that makes samples, which lie elsewhere, the next row of a signal."""
+        """Returns the C that copies samples from outside the arena to the next row of a signal."""
         if not pushed_step(self.program).samples:
             return ""
         kind, place = row_type(self.program), self._place()
@@ -99,7 +99,7 @@ static int wrong(void *arena)
 """
 
     def _noted(self) -> str:
-        """Returns where MODEL_reset leaves its mark, and where rows are counted."""
+        """Defines the accessor of the word where MODEL_reset leaves its mark, next to the counter of rows."""
         if self.program.stream is None:
             return f"""/* What {self.name}_reset leaves behind; then how many rows came. */
 static uint32_t *reset_mark(void *arena)
@@ -201,7 +201,7 @@ int {name}_push({self.arena}{samples_parameter(self.program)})
 """
 
     def _made(self, valid: str) -> str:
-        """The end of MODEL_push: whether there is a new output, which may be decided by."""
+        """Ends MODEL_push: returns whether there is a new output, after deciding on it."""
         if not self.decision.take:
             return f"    return made && {valid};"
         return f"""    if (!(made && {valid})) {{
@@ -211,7 +211,7 @@ int {name}_push({self.arena}{samples_parameter(self.program)})
 
 
 def head_of_bytes(planned: Planned) -> str:
-    """The function that takes bytes: of a row, or of an input."""
+    """Returns the head of the function that quantizes bytes: a row's, or an input's."""
     pushed = planned.program.pushed is not None
     head = f"void {c_identifier(planned.program.name)}_quantize_{'row' if pushed else 'input'}_u8("
     values = ("const uint8_t *values", "int channels", "const float *gain", "const float *offset")
@@ -249,7 +249,7 @@ def quantize_row_text(planned: Planned) -> str:
 
 
 def rows_facts(planned: Planned) -> str:
-    """The macros of MODEL.h; none for an input that comes whole."""
+    """Defines the macros of MODEL.h; empty for an input that comes whole."""
     step, stream = planned.program.pushed, planned.program.stream
     if step is None:
         return ""
@@ -272,7 +272,7 @@ def rows_facts(planned: Planned) -> str:
 
 
 def rows_functions(program: Program) -> str:
-    """The declarations of MODEL.h."""
+    """Declares the functions in MODEL.h."""
     name = c_identifier(program.name)
     arena = f"{name}_arena_t *arena"
     texts = list(_texts(name) if program.stream is None else _stream_texts(name, program.stream))
@@ -292,7 +292,7 @@ int {name}_push({arena}{samples_parameter(program)});
 
 
 def _of_samples(name: str) -> str:
-    """How MODEL_push begins where rows are those of a signal."""
+    """Returns the start of MODEL_push's comment for rows of a signal."""
     return (
         f"Takes the next {name.upper()}_PUSH_SAMPLES samples, the next row, from anywhere, as from the buffer that a "
         f"DMA has filled; or NULL, for those that were written to {name}_row. It makes"
@@ -300,7 +300,7 @@ def _of_samples(name: str) -> str:
 
 
 def _texts(name: str) -> tuple[str, str, str]:
-    """Bodies of reset, row and push."""
+    """Returns the comments of reset, row and push."""
     upper = name.upper()
     aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
     return (

@@ -1,10 +1,9 @@
-"""MODEL_selftest.c: an input, what every layer must make of it, and the function that compares, on the silicon itself.
+"""MODEL_selftest.c: an input, each layer's expected result, and the function that compares them on the device itself.
 
-A layer's output may never lie whole in memory, so what is compared are the CRC-32s of the rows that the kernels leave
-behind, one after the other; the outputs are compared byte for byte, also after a run without anybody watching.
+A layer's output may never be whole in memory, so it is compared by the CRC-32 of the rows as the kernels leave them,
+one after the other. Outputs are compared byte for byte, also after a run that nothing observes.
 
-Of several methods it makes one call of each, in the order in which calibration makes them, with the state that the
-calls before have left.
+With several methods it calls each once, in the order of calibration, with the state that the calls before left.
 """
 
 import zlib
@@ -30,16 +29,16 @@ _WRONG_OUTPUTS = "every layer is right, and the outputs of a run are not"
 
 @dataclass(frozen=True)
 class TestedCall:
-    """A call of a method that a self-test makes: the reference's values, by their names in the lowered graph."""
+    """A method call that a self-test makes: the reference's values, by their names in the lowered graph."""
 
     planned: Planned
     values: Mapping[str, ArrayType]
-    left: Mapping[str, str]  # by a buffer of state, the value that it has afterwards
+    left: Mapping[str, str]  # for each state buffer, the name of the value it holds afterwards
     method: str
 
 
 def selftest_declaration(planned: Planned, calls: Sequence[TestedCall] = ()) -> str:
-    """The declaration of MODEL_selftest in MODEL.h; `calls` are those of a model with several methods."""
+    """Declares MODEL_selftest in MODEL.h; `calls` are those of a model with several methods."""
     program, work = planned.program, "Runs the network on an input of its own"
     layers = sum(len(one.program.steps) for one in ([call.planned for call in calls] or [planned]))
     if calls:
@@ -63,7 +62,7 @@ extern const char *const {name}_selftest_names[{upper}_LAYERS + 1];
 
 
 def selftest_stack_fact(program: Program, stack_bytes: int | None) -> str:
-    """The macro of MODEL.h; None: the code has not been compiled."""
+    """Defines the macro of MODEL.h; None if the code has not been compiled."""
     macro = f"{c_identifier(program.name).upper()}_SELFTEST_STACK_BYTES"
     if stack_bytes is None:
         return f"/* {macro} is not known: there was no arm-none-eabi-gcc where this was written. */"
@@ -71,7 +70,7 @@ def selftest_stack_fact(program: Program, stack_bytes: int | None) -> str:
 
 
 def network_symbol(program: Program) -> str:
-    """The symbol in MODEL.c that gives the network's tables to whoever watches the steps."""
+    """Defines the symbol in MODEL.c that exposes the network's tables to observers of the steps."""
     return f"""
 /* For the self-test. */
 extern const cortado_network_t {c_identifier(program.name)}__network;
@@ -82,14 +81,16 @@ const cortado_network_t {c_identifier(program.name)}__network = {{
 
 
 def selftest_files(planned: Planned, values: Mapping[str, ArrayType], build: str) -> dict[str, str]:
-    """The file, by `values`: those of the reference for one input, by their names in the lowered graph. `build`: of
-    the bundle that it is part of."""
+    """Returns MODEL_selftest.c.
+
+    `values` are the reference's for one input, by their names in the lowered graph; `build` is the bundle's.
+    """
     name = c_identifier(planned.program.name)
     return {f"{name}_selftest.c": _Selftest(planned, values).text().replace(BUILD, build)}
 
 
 def methods_selftest_files(calls: Sequence[TestedCall], build: str) -> dict[str, str]:
-    """A file for each method, and the script of all in that of the model. `calls` are in their order."""
+    """Returns a file per method; the model's own has the script of all `calls`, in their order."""
     found = {}
     for call in calls:
         part = _MethodSelftest(call.planned, call.values, calls)
@@ -99,7 +100,7 @@ def methods_selftest_files(calls: Sequence[TestedCall], build: str) -> dict[str,
 
 @dataclass(frozen=True)
 class _Digest:
-    """The CRC-32 of rows `first` to `end` - 1 of each image, as a step's calls leave them behind."""
+    """The CRC-32 of rows `first` to `end` - 1 of each image, as a step's calls leave them in memory."""
 
     crc: int
     first: int
@@ -107,7 +108,7 @@ class _Digest:
 
 
 def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[_Digest]:
-    """The expected output of every step."""
+    """Returns the expected digest of every step's output."""
     return [
         _digest(planned, step, rows, values)
         for stage, run in zip(planned.program.stages, planned.runs, strict=True)
@@ -125,7 +126,7 @@ def _digest(planned: Planned, step: Step, rows: int, values: Mapping[str, ArrayT
         return _Digest(zlib.crc32(held), own.start, own.stop)
     size = step.image_bytes
     images = [data[start : start + size] for start in range(0, size * step.images, size)]
-    if step.kind is Walk.ACCUMULATE:  # the only row, when the last has been added
+    if step.kind is Walk.ACCUMULATE:  # its only row is valid once the last input row has been added
         return _Digest(zlib.crc32(b"".join(images)), rows - 1, rows)
     return _Digest(zlib.crc32(b"".join(image[: rows * step.row_bytes] for image in images)), 0, rows)
 
@@ -203,7 +204,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
 {self._outputs_wrong()}"""
 
     def _regions(self) -> str:
-        """Returns the regions of an arena in several memories, as MODEL.c has them."""
+        """Emits the check of an arena in several memories, as MODEL.c has it."""
         if not self.planned.regions:
             return ""
         return f"""
@@ -246,7 +247,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
 
     @property
     def _begins(self) -> bool:
-        """Whether state has its initial values before the input."""
+        """Returns whether state is reset before the input."""
         return True
 
     @property
@@ -254,7 +255,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
         return len(self.program.inputs)
 
     def _given(self) -> str:
-        """C statements that run before the first stage."""
+        """Returns the C statements that run before the first stage."""
         if self.program.pushed is not None:
             return ""
         return self._fill("    ")
@@ -276,7 +277,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
         }}"""
 
     def _pushed(self, reset: str, push: str, arguments: str, indent: str) -> str:
-        """The stage that takes the rows."""
+        """Returns the C that runs the stage to which rows are pushed."""
         return "\n".join(
             indent + line
             for line in (
@@ -299,7 +300,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
         return f"static int outputs_wrong({arena})\n{{\n{body}\n}}\n"
 
     def _run(self) -> str:
-        """The same once more, as firmware does it."""
+        """Runs the network once more, the way firmware does."""
         name, upper = self.name, self.upper
         if self.program.pushed is None:
             return self._fill("    ") + f"    (void){entry_of(self.program)}(arena);\n"
@@ -314,7 +315,7 @@ static int first_wrong_layer({arena_parameter(self.planned)})
 
 @dataclass(frozen=True)
 class _MethodSelftest(_Selftest):
-    """The part of one method; that of the model's own has the script of all."""
+    """A method's part of the self-test; that of the model's own method includes the script."""
 
     calls: Sequence[TestedCall]
 
@@ -380,7 +381,7 @@ int {self.name}_selftest({arena})
 """
 
     def _firsts(self) -> list[int]:
-        """How many layers the calls before each have."""
+        """Returns how many layers precede each call."""
         counts = [len(call.planned.program.steps) for call in self.calls]
         return [sum(counts[:number]) for number in range(len(counts))]
 
@@ -403,7 +404,7 @@ static int call_{what}({arena_parameter(self.planned)}, int number)
 """
 
     def _state_wrong(self) -> str:
-        """Compares what the last call has left, piece by piece."""
+        """Compares the state after the last call, buffer by buffer."""
         head = f"static int state_wrong({arena_parameter(self.planned, 'const ')})"
         kept, last = self.program.state, self.calls[-1]
         if not kept:

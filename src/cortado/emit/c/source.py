@@ -1,4 +1,4 @@
-"""MODEL.c: kernel calls, layers, the tables that cortado_run.c walks, and the functions of MODEL.h."""
+"""MODEL.c: kernel calls, descriptors, the tables that cortado_run.c walks, and the functions of MODEL.h."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ from cortado.emit.c.tables import Tables, at
 from cortado.emit.c.text import OfPlan, entry_of, guarded, listed
 from cortado.plan.program import Program, Tensor
 
-# What the float helpers need, linked only if they are.
+# Sources of the float helpers, linked only if used.
 _FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
 
 
 def float_sources(program: Program) -> frozenset[str]:
-    """The kernels of the functions that convert real numbers."""
+    """Returns the kernels behind the functions that convert real numbers."""
     coded = [tensor.element.bits for tensor in (*program.inputs, *program.outputs) if tensor.qparams is not None]
     return _FLOAT_SOURCES.union(*({f"quantize_f32_s{bits}.c", f"dequantize_s{bits}_f32.c"} for bits in coded))
 
@@ -186,7 +186,7 @@ int {entry_of(self.program)}({arena_parameter(self.planned)})
 {info_text(self.planned)}"""
 
     def _arena(self) -> str:
-        """The functions that make an arena; a further method has those of its model."""
+        """Defines the functions that return an arena; a further method uses its model's."""
         return "" if self.program.method_of else arena_function_text(self.planned) + self._default_arena()
 
     def _default_arena(self) -> str:
@@ -201,7 +201,7 @@ int {entry_of(self.program)}({arena_parameter(self.planned)})
         return default_arena(self.planned)
 
     def _accessor(self, verb: str, tensors: Sequence[Tensor], const: str) -> str:
-        """MODEL_input and MODEL_output: an offset table into the arena."""
+        """Defines MODEL_input or MODEL_output through a table of offsets into the arena."""
         if not tensors:
             return self._no_accessor(verb, const)
         if self.planned.regions:
@@ -228,7 +228,7 @@ int {entry_of(self.program)}({arena_parameter(self.planned)})
 """
 
     def _places(self, verb: str, tensors: Sequence[Tensor], const: str) -> str:
-        """The same in regions: a table of pointers."""
+        """Defines the same accessor for an arena in regions, through a table of pointers."""
         pointer = pointer_type(tensors)
         places = ",\n        ".join(place(self.planned, tensor.buffer, "uint8_t") for tensor in tensors)
         return f"""{const}{pointer}{self.name}_{verb}({arena_parameter(self.planned)}, int i)
@@ -258,7 +258,7 @@ int {entry_of(self.program)}({arena_parameter(self.planned)})
         )
 
     def _quantize_input(self) -> str:
-        """Returns the C that quantizes an input of real numbers, or of bytes."""
+        """Defines the functions that quantize an input from real numbers or bytes."""
         return "\n".join(
             (
                 self._float_helper(
@@ -290,8 +290,8 @@ int {entry_of(self.program)}({arena_parameter(self.planned)})
         unused: Sequence[str] = (),
         only: Element | None = None,
     ) -> str:
-        """A function that does something to one tensor of codes, by its number, or only to one of some element; for any
-        other it does nothing."""
+        """Defines a function that converts one quantized tensor, chosen by number; it does nothing for any other
+        tensor, or for one whose element is not `only`."""
         good = "!wrong(arena)" if self.planned.regions else "arena != NULL"
         cases = [
             f"    if ({good} && i == {number}) {{\n        {self._on_codes(tensor, qparams, const, call)}\n    }}"
@@ -314,7 +314,7 @@ def _count(tensor: Tensor) -> int:
 
 
 def _isa_guard(program: Program) -> str:
-    """Refuses to compile for an instruction set that the plan and the packed weights don't cover."""
+    """Emits an #error for an instruction set that the plan and the packed weights don't cover."""
     tests = {Core.DSP: "defined(__ARM_FEATURE_DSP)", Core.MVE: "defined(__ARM_FEATURE_MVE)"}
     if program.cores == (Core.PORTABLE,):
         return ""

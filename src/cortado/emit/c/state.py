@@ -1,4 +1,4 @@
-"""State in C: MODEL_reset, which gives it its initial values, and the copies at the end of a run."""
+"""State in C: MODEL_reset, which sets its initial values, and the copies at the end of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +21,17 @@ SAVED_HEAD_BYTES = 24  # CORTADO_SAVED_HEAD_BYTES
 
 @dataclass(frozen=True)
 class StateInC:
-    """The pieces of MODEL.c that are about state; all are empty where there is none."""
+    """The pieces of MODEL.c that implement state; all are empty without any."""
 
     include: str = ""
     functions: str = ""
     saving: str = ""  # MODEL_state_bytes, MODEL_save, MODEL_load, MODEL_adopt
-    check: str = ""  # the lines of MODEL_run that refuse state without a reset
-    keep: str = ""  # the line of MODEL_run
+    check: str = ""  # the lines of MODEL_run that refuse to run before a reset
+    keep: str = ""  # the line of MODEL_run that copies the new state
 
 
 def state_in_c(planned: Planned, arrays: Arrays) -> StateInC:
-    """`arrays` collects the initial values; where they are all the same, there is no need of an array."""
+    """Emits the C for state; `arrays` collects initial values, except those whose bytes are all equal."""
     if not planned.program.state:
         return StateInC()
     name = c_identifier(planned.program.owner)
@@ -96,14 +96,14 @@ SAVING_SOURCE = "cortado_saved.c"
 
 
 def _pieces(planned: Planned) -> list[tuple[str, str, int]]:
-    """Names, buffers and bytes of what is saved, in order."""
+    """Returns name, buffer and bytes of everything that is saved, in order."""
     kept = [(one.name, one.tensor.buffer, one.initial.data.nbytes) for one in saved_state(planned.program)]
     decided = [] if planned.program.decision is None else [("decision", DECISION, planned.program.decision_bytes)]
     return [*kept, *decided]
 
 
 def saved_bytes(planned: Planned) -> int:
-    """The bytes of a saved state."""
+    """Returns the bytes of a saved state."""
     return SAVED_HEAD_BYTES + sum(size for _, _, size in _pieces(planned))
 
 
@@ -176,7 +176,7 @@ def _at(planned: Planned, buffer: str) -> str:
 
 
 def state_facts(planned: Planned) -> str:
-    """The macros of MODEL.h."""
+    """Defines the macros of MODEL.h for state."""
     if not planned.program.state or planned.program.method_of:
         return ""
     name = c_identifier(planned.program.name)
@@ -198,7 +198,7 @@ def state_facts(planned: Planned) -> str:
 
 
 def _load_results() -> str:
-    """The type that cortado_saved.h has too, for programs that include MODEL.h alone."""
+    """Copies the result type from cortado_saved.h, for programs that include MODEL.h alone."""
     text = (KERNELS / "include" / "cortado_saved.h").read_text()
     return text[text.index("#ifndef CORTADO_LOAD\n") : text.index("#define CORTADO_SAVED_HEAD_BYTES")]
 
@@ -209,14 +209,14 @@ def _top(planned: Planned, guard: int) -> int:
 
 
 def state_place(planned: Planned) -> str:
-    """Returns where state lies, in words: all of it in one region."""
+    """Names the memory that holds state, which is always one region."""
     if not planned.regions:
         return "the arena"
     return f"the arena's piece {planned.region_of(planned.program.state[0].tensor.buffer).name}"
 
 
 def _listed(planned: Planned) -> str:
-    """Every buffer of state, its place and what its codes mean, in words."""
+    """Describes every state buffer in words: its place and the meaning of its codes."""
     return " ".join(f"{plain(one.name)[:LONGEST_TITLE]}: {_described(planned, one)}." for one in planned.program.state)
 
 
@@ -229,7 +229,7 @@ def _described(planned: Planned, kept: StateTensor) -> str:
 
 
 def state_functions(planned: Planned) -> str:
-    """The declarations of MODEL.h."""
+    """Declares the functions of MODEL.h for state."""
     if not planned.program.state or planned.program.method_of:
         return ""
     name = c_identifier(planned.program.name)

@@ -1,4 +1,4 @@
-"""The tables of MODEL.c that cortado_run.c walks: operands, steps, stages, and guarded buffers of the checks build."""
+"""The tables of MODEL.c that cortado_run.c walks: operands, steps, stages, and the checks build's guarded buffers."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from cortado.plan.planned import GUARD_BYTES, Planned
 from cortado.plan.program import Port, Stage, Step, Walk
 from cortado.plan.segments import scratch_name
 
-NEVER_YET = (1 << 15) - 1  # rows that no step has made before it is through
-# A port's producer, if not a step of its stage.
+NEVER_YET = (1 << 15) - 1  # more rows than a step ever makes before its end
+# The codes of a port's producer that is no step of its stage.
 PRODUCERS = {"CORTADO_COMPLETE": 0xFF, "CORTADO_WRITTEN": 0xFE, "CORTADO_CONSTANT": 0xFD}
 PlaceOf = Callable[[str], object]
-Makers = Mapping[str, tuple[int, Step]]  # of buffers, the steps of a stage and their places in it
+Makers = Mapping[str, tuple[int, Step]]  # by buffer: the step of the stage that makes it, and its position
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The rows of each table as text. A network of views only has one empty row in each of the first three."""
+    """The rows of each table as text. A network of views alone has one empty row in each of the first three."""
 
     ports: str
     steps: str
@@ -29,12 +29,12 @@ class Tables:
 
 
 def at(planned: Planned, buffer: str) -> str:
-    """A buffer's offset in both builds."""
+    """Returns a buffer's offsets in the release build and in the checks build."""
     return f"AT({planned.plan.offsets[buffer]}u, {planned.checked.offsets[buffer] + GUARD_BYTES}u)"
 
 
 def build_tables(planned: Planned, layers: Layers) -> Tables:
-    """`layers` collects what the rows name."""
+    """Builds the tables; `layers` collects the descriptors and functions that their rows name."""
     in_c = [layers.add(step) for step in planned.program.steps]
     ports = shared_ports(_ports(planned, in_c))
     steps: list[str] = []
@@ -57,7 +57,7 @@ def _row(values: Mapping[str, object]) -> str:
 
 
 def step_numbers(planned: Planned, step: Step, rows: int, port: object, place: PlaceOf) -> dict[str, object]:
-    """The members of a step behind its kernel, in their order; `place` gives those of buffers."""
+    """Returns the members of a step after its kernel, in order; `place` maps a buffer to its offset."""
     accumulates = step.kind is Walk.ACCUMULATE
     return {
         "out_offset": place(step.output),
@@ -85,7 +85,7 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: str) -> 
 
 
 def _ports(planned: Planned, in_c: Iterable[StepInC]) -> list[tuple[str, list[PortRow]]]:
-    """The operands of each step, with its label."""
+    """Returns the operands of each step, with its label."""
     found = []
     in_order = iter(in_c)
     for stage in planned.program.stages:
@@ -101,7 +101,7 @@ def makers_of(stage: Stage) -> Makers:
 
 
 def port_numbers(planned: Planned, port: Port, step: Step, makers: Makers) -> dict[str, object]:
-    """The members of a port behind the place of its rows, in their order; its producer as C names it."""
+    """Returns the members of a port after the address of its rows, in order; its producer as C names it."""
     rule = port.rule
     written = port in step.also
     maker = makers.get(port.source) if isinstance(port.source, str) and not written else None
@@ -112,7 +112,7 @@ def port_numbers(planned: Planned, port: Port, step: Step, makers: Makers) -> di
     else:
         ring, producer = port.height, "CORTADO_CONSTANT"
     endless = planned.program.stream is not None
-    within = step.rows <= port.height  # no row of its own below the image, as padding has
+    within = step.rows <= port.height  # it needs no row below the image, as padding does
     alone = maker is not None and rule == ONE_ROW and within and not endless
     return {
         "row_bytes": port.row_bytes,
@@ -139,12 +139,13 @@ def _port(planned: Planned, port: Port, constant: str | None, step: Step, makers
 
 
 def _lead(port: Port, step: Step, maker: Step | None) -> int:
-    """How far its rows must be made before an output row; of a step that accumulates, all: more than it ever counts."""
+    """Returns how many rows the producer must be ahead of an output row; if the producer accumulates, a number it never
+    reaches before its end."""
     if maker is not None and maker.kind is Walk.ACCUMULATE:
         fits(maker.rows, 15, f"{maker.name}: a row count")
         return NEVER_YET
     lead = fits(port.rule.span + step.group - 1, 15, "a window") - port.rule.pad
-    if maker is not None:  # what the last row waits for, and the two numbers that stand for all and for never
+    if maker is not None:  # the most rows waited for, plus the two reserved numbers for all and for never
         fits(max(step.rows // port.rule.repeat * port.rule.stride + lead, 0) + 2, 16, f"{step.name}: a row count")
     return lead
 
@@ -156,7 +157,7 @@ def _stage(stage: Stage, first: int) -> str:
 
 
 def _guarded(planned: Planned) -> str:
-    """The buffers of the checks build."""
+    """Tabulates the guarded buffers of the checks build."""
     rows = [
         _row(
             {

@@ -1,6 +1,6 @@
-"""C text that fits the page: names, comments and lists of at most 120 columns.
+"""C text within 120 columns: names, comments and lists.
 
-C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch.
+Also C calls: the functions of MODEL.c that call kernels, and those that compute a kernel's scratch size.
 """
 
 import textwrap
@@ -39,7 +39,7 @@ LONGEST_TITLE = 80
 
 @dataclass(frozen=True)
 class OfPlan:
-    """A file that is written for a planned program: the names by which it speaks of it."""
+    """A file generated for a planned program, and the names it is written with."""
 
     planned: "Planned"
 
@@ -61,28 +61,28 @@ class OfPlan:
 
 
 def entry_of(program: "Program") -> str:
-    """The function that runs it: MODEL_run, MODEL_push, or of a further method MODEL_METHOD."""
+    """Returns the function that runs the program: MODEL_run, MODEL_push, or MODEL_METHOD for a further method."""
     name = c_identifier(program.name)
     return name if program.method_of else f"{name}_{'run' if program.pushed is None else 'push'}"
 
 
 def operation(step: "Step") -> str:
-    """The name of a step's operator without the parts that all of ExecuTorch's names share: conv2d."""
+    """Returns a step's operator without the parts that all of ExecuTorch's names share, as in conv2d."""
     return step.operator.rpartition("::")[2].removeprefix("quantized_").removesuffix("_nhwc")
 
 
 def label(step: "Step") -> str:
-    """The name of a step in comments: its module, or its operator."""
+    """Returns a step's name in comments: its module, or else its operator."""
     return plain(step.module or operation(step))[:LONGEST_TITLE]
 
 
 def title(step: "Step") -> str:
-    """The module first, as in `features.0: conv2d`."""
+    """Returns a step's module and operator, as in `features.0: conv2d`."""
     return plain(f"{step.module}: {operation(step)}" if step.module else operation(step))[:LONGEST_TITLE]
 
 
 class Names:
-    """C names, each given once: the second features_0 is features_0_2."""
+    """Unique C names: the second features_0 becomes features_0_2."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -100,21 +100,21 @@ class Names:
 
 
 def comment(text: str, indent: int = 0) -> str:
-    """A comment on as many lines as it takes."""
+    """Wraps text into a C comment."""
     lines = textwrap.wrap(text, WIDTH - indent - len("/*  */"))
     return "/* " + f"\n{' ' * indent} * ".join(lines) + " */"
 
 
 def titled(text: str, rows: Iterable[str]) -> str:
-    """Rows of a table under a comment."""
+    """Puts a comment above rows of a table."""
     return "\n".join([f"    {comment(text, indent=4)}", *rows])
 
 
 def listed(items: Iterable[str], indent: int) -> str:
-    """Items with commas between them, as many to a line as fit; the first line is indented already."""
+    """Joins items with commas, as many per line as fit; the first line is indented already."""
     lines: list[str] = []
     for item in items:
-        if lines and indent + len(lines[-1]) + len(f", {item})}},") <= WIDTH:  # and what may close the list
+        if lines and indent + len(lines[-1]) + len(f", {item})}},") <= WIDTH:  # with room to close the list
             lines[-1] += f", {item}"
         else:
             lines.append(item)
@@ -122,7 +122,7 @@ def listed(items: Iterable[str], indent: int) -> str:
 
 
 def designated(values: Mapping[str, object]) -> list[str]:
-    """The initializers of a structure's members."""
+    """Returns designated initializers for a structure's members."""
     return [f".{name} = {value}" for name, value in values.items()]
 
 
@@ -135,7 +135,7 @@ class Piece:
 
 
 def guarded(pieces: Iterable[Piece], every: frozenset[Core]) -> str:
-    """Lines that all cores of the bundle compile, then those of some cores between #if and #endif."""
+    """Joins pieces: first those that every core compiles, then those of some cores inside #if and #endif."""
 
     def order(piece: Piece) -> tuple[bool, list[Core]]:
         return not piece.cores >= every, sorted(piece.cores)
@@ -156,13 +156,14 @@ def _test(cores: Sequence[Core]) -> str:
 
 
 def bad_arena(model: str) -> str:
-    """The C condition of an arena that no function of a model can work in; the model as its macros begin."""
+    """Returns the C condition true of an arena that no function can work in; `model` is the prefix of the model's
+    macros."""
     return f"arena == NULL || (uintptr_t)arena % {model}_ARENA_ALIGN != 0"
 
 
 # ---- calls -----------------------------------------------------------------------------------------------
 
-# The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
+# The parameters of cortado_call_t. A function with a typed descriptor names it L.
 _DECLARED = {
     Operand.LAYER: "const void *layer",
     Operand.ROWS: "const int8_t *const rows[]",
@@ -187,7 +188,7 @@ def parameters(indent: int) -> str:
 
 
 def call_function(name: str, struct: str | None, call: CCall) -> str:
-    """The function of a step that makes this kernel call."""
+    """Defines a step's function that makes this kernel call."""
     head = f"static void {name}("
     used = {operand for argument in call.arguments for operand in _read(argument)}
     used |= {Operand.LAYER} if struct else set()
@@ -196,7 +197,7 @@ def call_function(name: str, struct: str | None, call: CCall) -> str:
 
 
 def need_function(name: str, struct: str | None, call: CCall) -> str:
-    """The function of the checks build that works out a kernel's scratch from its layer."""
+    """Defines the checks build's function that computes a kernel's scratch size from its descriptor."""
     return f"static int32_t {name}(const void *layer)\n{{\n{_binding(struct)}    return {call_text(call)};\n}}\n"
 
 
@@ -209,7 +210,7 @@ def _binding(struct: str | None) -> str:
 
 
 def _text(argument: Argument) -> str:
-    """An argument inside a function that calls its descriptor L."""
+    """Formats an argument inside a function that names its descriptor L."""
     match argument:
         case Operand():
             return "L" if argument is Operand.LAYER else _NAMES[argument]
@@ -217,7 +218,7 @@ def _text(argument: Argument) -> str:
             return f"{_NAMES[Operand.ROWS]}[{index}]"
         case Bytes(row):
             return _text(row)
-        case Written(row):  # one of the pointers to rows, which are otherwise read
+        case Written(row):  # one of the row pointers, which are const unless written
             return f"(int8_t *)(uintptr_t){_text(row)}"
         case Typed(row, c_type):
             const = "const " if isinstance(row, Row) else ""
@@ -232,14 +233,14 @@ def _text(argument: Argument) -> str:
 
 
 def _plain(argument: Argument) -> str:
-    """One that is no operand."""
+    """Formats an argument that is no operand."""
     if isinstance(argument, Number):
         return f"number[{argument.index}]"
     return "0" if isinstance(argument, Absent) else str(argument)
 
 
 def _read(argument: Argument) -> set[Operand]:
-    """The parameters that an argument reads."""
+    """Returns the parameters that an argument reads."""
     match argument:
         case Operand():
             return {argument}

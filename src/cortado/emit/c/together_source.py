@@ -1,4 +1,4 @@
-"""Several models in one program: their C side by side, the kernels once, and one arena for those that can share."""
+"""Several models in one program: their C side by side, one set of kernels, one arena for those that can share it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,12 @@ from cortado.plan.planned import Planned
 from cortado.plan.segments import ALIGNMENT
 
 LIBRARY = "cortado_together"
-_OF_EACH = ("CMakeLists.txt", "README.md")  # files of a bundle that others take the place of
+_OF_EACH = ("CMakeLists.txt", "README.md")  # bundle files that the joint ones replace
 
 
 @dataclass(frozen=True)
 class ProgramMember:
-    """A model, the stack it takes if that is known, and the reference's values for an input where it gets a
-    self-test."""
+    """A model, its stack use if known, and the reference's values for an input if it gets a self-test."""
 
     planned: Planned
     stack_bytes: int | None = None
@@ -35,16 +34,16 @@ class ProgramMember:
 
 @dataclass(frozen=True)
 class JoinedProgram:
-    """The files, and each model as it is in them."""
+    """The joint files, and the bundle of each model."""
 
     files: Mapping[str, str]
     bundles: tuple[Bundle, ...]
-    arena_bytes: int  # of the shared arena; 0: each model has its own
-    sharing: tuple[str, ...]  # the models that have it
+    arena_bytes: int  # of the shared arena; 0 if each model has its own
+    sharing: tuple[str, ...]  # the models that share the arena
 
 
 def emit_together(members: Sequence[ProgramMember], *, one_arena: bool) -> JoinedProgram:
-    """The models' files side by side."""
+    """Emits the models' files side by side, with one set of kernels."""
     _check_names(members)
     kernels = KernelSet(tuple(member.name for member in members), one_arena=one_arena, together=True)
     files: dict[str, str] = {}

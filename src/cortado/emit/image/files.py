@@ -1,7 +1,7 @@
-"""Sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it.
+"""The sources that firmware compiles to run images: the loader, a table of kernels, and the kernels in it.
 
-For any image it takes all calls of kernels that images make. Their list is a file, every.txt, which a test writes from
-the operators' tables of kernels (`make golden`): one line for a call, with the cores that have it and its descriptor.
+Firmware for any image takes every kernel call that an image can make. They are listed in every.txt, which a test
+generates from the operators' kernel tables (`make golden`): one line per call, with its cores and its descriptor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 LOADER = "cortado_image.c"
 LOADER_FILE = f"loader/{LOADER}"
-DELEGATE_FOLDER = "executorch"  # of a compiled model: what ExecuTorch's build adds
+DELEGATE_FOLDER = "executorch"  # within a compiled model: the files to add to ExecuTorch's build
 TABLE = "loader/cortado_kernels.c"
-# The loops over rows, what saves state and what converts real numbers; a linker takes those that are used.
+# The row loops, and the functions that save state and convert real numbers; a linker takes those that are used.
 _LOOPS = ("cortado_run.c", "cortado_saved.c", "cortado_stream.c")
 _FLOATS = ("quantize_f32_s8.c", "dequantize_s8_f32.c", "quantize_f32_s16.c", "dequantize_s16_f32.c")
 
 
 def image_sources(sources: Iterable[str]) -> list[str]:
-    """The files of kernels/src that images with these kernels need."""
+    """Returns the files of kernels/src that images with these kernels need."""
     return sorted({*sources, *_LOOPS, *_FLOATS})
 
 
 def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, str]:
-    """The files of the folder that a firmware project adds to open images."""
+    """Returns the files of the folder that a firmware project adds to open images."""
     wanted = image_sources(sources)
     kernels = kernel_files([*wanted, LOADER])
     loader = kernels.pop(f"kernels/src/{LOADER}")
@@ -51,8 +51,11 @@ def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, s
 
 
 def delegate_files(files: Mapping[str, str], core: str, linked_bytes: int | None) -> dict[str, str]:
-    """All files of a folder that a project with ExecuTorch adds: the loader's `files`, and the delegate in front of it.
-    `linked_bytes`: the code of these files in a firmware; None where it is not known."""
+    """Returns the files of a folder to add to an ExecuTorch project: the loader's `files`, and the delegate that calls
+    it.
+
+    `linked_bytes` is the code size of these files in a firmware; None if unknown.
+    """
     size = "not known here, without arm-none-eabi-gcc" if linked_bytes is None else f"{linked_bytes:,} bytes"
     return {
         **files,
@@ -65,7 +68,7 @@ def delegate_files(files: Mapping[str, str], core: str, linked_bytes: int | None
 
 
 def portable_files(image: "ModelImage") -> tuple[str, tuple[str, ...]]:
-    """The table of an image's kernels, and the files of kernels/src that it needs."""
+    """Returns the table of an image's kernels, and the files of kernels/src that it needs."""
     return table_text(image.thunks), tuple(image_sources(image.sources))
 
 
@@ -115,7 +118,7 @@ else()
 endif()
 """
 
-DELEGATE_BYTES = 3_300  # of delegate.cpp, with gcc 12 and the messages of the log
+DELEGATE_BYTES = 3_300  # of delegate.cpp, with gcc 12, including log messages
 _DELEGATE_README = """# CortadoBackend for an ExecuTorch runtime
 
 What a firmware for {core} cores links to run the `.pte` files whose delegates these kernels serve: `delegate.cpp`
@@ -146,14 +149,14 @@ LIST = Path(__file__).with_name("every.txt")
 
 @dataclass(frozen=True)
 class ListedThunk:
-    """A call, and the cores on which operators choose it."""
+    """A kernel call, and the cores on which operators choose it."""
 
     thunk: Thunk
     cores: tuple[Core, ...]
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files of kernels/src that it needs."""
+        """Returns the files of kernels/src that it needs."""
         return sources_of(functions_in(self.thunk.call))
 
     @property
@@ -170,7 +173,7 @@ class ListedThunk:
 
 @cache
 def every_thunk() -> dict[int, ListedThunk]:
-    """All calls of kernels that images make, by their numbers."""
+    """Returns every kernel call that an image can make, by its number."""
     lines = LIST.read_text().splitlines() if LIST.is_file() else []
     return {one.thunk.id: one for one in map(ListedThunk.parse, lines)}
 

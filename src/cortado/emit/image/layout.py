@@ -9,16 +9,16 @@ from cortado.base.target import CortexMTargetConfig
 MAGIC, FORMAT = b"CTDO", 1
 ELEMENTS = ("int8", "int16", "int32", "uint8", "bool", "float32")
 HEADER = struct.Struct("<4sHBBIIHBB8HBB9H8I")
-HEADER_STRIDE = 96  # from the header of a method to the next: an image lies at a multiple of 16
+HEADER_STRIDE = 96  # bytes between the headers of methods: an image is aligned to 16
 TENSOR = struct.Struct("<IIfIIhBB")
-TENSOR_NAME, TENSOR_SHAPE = 12, 16  # where they stand in it
+TENSOR_NAME, TENSOR_SHAPE = 12, 16  # the offsets of these fields in TENSOR
 STATE = struct.Struct("<IIII")
 STATE_FROM = 8
 STAGE = struct.Struct("<HHBx")
-LAST_WORD = 0xFFFF  # that the place of a table can be
-CRC_AT = 12  # where it stands; it is that of what comes behind
+LAST_WORD = 0xFFFF  # the largest word offset of a table that a header can hold
+CRC_AT = 12  # its offset; it covers all bytes after itself
 COUNTER_BYTES = 16  # cortado_state_t
-HANDLE_BYTES = {4: 48, 8: 96}  # of the delegate, by those of a pointer (kernels/executorch/delegate.cpp)
+HANDLE_BYTES = {4: 48, 8: 96}  # of the delegate, by pointer size (kernels/executorch/delegate.cpp)
 
 _IN_WORDS = ("tensor", "state", "thunk", "call", "stage")
 
@@ -67,7 +67,7 @@ class ImageHead(NamedTuple):
     tables_bytes: int
 
     def pack(self) -> Data:
-        """Places of tables are stored in words."""
+        """Packs the header, in which the places of tables are counted in words."""
         return HEADER.pack(*self._replace(**{name: getattr(self, name) // 4 for name in _IN_WORDS}))
 
     @staticmethod
@@ -77,7 +77,7 @@ class ImageHead(NamedTuple):
 
 
 def check_one_core(target: CortexMTargetConfig, image: bool) -> None:
-    """Refuses an image for any core before the work."""
+    """Refuses a target with several cores before any work is done for an image."""
     if image and len(target.cores) != 1:
         raise CortadoError(
             f"an image is for one kind of core, and {target.target_string} stands for several; name one, as in "

@@ -1,6 +1,6 @@
-"""Reads an image of anybody: what it says of itself, every place checked.
+"""Reads an image from any source, with every offset checked.
 
-An image in words, and as JSON.
+Also describes an image in words, and as JSON.
 """
 
 import struct
@@ -46,7 +46,7 @@ class ImageTensor:
 
 @dataclass(frozen=True)
 class ImageKernel:
-    """A call that the firmware must have."""
+    """A kernel call that the firmware must have."""
 
     name: str
     id: int
@@ -54,7 +54,7 @@ class ImageKernel:
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """Contents of an image, as plain data."""
+    """The contents of an image, as plain data."""
 
     name: str
     target: str
@@ -66,14 +66,14 @@ class ImageInfo:
     methods: tuple["ImageInfo", ...] = ()  # further ones, each with its own kernels
 
     def arena_in(self, settings: Sequence[str]) -> str:
-        """Returns whose memory the delegate has its arena in, by the names of a call's settings."""
+        """Names the allocator that provides the delegate's arena, by the names of a call's settings."""
         if "arena" in settings:
             return "planned memory"
         return "method allocator" if self.head.state_bytes or self.head.feeding else "temp allocator"
 
     @property
     def delegate_bytes(self) -> int:
-        """Bytes of the method allocator that the delegate takes, if its memory begins at a multiple of 8."""
+        """Returns the bytes the delegate takes from the method allocator, if its memory is aligned to 8."""
         return HANDLE_BYTES[self.head.pointer_bytes] + self.head.ram_bytes
 
     @property
@@ -86,7 +86,7 @@ def is_image(data: bytes) -> bool:
 
 
 def read_image(data: bytes, source: str) -> ImageInfo:
-    """`source` names it in messages."""
+    """Parses an image; `source` names it in messages."""
     first = _read(data, source)
     places = [HEADER_STRIDE * (number + 1) for number in range(first.head.methods)]
     return replace(first, methods=tuple(_read(data[at:], f"a method of {source}") for at in places))

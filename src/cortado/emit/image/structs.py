@@ -1,6 +1,6 @@
-"""The descriptors of kernels as bytes, as a C compiler lays them out by the kernels' headers.
+"""Kernel descriptors as bytes, laid out as a C compiler would by the kernels' headers.
 
-What they point to is laid out one behind the other, and each is then told where the others lie.
+What they point to is laid out one after the other, and the pointers are then filled in.
 """
 
 import re
@@ -22,18 +22,18 @@ _COMMENT = re.compile(r"/\*.*?\*/|^#.*?$", re.S | re.M)
 _STRUCTURE = re.compile(r"typedef struct \{([^{}]*)\} (\w+);")
 _DECLARATION = re.compile(r"(?:const )?(\w+)\s+(.*)", re.S)
 _ITEM = re.compile(r"(\*?)\s*(\w+)(?:\[(\w+)\])?")
-# Codes of Python's struct module.
+# The type codes of Python's struct module.
 _CODES = {"int32_t": "i", "uint32_t": "I", "int16_t": "h", "uint16_t": "H", "int8_t": "b", "uint8_t": "B", "float": "f"}
 POINTER = "*"
 
 
 @dataclass(frozen=True)
 class StructMember:
-    """A member: its type, POINTER for any pointer, and how many of them it has."""
+    """A member: its type, which is POINTER for any pointer, and its element count."""
 
     name: str
     kind: str
-    to: str  # of a pointer, the type that it points to
+    to: str  # for a pointer, the type it points to
     count: int
 
 
@@ -46,20 +46,20 @@ class Structure:
 
     @property
     def text(self) -> str:
-        """A fingerprint that tells it from a structure of the same name with other members."""
+        """Returns a fingerprint that differs for a structure of the same name with other members."""
         parts = [f"{m.to if m.kind == POINTER else ''}{m.kind} {m.name}[{m.count}]" for m in self.members]
         return f"{self.name} {{{'; '.join(parts)}}}"
 
     @property
     def inner(self) -> "Structure | None":
-        """The type of the descriptors that it points to."""
+        """Returns the type of the descriptors that it points to."""
         found = {m.to for m in self.members if m.kind == POINTER} & structures().keys()
         if len(found) > 1:
             raise CortadoError(f"{self.name} points to descriptors of {len(found)} types, expected one")
         return structures()[found.pop()] if found else None
 
     def offsets(self, pointer: int) -> dict[str, int]:
-        """Returns where each member lies, with pointers of `pointer` bytes."""
+        """Returns each member's offset, with pointers of `pointer` bytes."""
         return self._layout(pointer)[0]
 
     def bytes(self, pointer: int) -> int:
@@ -79,7 +79,7 @@ class Structure:
 
 @cache
 def structures() -> Mapping[str, Structure]:
-    """Every descriptor of the kernel library."""
+    """Returns every descriptor type of the kernel library."""
     text = "".join(_COMMENT.sub("", (KERNELS / "include" / name).read_text()) for name in _HEADERS)
     found = {}
     for body, name in _STRUCTURE.findall(text):
@@ -103,7 +103,7 @@ def _members(declaration: str) -> list[StructMember]:
 
 
 def packed(kind: str, value: int | float) -> bytes:
-    """One value as it lies in memory."""
+    """Encodes one value as it is stored in memory."""
     return struct.pack(f"<{_CODES[kind]}", value)
 
 
@@ -112,12 +112,12 @@ def packed(kind: str, value: int | float) -> bytes:
 
 @dataclass(eq=False)
 class ImagePiece:
-    """Some bytes, aligned; at some of their offsets stands where another piece begins."""
+    """Aligned bytes; at some of their offsets they hold the place of another piece."""
 
     data: bytearray
     align: int = 4
     points: list[tuple[int, "ImagePiece"]] = field(default_factory=list)
-    place: int = 0  # once it is laid out
+    place: int = 0  # set when it is laid out
 
     @property
     def end(self) -> int:
@@ -125,7 +125,7 @@ class ImagePiece:
 
 
 def lay_out(pieces: Iterable[ImagePiece], start: int) -> int:
-    """Gives each its place, from `start` on; where the last one ends."""
+    """Assigns each piece its place, from `start` on, and returns where the last one ends."""
     for piece in pieces:
         piece.place = start + -start % piece.align
         start = piece.end
@@ -133,14 +133,14 @@ def lay_out(pieces: Iterable[ImagePiece], start: int) -> int:
 
 
 def point(pieces: Iterable[ImagePiece], start: int = 0) -> None:
-    """Writes the places of the pieces that others point to, counted from `start`."""
+    """Writes the places of the pieces pointed to, counted from `start`."""
     for piece in pieces:
         for offset, other in piece.points:
             struct.pack_into("<I", piece.data, offset, other.place - start)
 
 
 def joined(pieces: Iterable[ImagePiece], start: int) -> bytes:
-    """Pieces that are laid out, with the gaps between them."""
+    """Joins pieces that are laid out, with the gaps between them."""
     data = bytearray()
     for piece in pieces:
         data += bytes(piece.place - start - len(data)) + piece.data
@@ -148,7 +148,7 @@ def joined(pieces: Iterable[ImagePiece], start: int) -> bytes:
 
 
 class ImageConstants:
-    """Constant pieces, equal ones only once."""
+    """Constant pieces, deduplicated."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[bytes, int], ImagePiece] = {}
@@ -165,14 +165,14 @@ class ImageConstants:
 
 
 class Descriptors:
-    """Collects those of a network, and the constants that they point to."""
+    """The descriptors of a network, and the constants that they point to."""
 
     def __init__(self, pointer: int, constants: ImageConstants) -> None:
         self.pointer, self.constants = pointer, constants
         self.pieces: list[ImagePiece] = []
 
     def add(self, kernel: Kernel, numbers: Sequence[int]) -> ImagePiece | None:
-        """Adds the descriptor of a kernel, with the numbers of its call behind it; None where it has neither."""
+        """Adds a kernel's descriptor, followed by the numbers of its call; None if it has neither."""
         piece = ImagePiece(bytearray(), self.pointer)
         if kernel.struct is not None:
             piece = self._of(NestedDescriptor(kernel.struct, kernel.fields))

@@ -1,8 +1,8 @@
-"""The calls of kernels that an image names: each the same function in every firmware, known by a number.
+"""The kernel calls that an image names: each is the same function in every firmware, identified by a number.
 
-A bundle writes the numbers of a model into its calls. Here they are data too and stand behind the descriptor, so that a
-few dozen functions make every call there is. One is known by a hash of its call and of its descriptor's members:
-firmware whose kernels take something else has no function of that number.
+A bundle writes a model's numbers into its calls. In an image they are data and follow the descriptor, so that a few
+dozen functions cover every call. A call's number is a hash of the call and of its descriptor's members: firmware whose
+kernels take other parameters has no function with that number.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _NAME = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Thunk:
-    """A call of a kernel: all that its parameters depend on is in the descriptor L and the numbers behind it."""
+    """A kernel call whose parameters all come from the descriptor L and the numbers that follow it."""
 
     struct: str | None
     call: str  # in C
@@ -37,7 +37,7 @@ class Thunk:
 
     @cached_property
     def text(self) -> str:
-        """The bytes that its number is a hash of."""
+        """Returns the text whose hash is the call's number."""
         inner = None if self.structure is None else self.structure.inner
         return "\n".join([self.call, *(part.text for part in (self.structure, inner) if part is not None)])
 
@@ -47,7 +47,7 @@ class Thunk:
 
     @property
     def name(self) -> str:
-        """Returns the name of its kernel, for people."""
+        """Returns its kernel's name, for people."""
         return self.call.partition("(")[0].removeprefix("cortado_")
 
     @property
@@ -55,7 +55,7 @@ class Thunk:
         return f"call_{self.name}_{self.id:08x}"
 
     def definition(self) -> str:
-        """The C function of this call. Descriptors end with a whole word, and the numbers come behind that."""
+        """Defines the C function of this call. Descriptors end at a whole word, where the numbers follow."""
         used = {*_NAME.findall(self.call), *(["layer"] if self.struct or self.numbers else [])}
         lines = [] if self.struct is None else [f"const {self.struct} *L = layer;"]
         if self.numbers:
@@ -69,13 +69,13 @@ class Thunk:
 
 
 def thunk_of(kernel: Kernel) -> tuple[Thunk, tuple[int, ...]]:
-    """The call of a kernel, and the numbers that are a model's own."""
+    """Returns a kernel's call, and the model's own numbers in it."""
     call, numbers = kernel.call.by_data()
     return Thunk(kernel.struct, call_text(call)), numbers
 
 
 def table_text(thunks: Iterable[Thunk]) -> str:
-    """cortado_kernels.c: the functions, and the table by which an image's numbers find them."""
+    """Returns cortado_kernels.c: the functions, and the table that maps an image's numbers to them."""
     known = sorted(set(thunks), key=lambda one: (one.name, one.id))
     layouts = sorted({(one.struct, one.numbers) for one in known if one.struct or one.numbers}, key=str)
     inner = {one.structure.inner for one in known if one.structure is not None} - {None}

@@ -1,11 +1,11 @@
-"""MODEL.cortado: everything that MODEL.c and MODEL_data.c hold, as bytes that cortado_image.c opens.
+"""MODEL.cortado: the contents of MODEL.c and MODEL_data.c, as bytes that cortado_image.c opens.
 
-The tables are those of cortado_run.h, packed as the core's compiler lays them out. In the places of pointers they hold
-offsets from the image's first byte, and in that of a step's function the number of its call, counted from 1. Tables in
-which there are pointers come one behind the other, for they are copied to RAM.
+The tables are those of cortado_run.h, packed as the core's compiler lays them out. A pointer is stored as an offset
+from the image's first byte, and a step's function as the number of its call, counted from 1. Tables that contain
+pointers are contiguous, since the loader copies them to RAM.
 
-Several methods have a header each, one behind the other, and an image begins at every one of them: its places are
-counted from there, it ends where the whole ends, and it has the constants of all.
+Several methods have a header each, one after the other, and an image begins at each header: its offsets count from
+there, it ends where the file ends, and it includes the constants of all.
 """
 
 import struct
@@ -47,11 +47,11 @@ _CONSTANT = PRODUCERS["CORTADO_CONSTANT"]
 
 @dataclass(frozen=True)
 class ModelImage:
-    """The bytes, and what is in them."""
+    """An image's bytes, and facts about its contents."""
 
     data: bytes
     ram_bytes: int
-    content_bytes: int  # of tables and constants, which a bundle has too
+    content_bytes: int  # tables and constants, which a bundle has too
     thunks: tuple[Thunk, ...]
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
 
@@ -60,12 +60,12 @@ class ModelImage:
 
 
 def emit_image(planned: Planned) -> ModelImage:
-    """The image of a planned program for one kind of core."""
+    """Emits the image of a planned program for one kind of core."""
     return emit_image_of({"forward": planned})
 
 
 def emit_image_of(methods: Mapping[str, Planned]) -> ModelImage:
-    """The image of methods in one arena, by their names: the first is the model's own, and has the model's."""
+    """Emits the image of methods that share an arena, by name: the first is the model's own and carries its name."""
     if any(planned.regions for planned in methods.values()):
         raise CortadoError(
             "an image runs in an arena in one piece, and this one lies in several memories; leave --memory out"
@@ -74,7 +74,7 @@ def emit_image_of(methods: Mapping[str, Planned]) -> ModelImage:
     names = [next(iter(methods.values())).program.name, *[*methods][1:]]
     writers = [_Writer(*one, constants, texts) for one in zip(names, methods.values(), strict=True)]
     parts = [writer.parts() for writer in writers]
-    last = ImagePiece(bytearray(1), 1)  # ends a text
+    last = ImagePiece(bytearray(1), 1)  # terminates a text
     every = [
         *(piece for one in parts for piece in one.facts),
         *texts.pieces,
@@ -109,11 +109,11 @@ def emit_image_of(methods: Mapping[str, Planned]) -> ModelImage:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The pieces of an image: in their order, and by what they are."""
+    """The pieces of an image, in order and by kind."""
 
     facts: list[ImagePiece]
-    copied: list[ImagePiece]  # to RAM, with the first where they begin
-    end: ImagePiece  # of these
+    copied: list[ImagePiece]  # to RAM; the first marks where they begin
+    end: ImagePiece  # marks where these end
     constants: list[ImagePiece]  # descriptors without pointers
     layers: list[ImagePiece]  # all descriptors
     tensors: list[ImagePiece]
@@ -121,15 +121,15 @@ class _Parts:
     thunks: list[ImagePiece]
     calls: list[ImagePiece]
     stages: ImagePiece
-    ports: list[ImagePiece]  # behind an empty one that has their place
+    ports: list[ImagePiece]  # after an empty piece that marks their place
     steps: list[ImagePiece]
-    first_ports: list[int]  # of each step
+    first_ports: list[int]  # per step
     name: ImagePiece
     target: ImagePiece
 
 
 class _Writer:
-    """The pieces of one method; `constants` and `texts` are those of all."""
+    """The pieces of one method; `constants` and `texts` are shared by all."""
 
     def __init__(self, name: str, planned: Planned, constants: ImageConstants, texts: ImageConstants) -> None:
         self.name, self.planned, self.program = name, planned, planned.program
@@ -176,7 +176,7 @@ class _Writer:
         return [ImagePiece(bytearray(STATE.pack(*row, 0))) for row in rows]
 
     def _saved(self) -> list[ImagePiece]:
-        """The row that says what state is saved as; none without state."""
+        """Returns the row that identifies saved state; empty without state."""
         if not self.program.state:
             return []
         return [ImagePiece(bytearray(STATE.pack(*identity_words(self.program), state_layout(self.program), 0)))]
@@ -189,7 +189,7 @@ class _Writer:
         return ImagePiece(bytearray(data))
 
     def _ports(self) -> tuple[list[ImagePiece], list[int]]:
-        """The rows of the table, and of each step its first: rows that are there already serve again."""
+        """Returns the rows of the table, and each step's first row: existing rows are reused."""
         table = RowTable[Hashable]()
         pieces: list[ImagePiece] = []
         firsts = []
@@ -237,7 +237,7 @@ class _Writer:
         return [step.kernels[self.core] for step in self.program.steps if step.kernels]
 
     def seal(self, parts: "_Parts") -> None:
-        """Writes the check of every call, once all places are known."""
+        """Writes the checksum of every call, once all places are known."""
         for call, step, first, record in zip(
             parts.calls, parts.steps, parts.first_ports, self.program.steps, strict=True
         ):
@@ -245,7 +245,7 @@ class _Writer:
             call.data[4:] = struct.pack("<I", self._seal(step, ports, call))
 
     def parts(self) -> "_Parts":
-        """All pieces in their order. Ports that point to no constant are read where the image lies."""
+        """Returns all pieces in order. Ports that point to no constant are read in place and not copied."""
         ports, firsts = self._ports()
         steps = self._steps(firsts)
         layers = self.descriptors.pieces
@@ -278,7 +278,7 @@ class _Writer:
         )
 
     def head(self, parts: "_Parts", at: int, size: int, methods: int) -> ImageHead:
-        """The header that stands `at` a place of a file of `size` bytes, with those of `methods` behind it."""
+        """Returns the header `at` an offset in a file of `size` bytes, followed by those of `methods` more methods."""
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         tables_bytes = parts.end.place - parts.copied[0].place
@@ -332,15 +332,16 @@ class _Writer:
         return max((offsets[one.tensor.buffer] + one.initial.data.nbytes for one in self.program.state), default=0)
 
     def _feeding(self) -> tuple[int, ...]:
-        """How inputs come; of a stream, its rows."""
+        """Returns how inputs arrive and, for a stream, its row counts."""
         stream = self.program.stream
         if stream is not None:
             return 2, stream.window, stream.hop, stream.first, stream.warm_up
         return 0 if self.program.pushed is None else 1, 0, 0, 0, 0
 
     def _seal(self, step: ImagePiece, ports: list[ImagePiece], call: ImagePiece) -> int:
-        """A check of all that the step's kernel depends on, without where the plan has put its rows."""
-        low = 15 if self.program.stream is None else -1  # in a stream what a kernel keeps is nobody else's to write
+        """Computes a checksum of everything that the step's kernel depends on, except where the plan has placed its
+        rows."""
+        low = 15 if self.program.stream is None else -1  # in a stream, no other step may write what a kernel keeps
         high = low & ~15
         thunk, layer, out, row, scratch, n, rows, ring, _, count, group = self._step_form.unpack(step.data)
         known = list(self.thunks)[thunk - 1].id if thunk else 0

@@ -1,1 +1,1 @@
-"""A bundle as a package of a build system that firmware projects use: its manifest, an example, a README."""
+"""A bundle packaged for a build system that firmware projects use: its manifest, an example, a README."""

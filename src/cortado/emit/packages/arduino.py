@@ -1,6 +1,6 @@
-"""Arduino: a library with all its files in one folder, for there is one include path and no choice of flags.
+"""Arduino: a library with all files in one folder, since there is one include path and no choice of flags.
 
-PlatformIO: a library with library.json, its files in one folder.
+PlatformIO: a library with library.json, also in one folder.
 """
 
 import json
@@ -45,7 +45,7 @@ dot_a_linkage=true
 
 
 def sketch(content: Content) -> str:
-    """The self-test as a sketch."""
+    """Returns the self-test as a sketch."""
     includes = "\n".join(f"#include <{header}>" for header in content.headers)
     calls = lines(
         (f'report("{model}", {model}_selftest(&arena.{model}), {model}_selftest_names);' for model in content.models),
@@ -104,7 +104,7 @@ _BOARDS = {
 
 
 def _board(content: Content) -> str:
-    """One with the core, where there is one; else one to be replaced."""
+    """Returns a board with the core if one is known, else one for the user to replace."""
     return next((board for core, board in _BOARDS.items() if content.cores == (core,)), "nucleo_l476rg")
 
 

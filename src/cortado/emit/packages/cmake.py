@@ -1,6 +1,6 @@
 """CMake: add_subdirectory(), or find_package() after an install.
 
-The Raspberry Pi Pico SDK: a CMake library beside the program's own targets.
+The Raspberry Pi Pico SDK: a CMake library next to the program's own targets.
 """
 
 from cortado.emit.packages.content import Content, below, example, lines, readme
@@ -23,7 +23,7 @@ TOGETHER = "cortado_together.h"
 
 
 def library(content: Content) -> str:
-    """A static library that can be added or installed."""
+    """Returns a static library target that can be added or installed."""
     name = content.name
     return f"""# SPDX-License-Identifier: Apache-2.0
 cmake_minimum_required(VERSION 3.16)

@@ -12,7 +12,7 @@ from cortado.emit.packages.content import Content, below, example, readme
 
 VENDOR = "Cortado"
 _SCHEMA, _SCHEMA_WITH_M52 = "1.7.7", "1.7.31"  # the first that know the Cortex-M85, and the Cortex-M52
-_MOMENT = (2020, 1, 1, 0, 0, 0)  # of every file: two compiles give the same bytes
+_MOMENT = (2020, 1, 1, 0, 0, 0)  # the timestamp of every file: two compiles give the same bytes
 _USE = """
 Install `{archive}` with `cpackget add {archive}` or your IDE's pack manager, then choose the component
 "Machine Learning > Model > {name}" for a device with a core that the models were compiled for. In a csolution project:
@@ -72,7 +72,8 @@ def _description(content: Content) -> str:
 
 
 def _needed(isa: Isa | None) -> Sequence[Mapping[str, str]]:
-    """Extensions that a device must have beside its core, one of these: cores come with and without them."""
+    """Returns the alternative extensions, one of which a device needs besides its core: the same core comes with and
+    without."""
     if isa is Isa.MVE:
         return ({"Dmve": "MVE"}, {"Dmve": "FP_MVE"})
     return ({"Ddsp": "DSP"},) if isa is Isa.DSP else ({},)

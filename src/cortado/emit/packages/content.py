@@ -1,4 +1,4 @@
-"""Content of a package, whatever the system: the bundle's files, and the example that runs the self-tests."""
+"""The contents of a package, whatever the system: the bundle's files, and an example that runs the self-tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SOURCES = (".c", ".S")
 
 @dataclass(frozen=True)
 class Content:
-    """One or several models with the kernels they share."""
+    """One or several models, and the kernels they share."""
 
     name: str  # of the package: a C identifier
     models: tuple[str, ...]  # C identifiers
@@ -26,11 +26,11 @@ class Content:
     cores: tuple[str, ...]  # in Arm's spelling: Cortex-M4
     flags: tuple[str, ...]  # of the core, for gcc
     vectors: bool  # whether kernels use vector instructions, which need the registers of the FPU
-    bundle: Mapping[str, str]  # the bundle's files; what isn't C is left out
-    identity: str  # of what the models compute
+    bundle: Mapping[str, str]  # the bundle's files; those that aren't C are left out
+    identity: str  # a hash of what the models compute
     version: str  # three numbers
     arithmetic: str  # for people: int8 and int16
-    isa: Isa | None = None  # that the kernels need; None: they are for any core
+    isa: Isa | None = None  # that the kernels need; None if they are for any core
 
     @classmethod
     def of(
@@ -43,7 +43,7 @@ class Content:
         *,
         arithmetic: str,
     ) -> "Content":
-        """A package with the model's name, or with the names of all. Without a version, one that changes with them."""
+        """Describes a package named after its models. Without `version`, one derived from their identities is used."""
         cores = [core for core in CortexM if target.cpu in (core, CortexM.ANY) and core is not CortexM.ANY]
         return cls(
             name=_package_name(models),
@@ -61,22 +61,22 @@ class Content:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Compiler flags of the sources, beside the core's."""
+        """Returns the compiler flags of the sources, without those of the core."""
         return BUNDLE_FLAGS
 
     @property
     def about(self) -> str:
-        """One sentence."""
+        """Describes the package in one sentence."""
         return f"{' and '.join(self.models)} in {self.arithmetic} for {self.target}, compiled ahead of time by Cortado"
 
     @property
     def files(self) -> dict[str, str]:
-        """Sources and headers, as the bundle has them."""
+        """Returns sources and headers, as the bundle has them."""
         return {name: text for name, text in self.bundle.items() if PurePosixPath(name).suffix in (*_SOURCES, ".h")}
 
     @property
     def flat(self) -> dict[str, str]:
-        """The same in one folder, for systems that know one include path."""
+        """Returns the same files in one folder, for systems with a single include path."""
         return {PurePosixPath(name).name: text for name, text in self.files.items()}
 
     @property
@@ -85,7 +85,7 @@ class Content:
 
     @property
     def headers(self) -> list[str]:
-        """The headers that firmware includes."""
+        """Returns the headers that firmware includes."""
         return [f"{model}.h" for model in self.models]
 
     @property
@@ -94,13 +94,13 @@ class Content:
 
 
 def _package_name(models: Sequence[str]) -> str:
-    """A C identifier that every system takes: PlatformIO's names have at most 50 characters."""
+    """Returns a C identifier that every system takes: PlatformIO limits names to 50 characters."""
     joined = "_".join(models)
     return joined if len(models) == 1 or len(joined) <= LONGEST_NAME else f"{models[0]}_and_{len(models) - 1}_more"
 
 
 def _arms_name(core: CortexM) -> str:
-    """cortex-m0plus as Arm spells it: Cortex-M0+."""
+    """Returns a core's name as Arm writes it: cortex-m0plus becomes Cortex-M0+."""
     return "Cortex-" + core.value.removeprefix("cortex-").replace("plus", "+").upper()
 
 
@@ -126,7 +126,8 @@ SETTINGS = (
 
 
 def settings_header() -> str:
-    """cortado_settings.h: every source of a bundle includes it where it is, for systems without flags to choose."""
+    """Returns cortado_settings.h, which every source of a bundle includes if it exists, for systems without a choice of
+    flags."""
     rows = "\n".join(f"/* {about}: */\n/* #define {name}{value} */\n" for name, value, about in SETTINGS)
     return (
         f"/* Settings of the model and its kernels: take a definition out of its comment to switch it on. */\n\n{rows}"
@@ -137,13 +138,13 @@ def settings_header() -> str:
 
 
 def arena(content: Content) -> str:
-    """One arena, as large as the largest model's: they run one after the other."""
+    """Declares one arena as large as the largest model's: the models run one after the other."""
     members = lines((f"{model}_arena_t {model};" for model in content.models), "    ")
     return f"/* One after the other, the models share it. */\nstatic union {{\n{members}\n}} arena;"
 
 
 def example(content: Content, include: str, start: str, say: str, end: str) -> str:
-    """A C program that runs the self-test of every model; `say` prints as printf does."""
+    """Returns a C program that runs the self-test of every model; `say` is its counterpart of printf."""
     includes = "\n".join(f'#include "{header}"' for header in content.headers)
     calls = "\n".join(
         f'    wrong += report("{model}", {model}_selftest(&arena.{model}), {model}_selftest_names);'
@@ -183,7 +184,7 @@ def _core(content: Content) -> str:
 
 
 def readme(content: Content, title: str, use: str) -> str:
-    """README.md of a package."""
+    """Returns the README.md of a package."""
     functions = ", ".join(f"`{model}_{Interface.of(content.bundle, model).work}`" for model in content.models)
     return f"""# {content.name} for {title}
 

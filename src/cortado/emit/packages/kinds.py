@@ -1,4 +1,4 @@
-"""The systems that packages are made for."""
+"""The build systems that packages are made for."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,5 +20,5 @@ _MAKERS: Mapping[PackageKind, Callable[[Content], Mapping[str, str | bytes]]] = 
 
 
 def package_files(kind: PackageKind, content: Content) -> dict[str, str | bytes]:
-    """The files of a package, below a folder with the system's name."""
+    """Returns the files of a package, in a folder with the system's name."""
     return {f"{kind.value}/{name}": data for name, data in _MAKERS[kind](content).items()}

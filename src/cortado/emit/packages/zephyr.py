@@ -41,14 +41,14 @@ With `CONFIG_FPU_SHARING` other threads may use these registers too."""
 
 @dataclass(frozen=True)
 class _Setting:
-    """A Kconfig symbol below the model's, and what it is to CMake."""
+    """A Kconfig symbol below the model's, and its effect in CMake."""
 
     name: str
-    kind: str  # of Kconfig
+    kind: str  # its type in Kconfig
     about: str
-    define: str  # what is defined; of what is no bool, $ is the value
-    everywhere: bool = True  # for sources that include the header, too
-    lines: tuple[str, ...] = ()  # more of Kconfig
+    define: str  # the macro to define; $ is replaced by the value of a symbol that is no bool
+    everywhere: bool = True  # also defined for sources that include the header
+    lines: tuple[str, ...] = ()  # further lines of its Kconfig entry
     flags: str = ""
 
 
@@ -93,7 +93,7 @@ _CODE_IN_RAM = "CODE_IN_RAM"
 
 
 def zephyr(content: Content) -> dict[str, str]:
-    symbol = f"CORTADO_{content.name.upper()}"  # a model may be called as one of Zephyr's own: sensor, display
+    symbol = f"CORTADO_{content.name.upper()}"  # a model can have the name of a Zephyr symbol: sensor
     settings = [f"CONFIG_{symbol}=y", *(["CONFIG_FPU=y", "CONFIG_FPU_SHARING=y"] if content.vectors else [])]
     use = _USE.format(
         settings=lines(settings, "    "),
@@ -132,7 +132,7 @@ def _table(symbol: str) -> str:
 
 
 def _kconfig(content: Content, symbol: str) -> str:
-    registers = "\timply FPU_SHARING\n"  # real numbers at the borders, and vectors
+    registers = "\timply FPU_SHARING\n"  # for real numbers at the model's interface, and for vectors
     settings = "\n".join(
         f'config {symbol}_{one.name}\n\t{one.kind} "{one.about}"\n' + "".join(f"\t{line}\n" for line in one.lines)
         for one in _SETTINGS
@@ -155,7 +155,7 @@ endif
 
 
 def _set(symbol: str, one: _Setting) -> str:
-    """Sets a setting of the build."""
+    """Applies a setting to the build."""
     value = f"CONFIG_{symbol}_{one.name}"
     scope = "zephyr_compile_definitions" if one.everywhere else "zephyr_library_compile_definitions"
     flags = f"    zephyr_library_compile_options({one.flags})\n" if one.flags else ""
@@ -184,7 +184,7 @@ endif()
 
 
 def _main(content: Content) -> str:
-    """The self-tests in a thread of their own; printk and interrupts take of its stack, too."""
+    """Runs the self-tests in a thread of their own, whose stack printk and interrupts use too."""
     include = "<zephyr/kernel.h>\n#include <zephyr/sys/printk.h>"
     start, end = "", "    failed = wrong;\n"
     text = example(content, include, start, "printk", end).replace(

@@ -1,7 +1,7 @@
 """A .pte whose graph is one call of a delegate, CortadoBackend, with the image of the whole network as its blob.
 
-The arena is an argument of the call, planned ahead of time, and inputs and outputs lie in it where the network's own
-plan has them: the method needs as much planned memory as the C bundle's arena, and nothing is copied.
+The arena is an argument of the call, planned ahead of time, and inputs and outputs alias the places in it that the
+network's own plan gives them: the method needs as much planned memory as the C bundle's arena, and nothing is copied.
 """
 
 import json
@@ -42,17 +42,17 @@ from cortado.pte.metadata import METADATA_METHOD, metadata_text
 
 BACKEND = "CortadoBackend"
 NHWC = (0, 2, 3, 1)
-PLANNED_ARENA = ("arena", b"planned")  # the setting of a call whose first argument is the arena
+PLANNED_ARENA = ("arena", b"planned")  # marks a call whose first argument is the arena
 
 
 @dataclass(frozen=True)
 class DelegatePort:
-    """A tensor of the call: its shape, its element, whether images lie with their channels last, its place."""
+    """A tensor of the call: its shape, its element, whether its memory format is channels-last, its place."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     channels_last: bool
-    offset: int | None  # in the arena; None: it lies outside of it
+    offset: int | None  # in the arena; None if it lies outside
 
     def fake(self, mode: FakeTensorMode) -> torch.Tensor:
         form = torch.channels_last if self.channels_last else torch.contiguous_format
@@ -60,12 +60,12 @@ class DelegatePort:
 
 
 def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, Any]) -> Pte:
-    """The .pte of a planned program and its image."""
+    """Emits the .pte of a planned program and its image."""
     return emit_delegates({METHOD: (planned, image)}, metadata)
 
 
 def emit_delegates(methods: Mapping[str, tuple[Planned, ModelImage]], metadata: Mapping[str, Any]) -> Pte:
-    """The .pte of several planned programs, each a method with an arena of its own."""
+    """Emits the .pte of several planned programs, each a method with an arena of its own."""
     calls = {name: _Call.of(planned, image) for name, (planned, image) in methods.items()}
     facts = {**metadata, **_facts({name: planned.program for name, (planned, _) in methods.items()})}
     finished = _to_executorch(calls, json.dumps(facts, separators=(",", ":")))
@@ -101,7 +101,7 @@ class _Call:
         return _Call(edge, inputs, outputs, max(planned.plan.peak, 1))
 
     def place(self, alignment: int, specs: Any, module: GraphModule, signature: Any, extra_padding: int) -> list[int]:
-        """Plans the memory for ExecuTorch: the arena first, inputs and outputs in it, what lies outside behind it."""
+        """Plans the memory for ExecuTorch: the arena first with inputs and outputs in it, then everything outside."""
         from executorch.exir.delegate import executorch_call_delegate
 
         places: dict[int, int | None] = {}
@@ -123,8 +123,8 @@ class _Call:
 
 
 def _ports(planned: Planned) -> tuple[list[DelegatePort], list[DelegatePort]]:
-    """Inputs and outputs of the call. Of inputs that come row by row it gets one row, and tells if outputs are
-    new."""
+    """Returns the call's inputs and outputs. An input that comes row by row is passed as one row, and a further output
+    says whether the outputs are new."""
     program, offsets = planned.program, planned.plan.offsets
     outputs = [_port(tensor, offsets[tensor.buffer]) for tensor in program.outputs]
     pushed = program.pushed
@@ -143,14 +143,14 @@ def _port(tensor: Border, offset: int) -> DelegatePort:
 
 
 def delegate_blob(image: ModelImage, program: Program, orders: Sequence[Sequence[int]] = ()) -> bytes:
-    """Returns the image and, behind it, the orders of dimensions in memory that inputs and outputs were compiled with,
-    where others may come, and a name for each step: what profilers call its events."""
+    """Returns the image, followed by strings: the memory orders of dimensions that inputs and outputs were compiled
+    with, in case others may come, and a name per step, for a profiler's events."""
     strings = (",".join("".join(map(str, order)) for order in orders), *layer_names(program))
     return image.data + b"".join(text.encode() + b"\0" for text in strings)
 
 
 def layer_names(program: Program) -> tuple[str, ...]:
-    """A name for each step: the module that it comes from, with the call where that has several."""
+    """Names each step by its module, followed by the step's name where the module has several."""
     modules = Counter(step.module for step in program.steps)
     return tuple(
         step.module if step.module and modules[step.module] == 1 else f"{step.module} {step.name}".strip()
@@ -159,7 +159,7 @@ def layer_names(program: Program) -> tuple[str, ...]:
 
 
 def _facts(programs: Mapping[str, Program]) -> dict[str, Any]:
-    """The text of a file about itself: its first method, and under `methods` the others."""
+    """Returns the metadata of a file: its first method, and the others under `methods`."""
 
     def qparams(tensors: Sequence[Border]) -> tuple[IoQParams | None, ...]:
         return tuple(None if t.qparams is None else IoQParams(t.qparams.scale, t.qparams.zero_point) for t in tensors)
@@ -186,7 +186,7 @@ def _facts(programs: Mapping[str, Program]) -> dict[str, Any]:
 def _program(
     inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], peak: int, data: bytes
 ) -> ExportedProgram:
-    """Placeholders, the arena, one call, its results."""
+    """Builds the graph: placeholders, the arena, one call, its results."""
     from executorch.exir.backend.compile_spec_schema import CompileSpec
     from executorch.exir.delegate import executorch_call_delegate
     from executorch.exir.lowered_backend_module import LoweredBackendModule
@@ -222,12 +222,12 @@ def _placeholder(graph: Graph, name: str, value: torch.Tensor) -> Node:
 
 
 def planned_specs(specs: Sequence[Any]) -> bool:
-    """Whether a call's settings say that its arena is its first argument."""
+    """Returns whether a call's settings declare the arena as its first argument."""
     return any((spec.key, spec.value) == PLANNED_ARENA for spec in specs)
 
 
 def shapes_alone(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> ExportedProgram:
-    """A program of the same signature: ExecuTorch runs it on fake tensors, for the shapes of the call's results."""
+    """Returns a program with the same signature, which ExecuTorch runs on fake tensors to infer the result shapes."""
     from executorch.exir.dialects._ops import ops as exir_ops
 
     full = exir_ops.edge.aten.full.default

@@ -1,4 +1,4 @@
-"""The lowered graph in ExecuTorch's edge dialect, with scratch of CMSIS-NN's sizes."""
+"""The lowered graph in ExecuTorch's edge dialect, with scratch buffers sized as for CMSIS-NN."""
 
 import copy
 import importlib
@@ -45,7 +45,7 @@ from cortado.ops.move.slice import SLICE
 from cortado.passes.clean_up import fingerprint
 
 METHOD = "forward"
-WRITE_BACK = "aten::copy_"  # what ExecuTorch adds for each buffer that lasts from call to call
+WRITE_BACK = "aten::copy_"  # added by ExecuTorch for each mutable buffer
 
 
 UNEVEN_SCRATCH = (
@@ -56,13 +56,13 @@ UNEVEN_SCRATCH = (
 
 
 def import_executorch(target: CortexMTargetConfig) -> None:
-    """Imports what a .pte is made with; it takes seconds, so nothing else imports it before its time."""
+    """Imports the modules that make a .pte; this takes seconds, so it is deferred until needed."""
     importlib.import_module("executorch.exir")
     assert target.backends  # known to the binding of CMSIS-NN
 
 
 def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "EdgeProgram":
-    """A copy of the lowered program in the edge dialect, scratch allocations included."""
+    """Copies the lowered program to the edge dialect, including scratch allocations."""
     builder = _EdgeBuilder(program, target)
     for node in program.graph_module.graph.nodes:
         builder.copy(node)
@@ -74,7 +74,7 @@ def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "EdgeProgr
 
 @dataclass(frozen=True)
 class EdgeProgram:
-    """The program in the edge dialect, the operators it calls in order, and the most scratch one call needs."""
+    """The program in the edge dialect, the operators it calls in order, and the most scratch that a call needs."""
 
     program: ExportedProgram
     calls: tuple[str, ...]
@@ -84,7 +84,7 @@ class EdgeProgram:
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writer of the calls that stand in the .pte for one node; see op.PteWriter."""
+    """A writer of the calls that represent one node in the .pte; see op.PteWriter."""
 
     builder: "_EdgeBuilder"
     like: Node
@@ -97,7 +97,7 @@ class _Writer:
 
 
 class _EdgeBuilder:
-    """Copies a lowered graph node by node into edge operators."""
+    """A builder that copies a lowered graph node by node into edge operators."""
 
     def __init__(self, program: ExportedProgram, target: CortexMTargetConfig) -> None:
         from executorch.exir.dialects._ops import ops as exir_ops
@@ -105,16 +105,16 @@ class _EdgeBuilder:
         self.edge = exir_ops.edge
         self.target = target
         self.taken = set(program.state_dict)  # names of constants
-        self.constants: dict[str, torch.Tensor] = {}  # that only the .pte has
-        self._known: dict[Any, Node] = {}  # these, by their data
+        self.constants: dict[str, torch.Tensor] = {}  # those that only the .pte has
+        self._known: dict[Any, Node] = {}  # the same, keyed by their data
         self.mode = fake_mode_of(program.graph_module.graph)
         self.module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
         self.new: dict[Node, Node] = {}
-        self.results: dict[Node, list[Node | None]] = {}  # of float calls that give several tensors
+        self.results: dict[Node, list[Node | None]] = {}  # the results of float calls that return several tensors
         self.calls: list[str] = []
         self.limits: list[str] = []
         self.scratch = 0
-        self.uneven_scratch = False  # some call needs other sizes on one of the target's cores than on another
+        self.uneven_scratch = False  # whether some call's scratch sizes differ between the target's cores
 
     def copy(self, node: Node) -> None:
         if stays_in_float(node):
@@ -126,7 +126,7 @@ class _EdgeBuilder:
         if operator is None:
             self.new[node] = self.module.graph.node_copy(node, lambda n: self.new[n])
             if node.op == "placeholder":
-                self.new[node].target = node.name  # exir names placeholders after their target, the signature not
+                self.new[node].target = node.name  # exir names placeholders after their target, the signature does not
             return
         arguments = dict(torch.fx.node.map_arg(node.kwargs, lambda n: self.new[n]))
         add = _Writer(self, node)
@@ -136,7 +136,7 @@ class _EdgeBuilder:
             raise CortadoError(f"{describe(node)} has shape {shape(node)}, and in the .pte {shape(self.new[node])}")
 
     def _own_state(self, output: Node) -> None:
-        """State that gets what another buffer held gets a copy of it: that buffer may be written to before."""
+        """Copies a state value that aliases another state buffer: that buffer may be overwritten first."""
         returned: Any = output.args[0]
         state = [node for node in output.graph.nodes if node.op == "placeholder" and STATE.known(node)]
         for result in returned[len(returned) - len(state) :]:
@@ -150,7 +150,7 @@ class _EdgeBuilder:
                 self.new[result] = self.add(result, VIEW, self=whole, size=list(shape(result)))
 
     def _copy_float(self, node: Node) -> None:
-        """A float call as the calls of portable kernels that ExecuTorch makes of it."""
+        """Copies a float call as the portable kernel calls that ExecuTorch decomposes it into."""
         if node.target is getitem:
             source, index = node.args
             found = self.results[source][index]  # type: ignore[index]
@@ -181,7 +181,7 @@ class _EdgeBuilder:
         return pytree.tree_map_only(torch.Tensor, lambda one: self._fake(tuple(one.shape), one.dtype), value)
 
     def constant(self, name: str, data: torch.Tensor) -> Node:
-        """A constant of the .pte alone; equal ones are one."""
+        """Adds a constant that only the .pte has, deduplicated by its data."""
         key = fingerprint(data)
         if key not in self._known:
             graph = self.module.graph
@@ -195,7 +195,7 @@ class _EdgeBuilder:
         return self._known[key]
 
     def add(self, like: Node, operator: Operator, /, **arguments: Any) -> Node:
-        """One call: that of the lowered graph, or one of those that stand for it in a .pte."""
+        """Adds one call: the lowered graph's, or one of those that replace it in a .pte."""
         shapes = shaped_call(operator, arguments)
         call = shaped_call(operator, arguments, tuple(operator.shape(shapes)))
         limit = operator.pte_limit(call)
@@ -209,8 +209,8 @@ class _EdgeBuilder:
         return self._call(operator, {**arguments, **scratch}, like, call.out_shape)
 
     def _call(self, operator: Operator, arguments: Mapping[str, Any], like: Node, sizes: tuple[int, ...]) -> Node:
-        """Arguments by position, in the order of the schema; those that are not given keep their defaults."""
-        overload(operator)  # registers it: an operator that only the .pte holds was in no graph so far
+        """Adds a call with positional arguments in schema order; omitted ones keep their defaults."""
+        overload(operator)  # registers the operator, which may not have occurred in any graph so far
         packet = getattr(getattr(self.edge, operator.namespace), operator.base)
         args = tuple(arguments[name] for name in operator.argument_names)
         node = self.module.graph.call_function(getattr(packet, operator.overload_name), args)
@@ -220,7 +220,7 @@ class _EdgeBuilder:
         return node
 
     def _alloc(self, size: int, like: Node) -> Node:
-        """A scratch buffer of its final size; a kernel that needs none still takes the argument: 0 elements."""
+        """Allocates a scratch buffer of its final size; a kernel without scratch still takes one of 0 elements."""
         from executorch.exir.passes import make_alloc_node
 
         node: Node = make_alloc_node(self.module, self._fake((size,), torch.uint8), None)
@@ -241,7 +241,7 @@ def _origin(node: Node) -> dict[str, Any]:
 
 
 def _needed(graph: torch.fx.Graph, results: Sequence[Node]) -> list[Node]:
-    """The calls that these results depend on, in order."""
+    """Returns the calls that these results depend on, in order."""
     needed = set(results)
     for node in reversed(graph.nodes):
         if node in needed:
@@ -250,7 +250,7 @@ def _needed(graph: torch.fx.Graph, results: Sequence[Node]) -> list[Node]:
 
 
 class Signature(ExportGraphSignature):
-    """A signature that nobody changes any more. exir asks for this dictionary once per tensor: it is made once."""
+    """An immutable signature: exir asks for this dictionary once per tensor, so it is cached."""
 
     @cached_property
     def inputs_to_buffers(self) -> Mapping[str, str]:
@@ -258,7 +258,7 @@ class Signature(ExportGraphSignature):
 
 
 def state_inputs(program: ExportedProgram) -> list[Node]:
-    """The inputs that stand for state; their new values are the last outputs, in the same order."""
+    """Returns the inputs that represent state; their new values are the last outputs, in the same order."""
     return [node for node in user_inputs(program) if STATE.known(node)]
 
 
@@ -299,8 +299,7 @@ def _buffers(names: Iterable[str]) -> list[InputSpec]:
 
 
 def _write_back(module: torch.fx.GraphModule, signature: Signature, state: Mapping[str, Node]) -> None:
-    """State as torch.export writes it down: buffers with initial values, and first among the outputs what becomes of
-    them."""
+    """Expresses state as torch.export does: buffers with initial values, their mutations first among the outputs."""
     names = {node.name: buffer for buffer, node in state.items()}
     signature.input_specs[:] = [
         InputSpec(InputKind.BUFFER, spec.arg, names[spec.arg.name], persistent=True) if spec.arg.name in names else spec
@@ -322,7 +321,7 @@ def _write_back(module: torch.fx.GraphModule, signature: Signature, state: Mappi
 
 
 def _without_state(program: ExportedProgram, count: int) -> list[ModuleCallEntry]:
-    """How the method is called: with the user's inputs and outputs alone."""
+    """Returns the method's call signature with the user's inputs and outputs alone."""
     if not count:
         return program.module_call_graph
     given = len(outputs(program)) - count
@@ -336,7 +335,7 @@ def _without_state(program: ExportedProgram, count: int) -> list[ModuleCallEntry
 
 
 def _user_example(program: ExportedProgram, count: int) -> Any:
-    """The example without what stands for state, which comes last."""
+    """Returns the example inputs without those for state, which come last."""
     if not count or program.example_inputs is None:
         return program.example_inputs
     args, kwargs = program.example_inputs
@@ -344,8 +343,8 @@ def _user_example(program: ExportedProgram, count: int) -> Any:
 
 
 def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
-    """The constants with the strides of their shapes. Around a dimension of size 1 a permuted tensor may keep odd
-    strides, and the file would then say that its dimensions are in another order."""
+    """Makes the constants contiguous. A permuted tensor with a dimension of size 1 can keep unusual strides, from which
+    the file would infer another dimension order."""
     names, state = constant_names(program), dict(program.state_dict)
     mode = fake_mode_of(module.graph)
     for node in module.graph.nodes:
@@ -360,11 +359,12 @@ def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> 
 
 
 def edge_manager(edges: Mapping[str, ExportedProgram], constant_methods: Mapping[str, str] | None = None) -> Any:
-    """The methods of a program. Edge programs were checked by ExecuTorch's verifier when they were built: see
+    """Returns a manager of the methods. Its edge programs passed ExecuTorch's verifier when they were built; see
     _edge_program."""
     from executorch.exir import EdgeCompileConfig, EdgeProgramManager
 
-    # exir looks for portable kernels whose operands lie in another order than theirs; integer graphs have none.
+    # exir checks whether the dimension order of portable kernels' operands is supported; integer graphs have no such
+    # kernels.
     calls = (node for edge in edges.values() for node in edge.graph.nodes if node.op == "call_function")
     names = (str(node.target) for node in calls)
     config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=not any("aten" in name for name in names))

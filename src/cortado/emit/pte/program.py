@@ -1,6 +1,6 @@
 """The ExecuTorch program: from a lowered program to the bytes of a .pte.
 
-For ExecuTorch's developer tools: ETRecord and bundled programs.
+Also ETRecord and bundled programs, for ExecuTorch's developer tools.
 """
 
 import copy
@@ -38,13 +38,13 @@ from cortado.pte.metadata import METADATA_METHOD, metadata_text
 
 
 def register_operators() -> None:
-    """Makes torch know every operator. A process has to call it before it reads an ETRecord, as Inspector does."""
+    """Registers every operator with torch. A process must call it before it reads an ETRecord, as Inspector does."""
     for operator in registry().operators.values():
         overload(operator)
 
 
 def make_etrecord(edge: ExportedProgram, finished: Any) -> bytes:
-    """The edge graph and which of its nodes each instruction came from."""
+    """Returns the edge graph, and the node that each instruction came from."""
     from executorch.devtools import generate_etrecord
 
     stream = io.BytesIO()
@@ -52,12 +52,12 @@ def make_etrecord(edge: ExportedProgram, finished: Any) -> bytes:
     return _normalized(stream.getvalue())
 
 
-# Where a graph lay in memory; within one file, too, the same place may have held two graphs.
+# The address of a graph object; within one file, two graphs may have had the same one.
 _GRAPH_ID = re.compile(rb'(\\*"graph_id\\*": )\d+')
 
 
 def _normalized(archive: bytes) -> bytes:
-    """The same archive with all files from 1980 and no addresses in them: the same model gives the same bytes."""
+    """Removes addresses and timestamps from the archive: the same model gives the same bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as new:
         for name in sorted(old.namelist()):
@@ -66,7 +66,7 @@ def _normalized(archive: bytes) -> bytes:
 
 
 def bundle_pte(data: bytes, samples: Sequence[Sequence[ArrayType]], expected: Sequence[Sequence[ArrayType]]) -> bytes:
-    """A .bpte: the program with inputs and the outputs it must give, for ExecuTorch's runners to check on a device."""
+    """Returns a .bpte: the program with inputs and expected outputs, for ExecuTorch's runners to check on a device."""
     from executorch.devtools import BundledProgram
     from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
     from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
@@ -87,17 +87,17 @@ def bundle_pte(data: bytes, samples: Sequence[Sequence[ArrayType]], expected: Se
 
 # ---- program ---------------------------------------------------------------------------------------------
 
-MOST_TOLD = 3  # kinds of calls that are named with their source lines
+MOST_TOLD = 3  # kinds of calls that are reported with their source lines
 LAYOUT = "as in the model"
 
 
 @dataclass(frozen=True)
 class Pte:
-    """A serialized ExecuTorch program and what is known of it."""
+    """A serialized ExecuTorch program and facts about it."""
 
     data: bytes
     arena_bytes: int
-    scratch_bytes: int  # the most that one call needs; they share their memory
+    scratch_bytes: int  # the most that one call needs; calls share this memory
     portable_operators: tuple[str, ...]
     metadata: Mapping[str, Any]
     limits: tuple[str, ...] = ()  # which runtimes can't run the file, and why
@@ -134,12 +134,12 @@ def emit_pte(
 
 
 def _to_executorch(edge: ExportedProgram, text: str) -> Any:
-    """ExecuTorch's own last steps: out variants, views without copies, memory planning, emission."""
+    """Runs ExecuTorch's own last steps: out variants, views without copies, memory planning, emission."""
     from executorch.exir import ExecutorchBackendConfig
 
     manager = edge_manager({METHOD: edge}, {METADATA_METHOD: text})
     with warnings.catch_warnings(), not_serialized():
-        # Told of every buffer that is written to, whether or not its initial values go into the file.
+        # It warns about every mutable buffer, whether or not its initial values go into the file.
         warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
         return manager.to_executorch(
             ExecutorchBackendConfig(
@@ -165,7 +165,7 @@ def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapp
 
 
 def _input_qparams(node: Node) -> IoQParams | None:
-    """How an input is quantized: its own parameters, or those of the quantize behind it."""
+    """Returns an input's quantization: its own parameters, or those of the quantize operator that reads it."""
     found = {_io(user) for user in node.users if quantizes(user)}
     return found.pop() if len(found) == 1 else _own_qparams(node)
 
@@ -184,13 +184,13 @@ def _own_qparams(node: Node) -> IoQParams | None:
 
 
 def c_only_reason(node: Node) -> str | None:
-    """Why a .pte can't hold a node; None if it can."""
+    """Explains why a .pte can't hold a node; None if it can."""
     return op.c_only(node) if node.op == "call_function" else None
 
 
 def c_only(program: ExportedProgram) -> list[str]:
-    """Tell what exists in the C bundle only and why: calls of one kind in a line with the source line of the first;
-    behind some lines, the names of further operators."""
+    """Reports the calls that exist in the C bundle only, and why: one line per kind with the source line of the first
+    call, and at the end the names of further operators."""
     alike: dict[str, list[Node]] = {}
     for node in program.graph_module.graph.nodes:
         reason = c_only_reason(node)

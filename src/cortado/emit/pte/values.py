@@ -1,6 +1,6 @@
-"""The emitted program: values that are equal stand in it once, and it calls nothing unexpected.
+"""The emitted program: equal values are stored once, and no unexpected kernel is called.
 
-ExecuTorch's memory planning, done by Cortado's planner.
+Also ExecuTorch's memory planning, done by Cortado's planner.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from cortado.ops.move.reshape import VIEW
 
 # ---- planning --------------------------------------------------------------------------------------------
 
-ALIGNMENT = 16  # of constants, segments and planned tensors: what ExecuTorch's runtime promises its kernels
+ALIGNMENT = 16  # of constants, segments and planned tensors, as ExecuTorch's runtime guarantees its kernels
 
 
 def planning_pass() -> Any:
@@ -29,7 +29,7 @@ def planning_pass() -> Any:
 
 
 def plan_specs(alignment: int, specs: Any, module: Any, signature: Any, extra_padding: int) -> list[int]:
-    """Our planner behind exir's interface: sets each spec's place and returns the sizes of [constants, arena]."""
+    """Plans memory behind exir's interface: sets each spec's place and returns the sizes of [constants, arena]."""
     ordered = list(specs)
     buffers = [
         Buffer(
@@ -53,10 +53,10 @@ def plan_specs(alignment: int, specs: Any, module: Any, signature: Any, extra_pa
 
 
 def share_values(method: Any) -> None:
-    """Equal numbers, equal lists of numbers, and scratch of one size at one place become one value of the method.
+    """Deduplicates a method's values: equal numbers, equal lists, and scratch buffers of one size at one place.
 
-    exir writes a new value for every argument. A number costs the file about 36 bytes and the runtime 16 bytes of RAM,
-    a tensor about three times as much.
+    exir emits a new value for every argument. A number costs the file about 36 bytes and the runtime 16 bytes of RAM, a
+    tensor about three times as much.
     """
     from executorch.exir.schema import IntList, OptionalTensorList, TensorList
 
@@ -70,7 +70,7 @@ def share_values(method: Any) -> None:
     kept: list[Any] = []
     seen: dict[Any, int] = {}
     for number, value in enumerate(method.values):
-        if isinstance(value.val, IntList | TensorList | OptionalTensorList):  # of values that come before it
+        if isinstance(value.val, IntList | TensorList | OptionalTensorList):  # its items are values that precede it
             value.val.items = [new[item] if item >= 0 else item for item in value.val.items]
         key = None if number in results else _value_key(value.val)
         place = seen.setdefault(key, len(kept)) if key is not None else len(kept)
@@ -85,12 +85,12 @@ def share_values(method: Any) -> None:
 
 
 def _arguments(method: Any) -> list[list[int]]:
-    """The values each instruction works on; the last is its result."""
+    """Returns the values of each instruction, its result last."""
     return [instruction.instr_args.args for chain in method.chains for instruction in chain.instructions]
 
 
 def _value_key(value: Any) -> Any:
-    """The key by which two values are the same; None for those that stay apart."""
+    """Returns the key under which equal values are merged; None for those that stay apart."""
     from executorch.exir.schema import Bool, Double, Int, IntList, Null, Tensor
 
     match value:
@@ -99,7 +99,7 @@ def _value_key(value: Any) -> Any:
         case Bool():
             return Bool, value.bool_val
         case Double():
-            return Double, str(value.double_val)  # 0.0 and -0.0 are not the same
+            return Double, str(value.double_val)  # 0.0 and -0.0 are different
         case IntList():
             return IntList, tuple(value.items)
         case Null():
@@ -110,13 +110,13 @@ def _value_key(value: Any) -> Any:
 
 
 def calls_of(method: Any) -> list[str]:
-    """The names of the kernels that the method calls, in order."""
+    """Returns the names of the kernels that the method calls, in order."""
     names = [f"{op.name}.{op.overload}" if op.overload else op.name for op in method.operators]
     return [names[instruction.instr_args.op_index] for chain in method.chains for instruction in chain.instructions]
 
 
 def check_calls(calls: Sequence[str], method: Any) -> None:
-    """Every call is there under its own name, and nothing else is; a view may have become nothing."""
+    """Checks that every call has kept its name and that no others exist; a view may have been removed."""
     views = (VIEW.name, "executorch_prim::et_view")
     wanted = [name for name in calls if name not in views]
     found = [name.split(".")[0] for name in calls_of(method)]
@@ -129,7 +129,7 @@ def check_calls(calls: Sequence[str], method: Any) -> None:
 
 
 def serialize(program: Any, initial: Any = None) -> bytes:
-    """The bytes of a program; `initial` are the buffers' values, which the runtime copies when it loads a method."""
+    """Serializes a program; `initial` are the buffers' values, which the runtime copies when it loads a method."""
     from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 
     file = PTEFile(program=program, mutable_data=initial)
