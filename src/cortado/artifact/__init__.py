@@ -1,1 +1,1 @@
-"""A compiled model in a folder: report, page, budgets, the opened artifact."""
+"""A compiled model in a folder: its report, page, memory budgets, and reading it back."""

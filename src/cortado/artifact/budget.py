@@ -1,4 +1,4 @@
-"""Budgets: when a network doesn't fit, what lives at the peak and what would help."""
+"""Memory budgets: when a network doesn't fit, which buffers are live at the peak, and what would help."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,8 @@ from cortado.run import toolchain
 
 
 def check_ram(planned: Planned, alternatives: Mapping[Optimize, Alternative], options: Options) -> None:
-    """Raises with the layer at the peak, the buffers live there, and what would help."""
+    """Raises if the plan exceeds the RAM budget, naming the layer at the peak, the live buffers, and what would
+    help."""
     limit = options.ram_limit
     if limit is None or planned.plan.peak <= limit:
         return
@@ -32,7 +33,7 @@ def check_ram(planned: Planned, alternatives: Mapping[Optimize, Alternative], op
 
 
 def in_regions(schedules: Schedules, planned: Planned, options: Options) -> Planned:
-    """The plan in the memories that were named, if there are any; raises with the one that is too small."""
+    """Places the plan in the memories that the user named, if any; raises with the one that is too small."""
     rooms = [Room(region.name, region.bytes, region.device) for region in options.memory]
     if not rooms:
         return planned
@@ -54,7 +55,7 @@ def in_regions(schedules: Schedules, planned: Planned, options: Options) -> Plan
 
 
 def _limit(options: Options, budget: int | None, limit: int, what: str) -> str:
-    """Returns where a limit comes from."""
+    """Words the limit by its source: a chip, or the user's budget."""
     if budget is None and options.chip is not None:
         return f"{options.chip.name} has {limit:,} bytes of {what}"
     return f"the budget is {limit:,}"
@@ -81,7 +82,7 @@ def _where(planned: Planned, live: list[Buffer]) -> str:
 
 
 def _help(peak: int, least: int, options: Options) -> str:
-    """`least`: what --optimize ram needs."""
+    """Suggests what would reduce the peak; `least` is the arena of --optimize ram."""
     hints = []
     if least < peak:
         fits = "fits" if options.ram_limit is not None and least <= options.ram_limit else "still too much"
@@ -93,8 +94,10 @@ def _help(peak: int, least: int, options: Options) -> str:
 
 
 def check_flash(name: str, weights: int, code: int | None, options: Options) -> None:
-    """Raises if constants and code are too large; without a compiler the code's size is not known. `weights`: those in
-    no section of their own, which is a memory of the user's."""
+    """Raises if constants and code are too large; without a compiler the code's size is unknown.
+
+    `weights` are the constants without a section of their own; sections are memories that the user manages.
+    """
     limit = options.flash_limit
     if limit is None:
         return

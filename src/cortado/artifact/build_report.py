@@ -1,6 +1,6 @@
 """The report of a compile, filled in: what was lowered, RAM, flash and cost.
 
-Layers, a camera's front end, spectrograms of the example input and the buffers of the arena have a section each.
+It has sections for layers, a camera's front end, spectrograms of the example input, and the arena's buffers.
 """
 
 import math
@@ -100,7 +100,7 @@ def layer_reports(planned: Planned, graph: LoweredGraph, first: Mapping[str, Val
 
 
 def longest_call(layers: Sequence[LayerReport]) -> LongestCallReport | None:
-    """The kernel call that takes longest; None where the cycles of a layer are not known, which could be that one."""
+    """Returns the most expensive kernel call; None if the cycles of some layer are unknown, since that could be it."""
     if not layers or any(layer.estimated_cycles is None for layer in layers):
         return None
     spent = {layer.name: (layer.estimated_cycles or 0) // max(layer.calls, 1) for layer in layers}
@@ -133,14 +133,14 @@ def _seen(values: Values | None) -> SeenReport | None:
 
 
 def _weights_bytes(step: Step) -> int:
-    """Bytes of a step's constants, on the core whose kernel has most."""
+    """Returns the bytes of a step's constants, on the core whose kernel has the most."""
     operands = sum(port.source.data.nbytes for port in step.inputs if isinstance(port.source, Array))
     most = max((sum(_arrays(kernel.fields)) for kernel in step.kernels.values()), default=0)
     return operands + most
 
 
 def _arrays(fields: Mapping[str, Field]) -> Iterator[int]:
-    """Bytes of every array that a descriptor points to."""
+    """Yields the bytes of every array that a descriptor points to."""
     for field in fields.values():
         if isinstance(field, Array):
             yield field.data.nbytes
@@ -151,8 +151,11 @@ def _arrays(fields: Mapping[str, Field]) -> Iterator[int]:
 
 
 def _weight_scales(call: LoweredCall, value: Value, graph: LoweredGraph) -> WeightScalesReport | None:
-    """A weighted layer's factors are the scales of its weights, times its input's over its output's; one of float32 has
-    the scales themselves."""
+    """Recovers the range of a layer's weight scales.
+
+    A requantization factor is the weight scale times the input's scale over the output's; a float32 layer holds the
+    scales themselves.
+    """
     weighted = value.element.floating and "weight" in call.arguments
     known = _numbers(call.arguments.get("scale"), graph) if weighted else None
     if known is not None:
@@ -168,14 +171,14 @@ def _weight_scales(call: LoweredCall, value: Value, graph: LoweredGraph) -> Weig
         return None
     factors = np.ldexp(multipliers, shifts.astype(np.int64) - _FIXED_POINT_BITS)
     scales = factors * (value.qparams.scale / read.scale)
-    scales = scales[scales > 0]  # a channel whose weights are all zero has none
+    scales = scales[scales > 0]  # a channel whose weights are all zero has no scale
     if not scales.size:
         return None
     return WeightScalesReport(channels=len(factors), least=float(scales.min()), largest=float(scales.max()))
 
 
 def _numbers(argument: object, graph: LoweredGraph) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
-    """A constant, or a list of numbers."""
+    """Returns a constant, or a list of numbers, as an array; None for anything else."""
     if isinstance(argument, Ref):
         constant = graph.constants.get(argument.name)
         return None if constant is None else constant.numpy().astype(np.float64).reshape(-1)
@@ -186,7 +189,7 @@ def _numbers(argument: object, graph: LoweredGraph) -> "np.ndarray[tuple[int], n
 
 
 def camera_report(planned: Planned) -> CameraReport | None:
-    """The report of the camera in front of the network; None without one."""
+    """Returns the report of the camera in front of the network; None without one."""
     sight = sight_of(planned.program)
     if sight is None:
         return None
@@ -210,8 +213,8 @@ LAST_SHADE = 15
 
 
 def spectrogram_reports(graph: LoweredGraph, first: Mapping[str, Values]) -> tuple[SpectrogramReport, ...]:
-    """Returns the spectrogram of every spectrum, given the reference's values for the example; of several channels the
-    first."""
+    """Returns the spectrogram of every spectrum call, from the reference's values for the example; with several
+    channels, the first one's."""
     names = [call.name for call in graph.calls if call.operator == SPECTRUM.name and call.name in first]
     return tuple(_report(graph, name, first[name]) for name in names)
 
@@ -238,7 +241,7 @@ def _report(graph: LoweredGraph, name: str, codes: Values) -> SpectrogramReport:
 
 
 def arena_buffers(planned: Planned) -> tuple[ArenaBufferReport, ...]:
-    """The buffers of the arena as they are born, lowest address first."""
+    """Returns the arena's buffers in order of creation, then by address."""
     starts = [moment.start for moment in timeline(planned.problem, planned.plan)]
     kinds, over = _kinds(planned.program), dict(_laid_over(planned))
     buffers = [*planned.problem.buffers, *_where_state_lies(planned)]
@@ -272,8 +275,7 @@ def _arena_report(
 
 
 def _kinds(program: Program) -> dict[str, BufferKind]:
-    """The kinds of buffers that are no layer's plain output. What is the model's input or output is that before all
-    else."""
+    """Classifies the buffers that are no layer's plain output. Being the model's input or output takes precedence."""
     kinds = {scratch_name(step): BufferKind.SCRATCH for step in program.steps}
     if program.pushed is not None:
         kinds |= {counters_name(program.pushed): BufferKind.COUNTERS, PUSHED_ROWS: BufferKind.COUNTERS}
@@ -288,7 +290,7 @@ def _rows(program: Program, name: str) -> int | None:
 
 
 def _where_state_lies(planned: Planned) -> Iterator[Buffer]:
-    """New values of state that are made where the old ones lie: no buffers of the memory problem, but tensors."""
+    """Yields new values of state that are written in place: tensors, but no buffers of the planning problem."""
     buffers = {buffer.name: buffer for buffer in planned.problem.buffers}
     stages = enumerate(planned.program.stages)
     made = {name: number for number, stage in stages for step in stage.steps for name in step.outputs}
@@ -297,7 +299,7 @@ def _where_state_lies(planned: Planned) -> Iterator[Buffer]:
 
 
 def _laid_over(planned: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The overlays that the plan makes use of: of those that share a byte while both live."""
+    """Yields the overlays that the plan uses: pairs that share bytes while both are live."""
     offsets, found = planned.plan.offsets, {new: (old,) for new, old in planned.in_place.items()}
     buffers = {buffer.name: buffer for buffer in planned.problem.buffers}
     for overlay in planned.problem.overlays:
@@ -314,7 +316,7 @@ def _laid_over(planned: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 @dataclass(frozen=True)
 class InC:
-    """A model as a C bundle: its plan, its files, and what is known of their sizes."""
+    """A model as a C bundle: its plan, its files, and the sizes known so far."""
 
     planned: Planned
     bundle: Bundle
@@ -345,7 +347,8 @@ def build_report(
     weights: tuple[WeightsReport, ...],
     quantized: Quantized,
 ) -> Report:
-    """`graph` made both artifacts, or the .pte alone; `first` has the reference's values for the example."""
+    """Fills in a report; `graph` is that of both artifacts or of the .pte alone, `first` the reference's values for the
+    example."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
     report = Report(
         schema_version=SCHEMA_VERSION,
@@ -387,7 +390,7 @@ def build_report(
 
 
 def _with_bundle(report: Report, c: InC, islands: tuple[IslandReport, ...], options: Options, delay: int) -> Report:
-    """How the C bundle takes its input and what it gives beside outputs, and the model as data."""
+    """Adds the sections that only a C bundle has: how its input arrives, its results besides outputs, and the image."""
     return replace(
         report,
         islands=islands,
@@ -457,7 +460,7 @@ def _flash(c: InC) -> FlashReport:
 
 
 def _pte_notes(options: Options) -> list[str]:
-    """Options that do not hold for the .pte."""
+    """Lists the options that do not apply to the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
     alone = {
         "--decide: for the C bundle alone; the .pte gives scores": options.decide is not None,
@@ -474,14 +477,15 @@ def _pte_notes(options: Options) -> list[str]:
 
 
 def _operators(graph: LoweredGraph) -> dict[str, int]:
-    """How often each operator is called; views cost nothing, and float calls have a list of their own."""
+    """Counts the calls of each operator, without views, which cost nothing, and float calls, which are listed
+    separately."""
     known = registry().operators
     called = [call.operator for call in graph.calls if call.operator in known]
     return dict(sorted(Counter(name for name in called if not known[name].view).items()))
 
 
 def _islands(planned: Planned, graph: LoweredGraph, quantized: Quantized) -> tuple[IslandReport, ...]:
-    """The islands: calls in float32 as no integer operator takes them, and what they cost."""
+    """Returns the islands, calls computed in float32 for lack of an integer operator, with their cost."""
     if not quantized.islands:
         return ()
     origins = {node.name: ORIGIN.of(node) for node in quantized.converted.graph.nodes}
@@ -504,7 +508,7 @@ def _island(island: Island, layers: Sequence[tuple[str, float | None]]) -> Islan
 
 
 def _options(options: Options) -> OptionsReport:
-    """The options that the report has, under the names of their fields."""
+    """Returns the options that the report includes, under the names of their fields."""
     told = {"range": tuple(map(str, options.range)), "place": tuple(str(text_of(one)) for one in options.place)}
     return OptionsReport(**{one.name: told.get(one.name, getattr(options, one.name)) for one in fields(OptionsReport)})
 
@@ -544,7 +548,7 @@ def _regions(planned: Planned) -> tuple[RegionReport, ...]:
 
 
 def _timeline(planned: Planned) -> tuple[MomentReport, ...]:
-    """RAM over time: for each moment of the schedule, the bytes that live then."""
+    """Returns the bytes live at each moment of the schedule."""
     moments = timeline(planned.problem, planned.plan)
     return tuple(MomentReport(stage=at.start[0], position=at.start[1], bytes=at.used) for at in moments)
 
@@ -589,7 +593,7 @@ def _decision(program: Program, options: Options) -> DecisionReport | None:
 
 
 def _ports(graph: LoweredGraph) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs and outputs where there is only a .pte: they are the model's own."""
+    """Returns inputs and outputs if there is only a .pte: they are the model's own."""
     outputs = [(f"output{position}", node) for position, node in enumerate(graph.outputs)]
     return (
         [_port(name, name, graph.values[name]) for name in graph.inputs],
@@ -614,7 +618,7 @@ def _tensor(tensor: Tensor, first: Mapping[str, Values]) -> TensorReport:
 
 
 def _codes(qparams: QParams | None) -> dict[str, Any]:
-    """The scale and the zero point; null where values are no codes."""
+    """Returns scale and zero point; None where values are not quantized."""
     return {name: getattr(qparams, name, None) for name in ("scale", "zero_point")}
 
 

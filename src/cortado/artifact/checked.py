@@ -1,6 +1,6 @@
-"""Results of a run: the bundle's codes, the real numbers they stand for, and the reference's values for them.
+"""Results of a run: the bundle's codes, their real values, and the reference's expected values.
 
-The layers of a run that showed the output row of every kernel call.
+Also the layers of a traced run, which prints the output rows of every kernel call.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,15 @@ Samples = list[list[ArrayType]]
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """A run and what the reference says it must give."""
+    """A run's results next to those expected by the reference."""
 
     result: RunResult
     expected: Samples
     values: Samples  # the outputs of each sample as real numbers, in the model's layout
-    real: bool = False  # the run gave real numbers itself: the .pte, whose outputs are float
-    tolerance: float = 0.0  # as part of an output's largest magnitude; above zero only with float operators
-    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
-    compared: bool = True  # with the reference; without torch a board runs alone, and nothing is said to be bit-exact
+    real: bool = False  # the run returned real numbers itself, as a .pte with float outputs does
+    tolerance: float = 0.0  # relative to an output's largest magnitude; above zero only with float operators
+    nones: tuple[int, ...] = ()  # positions among the outputs at which the model returns None
+    compared: bool = True  # with the reference; without torch a board runs unchecked, and is never called bit-exact
 
     def __repr__(self) -> str:
         count = len(self.result.samples)
@@ -44,8 +44,8 @@ class Checked:
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """An array for each of the model's outputs, in its own layout, samples along the first dimension: real numbers,
-        and integers and truth values where the model gives these. None where the model returns None."""
+        """Stacks each output over the samples, in the model's layout: real numbers, or integers and truth values where
+        the model returns those. None where the model returns None."""
         found: list[ArrayType | None] = list(_by_output(self.values))
         for place in self.nones:
             found.insert(place, None)
@@ -53,12 +53,13 @@ class Checked:
 
     @property
     def codes(self) -> tuple[ArrayType, ...]:
-        """The outputs as the bundle holds them, in its own layout; those of a .pte are real numbers, and no codes."""
+        """Stacks each output as the bundle stores it, in its own layout; empty for a .pte, which returns real
+        numbers."""
         return () if self.real else _by_output(self.result.samples)
 
     @property
     def exact_samples(self) -> int:
-        """How many samples gave just the expected bits."""
+        """Counts the samples with exactly the expected bits."""
         if not self.compared:
             return 0
         pairs = zip(self.result.samples, self.expected, strict=True)
@@ -70,12 +71,12 @@ class Checked:
 
     @property
     def right(self) -> bool:
-        """Bit-exact, or as close as two float libraries are."""
+        """Returns whether the run is bit-exact, or within the tolerance of two float libraries."""
         return self.bit_exact or (self.tolerance > 0 and self.difference <= self.tolerance)
 
     @property
     def difference(self) -> float:
-        """The largest difference of an output, as part of its largest magnitude."""
+        """Returns the largest deviation of an output, relative to its largest magnitude."""
         samples = zip(self.result.samples, self.expected, strict=True)
         return max(_difference(a, b) for got, want in samples for a, b in zip(got, want, strict=True))
 
@@ -85,7 +86,8 @@ def _by_output(samples: Samples) -> tuple[ArrayType, ...]:
 
 
 def _joined(values: Sequence[ArrayType]) -> ArrayType:
-    """One sample's value as it is; those of several along the first dimension, numbers along a new one."""
+    """Joins the values of all samples along the first dimension, scalars along a new one; a single value stays as it
+    is."""
     if len(values) == 1:
         return values[0]
     return np.concatenate(values) if values[0].ndim else np.stack(values)
@@ -102,13 +104,13 @@ def _difference(got: ArrayType, want: ArrayType) -> float:
 
 @dataclass(frozen=True)
 class TracedLayer:
-    """Output rows of a layer's kernel calls, as a traced run showed them. Rows that nothing reads are never made."""
+    """Output rows of a layer's kernel calls, as recorded by a traced run. Rows that nothing reads are never made."""
 
     data: bytes
-    at: int = 0  # the byte of the layer's output that it begins with: in a stream, rows of padding are never made
+    at: int = 0  # the offset of the data in the layer's output: in a stream, rows of padding are never made
 
     def differing(self, value: ArrayType) -> int:
-        """How many values are not those of the reference: of each image the first ones are there."""
+        """Counts the values that differ from the reference's; of each image, only the first rows may be present."""
         images = 1 if self.at or len(self.data) == value.nbytes else value.shape[0]
         found = np.frombuffer(self.data, dtype=value.dtype).reshape(images, -1)
         wanted = value.reshape(images, -1)[:, self.at // value.itemsize :]
@@ -116,11 +118,11 @@ class TracedLayer:
 
 
 def layers_in(trace: bytes, rules: StoreRules, graph: "LoweredGraph", where: str) -> dict[str, TracedLayer]:
-    """Every layer's output, from the rows in the order of the calls."""
+    """Splits a trace, which has the rows in call order, into the output of every layer."""
     rows: dict[str, list[bytes]] = {name: [] for step in rules.steps for name in step.outputs}
     position = 0
     for call in rules.calls:
-        outputs = rules.steps[call.step].outputs  # scratch is behind them
+        outputs = rules.steps[call.step].outputs  # scratch comes after them
         for name, (low, high) in zip(outputs, call.ranges, strict=False):
             rows[name].append(trace[position : position + high - low])
             position += high - low
@@ -133,7 +135,8 @@ def layers_in(trace: bytes, rules: StoreRules, graph: "LoweredGraph", where: str
 
 
 def _layer(step: StepName, rows: list[bytes], size: int) -> TracedLayer:
-    """A step makes the rows of its output one after the other; one that sums up makes the same one each time."""
+    """Joins a step's rows. Each call makes the next rows of the output, except that an accumulating step rewrites its
+    only one."""
     if step.window is not None and rows:
         start, stop, at = step.window
         return TracedLayer(b"".join(rows[start:stop]), at * len(rows[0]))

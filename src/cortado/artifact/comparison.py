@@ -1,4 +1,4 @@
-"""Compiled models side by side: their figures, the options that differ, and the layers that do."""
+"""Compiled models side by side: their figures, and the options and layers that differ."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,16 +18,17 @@ Figure = int | float | None
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """One of the models; `name` tells it from the others."""
+    """One of the compared models; `name` is unique among them."""
 
     name: str
-    path: Path  # of its folder, or of a report.json alone
+    path: Path  # of its folder, or of a lone report.json
     report: Report
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A figure of every model, None where one has none. `better`: smaller or larger figures are; None: neither."""
+    """A figure of every model; None where a model lacks it. `smaller_is_better` is None if neither direction is
+    better."""
 
     key: str
     title: str
@@ -37,13 +38,13 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer by name, as each model has it; None where one has no such layer."""
+    """A layer, matched by name across the models; None where a model has no such layer."""
 
     name: str
     title: str
     operator: str
     layers: tuple[LayerReport | None, ...]
-    cycles: tuple[int | None, ...]  # measured of all models, or else estimated
+    cycles: tuple[int | None, ...]  # measured if all models were, else estimated
 
     @property
     def differs(self) -> bool:
@@ -59,7 +60,7 @@ class Comparison:
     figures: tuple[ComparisonRow, ...]
     options: tuple[tuple[str, tuple[Any, ...]], ...]  # those that differ
     layers: tuple[LayerRow, ...]  # those that differ
-    measured: bool  # whether cycles are measured ones; estimates otherwise
+    measured: bool  # whether cycles are measured; otherwise they are estimates
 
     def to_json(self) -> dict[str, Any]:
         names = [one.name for one in self.models]
@@ -94,7 +95,7 @@ def _layer_json(layer: LayerReport, cycles: int | None) -> dict[str, Any]:
 
 
 def read_models(paths: Sequence[Path]) -> list[ComparedModel]:
-    """Folders of compiled models, folders with several in them, report.json files."""
+    """Reads folders of compiled models, folders that contain several, and report.json files."""
     found = [path for given in paths for path in _models_at(given)]
     if len(found) < 2:
         raise CortadoError(
@@ -115,7 +116,7 @@ def _models_at(path: Path) -> tuple[Path, ...]:
 
 
 def named(models: Sequence[tuple[Path, Report]]) -> list[ComparedModel]:
-    """By the shortest of target, model and place that tells all of them apart."""
+    """Names each model by the shortest of target, model and path that is unique."""
     choices: tuple[Callable[[Path, Report], str], ...] = (
         lambda path, report: report.target,
         lambda path, report: report.model,
@@ -126,7 +127,7 @@ def named(models: Sequence[tuple[Path, Report]]) -> list[ComparedModel]:
         names = [choice(path, report) for path, report in models]
         if len(set(names)) == len(names):
             break
-    else:  # the same place twice
+    else:  # the same path twice
         names = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
     return [ComparedModel(name, path, report) for name, (path, report) in zip(names, models, strict=True)]
 
@@ -178,13 +179,13 @@ _FIGURES: tuple[tuple[str, str, Callable[[Report], Figure], bool | None], ...] =
 
 
 def _on_chip(report: Report) -> int | None:
-    """The least that a chip behind a debug probe counted."""
+    """Returns the lowest cycle count of a chip behind a debug probe."""
     chip = None if report.profile is None else report.profile.measured
     return None if chip is None else min((chip.first_cycles, *chip.later_cycles))
 
 
 def _flash(report: Report) -> int | None:
-    """Constants and code, where both are known."""
+    """Returns constants plus code, if both are known."""
     flash = report.flash
     return None if flash is None or flash.code_bytes is None else flash.weights_bytes + flash.code_bytes
 
@@ -208,7 +209,7 @@ def _options(reports: Sequence[Report]) -> Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def _chosen(report: Report) -> dict[str, Any]:
-    """The user's choices: options, and what has keys of its own."""
+    """Returns the user's choices: the options, and those reported under other keys."""
     return {
         "model": report.model,
         "target": report.target,
@@ -223,7 +224,7 @@ def _chosen(report: Report) -> dict[str, Any]:
 
 
 def _layers(reports: Sequence[Report], measured: bool) -> Iterator[LayerRow]:
-    """By name, in the order of the first model; what only later ones have comes behind."""
+    """Yields the layers by name, in the order of the first model, followed by those that only later models have."""
     known = [{layer.name: layer for layer in report.layers} for report in reports]
     cycles = [_cycles(report, measured) for report in reports]
     for name in dict.fromkeys(name for layers in known for name in layers):
@@ -240,7 +241,7 @@ def _cycles(report: Report, measured: bool) -> dict[str, int | None]:
 
 
 def difference(first: Figure, other: Figure) -> str:
-    """The difference from the first figure to the other, in percent of the first."""
+    """Formats the change from the first figure to the other, in percent of the first."""
     if first is None or other is None:
         return ""
     if first == other:

@@ -1,7 +1,7 @@
-"""Inputs as a user gives them: what they must be, and what the bundle is fed for them.
+"""Inputs as users give them: their validation, and their conversion to what the bundle is fed.
 
-The latter is found without torch here, which a firmware box need not have. The exact reference says the same, and where
-there is torch it is asked; the tests hold one to the other. A camera's pictures are fed as lines of its sensor.
+The conversion here works without torch, which a machine for firmware need not have. Where torch is installed, the exact
+reference converts instead; tests check that both agree. A camera's pictures are fed as lines of its sensor.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ from cortado.run.silicon.place import is_probe
 
 
 def bundle_info(report: Report, *, foreign: bool) -> BundleInfo:
-    """The bundle of a report as whoever runs it sees it: of a stream, one window as far as its output reads it."""
+    """Returns a report's bundle as its runner sees it: for a stream, one window, up to the last row that its output
+    reads."""
 
     def ports(tensors: Sequence[TensorReport]) -> tuple[IO, ...]:
         return tuple(IO(tensor.name, tensor.shape, tensor.dtype.value) for tensor in tensors)
@@ -46,7 +47,7 @@ def bundle_info(report: Report, *, foreign: bool) -> BundleInfo:
 
 
 def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
-    """One input, checked already, as the bundle holds it: its codes, in its order of dimensions."""
+    """Converts a validated input to the bundle's representation: quantized, in its order of dimensions."""
     found = _coded(tensor, value) if tensor.scale is not None else value.astype(tensor.dtype.value)
     if len(tensor.layout) == found.ndim:
         found = found.transpose(tensor.layout)
@@ -59,7 +60,8 @@ def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
 
 
 def split(tensor: TensorReport, array: ArrayType, name: str) -> list[ArrayType]:
-    """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
+    """Splits an array into samples: [100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32,
+    32]."""
     wanted, found = list(tensor.model_shape), list(array.shape)
     if found == wanted:
         return [array]
@@ -73,7 +75,7 @@ def split(tensor: TensorReport, array: ArrayType, name: str) -> list[ArrayType]:
 
 
 def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
-    """Shape and dtype of one sample's input."""
+    """Checks shape and dtype of one sample's input."""
     if value.shape != tensor.model_shape:
         raise CortadoError(
             f"{where} has shape {list(value.shape)}, expected {list(tensor.model_shape)} for input '{tensor.name}'"
@@ -94,7 +96,7 @@ def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
 
 
 def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
-    """Integers may come in any type that holds them, as torch's int64."""
+    """Checks an integer input, whose dtype can be any that fits the values, as torch's int64."""
     limits = np.iinfo(tensor.dtype.value)
     if int(value.min()) < limits.min or int(value.max()) > limits.max:
         raise CortadoError(
@@ -104,23 +106,23 @@ def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
 
 
 def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
-    """Rounded to nearest, ties to even, as MODEL_quantize does."""
+    """Quantizes, rounding to nearest, ties to even, as MODEL_quantize does."""
     element = element_of(tensor.dtype.value)
     if value.dtype == element.numpy_dtype:
         return value
-    with np.errstate(over="ignore"):  # infinity is the last code, as any large number
+    with np.errstate(over="ignore"):  # infinity saturates to the last code, like any large number
         steps = value.astype(np.float32) * (np.float32(1) / np.float32(tensor.scale))
-    most = np.float32(2 * (element.steps + 1))  # beyond it any zero point saturates
+    most = np.float32(2 * (element.steps + 1))  # any larger value saturates, whatever the zero point
     steps = np.rint(np.clip(steps, -most, most)) + np.float32(tensor.zero_point or 0)
     return np.asarray(np.clip(steps, *element.codes).astype(element.numpy_dtype))
 
 
 def real_values(tensor: TensorReport, codes: ArrayType) -> ArrayType:
-    """The real values of codes; integers and truth values as they are."""
+    """Dequantizes codes; integers and truth values stay as they are."""
     if tensor.scale is None or tensor.zero_point is None:
         return codes
     steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
-    return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
+    return np.asarray(steps * np.float32(tensor.scale))  # numpy turns a 0-dimensional array into a scalar here
 
 
 # ---- pictures --------------------------------------------------------------------------------------------
@@ -128,20 +130,20 @@ def real_values(tensor: TensorReport, codes: ArrayType) -> ArrayType:
 
 @dataclass(frozen=True)
 class FedSamples:
-    """Samples as the network gets them, and where they were pictures, the lines of the sensor."""
+    """Samples as the network's inputs and, if they were pictures, also as lines of the sensor."""
 
     samples: Sequence[Sequence[ArrayType]]
     lines: Samples | None = None
 
     def info(self, report: Report, info: BundleInfo) -> BundleInfo:
-        """The bundle as it is fed."""
+        """Returns the bundle's description with the inputs it is fed."""
         if self.lines is None or report.camera is None:
             return info
         shape = self.lines[0][0].shape
         return replace(info, inputs=(IO("picture", shape, "uint8"),), line_bytes=report.camera.line_bytes)
 
     def allowed(self, report: Report, rules: StoreRules | None) -> StoreRules | None:
-        """Returns the allowed stores: an input that is taken whole is written before the first step."""
+        """Returns the allowed stores; a camera also writes a whole input before the first step."""
         if rules is None or self.lines is None or report.memory is None or report.input_rows is not None:
             return rules
         inputs = [one for one in report.memory.buffers or () if one.kind is BufferKind.INPUT]
@@ -149,7 +151,7 @@ class FedSamples:
 
 
 def seen(report: Report, samples: Sequence[Sequence[ArrayType]], on: str | None) -> FedSamples:
-    """Pictures become codes by the reference of the front end; other samples stay as they are."""
+    """Converts pictures to codes with the front end's reference; other samples are returned unchanged."""
     if report.camera is None or not all(len(sample) == 1 and is_picture(report, sample[0]) for sample in samples):
         return FedSamples(samples)
     if is_probe(on):
@@ -166,12 +168,12 @@ def seen(report: Report, samples: Sequence[Sequence[ArrayType]], on: str | None)
 
 
 def is_picture(report: Report, value: ArrayType) -> bool:
-    """The network's own input is real numbers or int8 codes."""
+    """Returns whether a value is a picture: the network's own input would be real numbers or int8 codes."""
     return report.camera is not None and value.dtype in (np.uint8, np.uint16)
 
 
 def pictures_in(report: Report, array: ArrayType, name: str) -> list[ArrayType]:
-    """One picture, or several along one more dimension in front."""
+    """Splits an array into pictures: it is one, or several along an additional first dimension."""
     assert report.camera is not None
     camera = report.camera.camera
     height, width = camera.size.height, camera.size.width
@@ -180,5 +182,5 @@ def pictures_in(report: Report, array: ArrayType, name: str) -> list[ArrayType]:
 
 
 def example_picture(report: Report) -> list[ArrayType] | None:
-    """The sample picture that is run where nothing is given; None without a camera."""
+    """Returns the sample picture that is run if no input is given; None without a camera."""
     return None if report.camera is None else [sample_picture(report.camera.camera)]

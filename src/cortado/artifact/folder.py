@@ -1,13 +1,12 @@
-"""The folder of a compiled model on disk: written whole or not at all, by one process at a time.
+"""The folder of a compiled model on disk: written atomically, by one process at a time.
 
-A new model is staged beside its folder and takes its place with one rename, which exchanges the two where an older
-model is there: whenever the process is killed, the folder holds the old model or the new one. Three kinds of folders
-can't be exchanged: a mount point, this process's current directory (whoever stands in it would be left in a deleted
-one), and one whose parent can't be written to. Their files are replaced one by one, the report last: until then the old
-report says that something is wrong. What a killed process leaves behind is recognized by its name and removed by the
-next one.
+A new model is staged next to its folder and moved there with one rename, which exchanges the two if an older model
+exists: whenever the process is killed, the folder holds either the old model or the new one. Three kinds of folders
+can't be exchanged: a mount point, this process's current directory (a shell in it would be left in a deleted one), and
+one whose parent isn't writable. Their files are replaced one by one, the report last: until then the digests in the old
+report reveal the mismatch. Leftovers of a killed process are recognized by name and removed by the next one.
 
-The folder of several models in one program: their C, written whole or not at all, and together.json about it.
+Also the folder of several models in one program: their C, written atomically, and together.json with facts about it.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ from cortado.base.system import LOCKS_FOLDERS, exchange, lock
 
 # ---- folder ----------------------------------------------------------------------------------------------
 
-STAGING = ".cortado-new-"  # how the folders begin in which new models are staged, behind the name of their own
+STAGING = ".cortado-new-"  # the prefix of staging folders, after the name of the final folder
 
 # ---- where --------------------------------------------------------------------------------------------------------
 
@@ -53,11 +52,11 @@ def check_folder(folder: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raises unless files can be written into this folder, which may not exist yet."""
+    """Raises unless files can be written to this folder, which need not exist yet."""
     path = Path(os.path.realpath(folder))
     try:
         existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    except OSError as error:  # a name that is too long, a path that loops
+    except OSError as error:  # too long a name, or a symlink loop
         raise CortadoError(f"can't write to {folder}: {error.strerror}; choose another folder") from error
     if not existing.is_dir():
         place = "it" if existing == path else str(existing)
@@ -67,7 +66,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Every file below a folder, one at a time: it may be anybody's folder, of any size."""
+    """Yields the path of every file below a folder, lazily: it can be any folder of any size."""
     litter = set(_litter(folder, folder))
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     found = (path for path in found if litter.isdisjoint(path.parents))
@@ -75,7 +74,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _manifest(folder: Path) -> tuple[str, ...]:
-    """The files of the compiled model in a folder; none if there is no model in it."""
+    """Returns the files of the compiled model in a folder; empty if there is none."""
     try:
         return (REPORT, *read_report(folder / REPORT)[0].artifacts)
     except CortadoError:
@@ -90,7 +89,7 @@ def _foreign_file(folder: Path) -> str | None:
 
 
 def _litter(beside: Path, final: Path) -> list[Path]:
-    """Folders left behind by processes that were killed while they wrote `final`."""
+    """Returns the folders left over from processes that were killed while writing `final`."""
     try:
         return [path for path in beside.iterdir() if path.name.startswith(f".{final.name}{STAGING}")]
     except OSError:
@@ -98,12 +97,12 @@ def _litter(beside: Path, final: Path) -> list[Path]:
 
 
 def compiled_inside(folder: Path) -> tuple[Path, ...]:
-    """The compiled models in a folder that is none itself, such as one for each of several targets."""
+    """Returns the compiled models in subfolders of a folder that is none itself, as for several targets."""
     try:
         if (folder / REPORT).exists():
             return ()
         return tuple(sorted(path for path in folder.iterdir() if (path / REPORT).is_file()))
-    except OSError:  # no such folder, or not ours to look into
+    except OSError:  # no such folder, or no permission to read it
         return ()
 
 
@@ -114,7 +113,7 @@ _HELD: set[Path] = set()
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else writes to this folder meanwhile; if somebody does already, an error says so."""
+    """Holds a lock on writing to this folder; raises if another process has it."""
     final = Path(os.path.realpath(folder))
     if final in _HELD:
         yield
@@ -134,20 +133,20 @@ def locked(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if path is not None:
                 path.unlink()
-            for parent in missing:  # made for nothing, if nothing was written
+            for parent in missing:  # created in vain if nothing was written
                 parent.rmdir()
         os.close(handle)
 
 
 def _bring_back(final: Path) -> None:
-    """The old model of a process that was killed between the two renames of a system that can't exchange folders."""
+    """Restores the old model if a process was killed between two renames, on a system that can't exchange folders."""
     for staging in _litter(final.parent, final):
         if not final.exists() and (staging / "old").is_dir():
             (staging / "old").rename(final)
 
 
 def _lock(final: Path) -> tuple[int | None, Path | None]:
-    """A locked file beside the folder, or the locked folder itself; no handle if somebody else has the lock."""
+    """Locks a file next to the folder, or the folder itself; returns no handle if another process has the lock."""
     beside = not _is_fixed(final)
     if not beside and not LOCKS_FOLDERS:
         return os.open(os.devnull, os.O_RDONLY), None
@@ -159,14 +158,14 @@ def _lock(final: Path) -> tuple[int | None, Path | None]:
             return None, None
         if not beside:
             return handle, None
-        # The one who had the lock before may have removed the file just now: then this lock is nobody's.
+        # The previous holder may just have removed the file: then this lock protects nothing.
         if path.exists() and os.stat(path).st_ino == os.fstat(handle).st_ino:
             return handle, path
         os.close(handle)
 
 
 def _is_fixed(final: Path) -> bool:
-    """Whether a folder must stay the one it is."""
+    """Returns whether a folder must not be replaced by another."""
     if not final.is_dir():
         return False
     return final.is_mount() or final == Path.cwd() or not os.access(final.parent, os.W_OK | os.X_OK)
@@ -184,7 +183,8 @@ def _os_errors(folder: Path) -> Iterator[None]:
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report, *, ours: bool = True) -> None:
-    """Writes a compiled model, in place of an older one if there is one. One that is not `ours` doesn't become it."""
+    """Writes a compiled model, replacing any older one. A foreign model (not `ours`) is not recorded as written
+    here."""
     with locked(folder), _os_errors(folder):
         check_folder(folder)
         final = Path(os.path.realpath(folder))
@@ -207,7 +207,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report,
 
 
 def write_each(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, str]:
-    """Files by their paths in a new folder, and the SHA-256 of each."""
+    """Writes files to a new folder, and returns the SHA-256 of each."""
     digests = {}
     folder.mkdir()
     for name, content in files.items():
@@ -223,16 +223,16 @@ def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report, o
     digests = write_each(folder, files)
     for name in digests if ours else ():
         if name.endswith(".pte"):
-            remember(digests[name])  # it may be taken out of the folder
+            remember(digests[name])  # so that it is known even outside of the folder
     whole = replace(report, artifacts=dict(sorted(digests.items())))
     text = json.dumps(whole.to_json(), indent=2) + "\n"
-    (folder / REPORT).write_bytes(text.encode())  # its hash is that of these bytes on every system
+    (folder / REPORT).write_bytes(text.encode())  # as bytes: the hash must not depend on the system's line endings
     if ours:
         remember(digest(text.encode()))
 
 
 def _replace_files(new: Path, folder: Path, known: list[Path]) -> None:
-    """Moves the new files over the old ones, the report last. `known` are the models that files here may be of."""
+    """Moves the new files over the old ones, the report last. `known` are models that may own files in the folder."""
     names = sorted(set(_files(new)) - {REPORT})
     stale = {name for model in known for name in _manifest(model)} - {*names, REPORT}
     for name in names:
@@ -248,9 +248,9 @@ def _replace_files(new: Path, folder: Path, known: list[Path]) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """One file, whole or not at all; where the name is a device or a pipe, it is written to and stays one."""
+    """Writes one file atomically; a device or a pipe of that name is written to instead of replaced."""
     try:
-        final = path.resolve()  # a link stays a link
+        final = path.resolve()  # keeps a symlink
         if final.exists() and not final.is_file():
             final.write_bytes(data)
             return
@@ -275,17 +275,17 @@ TOGETHER = "together.json"
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One of the models."""
+    """Facts about one of the models."""
 
     model: str
     prefix: str  # of its symbols and files
-    id: str  # of what it computes
+    id: str  # a hash of what it computes
     arena_bytes: int
     shares_arena: bool
     weights_bytes: int
 
 
-METHODS = "methods"  # a folder: of a model with several methods, each by itself
+METHODS = "methods"  # a folder with each method of a model compiled by itself
 
 
 class WrittenFacts(Protocol):
@@ -300,13 +300,13 @@ class TogetherFacts:
 
     target: str
     models: tuple[ModelFacts, ...]
-    shared_arena_bytes: int  # 0: there is none
+    shared_arena_bytes: int  # 0 if there is none
     code_bytes: int | None  # None without a compiler
     version: str = __version__
 
     @property
     def arena_bytes(self) -> int:
-        """The shared arena, and those of the others."""
+        """Returns the bytes of the shared arena and of all arenas that aren't shared."""
         return self.shared_arena_bytes + sum(one.arena_bytes for one in self.models if not one.shares_arena)
 
     @property
@@ -318,7 +318,7 @@ class TogetherFacts:
 
 
 def write_together(folder: Path, files: Mapping[str, str | bytes], facts: WrittenFacts) -> None:
-    """Into a new folder, an empty one, or in place of an older one of this kind."""
+    """Writes a joint program to a new folder, an empty one, or in place of an older one of its kind."""
     with locked(folder):
         check_together(folder)
         final = Path(os.path.realpath(folder))
@@ -337,7 +337,7 @@ def write_together(folder: Path, files: Mapping[str, str | bytes], facts: Writte
 
 
 def check_together(folder: Path) -> None:
-    """Raises unless such a program may be written here."""
+    """Raises unless a joint program may be written here."""
     check_writable(folder)
     if not folder.is_dir():
         return

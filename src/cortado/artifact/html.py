@@ -1,4 +1,4 @@
-"""HTML from anybody's texts: whatever is not marked as markup is escaped."""
+"""HTML from untrusted text: everything is escaped except what is marked as markup."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from cortado.base.names import html_text
 from cortado.base.system import WEB
 
 GENERATOR = '<meta name="generator" content="Cortado">'
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # nothing comes from elsewhere
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # loads nothing from elsewhere
 
 
 class Markup(str):
@@ -20,17 +20,17 @@ class Markup(str):
 
 @dataclass(frozen=True)
 class TableCell:
-    """Content of a table's cell; `share` of 0 to 1 is drawn as a bar behind it."""
+    """A table's cell; `share`, from 0 to 1, is drawn as a bar behind its text."""
 
     text: str
-    value: float | None = None  # what it is sorted by, where that is not its text
+    value: float | None = None  # its sort key, if that is not the text
     share: float | None = None
     kind: str = ""  # a class of the style sheet
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns are texts, those of numbers to the right. The last row may be a sum."""
+    """A table; the columns in `numbers` are aligned right, and `foot` is a row of sums."""
 
     head: Sequence[str]
     rows: Iterable[Sequence[Any]]
@@ -80,19 +80,19 @@ def bullets(items: Sequence[str]) -> Markup:
 
 
 def note(text: str) -> Markup:
-    """`Commands` are set as code."""
+    """Returns a paragraph of notes, with text in backquotes as code."""
     pieces = html_text(text).split("`")
     return Markup(f'<p class="note">{"".join(f"<code>{x}</code>" if at % 2 else x for at, x in enumerate(pieces))}</p>')
 
 
 def section(title: str, *content: str) -> Markup:
-    """A section of the page; empty where there is no content."""
+    """Returns a section of the page; empty without content."""
     inner = "\n".join(piece for piece in content if piece)
     return Markup(f"<section>\n<h2>{html_text(title)}</h2>\n{inner}\n</section>" if inner else "")
 
 
 def embedded(name: str, data: Any) -> Markup:
-    """Data for the page's script. No text in it can end the element it stands in."""
+    """Embeds data for the page's script, escaped so that no text can close the element."""
     text = json.dumps(data, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -100,7 +100,7 @@ def embedded(name: str, data: Any) -> Markup:
 
 
 def document(title: str, body: Iterable[str]) -> str:
-    """One file: style and script are in it, and nothing is loaded from anywhere."""
+    """Returns a self-contained page: style and script are inlined, and nothing is loaded."""
     style, script = ((WEB / f"report.{kind}").read_text() for kind in ("css", "js"))
     inner = "\n".join(part for part in body if part)
     return f"""<!DOCTYPE html>

@@ -1,7 +1,7 @@
-"""report.json as anybody's file: read and checked, compared with the reference, and known as our own or not.
+"""report.json as an untrusted file: parsed and validated, compared with the reference, and recognized as our own or
+not.
 
-Files of a folder that somebody else wrote, before anything is made of them: what they are, how large, what they
-include.
+Also the files of a foreign folder, checked before anything is built from them: hashes, sizes, and includes.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from cortado.run.toolchain import HEADER_SUFFIXES
 
 REPORT = "report.json"
 _MOST_REMEMBERED = 10_000
-_MOST_BYTES = 64 << 20  # of a report: the largest networks have a few megabytes
+_MOST_BYTES = 64 << 20  # of a report: those of the largest networks have a few megabytes
 
 
 # ---- what is ours -------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def digest(data: bytes) -> str:
 
 
 def remember(found: str) -> None:
-    """Notes that this installation wrote something; without a cache to write to, it will be asked about it again."""
+    """Records that this installation wrote something; without a writable cache, it will not be recognized later."""
     folder = toolchain.cache_dir() / "written"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def is_remembered(found: str) -> bool:
 
 
 def read_report(path: Path) -> tuple[Report, str]:
-    """A report whose values fit their keys and each other, and its digest."""
+    """Reads a report whose values are valid and consistent, and returns it with its digest."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
@@ -75,7 +75,7 @@ def read_report(path: Path) -> tuple[Report, str]:
 
 
 def _contradictions(report: Report) -> Iterator[str]:
-    """Contradictions between values that are each possible."""
+    """Yields the contradictions between values that are valid by themselves."""
     c_only = (report.memory, report.schedule, report.flash, report.macs)
     if any((value is None) != bool(report.bundle_missing) for value in c_only):
         yield "a C bundle that is there and missing"
@@ -90,7 +90,7 @@ def _contradictions(report: Report) -> Iterator[str]:
 
 
 def _impossible_names(report: Report) -> Iterator[str]:
-    """The prefix becomes part of C source, the model's name too, and the files' names parts of paths."""
+    """Yields names that would be unsafe: prefix and model name become part of C source, file names of paths."""
     try:
         check_name(report.model)
         from_target_string(report.target)
@@ -117,7 +117,7 @@ def _contradictions_of_tensor(tensor: TensorReport) -> Iterator[str]:
 
 
 def compare(report: Report, reference: Path) -> None:
-    """Raises unless inputs and outputs are what the reference says: a run and its reference would agree on nonsense."""
+    """Raises unless inputs and outputs agree with the reference: a run could otherwise match nonsense."""
     try:
         with reference.open("rb") as stream:
             stored_headers(stream)
@@ -149,7 +149,7 @@ def compare(report: Report, reference: Path) -> None:
 
 
 class _Different(Exception):
-    """In what the report and the reference differ."""
+    """The difference found between report and reference."""
 
 
 def _compare_tensor(tensor: TensorReport, model: str, values: Mapping[str, Any]) -> None:
@@ -162,8 +162,8 @@ def _compare_tensor(tensor: TensorReport, model: str, values: Mapping[str, Any])
 def _compare_codes(
     report: Report, tensor: TensorReport, values: Mapping[str, Any], between: Sequence[Mapping[str, Any]]
 ) -> None:
-    """The quantize or dequantize at the border says what the codes stand for; without one, the value itself. A .pte
-    alone has no codes there."""
+    """Compares the quantization of an input or output with that of the quantize or dequantize next to it, or else of
+    the value itself. A .pte alone is not quantized there."""
     if report.bundle_missing:
         return
     said = [[one["scale"], one["zero_point"]] for one in between if "scale" in one]
@@ -173,7 +173,7 @@ def _compare_codes(
 
 
 def _between(calls: Mapping[str, Any], first: str, last: str, tensor: TensorReport) -> list[Mapping[str, Any]]:
-    """The arguments of the calls that make one value of another, the last one first."""
+    """Returns the arguments of the calls between two values, from the last back to the first."""
     found: list[Mapping[str, Any]] = []
     while last != first:
         arguments = calls[last]["arguments"]
@@ -185,7 +185,8 @@ def _between(calls: Mapping[str, Any], first: str, last: str, tensor: TensorRepo
 
 
 def _permutation(calls: Mapping[str, Any], first: str, last: str, tensor: TensorReport) -> list[int]:
-    """How the dimensions of one value lie in another that is made of it by changes of layout and of numbers alone."""
+    """Returns the order of one value's dimensions in another that is computed from it by permutes and conversions
+    alone."""
     order = list(range(len(tensor.shape)))
     for arguments in _between(calls, first, last, tensor):
         if "perm" in arguments:
@@ -195,18 +196,18 @@ def _permutation(calls: Mapping[str, Any], first: str, last: str, tensor: Tensor
 
 # ---- foreign ---------------------------------------------------------------------------------------------
 
-MOST_BYTES = 1 << 30  # of a file in a folder: the address space of a microcontroller has no room for more
-# What brings in another file, wherever it stands: a # in any of its spellings, or a directive of the assembler. A
-# comment behind the # could hide it; Cortado writes none there.
+MOST_BYTES = 1 << 30  # of a file in a folder: larger than any microcontroller's memory
+# Matches what can include another file, wherever it appears: a # in any of its spellings, or an assembler directive. A
+# comment after the # could hide one, so it matches too; Cortado writes none there.
 _DIRECTIVE = re.compile(
     rb"(?:#|%:|\?\?=)[ \t\v\f]*(?:/\*|(?:include_next|include|import|embed)\b[ \t\v\f]*)|\.(?:include|incbin)\b"
 )
 _NAMED = re.compile(rb'"([^"\n]*)"|<([^>\n]*)>')
-_SPLICE = re.compile(rb"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # a line that goes on in the next
+_SPLICE = re.compile(rb"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # a line that continues on the next
 
 
 def check_files(folder: Path, artifacts: Mapping[str, str], *, ours: bool) -> None:
-    """Every file is the one whose SHA-256 the report has, and no other would be compiled with them."""
+    """Checks that every file has the SHA-256 in the report, and that no other file would be compiled with them."""
     for name, expected in artifacts.items():
         path = folder / name
         if not path.is_file():
@@ -222,7 +223,7 @@ def check_files(folder: Path, artifacts: Mapping[str, str], *, ours: bool) -> No
 
 
 def file_digest(path: Path) -> str:
-    """Returns the digest of a plain file, read piece by piece; one of a size that no model has is an error."""
+    """Returns the digest of a plain file, read in chunks; raises for a size that no model has."""
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise CortadoError(f"{path} has {size:,} bytes, expected {MOST_BYTES:,} at most; compile the model again")
@@ -231,20 +232,20 @@ def file_digest(path: Path) -> str:
 
 
 def built_files(folder: Path) -> Iterator[Path]:
-    """Files that a build of the folder's bundle reads: its sources, and headers wherever an include could find
-    them."""
+    """Yields the files that a build of the folder's bundle reads: its sources, and headers wherever an include could
+    find them."""
     yield from bundle_sources(folder)
     yield from sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
 
 
 def check_inside(folder: Path, path: Path) -> None:
-    """A link leads out of the folder."""
+    """Raises for a symlink that leads out of the folder."""
     if not path.resolve().is_relative_to(folder.resolve()):
         raise CortadoError(f"{path} is a link to {path.resolve()}, outside of the folder; expected a file in it")
 
 
 def check_includes(folder: Path) -> None:
-    """A source may include headers of the folder and of the compiler, by names that lead nowhere else."""
+    """Raises unless sources include only headers of the folder and the compiler, by names that can't lead elsewhere."""
     places = [place.resolve() for place in bundle_includes(folder)]
     for path in built_files(folder):
         text = _SPLICE.sub(b"", path.read_bytes())
@@ -260,7 +261,7 @@ def check_includes(folder: Path) -> None:
 
 
 def _stays(name: str, beside: Path, places: list[Path]) -> bool:
-    """Whether a name can't lead out of the folders where headers are looked for."""
+    """Returns whether a name resolves inside the folders that are searched for headers."""
     if not name or name.startswith(("/", "~")) or "\\" in name or "\0" in name or ".." in name.split("/"):
         return False
     root = places[0]

@@ -1,4 +1,4 @@
-"""int4 weights of a compile: which layers get them, in the lowered program, and what the report says of it."""
+"""int4 weights in a compile: the layers that get them, in the lowered program, and the report on them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from cortado.run.bundle_info import BundleInfo
 
 @dataclass(frozen=True)
 class WeightsRequest:
-    """Request for int4 weights: what a compile asks for, calibration inputs, and whether biases are corrected."""
+    """A request for int4 weights: the compile's settings, calibration inputs, and whether biases are corrected."""
 
     asked: Asked
     runs: Sequence[FloatRun]
@@ -32,7 +32,7 @@ class WeightsRequest:
 def narrow_weights(
     program: ExportedProgram, request: WeightsRequest, intermediates: Path | None = None
 ) -> tuple[WeightsReport, ...]:
-    """Gives layers of a lowered program int4 weights, in place; with `intermediates`, the graph is written there."""
+    """Gives layers of a lowered program int4 weights, in place; with `intermediates`, writes the graph there."""
     options = request.asked.options
     graph, automatic = lowered_graph(program), options.weights is Weights.AUTO
     observed = observe(graph, request.runs, run=options.weight_group or 0, correct=request.correct)
@@ -41,7 +41,7 @@ def narrow_weights(
         layers = observed.with_noise(layers)
         chosen = chosen_layers(graph, layers, _flash(request.asked), options.flash_limit)
         fitted = {layer.call: layer for layer in observed.layers({layer.call for layer in chosen})}
-        chosen = [fitted.get(layer.call, layer) for layer in chosen]  # to one another
+        chosen = [fitted.get(layer.call, layer) for layer in chosen]  # fitted jointly, each to the others' errors
     apply_layers(program, chosen, intermediates)
     taken = {layer.call for layer in chosen}
     found = [_narrow(layer, layer.call in taken, automatic) for layer in layers]
@@ -69,7 +69,7 @@ def _narrow(layer: NarrowLayer, taken: bool, automatic: bool) -> WeightsReport:
 
 
 def _flash(asked: Asked) -> Callable[[LoweredGraph], int]:
-    """Constants and code of a graph's C bundle."""
+    """Returns a function that computes constants plus code of a graph's C bundle."""
     toolchain.require(toolchain.Tool.ARM_GCC)
 
     def total(graph: LoweredGraph) -> int:
@@ -82,7 +82,7 @@ def _flash(asked: Asked) -> Callable[[LoweredGraph], int]:
 
 
 def bundle_info(planned: Planned) -> BundleInfo:
-    """Facts of a bundle that its compilation needs."""
+    """Returns the facts about a bundle that compiling it needs."""
     program = planned.program
     return BundleInfo(
         c_identifier(program.name),

@@ -1,6 +1,7 @@
-"""A compiled model in a folder: read back, run and checked against its reference.
+"""A compiled model in a folder: read back, run, and checked against its reference.
 
-It runs on this machine, on a board, on a chip behind a debug probe, and a delegate's .pte on ExecuTorch's runtime.
+It runs on this machine, on an emulated board, on a chip behind a debug probe, and, for a delegate's .pte, on
+ExecuTorch's runtime.
 """
 
 import json
@@ -52,8 +53,7 @@ def run_delegate(
     sequence: int | None,
     limits: RunLimits,
 ) -> Checked:
-    """A plan with the kernels of this machine: codes that are given, those that must come out, and what `real` numbers
-    they stand for."""
+    """Runs a plan as a delegate, with this machine's kernels; `real` converts the resulting codes to real numbers."""
     from cortado.emit.image.files import portable_files
     from cortado.emit.image.writer import emit_image
     from cortado.emit.pte.delegate import emit_delegate
@@ -70,7 +70,7 @@ def run_delegate(
     feeds = [[_named(one, x) for one, x in zip(report.inputs, sample, strict=True)] for sample in given]
     length = sequence or max(len(feeds), 1)
     found: list[list[ArrayType]] = []
-    for start in range(0, len(feeds), length):  # its state is reset by loading it again
+    for start in range(0, len(feeds), length):  # state is reset by loading the file again
         seconds = limits.seconds or TIMEOUT_SECONDS
         done = run_pte(pte.data, feeds[start : start + length], timeout=seconds, delegate=kernels)
         found += [[_stored(one, x) for one, x in zip(report.outputs, sample, strict=True)] for sample in done]
@@ -79,7 +79,7 @@ def run_delegate(
 
 
 def _named(tensor: TensorReport, value: ArrayType) -> ArrayType:
-    """Images as the file names their dimensions; it stores channels last."""
+    """Permutes an image to the dimension order of the file's shapes; its memory format is channels-last."""
     return value.transpose(0, 3, 1, 2) if tuple(tensor.layout) == NHWC else value
 
 
@@ -93,7 +93,7 @@ def _stored(tensor: TensorReport, value: ArrayType) -> ArrayType:
 def probe_run(
     folder: Path, chip: ChipReport | None, rules: StoreRules, on: str, info: BundleInfo, limits: RunLimits
 ) -> ProbeRun:
-    """The chip is the one that the model was compiled for, unless another or its memories are named."""
+    """Prepares a run on the chip that the model was compiled for, unless another chip or its memory is named."""
     named = "chip=" in on or "ram=" in on
     text = on if named or chip is None else probe_text(on, {"chip": chip.name})
     return ProbeRun(folder, info, [step.name for step in rules.steps], text, seconds=limits.seconds)
@@ -102,28 +102,28 @@ def probe_run(
 # ---- opened ----------------------------------------------------------------------------------------------
 
 REFERENCE, EXAMPLE, CHECKS, PAGE = "reference.npz", "example.npz", "checks.json", "report.html"
-EXPECTED = "expected.npz"  # what the bundle is fed for the example, and what it must give back
-PTE_REFERENCE = "pte_reference.npz"  # of a .pte with float operators
+EXPECTED = "expected.npz"  # the bundle's inputs for the example, and the outputs it must return
+PTE_REFERENCE = "pte_reference.npz"  # for a .pte with float operators
 FLOAT_TOLERANCE = 0.02
-"""How far an output of a .pte with float operators may be from torch's, as part of the output's largest magnitude.
+"""The tolerance of a .pte with float operators against torch, relative to the output's largest magnitude.
 
-Two float libraries round differently in the last bit, and a quantize behind them may then choose the next code: about
-0.4 to 0.8 percent for each code that an output is away. Without float operators the tolerance is zero.
+Two float libraries round differently in the last bit, and a quantize after them can then choose the next code: about
+0.4 to 0.8 percent for each code that an output deviates. Without float operators the tolerance is zero.
 """
 
 
 class Reference(NamedTuple):
     """The exact integer reference's results for samples."""
 
-    feeds: Samples  # what the bundle is fed
-    expected: Samples  # what it must give back
-    outputs: Samples  # the model's outputs, which a .pte made of the same graph must give
+    feeds: Samples  # the bundle's inputs
+    expected: Samples  # the bundle's expected outputs
+    outputs: Samples  # the model's outputs, also expected of a .pte from the same graph
 
 
 def planned_again(
     report: Report, graph: "LoweredGraph", target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None
 ) -> "Planned":
-    """The same network, fed and optimized as it was, for another target, or with the kernels of these cores."""
+    """Plans the same network with the same options again, for another target or with the kernels of these cores."""
     from cortado.plan.request import Feeding, program_of
     from cortado.plan.schedule import schedule
 
@@ -135,13 +135,13 @@ def planned_again(
 
 
 def recorded_name(kind: str, position: int) -> str:
-    """The name of an array in EXPECTED."""
+    """Returns the name of an array in EXPECTED."""
     return f"{kind}{position}"
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A compiled model on disk. `ours`: this installation wrote it; `trusted`: that, or the user vouches for it."""
+    """A compiled model on disk. `ours`: this installation wrote it; `trusted`: it did, or the user vouches for it."""
 
     folder: Path
     report: Report
@@ -152,12 +152,12 @@ class Artifact:
         return f"<Artifact {self.folder}: {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """Returns the HTML that a notebook shows."""
         return html_summary(self.report)
 
     @staticmethod
     def open(folder: Path, *, trust: bool = False) -> "Artifact":
-        """The model in a folder, which may be anybody's. With `trust`, what it holds may be executed here."""
+        """Opens the model in a folder, which may be untrusted. With `trust`, its contents may be executed here."""
         path = folder / REPORT
         if not folder.is_dir():
             raise CortadoError(f"{folder} is not a folder; expected one that `cortado compile` wrote")
@@ -177,11 +177,11 @@ class Artifact:
         return artifact
 
     def check_files(self) -> None:
-        """Every file is the one that was compiled, and there is no other that would be compiled with them."""
+        """Checks that every file is as compiled, and that no other would be compiled with them."""
         check_files(self.folder, self.report.artifacts, ours=self.ours)
 
     def check_trust(self) -> None:
-        """Refuses a foreign folder, before anything that follows its data is executed on this machine."""
+        """Refuses a foreign folder before anything that depends on its data is executed on this machine."""
         if not self.trusted:
             raise CortadoError(
                 f"{self.folder} was not compiled by this installation (or its notes in {cache_dir()} are gone), and "
@@ -192,7 +192,7 @@ class Artifact:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """In a folder from elsewhere, whatever goes wrong is the folder's fault, and no mistake in Cortado."""
+        """Blames unexpected errors on the folder if it is foreign: they are then no bugs of Cortado."""
         try:
             yield
         except (CortadoError, KeyboardInterrupt):
@@ -208,7 +208,7 @@ class Artifact:
         return bundle_info(self.report, foreign=not self.trusted)
 
     def check_sequence(self, sequence: int | None) -> None:
-        """A length of sequences is for models with state, whose samples are steps."""
+        """Checks that a sequence length is only given for a model with state, whose samples are steps."""
         if sequence is not None and not self.report.state:
             raise CortadoError(
                 f"a length of sequences was given (--sequence {sequence}), and {self.folder} has no state: each sample "
@@ -218,7 +218,7 @@ class Artifact:
             raise CortadoError(f"--sequence {sequence} is no number of steps; expected 1 or more")
 
     def for_target(self, target: CortexMTargetConfig) -> "Artifact":
-        """The same files, to be built for this target; one that they were not compiled for is refused."""
+        """Returns the artifact to be built for this target; refuses a target that it was not compiled for."""
         found = self.info.target
         if found not in (target, ANY):
             raise CortadoError(
@@ -228,17 +228,18 @@ class Artifact:
         return replace(self, report=replace(self.report, target=target.target_string))
 
     def example(self) -> list[ArrayType]:
-        """The input that `run` takes when none is given: the first of the calibration data."""
+        """Returns the default input of `run`: the first of the calibration data."""
         headers = {tensor.name: Header(tensor.model_shape) for tensor in self.report.inputs}
         return list(read_expected(self.folder / EXAMPLE, headers).values())
 
     def read_samples(self, path: Path) -> Samples:
-        """Samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
+        """Reads samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
         arrays = in_order(read_arrays(path), [tensor.name for tensor in self.report.inputs], path)
         return self.samples(arrays, [str(path)] * len(arrays))
 
     def samples(self, arrays: Sequence[ArrayType], names: Sequence[str]) -> Samples:
-        """An array per input holds one sample, or several along the first dimension or along one more in front."""
+        """Splits an array per input into samples: one, or several along the first dimension or an additional one before
+        it."""
         if len(arrays) != len(self.report.inputs):
             raise CortadoError(f"{len(arrays)} inputs were given, expected {len(self.report.inputs)}")
         if is_picture(self.report, arrays[0]):
@@ -259,11 +260,11 @@ class Artifact:
         return samples
 
     def store_rules(self) -> StoreRules:
-        """The allowed stores of every kernel call, as the compiler planned them."""
+        """Returns the allowed stores of every kernel call, as the compiler planned them."""
         path = self.folder / CHECKS
         try:
             return StoreRules.from_json(json.loads(path.read_text()))
-        except (ValueError, TypeError, KeyError) as error:  # damaged, or an earlier version's
+        except (ValueError, TypeError, KeyError) as error:  # damaged, or of an earlier version
             raise CortadoError(f"{path} is no table of this version ({error}); compile the model again") from error
 
     def run(
@@ -277,13 +278,14 @@ class Artifact:
         sequence: int | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> Checked:
-        """Runs float (or already quantized int8) samples, or pictures of a camera, beside the reference.
+        """Runs float (or already quantized int8) samples, or a camera's pictures, and checks them against the
+        reference.
 
         Samples of a model with state are steps, in order: of one sequence, or of several that are `sequence` steps
-        long. State has its initial values where a sequence begins, and so at the first sample of every run.
+        long. State has its initial values at the start of each sequence, and so at the first sample of every run.
 
-        With `check_stores`, an emulated board also compares every store with what its step may write; with `timed`, the
-        core's cycles are modelled for each step of the first sample. `flags` are added to the compiler's.
+        With `check_stores`, an emulated board also compares every store with what its step may write; with `timed`, it
+        models the core's cycles for each step of the first sample. `flags` are passed on to the compiler.
         """
         looked = seen(self.report, samples, on)
         samples = looked.samples
@@ -303,7 +305,7 @@ class Artifact:
         return self.checked(run(stores=stores, timed=steps, info=info), expected)
 
     def _steps(self) -> StoreRules | None:
-        """By whose steps cycles are counted. A model of an earlier version runs without."""
+        """Returns the steps to attribute cycles to; None for a model of an earlier version."""
         try:
             return self.store_rules()
         except CortadoError:
@@ -312,8 +314,8 @@ class Artifact:
     def _referenced(
         self, samples: Sequence[Sequence[ArrayType]], on: str | None, sequence: int | None
     ) -> tuple[Samples, Samples | None]:
-        """Inputs of the bundle and its expected outputs. The reference is torch's: without torch a board still
-        runs."""
+        """Returns the bundle's inputs and its expected outputs. The reference needs torch; without it a board runs
+        unchecked."""
         try:
             return self.reference(samples, sequence=sequence)[:2]
         except ModuleNotFoundError as error:
@@ -323,7 +325,7 @@ class Artifact:
         return [self._pushed(feed) for feed in feeds], None
 
     def checked(self, result: RunResult, expected: Samples | None) -> Checked:
-        """A run of the bundle beside what the reference gives, if it was asked."""
+        """Combines a run of the bundle with the reference's results, if there are any."""
         values = [self.real(outputs) for outputs in result.samples]
         return Checked(result, expected or [], values=values, compared=expected is not None)
 
@@ -340,7 +342,8 @@ class Artifact:
         info: BundleInfo | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> RunResult:
-        """Runs what `feed` says a bundle is fed (`info`: what else), here or on a board; `progress` hears how many."""
+        """Runs a bundle on `feeds` (`info` overrides its description), here or on a board; `progress` gets the number
+        done."""
         info = info or self.info
         if on in HERE:
             return self._run_here(feeds, on, flags, sequence, progress, info, limits)
@@ -362,7 +365,7 @@ class Artifact:
         )
 
     def check_bundle(self) -> None:
-        """Raises if the model has calls that keep it from being a C bundle."""
+        """Raises if the model has calls that can't be in a C bundle."""
         if self.report.bundle_missing:
             reasons = "\n  ".join(self.report.bundle_missing)
             raise CortadoError(
@@ -378,7 +381,7 @@ class Artifact:
         sequence: int | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> Checked:
-        """The .pte on ExecuTorch's own runtime. `reference` is that of these samples, if it is known."""
+        """Runs the .pte on ExecuTorch's own runtime. `reference` has these samples' results, if known."""
         self.check_trust()
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
 
@@ -416,20 +419,21 @@ class Artifact:
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), emit_c(self.portable).files)
-            info = replace(info or self.info, regions=())  # one memory is as good as several here
+            info = replace(info or self.info, regions=())  # on this machine one memory replaces several
             return run_bundle(
                 Path(temporary), info, feeds, on, flags=flags, sequence=sequence, progress=progress, limits=limits
             )
 
     @cached_property
     def portable(self) -> "Planned":
-        """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
+        """Returns the same schedule with portable kernels: this machine has none of the core's instructions."""
         return planned_again(self.report, self.graph, self.info.target, (Core.PORTABLE,))
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, TracedLayer]:
-        """Every layer's outputs for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
+        """Returns every layer's output for one sample of `reference`'s feeds, recorded row by row as the kernels write
+        it.
 
-        It is the network in its own schedule, where no layer's output need ever be whole in memory.
+        The network runs in its own schedule, in which no layer's output need ever be whole in memory.
         """
         if on in HERE:
             from cortado.plan.checks import as_json
@@ -443,13 +447,13 @@ class Artifact:
 
     @cached_property
     def graph(self) -> "LoweredGraph":
-        """The lowered graph that both artifacts were made from, or the C bundle alone."""
+        """Returns the lowered graph of both artifacts, or of the C bundle alone."""
         return self._graph(REFERENCE)
 
     @cached_property
     def pte_graph(self) -> "LoweredGraph":
-        """The lowered graph that the .pte was made from: one of its own if it has float operators or a form of its own,
-        or is alone."""
+        """Returns the lowered graph of the .pte: its own if it has float operators, has a form of its own, or is
+        alone."""
         own = self.report.float_operators or self.report.bundle_missing or self.report.pte_form is not None
         return self._graph(PTE_REFERENCE) if own else self.graph
 
@@ -462,13 +466,13 @@ class Artifact:
             raise CortadoError(f"{self.folder / name} can't be read ({error}); compile the model again") from error
 
     def values(self, sample: Sequence[ArrayType], graph: "LoweredGraph | None" = None) -> dict[str, "torch.Tensor"]:
-        """Every value of the lowered graph for one sample, computed by the exact integer reference."""
+        """Returns every value of the lowered graph for one sample, computed by the exact integer reference."""
         return next(self.runs([sample], self.graph if graph is None else graph, None))
 
     def runs(
         self, samples: Sequence[Sequence[ArrayType]], graph: "LoweredGraph", sequence: int | None
     ) -> Iterator[dict[str, "torch.Tensor"]]:
-        """Every value of the lowered graph for each sample; state goes from one to the next."""
+        """Yields every value of the lowered graph for each sample; state carries over from one to the next."""
         from cortado.plan.lowered import after, run_reference
 
         state = None
@@ -485,27 +489,27 @@ class Artifact:
         return [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
 
     def feed(self, sample: Sequence[ArrayType]) -> list[ArrayType]:
-        """Inputs of the bundle for a sample: the reference as far as the inputs."""
+        """Returns the bundle's inputs for a sample, computed by the part of the reference before them."""
         from cortado.plan.lowered import run_reference
 
         values = run_reference(self._entry, self._tensors(sample))
         return self._pushed([values[tensor.node].numpy() for tensor in self.report.inputs])
 
     def _pushed(self, feed: list[ArrayType]) -> list[ArrayType]:
-        """Inputs of a run for one sample: all of them, or in a stream the rows of the window that its output
-        reads."""
+        """Returns the inputs of a run: in a stream, the rows of the window that its output reads."""
         stream = self.report.stream
         return feed if stream is None else [stream.windows.read(feed[0])]
 
     @cached_property
     def _entry(self) -> "LoweredGraph":
-        """The calls that make the bundle's inputs of the model's."""
+        """Returns the subgraph that computes the bundle's inputs from the model's."""
         return self.graph.up_to([tensor.node for tensor in self.report.inputs])
 
     def _recorded(
         self, samples: Sequence[Sequence[ArrayType]]
     ) -> tuple[list[list[ArrayType]], list[list[ArrayType]]] | None:
-        """The result of `reference` for the example, as found at compile time: torch need not be loaded."""
+        """Returns the results of `reference` for the example as stored at compile time, so that torch need not be
+        loaded."""
         example = self.example()
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
@@ -513,7 +517,7 @@ class Artifact:
         return [self._pushed(feeds)], [expected]
 
     def recorded(self) -> tuple[list[ArrayType], list[ArrayType]]:
-        """The example's inputs as the bundle is fed them, and the outputs it must give back."""
+        """Returns the example's inputs as fed to the bundle, and the outputs it must return."""
         kinds = {"input": self.report.inputs, "output": self.report.outputs}
         names = {kind: [recorded_name(kind, i) for i in range(len(tensors))] for kind, tensors in kinds.items()}
         headers = {
@@ -540,27 +544,27 @@ class Artifact:
         return found
 
     def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
-        """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
+        """Dequantizes one sample's outputs of the bundle, in the model's layout."""
         found = zip(self.report.outputs, outputs, strict=True)
         return [real_values(tensor, codes).transpose(np.argsort(tensor.layout)) for tensor, codes in found]
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
-        """Codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
+        """Dequantizes codes, which the reference quantizes back to the same codes."""
         return real_values(self.report.inputs[position], value) if value.dtype.kind == "i" else value
 
     def _as_read(self, position: int, value: ArrayType) -> ArrayType:
-        """Real numbers as they are, codes as the numbers they stand for, integers in the network's own type."""
+        """Returns an input as the .pte reads it: codes dequantized, integers in the network's own type."""
         tensor = self.report.inputs[position]
         whole = tensor.scale is None and value.dtype.kind in "iu" and np.dtype(tensor.dtype.value).kind in "iu"
         return value.astype(tensor.dtype.value) if whole else self.as_float(position, value)
 
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
-        """Shape and dtype of one sample's input."""
+        """Checks shape and dtype of one sample's input."""
         check_value(self.report.inputs[position], value, where)
 
 
 def load(folder: str | Path, *, trust: bool = False) -> Artifact:
-    """The compiled model in a folder. With `trust`, one that another installation wrote may run on this machine."""
+    """Opens the compiled model in a folder. With `trust`, one from another installation may run on this machine."""
     if not isinstance(folder, str | Path):
         raise CortadoError(f"folder must be a path, found {folder!r}")
     return Artifact.open(Path(folder), trust=trust)

@@ -1,6 +1,6 @@
-"""report.html: the report for people. One file, nothing loaded from anywhere, made from report.json's data alone.
+"""report.html: the report for people. A single file that loads nothing, made from report.json's data alone.
 
-Its parts: tensors and their elements, spectrograms, the map of the arena, and the tables that go layer by layer.
+Its parts: tensors and their elements, spectrograms, the map of the arena, and the per-layer tables.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from cortado.base.names import html_text, operator_base
 
 
 def precision_table(report: Report) -> Markup:
-    """The tensors and their elements; empty where the user chose them."""
+    """Tabulates tensors with their elements; empty where the user chose these."""
     found = report.precision
     if found is None:
         return Markup("")
@@ -48,7 +48,7 @@ def precision_table(report: Report) -> Markup:
 # ---- page spectrograms -----------------------------------------------------------------------------------
 
 _SHADES = "0123456789abcdef"
-_WIDTH, _TALL = 3, 4  # pixels of a frame and of a band
+_WIDTH, _TALL = 3, 4  # pixels per frame and per band
 
 
 def spectrograms(report: Report) -> Markup:
@@ -74,7 +74,7 @@ def _picture(one: SpectrogramReport) -> str:
 
 
 def _path(one: SpectrogramReport, shade: str) -> str:
-    """Runs of frames of one shade, band by band, the lowest at the bottom."""
+    """Draws the runs of frames with one shade, band by band, the lowest at the bottom."""
     pieces = []
     for number, band in enumerate(reversed(one.shades)):
         at = 0
@@ -105,7 +105,7 @@ _TEXT = (
 
 
 def arena_map(report: Report, memory: MemoryReport) -> Markup:
-    """The map of the arena; empty for a report that was written before buffers were in it."""
+    """Draws the map of the arena; empty for an older report without buffers."""
     if not memory.buffers or not memory.timeline:
         return Markup("")
     kinds = {buffer.kind for buffer in memory.buffers}
@@ -170,12 +170,12 @@ def _data(report: Report, memory: MemoryReport) -> dict[str, Any]:
 
 
 def _short(name: str, label: str, modules: dict[str, str]) -> str:
-    """A label that fits into a rectangle: of a layer's output the module alone."""
+    """Abbreviates a label to fit a rectangle: for a layer's output, the module alone."""
     return modules[name] if label.startswith("output of") else label
 
 
 def peak_moment(memory: MemoryReport) -> int:
-    """The moment whose live buffers reach highest; of several such, the fullest."""
+    """Returns the moment at which live buffers reach the highest address; the fullest of these if there are several."""
 
     def top(number: int) -> int:
         live = [one for one in memory.buffers if one.start <= number < one.end]
@@ -185,13 +185,13 @@ def peak_moment(memory: MemoryReport) -> int:
 
 
 def modules_of(report: Report) -> dict[str, str]:
-    """The module that each layer comes from; where there is none, the input that it takes, or its own name."""
+    """Maps each layer to its module; without one, to the input it reads, or its own name."""
     inputs = {tensor.node: f"input '{tensor.name}'" for tensor in report.inputs}
     return {layer.name: layer.module or inputs.get(layer.name, layer.name) for layer in report.layers}
 
 
 def buffer_label(report: Report, buffer: str, modules: dict[str, str]) -> str:
-    """A buffer in the words of the model."""
+    """Names a buffer in terms of the model."""
     for tensor in report.inputs:
         if buffer == tensor.node:
             return f"input '{tensor.name}'"
@@ -224,7 +224,7 @@ _ESTIMATED = (
 
 
 def layer_table(report: Report) -> Markup:
-    """Shape, constants, products; estimated cycles until they are measured; decibels where they are known."""
+    """Tabulates the layers: shape, constants, products, cycles (estimated until measured), and decibels where known."""
     if not report.layers:
         return Markup("")
     spent = {} if report.profile is None else {one.name: one for one in report.profile.layers}
@@ -259,7 +259,7 @@ def layer_table(report: Report) -> Markup:
 
 
 def _on_chip(report: Report) -> dict[str, int]:
-    """The cycles that a chip behind a debug probe took for each layer."""
+    """Returns the cycles of each layer on a chip behind a debug probe."""
     found = None if report.profile is None else report.profile.measured
     names = (layer.name for layer in report.layers)
     return {} if found is None else dict(zip(names, found.layer_cycles, strict=False))
@@ -270,7 +270,7 @@ def _cycles(cycles: int | None, most: int) -> TableCell:
 
 
 def _sums(report: Report, columns: int) -> Sequence[Any]:
-    """Returns the sums of all columns; constants count once, as the bundle holds them, for layers may share them."""
+    """Returns the row of sums; constants count once, as in the bundle, because layers may share them."""
     flash, profile = report.flash, report.profile
     row: list[Any] = ["all", None, "", "", None if flash is None else flash.weights_bytes, report.macs]
     if profile is not None:
@@ -311,7 +311,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def tensor_table(report: Report) -> Markup:
-    """Inputs and outputs of the C bundle; of a .pte alone, its own."""
+    """Tabulates inputs and outputs of the C bundle, or of a .pte alone."""
     rows = [
         (
             f"{kind} {tensor.name}",
@@ -365,8 +365,8 @@ def quantization_table(report: Report) -> Markup:
 
 
 def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
-    """Scale, zero point, and the range of a tensor of codes. The codes of a tensor that a caller gives or gets as real
-    numbers are those of int8: only the .pte has such."""
+    """Returns scale, zero point and range of a quantized tensor. A tensor that callers see as real numbers has int8
+    codes; only the .pte has such."""
     scale, zero = value.scale, value.zero_point
     if scale is None or zero is None:
         seen = None if isinstance(value, StateReport) else value.seen
@@ -453,7 +453,7 @@ def cards(report: Report) -> Markup:
 
 
 def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
-    """A name, the figure, and what else there is to say."""
+    """Yields the name of a figure, its value, and a remark."""
     yield from _memory_figures(report)
     flash, pte, macs = report.flash, report.pte, report.macs
     if flash is not None:
@@ -546,7 +546,7 @@ def _options(report: Report) -> Markup:
 
 
 def _candidates(chosen: ChoiceReport) -> Markup:
-    """Each with the output that keeps least."""
+    """Tabulates the candidates, each with its worst output."""
     rows = [(one.method.value, one.corrected_layers, _least(one.outputs_db)) for one in chosen.candidates]
     text = f"Judged by {chosen.samples} calibration samples. Chosen: {chosen_ranges(chosen)}."
     table = Table(

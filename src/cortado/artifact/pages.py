@@ -1,8 +1,7 @@
-"""Compiled models side by side as a page: index.html of several targets, and what `cortado compare --html` writes.
+"""Compiled models side by side as a page: index.html for several targets, and the output of `cortado compare --html`.
 
-report.html of a model with several methods, which leads to those of its methods.
-
-Figures that are added to report.json and report.html after a model was written.
+Also report.html of a model with several methods, which links to their reports, and figures added to report.json and
+report.html after a model was written.
 """
 
 import os
@@ -27,7 +26,7 @@ INDEX = "index.html"
 
 
 def check_index(folder: Path) -> None:
-    """Raises if there is somebody's own page where that of several targets would be written."""
+    """Raises if another page exists where the index of several targets would be written."""
     path = folder / INDEX
     try:
         ours = not path.exists() or GENERATOR in path.read_text(errors="replace")
@@ -38,7 +37,7 @@ def check_index(folder: Path) -> None:
 
 
 def build_index(comparison: Comparison, folder: Path) -> str:
-    """`folder` is where the page will lie: links to the models' own pages are relative to it."""
+    """Builds the index; `folder` is its destination, to which links to the models' own pages are relative."""
     models = comparison.models
     names = list(dict.fromkeys(one.report.model for one in models))
     title = f"{', '.join(names)}: {len(models)} compiles side by side"
@@ -115,7 +114,7 @@ def option_text(value: object) -> str:
 
 
 def build_methods_page(facts: Mapping[str, Any]) -> str:
-    """`facts` are those of together.json; the pages of the methods lie in methods/NAME."""
+    """Builds the page from the facts of together.json; the methods' own pages are in methods/NAME."""
     methods = [_method_cells(name, one) for name, one in facts["methods"].items()]
     state = [(name, figure_text(size)) for name, size in facts["state"].items()]
     image = facts.get("image")
@@ -150,7 +149,7 @@ def _method_cells(name: str, facts: Mapping[str, Any]) -> list[str | int | Table
 
 
 def save_figures(artifact: Artifact, add: Callable[[Report], Report]) -> None:
-    """Writes the report with what `add` adds, and its page: both or none, every other file as it is."""
+    """Applies `add` to the report and rewrites it with its page: both or none, and no other file."""
     folder = artifact.folder
     with locked(folder):
         now = Artifact.open(folder)

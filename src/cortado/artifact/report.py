@@ -1,7 +1,7 @@
-"""report.json as a value. Its keys are a contract: later versions add, and never rename (docs/report.md).
+"""report.json as a value. Its keys are a contract: later versions add keys and never rename any (docs/report.md).
 
-Parts for what a compile has beside layers and memory come first (a camera, a decision, --precision auto, int4 weights),
-then those that later commands add with --save: `profile`, `validate` and `evaluate`.
+First come parts for optional features of a compile (a camera, a decision, --precision auto, int4 weights), then those
+that later commands add with --save: `profile`, `validate` and `evaluate`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ from cortado.plan.windows import StreamWindows
 
 # ---- report types ----------------------------------------------------------------------------------------
 
-_MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
+_MOST = 2**53 - 1  # every JSON reader represents integers up to here exactly
 Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
 Size = Annotated[int, Within("an integer from 1 to 2^53-1", 1, _MOST)]
 ZeroPoint = Annotated[int, Within("an integer of 32 bits", -(2**31), 2**31 - 1)]
@@ -86,7 +86,7 @@ Held = Annotated[int, Within(f"a number of outputs from 0 to {MOST_HELD}", 0, MO
 
 @json_class
 class DecisionReport:
-    """The rule by which scores over time become a decision; classes in their order."""
+    """The rule that turns scores over time into a decision; lists are in the order of the classes."""
 
     spec: str = key("what --decide said")
     smooth: Outputs = key("outputs whose scores are averaged")
@@ -101,7 +101,8 @@ class DecisionReport:
         return DecisionRule(self.smooth, self.thresholds, self.holdoffs, known)
 
     def contradictions(self, scores: ClassScores, lasts: bool) -> Iterator[str]:
-        """The reason why such an output is impossible, or None. `lasts`: something does from output to output."""
+        """Yields why such an output can't be decided by. `lasts` says whether anything persists from output to
+        output."""
         try:
             classes = scores.classes
         except CortadoError:
@@ -163,7 +164,7 @@ class WeightsReport:
 
 @json_class
 class CyclesReport:
-    """Cycles as a model of the core has them, at zero wait states."""
+    """Cycles predicted by a model of the core, at zero wait states."""
 
     low: Count = key("at least")
     typical: Count = key("what to reckon with")
@@ -172,7 +173,7 @@ class CyclesReport:
 
 @json_class
 class LayerProfileReport:
-    """Cost of a layer, with the row loop's work for it."""
+    """Cost of a layer, including the row loop's work for it."""
 
     name: NodeName = key("the layer")
     instructions: Count = key("exactly")
@@ -219,7 +220,7 @@ class LayerFidelityReport:
 
 @json_class
 class FidelityReport:
-    """The layers beside the float model, as `cortado validate --per-layer --save` found them."""
+    """The layers compared with the float model, as `cortado validate --per-layer --save` found them."""
 
     samples: Size = key("inputs that were run")
     float_model: str | None = key("the float model")
@@ -228,7 +229,7 @@ class FidelityReport:
 
 @json_class
 class EvaluationReport:
-    """The score on a dataset, as `cortado evaluate --save` found it; null where there is no such figure."""
+    """The score on a dataset, as `cortado evaluate --save` found it; null for figures that do not apply."""
 
     samples: Size = key("samples of the dataset")
     float_model: str | None = key("the float model")
@@ -243,11 +244,11 @@ class EvaluationReport:
 # ---- report ----------------------------------------------------------------------------------------------
 
 SCHEMA_VERSION = 1
-"""Rises with a release that adds keys. A report without a version is older than the first."""
+"""Rises with a release that adds keys. A report without it is older than the first version."""
 
 
 class DType(StrEnum):
-    """The type of an input's or output's values, as NumPy calls it."""
+    """The type of an input's or output's values, by NumPy's name."""
 
     INT8 = "int8"
     UINT8 = "uint8"
@@ -265,11 +266,11 @@ class BufferKind(StrEnum):
 
     INPUT = "input"
     OUTPUT = "output"
-    STATE = "state"  # what a buffer of the model holds from call to call
+    STATE = "state"  # a value that a buffer of the model keeps from call to call
     TENSOR = "tensor"  # a layer's whole output
-    RING = "ring"  # the few rows of a layer's output that are needed at once
+    RING = "ring"  # the few rows of a layer's output that are live at once
     SCRATCH = "scratch"
-    COUNTERS = "counters"  # where the steps stand between two rows that are pushed
+    COUNTERS = "counters"  # the progress of the steps between two pushed rows
 
 
 @json_class
@@ -286,7 +287,7 @@ class FloatOperatorReport:
 
 @json_class
 class IslandReport:
-    """A call that is computed in float32 in the C bundle, as no integer operator takes it."""
+    """A call computed in float32 in the C bundle, because no integer operator supports it."""
 
     operator: str = key("what it calls, as in aten.cumprod.default")
     module: str | None = key("the module of the model that it comes from")
@@ -324,7 +325,7 @@ class OptionsReport:
 
 @json_class
 class SearchReport:
-    """The work of one search, in what it looked at."""
+    """The work that one search did, and its bound."""
 
     work: Count = key("what it did")
     bound: Count = key("what it may do at most")
@@ -333,7 +334,7 @@ class SearchReport:
 
 @json_class
 class PeakBufferReport:
-    """A buffer that lives when the arena is used to its peak."""
+    """A buffer that is live at the arena's peak."""
 
     name: str = key("a layer for its output, a layer with .scratch behind it, or the node of an input")
     bytes: Count = key("its size")
@@ -341,7 +342,7 @@ class PeakBufferReport:
 
 @json_class
 class AlternativeReport:
-    """Result of another way to optimize."""
+    """The result of another optimization goal."""
 
     arena_bytes: Count = key("the arena")
     row_calls: Count = key("kernel calls for one inference")
@@ -349,7 +350,7 @@ class AlternativeReport:
 
 @json_class
 class MomentReport:
-    """A moment of an inference, from one birth or death of a buffer to the next."""
+    """A moment of an inference, during which the set of live buffers does not change."""
 
     stage: Count = key("the stage that runs, counted from 0")
     position: Count = key("the step of that stage, counted from 0")
@@ -358,7 +359,7 @@ class MomentReport:
 
 @json_class
 class ArenaBufferReport:
-    """A buffer in the arena: where it lies, and in which moments of the timeline it lives."""
+    """A buffer in the arena: its place, and the moments of the timeline in which it is live."""
 
     name: str = key("a layer for its output, a layer with .scratch behind it, or the node of an input")
     kind: BufferKind = key("what it holds")
@@ -461,7 +462,7 @@ class FlashReport:
 
 @json_class
 class WeightScalesReport:
-    """The scales of a layer's weights, as its multipliers tell them."""
+    """The scales of a layer's weights, recovered from its multipliers."""
 
     channels: Size = key("how many there are: one for each output channel, or one for all")
     least: Scale = key("the smallest")
@@ -470,7 +471,7 @@ class WeightScalesReport:
 
 @json_class
 class SeenReport:
-    """The real numbers of a float32 tensor with the example input; those that are none or infinite are left out."""
+    """The range of a float32 tensor with the example input; NaN and infinities are left out."""
 
     least: float = key("the smallest")
     largest: float = key("the largest")
@@ -478,7 +479,7 @@ class SeenReport:
 
 @json_class
 class LongestCallReport:
-    """The longest that a run goes without a look at anything else: between two calls of cortado_yield."""
+    """The longest time between two calls of cortado_yield: one kernel call."""
 
     layer: NodeName = key("whose kernel it is")
     cycles: Count = key("of one of its kernel calls, on average, by the table of what kernels take")
@@ -508,7 +509,7 @@ class LayerReport:
 
 @json_class
 class TensorReport:
-    """An input or output as the C bundle holds it; where there is none, as the .pte does."""
+    """An input or output as the C bundle holds it; without one, as the .pte does."""
 
     name: str = key("its name in the model; outputs are numbered")
     node: NodeName = key("the value of the lowered graph that it holds")
@@ -528,7 +529,7 @@ class TensorReport:
 
 @json_class
 class StateReport:
-    """A buffer of the model that lasts from call to call."""
+    """A buffer of the model that persists from call to call."""
 
     name: str = key("the buffer's name in the model")
     node: NodeName = key("the value of the lowered graph that holds what the last call left behind")
@@ -563,8 +564,8 @@ class PteReport:
 
 @json_class
 class PteFormReport:
-    """The network of a .pte that has a form of its own, for ExecuTorch's int8 operators: state in 8 bits, norms in
-    pieces."""
+    """A .pte whose network differs from the C bundle's, for ExecuTorch's int8 operators: state in 8 bits, norms
+    decomposed."""
 
     pte_sqnr_db: tuple[float | None, ...] = key(
         "what each output keeps of its signal in the .pte, on calibration data; null where nothing is lost, and where "
@@ -592,7 +593,7 @@ class CalibrationReport:
 
 @json_class
 class CandidateReport:
-    """A way to choose ranges and biases, and what the outputs keep with it."""
+    """A way to choose ranges and biases, and the accuracy of the outputs with it."""
 
     method: CalibrationMethod = key("how ranges are chosen")
     corrected_layers: Count = key("layers whose biases make up for rounding")
@@ -615,7 +616,7 @@ class ChoiceReport:
 
 @json_class
 class SpectrogramReport:
-    """A spectrum of the example input, as the device sees it: codes of its layer in 16 shades."""
+    """A spectrogram of the example input as the device computes it: its layer's codes, in 16 shades."""
 
     layer: NodeName = key("the layer that computes it")
     frames: Size = key("how many there are; of more than 256 some are left out in `shades`")
@@ -701,7 +702,7 @@ class Report:
         return f"<Report of {self.model} for {self.target}: {len(self.layers)} layers; to_json() gives all of it>"
 
     def to_json(self) -> dict[str, Any]:
-        """The content of report.json."""
+        """Returns the contents of report.json."""
         data: dict[str, Any] = codec.to_json(self)
         if self.decision is None:
             del data["decision"]
@@ -709,12 +710,12 @@ class Report:
 
     @property
     def own_outputs(self) -> int:
-        """How many outputs the user's module has: all but the surprise behind them."""
+        """Returns the number of outputs of the user's module: all but the surprise that follows them."""
         return len(self.outputs) - (self.options.watch is not None)
 
     @property
     def arithmetic(self) -> str:
-        """The elements in which it computes real numbers, in words."""
+        """Names the elements in which it computes real numbers."""
         floats = [DType.FLOAT32 for layer in self.layers if is_of_floats(layer.operator)]
         coded = [layer.element for layer in self.layers if layer.scale is not None and layer.element is not None]
         real = [*floats, *coded] if self.layers else [DType.INT8]  # ExecuTorch's operators
@@ -727,8 +728,8 @@ class Report:
 
     @staticmethod
     def from_json(data: Any, where: str) -> "Report":
-        """The report in a file that may be anybody's. One of an older version is one as long as no key is missing in it
-        but those with a default; a newer one is refused, for there may be more in it than this version understands."""
+        """Parses a report from an untrusted file. One of an older version is valid if only keys with a default are
+        missing; a newer one is refused, since it may contain what this version does not understand."""
         version = data.get("schema_version") if isinstance(data, dict) else None
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise CortadoError(

@@ -1,6 +1,6 @@
-"""Rows through a compiled stream, on an emulated board or on this machine: its outputs as time goes by.
+"""Rows pushed through a compiled stream, on an emulated board or on this machine: its outputs over time.
 
-A recording through a compiled model of which something lasts: its scores, one output after the other, as codes.
+Also a recording fed to a compiled model with state or a stream: its scores as codes, one output after the other.
 """
 
 import math
@@ -25,13 +25,14 @@ from cortado.run.runner import EXECUTORCH, HOST
 
 @dataclass(frozen=True)
 class Streamed:
-    """The outputs of a stream, one after the other, as real numbers; `ends[i]` is the row that output i came with.
+    """The outputs of a stream in order, as real numbers; `ends[i]` is the index of the row that completed output i.
 
-    `every` has those of each output of the model, `outputs` are those of the first."""
+    `every` has an array for each of the model's outputs; `outputs` is the first.
+    """
 
     every: tuple[ArrayType, ...]
     ends: range
-    instructions: int | None  # of all rows together, exactly; this machine counts none
+    instructions: int | None  # of all rows together, exactly; None on this machine
     decisions: ArrayType | None = None  # with each output the class decided for, or -1; None without --decide
 
     @property
@@ -45,25 +46,25 @@ class Streamed:
 
 @dataclass(frozen=True)
 class PushedCodes:
-    """The same as the bundle gives it: codes of each output of the model, [outputs, *shape]."""
+    """The same results as the bundle returns them: codes of each output, [outputs, *shape]."""
 
     codes: tuple[ArrayType, ...]
     decisions: ArrayType | None
     ends: range
-    rows: int  # that were pushed
-    row_values: int  # numbers in each
+    rows: int  # the rows pushed
+    row_values: int  # values per row
     instructions: int | None
 
 
 def with_decision(report: Report, info: BundleInfo) -> BundleInfo:
-    """Decisions come as one more output, behind those of the model."""
+    """Describes decisions as an additional output after the model's."""
     if report.decision is None:
         return info
     return replace(info, outputs=(*info.outputs, IO(DECISION_OUTPUT, (1,), "int32")))
 
 
 def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Streamed:
-    """Pushes rows of real numbers, time along the first dimension, each in the order of the model's input."""
+    """Pushes rows of real numbers, time along the first dimension, each in the layout of the model's input."""
     found = push_codes(artifact, rows, on)
     real = [artifact.real([one[number] for one in found.codes]) for number in range(len(found.ends))]
     every = tuple(np.concatenate(values) for values in zip(*real, strict=True))
@@ -71,12 +72,12 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
 
 
 def push_codes(artifact: Artifact, rows: ArrayType, on: str | None = None) -> PushedCodes:
-    """Pushes such rows; what comes of it as codes."""
+    """Pushes such rows, and returns the results as codes."""
     return push_many(artifact, [rows], on)[0]
 
 
 def push_many(artifact: Artifact, every: Sequence[ArrayType], on: str | None = None) -> list[PushedCodes]:
-    """Pushes several sequences of as many rows, each from the beginning, in one run."""
+    """Pushes several sequences of equal length, each from a reset, in one run."""
     given = [_checked_rows(artifact, rows, on) for rows in every]
     report, count = artifact.report, len(given[0])
     assert report.stream is not None
@@ -101,7 +102,7 @@ def push_many(artifact: Artifact, every: Sequence[ArrayType], on: str | None = N
 
 
 def _checked_rows(artifact: Artifact, rows: ArrayType, on: str | None) -> ArrayType:
-    """Samples of a signal as rows; refused is what no stream takes."""
+    """Arranges a signal's samples as rows, and refuses rows that the stream can't take."""
     report = artifact.report
     if report.stream is None or report.input_rows is None:
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
@@ -109,7 +110,7 @@ def _checked_rows(artifact: Artifact, rows: ArrayType, on: str | None) -> ArrayT
         raise CortadoError("streams are the C bundle's, which runs on emulated boards and on host: on=None")
     windows, row = report.stream.windows, row_values(report)
     if rows.ndim == 1 and row > 1:
-        rows = rows[: len(rows) // row * row].reshape(-1, row)  # a signal; what is left of it is no push
+        rows = rows[: len(rows) // row * row].reshape(-1, row)  # a signal; an incomplete last row is dropped
     count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
     if size != row or not windows.ends(count):
         raise CortadoError(
@@ -122,24 +123,24 @@ def _checked_rows(artifact: Artifact, rows: ArrayType, on: str | None) -> ArrayT
 
 
 def row_values(report: Report) -> int:
-    """Numbers of a push."""
+    """Returns the number of values in a push."""
     assert report.input_rows is not None
     return report.input_rows.row_bytes // element_of(report.inputs[0].dtype.value).bytes
 
 
 def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:
-    """Rows as the bundle reads them: channels last where the model has images, integers as they are."""
+    """Quantizes rows to the bundle's representation: channels last for images, integers unchanged."""
     given = artifact.report.inputs[0]
     element, count = element_of(given.dtype.value), len(rows)
     if given.scale is None and not element.floating:
         return np.clip(rows, *element.codes).astype(element.numpy_dtype).reshape(count, -1)
-    held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, as they lie in memory
+    held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, in memory order
     sizes = [given.model_shape[dim] for dim in sorted(held)]
-    row = rows.astype(np.float32).reshape(count, *sizes, -1)  # the last of a signal's samples, else 1
+    row = rows.astype(np.float32).reshape(count, *sizes, -1)  # the last dimension: samples of a signal, else 1
     lying = row.transpose(0, *(1 + sorted(held).index(dim) for dim in held), len(held) + 1)
     if given.scale is None:
         return np.ascontiguousarray(lying).reshape(count, -1)
-    inverse = np.float32(1) / np.float32(given.scale)  # as the reference quantizes
+    inverse = np.float32(1) / np.float32(given.scale)  # multiplies, as the reference does
     codes = np.clip(np.rint(lying * inverse) + (given.zero_point or 0), *element.codes)
     return codes.astype(element.numpy_dtype).reshape(count, -1)
 
@@ -151,7 +152,7 @@ FULL_SCALE = 32768.0
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording: an array, time along its first dimension, and its rows per second."""
+    """A recording: an array with time along its first dimension, and its rows per second."""
 
     values: ArrayType
     rate: float
@@ -159,16 +160,16 @@ class Recording:
 
 @dataclass(frozen=True)
 class Listened:
-    """Scores as codes, and what the C decided by itself where the model was compiled with a decision."""
+    """Scores as codes, and the C code's decisions if the model was compiled with one."""
 
     scores: ArrayType  # [outputs, classes]
     decisions: ArrayType | None
-    times: list[float]  # seconds: when the last of an output's samples came
+    times: list[float]  # seconds: when the last sample of an output arrived
     seconds: float  # of the recording
 
 
 def listen(artifact: Artifact, recording: Recording, on: str | None = HOST) -> Listened:
-    """All of a recording: rows of a stream, or steps of a model with state."""
+    """Feeds a whole recording to a model: rows of a stream, or steps of a model with state."""
     report, classes = artifact.report, artifact.report.outputs[0].scores.classes
     if report.stream is None and not report.state:
         raise CortadoError(
@@ -178,7 +179,7 @@ def listen(artifact: Artifact, recording: Recording, on: str | None = HOST) -> L
     if report.stream is None:
         return _steps(artifact, recording, classes, on)
     pushed = push_codes(artifact, recording.values, on)
-    span = pushed.row_values if recording.values.ndim == 1 else 1  # of a push, in samples or rows
+    span = pushed.row_values if recording.values.ndim == 1 else 1  # samples or rows per push
     times = [(end + 1) * span / recording.rate for end in pushed.ends]
     seconds = pushed.rows * span / recording.rate
     return Listened(pushed.codes[0].reshape(-1, classes), pushed.decisions, times, seconds)
@@ -201,7 +202,7 @@ def _steps(artifact: Artifact, recording: Recording, classes: int, on: str | Non
 
 
 def read_recording(artifact: Artifact, path: Path, rate: float | None) -> Recording:
-    """Sound from a .wav file, which says its rate; anything else from an array."""
+    """Reads sound from a .wav file, which includes its rate; anything else from an array file."""
     if path.suffix == ".wav":
         if rate is not None:
             raise CortadoError(f"--rate is for arrays, and {path} says its own; leave it out")
@@ -217,14 +218,14 @@ def read_recording(artifact: Artifact, path: Path, rate: float | None) -> Record
 
 
 def read_wav(path: Path) -> tuple[ArrayType, int]:
-    """16-bit samples of one channel, and how many a second has."""
+    """Reads 16-bit samples of one channel, and their rate."""
     if not path.is_file():
         raise CortadoError(f"there is no file {path}")
     try:
         with wave.open(str(path)) as file:
             found = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
             data = file.readframes(file.getnframes())
-    except Exception as error:  # a damaged file raises whatever struct and wave do, some of it without a word
+    except Exception as error:  # a damaged file raises whatever struct and wave do, sometimes without a message
         raise CortadoError(f"{path} can't be read as a .wav file: {str(error) or 'it is damaged'}") from error
     if found[:2] != (1, 16) or found[2] < 1:
         raise CortadoError(
@@ -235,7 +236,7 @@ def read_wav(path: Path) -> tuple[ArrayType, int]:
 
 
 def _as_read(artifact: Artifact, path: Path, samples: ArrayType, rate: int) -> Recording:
-    """Samples as the model takes them: integers as they are, real ones as parts of full scale."""
+    """Converts samples to what the model takes: integers as they are, real numbers as fractions of full scale."""
     report, given = artifact.report, artifact.report.inputs[0]
     is_signal = report.stream is not None and math.prod(given.model_shape) == max(given.model_shape)
     integers = given.scale is None and given.dtype.value == "int16"

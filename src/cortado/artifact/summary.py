@@ -1,7 +1,7 @@
 """Results in a few words for an interpreter's prompt, and in pictures for a notebook.
 
-The pictures, the arena over time and the cycles of each layer, are plain SVG without scripts or styles of a page,
-because a notebook's own style surrounds it.
+The pictures show the arena over time and the cycles of each layer. They are plain SVG without scripts or page styles,
+since a notebook has its own.
 """
 
 from collections.abc import Iterable
@@ -27,13 +27,13 @@ _COLORS = {
 
 
 def pictures(report: Report) -> str:
-    """The pictures that there are data for, below each other."""
+    """Returns the pictures for which there are data, one below the other."""
     arena = "" if report.memory is None else arena_picture(report.memory)
     return arena + cycles_picture(report.layers)
 
 
 def arena_picture(memory: MemoryReport) -> str:
-    """Every buffer as a rectangle: its lifetime from left to right, its addresses from the bottom up."""
+    """Draws every buffer as a rectangle: its lifetime from left to right, its addresses from bottom to top."""
     moments, size = len(memory.timeline), memory.arena_bytes
     if moments == 0 or size == 0:
         return ""
@@ -53,7 +53,7 @@ def arena_picture(memory: MemoryReport) -> str:
 
 
 def cycles_picture(layers: tuple[LayerReport, ...]) -> str:
-    """A bar for each layer whose cycles are estimated."""
+    """Draws a bar for each layer whose cycles are estimated."""
     found = [(layer, layer.estimated_cycles) for layer in layers if layer.estimated_cycles]
     if not found:
         return ""
@@ -87,7 +87,7 @@ def _figure(title: str, height: int, parts: list[str]) -> str:
 
 
 def sizes(report: Report) -> list[tuple[str, str]]:
-    """RAM and flash as pairs of a name and a size."""
+    """Returns RAM and flash as pairs of name and size."""
     found = []
     if report.memory is not None:
         found.append(("RAM", f"{report.memory.arena_bytes:,} bytes"))
@@ -101,7 +101,7 @@ def sizes(report: Report) -> list[tuple[str, str]]:
 
 
 def chosen_ranges(chosen: ChoiceReport) -> str:
-    """The calibration method that was chosen, and its gain."""
+    """Describes the calibration method that was chosen, and its gain."""
     layers = chosen.corrected_layers
     biases = f", biases of {layers} layer{'s' if layers > 1 else ''} corrected" if layers else ""
     gain = f": {chosen.gain_db:+.1f} dB beside minmax alone" if layers or chosen.gain_db else ""
@@ -114,20 +114,20 @@ def in_words(report: Report) -> str:
 
 
 def html_summary(report: Report) -> str:
-    """The sizes and warnings as a table, the arena and the cycles as pictures: a compiled model in a notebook."""
+    """Summarizes a compiled model for a notebook: sizes and warnings as a table, arena and cycles as pictures."""
     rows = [*sizes(report), *(("warning", finding.text) for finding in report.warnings)]
     title = f"{report.model} for {report.target} in {report.arithmetic}"
     return html_table(title, rows) + pictures(report)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """The HTML that a notebook shows: names and values below a title."""
+    """Returns a table of names and values under a title, as HTML for a notebook."""
     cells = "".join(f"<tr><th>{html_text(what)}</th><td>{html_text(value)}</td></tr>" for what, value in rows)
     return f"<table><caption>{html_text(title)}</caption>{cells}</table>"
 
 
 def precision_text(found: PrecisionReport) -> str:
-    """The choice of --precision auto, in a line."""
+    """Describes the choice of --precision auto in one line."""
     wide = sum(one.element == "int16" for one in found.tensors)
     more = found.arena_bytes - found.int8_arena_bytes
     new = "" if found.new_data is None else f", {found.new_data} or more expected on new data"

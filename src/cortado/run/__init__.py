@@ -1,1 +1,1 @@
-"""Compilers, emulated boards, and running what was compiled."""
+"""Compilers, emulated boards, and the execution of compiled models."""

@@ -1,6 +1,6 @@
-"""The emulated boards: machines, memories, how they speak to this machine.
+"""The emulated boards: their machines, memories, and connection to this machine.
 
-Builds firmware for a board, or the same program for this machine.
+Also builds firmware for a board, or the same program for this machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ INPUT_HEADER = 16  # device/wire.h
 
 @dataclass(frozen=True)
 class AddressRange:
-    """A piece of the address space."""
+    """A range of the address space."""
 
     origin: int
     length: int
@@ -36,7 +36,7 @@ class AddressRange:
 
 
 class Wire(Enum):
-    """The way by which what a program says leaves its board, by the source that sends it."""
+    """The channel by which a program's records leave its board, as the source file that sends them."""
 
     MEMORY = "wire_memory.c"
     UART = "wire_uart.c"
@@ -44,9 +44,9 @@ class Wire(Enum):
 
 @dataclass(frozen=True)
 class Board:
-    """A machine, its core and its memories. `big` is the large RAM that some have beside the usual one.
+    """A machine, its core and its memories. `big` is the large RAM that some have in addition to the usual one.
 
-    `kept` is the memory that the emulator keeps in a file, with `big` in it.
+    `kept` is the memory that the emulator backs with a file; it includes `big`.
     """
 
     machine: Machine
@@ -55,12 +55,12 @@ class Board:
     ram: AddressRange
     big: AddressRange | None = None
     kept: AddressRange | None = None
-    vectors: AddressRange | None = None  # where they aren't at the start of `code`
+    vectors: AddressRange | None = None  # if they aren't at the start of `code`
     stack_bytes: int = 64 * 1024
 
     def linker_script(self, *, big: bool, stack_bytes: int | None = None) -> str:
-        """The whole script. With `big`, weights (section .cortado.weights) go to the big RAM instead of `code`; those
-        in sections of their own do wherever there is one."""
+        """Returns the whole linker script. With `big`, weights (section .cortado.weights) go to the big RAM instead of
+        `code`; weights in named sections always go there if it exists."""
         regions = {"CODE": self.code, "RAM": self.ram}
         aliases = {"WEIGHTS": "CODE"}
         for name, region, other in (("BIG", self.big, "RAM"), ("VECTORS", self.vectors, "CODE")):
@@ -75,7 +75,7 @@ class Board:
         lines = ["MEMORY", "{", *(region.script(name) for name, region in regions.items()), "}"]
         lines += [f'REGION_ALIAS("{alias}", {name})' for alias, name in aliases.items()]
         lines += [f"cortado_stack_bytes = {stack};", ""]
-        # The emulator also loads zeros for what lies behind .data, in the place where .data is loaded from.
+        # The emulator also loads zeros for everything after .data, at the place that .data is loaded from.
         in_code = "LOADADDR(.data) + cortado_bigram_end - cortado_data_start"
         behind = in_code if self.big is None else "cortado_bigram_end"
         sections = (DEVICE / "sections.ld").read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ class Board:
         return self.big or self.code
 
     def input_room(self, image: "Image") -> int:
-        """How many bytes of input a firmware leaves room for, and of what it says where that stays in memory."""
+        """Returns the bytes that a firmware leaves for inputs, and for its records if these stay in memory."""
         return max(self._input_region.end - image.require("cortado_input").address - INPUT_HEADER, 0)
 
 
@@ -140,7 +140,7 @@ BOARDS: Mapping[Machine, Board] = {
 
 
 def find_board(name: str | Machine) -> Board:
-    """The board of a machine, by QEMU's name for it."""
+    """Returns the board of a machine, by QEMU's name for it."""
     try:
         return BOARDS[Machine(name)]
     except ValueError:
@@ -153,7 +153,7 @@ def find_board(name: str | Machine) -> Board:
 BOARD_SOURCES = tuple(DEVICE / name for name in ("startup.c", "port_board.c", "records.c", "markers.c"))
 HOST_SOURCES = tuple(DEVICE / name for name in ("port_host.c", "records.c", "markers.c"))
 WASM_SOURCES = tuple(DEVICE / name for name in ("port_wasm.c", "records.c", "markers.c"))
-WASM_MAIN = "cortado_main"  # a name that clang leaves as it is
+WASM_MAIN = "cortado_main"  # a name that clang does not treat specially
 HARNESS_SOURCE = DEVICE / "harness.c"
 
 
@@ -171,10 +171,11 @@ def build_firmware(
     machine_flags: Sequence[str] | None = None,
     foreign: bool = False,
 ) -> Path:
-    """An ELF file for the board: the sources, the start-up code and, unless the sources have a main, the harness.
+    """Builds an ELF file for the board: the sources, the start-up code and, unless the sources have a main, the
+    harness.
 
     Data in section .cortado.weights goes to the code memory or (`big`) to the large RAM; None takes the large RAM only
-    when the code memory is too small. Data in section .bigram is always in the large RAM. Of `foreign` sources see
+    if the code memory is too small. Data in section .bigram is always in the large RAM. For `foreign` sources see
     `toolchain.build_elf`.
     """
     placements = [False, True] if big is None and board.big is not None else [bool(big)]
@@ -203,12 +204,12 @@ def build_firmware(
 
 
 def build_host(sources: Sequence[Path], include_dirs: Sequence[Path], flags: Sequence[str], name: str) -> Path:
-    """The same harness around the same sources, as a program for this machine."""
+    """Builds the same harness around the same sources, as a program for this machine."""
     return toolchain.build_executable([*sources, *HOST_SOURCES, HARNESS_SOURCE], [*include_dirs, DEVICE], flags, name)
 
 
 def build_harness_wasm(sources: Sequence[Path], include_dirs: Sequence[Path], flags: Sequence[str], name: str) -> Path:
-    """The same for WebAssembly; device/wasm/run.mjs runs it."""
+    """Builds the same for WebAssembly; device/wasm/run.mjs runs it."""
     everything = [*sources, *WASM_SOURCES, HARNESS_SOURCE]
     flags = [*flags, f"-Dmain={WASM_MAIN}"]
     return toolchain.build_wasm(everything, [*include_dirs, DEVICE], flags, name, (WASM_MAIN,))

@@ -1,6 +1,6 @@
-"""Facts that running a bundle needs: its tensors, and what its kernel calls may write.
+"""The facts that running a bundle requires: its tensors, and what its kernel calls may write.
 
-The glue between a bundle and what feeds it; with a camera in front, lines of the sensor take the place of rows.
+Also the glue between a bundle and the harness that feeds it; with a camera, lines of the sensor replace rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +21,18 @@ LINE_MEMBERS = "NULL, output, NULL, begin, next_line, take"
 
 
 def arena_symbol(region: str) -> str:
-    """The harness's array for a piece of the arena."""
+    """Names the harness's array for one region of the arena."""
     return f"arena_{region}"
 
 
 def untyped(result: str, function: str) -> str:
-    """The function as one of void *: a call of its own around it would take stack that is measured."""
+    """Casts a function to one of void *: a wrapper would add to the stack use that is measured."""
     return f"({result}(*)(void *))(void (*)(void)){function}"
 
 
 def line_source(name: str, line_bytes: int, *, rows: bool) -> str:
-    """A line as the harness's row, and MODEL_take_line as its push; behind the last line, a network that takes its
-    input whole runs."""
+    """Returns glue that presents a line as the harness's row and MODEL_take_line as its push; a network that takes its
+    input whole runs after the last line."""
     run = "" if rows else f"    return seen == 1 ? ({name}_run(a) == 0 ? 1 : -1) : seen;\n"
     return f"""#include "{name}_camera.h"
 
@@ -51,7 +51,7 @@ static int take(void *a)
 
 @dataclass(frozen=True)
 class IO:
-    """One input or output as the bundle sees it."""
+    """An input or output as the bundle sees it."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,13 +63,13 @@ class IO:
 
 
 def rows_port(tensor: IO, row_bytes: int, windows: StreamWindows) -> IO:
-    """A stream's input as one run takes it: the rows of a window that its output reads."""
+    """Describes a stream's input in one run: the rows of a window that its output reads."""
     return IO(tensor.name, (windows.first, row_bytes // np.dtype(tensor.dtype).itemsize), tensor.dtype)
 
 
 @dataclass(frozen=True)
 class BundleInfo:
-    """Facts that running a bundle needs."""
+    """The facts that running a bundle requires."""
 
     name: str  # the prefix of its symbols
     target: CortexMTargetConfig
@@ -77,21 +77,21 @@ class BundleInfo:
     outputs: tuple[IO, ...]
     row_bytes: int = 0  # of the input, if it comes row by row
     state: bool = False  # its samples are steps of sequences
-    results: int = 1  # outputs that a stream gives for the rows of one sample
-    regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
+    results: int = 1  # outputs that a stream returns for the rows of one sample
+    regions: tuple[str, ...] = ()  # the memories of its arena, the fastest first; empty if it is in one piece
     aligned_only: bool = False  # one of them is device memory
     decides: bool = False  # it has MODEL_decision
-    line_bytes: int = 0  # of a camera's lines, where it is fed those
-    foreign: bool = False  # somebody else wrote its C, whom the user does not vouch for
+    line_bytes: int = 0  # of a camera's lines, if it is fed those
+    foreign: bool = False  # its C comes from elsewhere, and the user does not trust it
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Compiler flags of a core beside those of all bundles."""
+        """Returns the compiler flags in addition to those of all bundles."""
         return ALIGNED_ONLY if self.aligned_only else ()
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The functions that firmware calls, without those for other forms of inputs and outputs."""
+        """Names the functions that firmware calls, without the converters of inputs and outputs."""
         verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
         more = (*(("reset",) if self.state else ()), *(("decision",) if self.decides else ()))
         more += ("begin_picture", "take_line") if self.line_bytes else ()
@@ -100,22 +100,23 @@ class BundleInfo:
 
 @dataclass(frozen=True)
 class StepName:
-    """A step of the bundle: its node in the lowered graph, what it computes, and of several results their names."""
+    """A step of the bundle: its node in the lowered graph, its operator, and the names of its results if there are
+    several."""
 
     name: str
     operator: str
     results: Sequence[str] = ()
-    window: Sequence[int] | None = None  # in a stream: its rows [0] to [1] are those of the window's tensor from [2] on
+    window: Sequence[int] | None = None  # in a stream: its rows [0] to [1] are the window tensor's from [2] on
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The values that it makes; a call's first ranges are theirs."""
+        """Returns the values it computes; the first ranges of a call belong to them."""
         return tuple(self.results) or (self.name,)
 
 
 @dataclass(frozen=True)
 class ArenaPiece:
-    """A piece of an arena in several memories: the offsets that lie in it."""
+    """A piece of an arena in several memories, as a range of its offsets."""
 
     name: str
     start: int
@@ -124,17 +125,17 @@ class ArenaPiece:
 
 @dataclass(frozen=True)
 class StoreRules:
-    """Allowed stores of every kernel call of a run, and the functions of the bundle that make them."""
+    """The allowed stores of every kernel call of a run, and the functions of the bundle that make the calls."""
 
     steps: tuple[StepName, ...]
-    functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
+    functions: tuple[str, ...]  # of MODEL.c; in a bundle for any core, one core's build leaves some out
     calls: tuple[AllowedWrites, ...]
     regions: tuple["ArenaPiece", ...] = ()  # of an arena in several memories
-    always: tuple[tuple[int, int], ...] = ()  # what a camera's front end may write between any two of them
+    always: tuple[tuple[int, int], ...] = ()  # ranges that a camera's front end may write between any two calls
 
     @staticmethod
     def from_json(table: Mapping[str, Any]) -> "StoreRules":
-        """Reads what plan/checks.py writes."""
+        """Parses the table that plan/checks.py writes."""
         return StoreRules(
             steps=tuple(StepName(**step) for step in table["steps"]),
             functions=tuple(table["functions"]),
@@ -146,7 +147,7 @@ class StoreRules:
         )
 
     def _table(self, image: Image) -> StoreTable:
-        """Returns the table of an arena in several memories, ranges of addresses."""
+        """Returns the table of allowed stores; for an arena in several memories, in absolute addresses."""
         if not self.regions:
             return StoreTable(base="arena", calls=self.calls, always=self.always)
         moves = [(one, image.require(arena_symbol(one.name)).address - one.start) for one in self.regions if one.bytes]
@@ -163,7 +164,7 @@ class StoreRules:
         return StoreTable(base=0, calls=tuple(calls))
 
     def watch(self, image: Image, *, count: bool, stores: bool, timed: bool) -> Watch:
-        """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
+        """Returns a watch on the functions that make kernel calls, so that the release build needs no markers."""
         made = tuple(name for name in self.functions if image.find(name) is not None)
         return Watch(
             count=count,

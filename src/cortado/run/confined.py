@@ -1,9 +1,10 @@
-"""Compilers for C that somebody else wrote. A source can name any file (.incbin, #include, #embed, a linker's INCLUDE),
-in more spellings than a search of its text could know. So its compiler and linker open the files that they are given,
-those of the system's programs and their own, and a folder to write to; no other file, and no variable of the
-environment.
+"""Sandboxing of compilers for untrusted C.
 
-Landlock does that where the kernel has it; otherwise bubblewrap, where it is installed and may make namespaces.
+A source can name any file (.incbin, #include, #embed, a linker's INCLUDE), in more spellings than a search of its text
+could find. So its compiler and linker can open only the files they are given, the system's programs, their own files,
+and one output folder; of the environment they see a few variables only.
+
+Landlock enforces this if the kernel has it; otherwise bubblewrap, if it is installed and may create namespaces.
 """
 
 import os
@@ -20,15 +21,15 @@ from cortado.run import landlock
 BWRAP = "bwrap"
 INSTALL = "apt-get install bubblewrap"
 NEEDS = f"a Linux kernel with Landlock (5.13 or newer), or bubblewrap ({INSTALL})"
-# Programs, their libraries and headers; nobody's own files are there.
+# Programs, their libraries and headers; no user's files are there.
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
-# The same of a compiler that lies elsewhere, below its own folder: in ~/.local there are other things too.
+# The same for a compiler installed elsewhere, below its own folder: ~/.local contains other things too.
 _OWN = ("bin", "lib", "lib64", "libexec", "include", "arm-none-eabi")
 _KEPT = ("PATH", "LANG", "LC_ALL", "LC_MESSAGES")  # of the environment
 
 
 class Confinement(Enum):
-    """The means by which a program is kept from the rest of this machine."""
+    """The mechanism that isolates a program from the rest of this machine."""
 
     LANDLOCK = "Landlock"
     BUBBLEWRAP = "bubblewrap"
@@ -36,14 +37,14 @@ class Confinement(Enum):
 
 @lru_cache(maxsize=1)
 def confinement() -> Confinement | None:
-    """The first that works here, found by trying it."""
+    """Returns the first mechanism that works here, found by trying."""
     if landlock.version() > 0:
         return Confinement.LANDLOCK
     return Confinement.BUBBLEWRAP if _namespaces_work() else None
 
 
 def _namespaces_work() -> bool:
-    """Containers often have the program and forbid what it does."""
+    """Returns whether namespaces can be created: containers often have the program but forbid its use."""
     try:
         command = [BWRAP, "--unshare-all", "--ro-bind", "/", "/", "/bin/sh", "-c", ":"]
         return subprocess.run(command, capture_output=True, check=False, timeout=20).returncode == 0
@@ -54,7 +55,7 @@ def _namespaces_work() -> bool:
 def confined(
     command: Sequence[str | Path], *, reads: Iterable[Path], writes: Path, tools: Iterable[Path]
 ) -> list[str | Path]:
-    """The command as one that opens nothing but `reads`, the compilers `tools`, and the folder `writes`."""
+    """Wraps a command so that it can open nothing but `reads`, the compilers `tools`, and the folder `writes`."""
     means = confinement()
     if means is None:
         raise MissingTool(
@@ -81,6 +82,6 @@ def _by_landlock(seen: Sequence[str], folder: str) -> list[str]:
 
 def _by_bubblewrap(seen: Sequence[str], folder: str) -> list[str]:
     binds = [word for path in seen for word in ("--ro-bind", path, path)]
-    here = os.getcwd()  # names that were given relative to it stay right; nothing is in it
+    here = os.getcwd()  # keeps relative paths valid; the folder appears empty
     own = ["--dir", here, *binds, "--dev-bind", "/dev/null", "/dev/null", "--bind", folder, folder, "--chdir", here]
     return [BWRAP, "--unshare-all", "--die-with-parent", *own, "--"]

@@ -1,4 +1,4 @@
-"""Installed tools and versions, those that are tested, and the exact command that installs what is missing."""
+"""Installed tools and their versions, the versions tested, and the exact command that installs what is missing."""
 
 import platform
 import re
@@ -13,7 +13,8 @@ from cortado.run.toolchain import Tool
 
 @dataclass(frozen=True)
 class Item:
-    """One tool or package. `found` says that it is there and will do; `tested`: the version that the tests run with."""
+    """A tool or package. `found`: it is installed in a usable version; `tested`: the version that the tests run
+    with."""
 
     name: str
     found: bool
@@ -22,7 +23,7 @@ class Item:
     fix: str
     optional: bool = False
     tested: str = ""
-    follows: str = ""  # from these versions, in words
+    follows: str = ""  # a verdict on these versions, in words
 
     @staticmethod
     def of(
@@ -37,8 +38,8 @@ class Item:
         also: str = "",
         within: bool = False,
     ) -> "Item":
-        """`also` names a range of versions beside the pinned one that tests have run with, `within` says that this one
-        is in it."""
+        """Derives the verdict. `also` is a range of versions that tests have run with besides the pinned one; `within`:
+        this version is in it."""
         if version is None:
             follows = f"missing for {needed_for}: {fix}"
         elif not fits:
@@ -56,7 +57,7 @@ class Item:
 
 
 def _same(version: str, tested: str) -> bool:
-    """Whether the first number with a point in a program's own words begins as the tested one."""
+    """Returns whether the first dotted number in a program's version text starts with the tested one."""
     found = re.search(r"\d+\.\d[\d.]*", version)
     return found is not None and f"{found[0]}.".startswith(f"{tested}.")
 
@@ -103,7 +104,7 @@ def _tool(status: toolchain.ToolStatus) -> Item:
 
 
 def _newlib() -> Item:
-    """The C library beside arm-none-eabi-gcc, which is a package of its own."""
+    """Checks for the C library of arm-none-eabi-gcc, which is a package of its own."""
     gcc = toolchain.find(Tool.ARM_GCC)
     try:
         place = None if gcc is None else str(toolchain.newlib_include(gcc))
@@ -114,7 +115,7 @@ def _newlib() -> Item:
 
 
 def _confinement() -> Item:
-    """The confinement of compilers of other people's C."""
+    """Checks for a sandbox for compilers of foreign C."""
     means = confined.confinement()
     needed = "compiling the C of folders from elsewhere"
     name, version = "confinement", None if means is None else means.value
@@ -122,7 +123,7 @@ def _confinement() -> Item:
 
 
 def require(tools: Sequence[Tool]) -> None:
-    """Raises one MissingTool that names every one of these tools that is not on PATH."""
+    """Raises one MissingTool that names each of these tools that is not on PATH."""
     missing = [tool.value for tool in tools if toolchain.find(tool) is None]
     if missing:
         needs = "; ".join(f"{info.command} is not on PATH (needed for {info.needed_for})" for info in missing)

@@ -32,7 +32,7 @@ class Image:
     sections: Mapping[str, int]  # bytes in memory
 
     def find(self, name: str) -> Symbol | None:
-        """The symbol of that name, or None. Two local symbols of one name are an error: which one is meant?"""
+        """Returns the symbol of that name, or None. Two local symbols of one name are ambiguous, and an error."""
         found = [symbol for symbol in self.symbols if symbol.name == name]
         if len(found) > 1:
             raise CortadoError(f"{self.path.name} has {len(found)} symbols called {name}: rename all but one")
@@ -45,23 +45,23 @@ class Image:
         return symbol
 
     def function_at(self, pc: int) -> str:
-        """The function an instruction belongs to."""
+        """Returns the name of the function that contains an instruction."""
         symbol = self._function(pc)
         return symbol.name if symbol else f"{pc:#010x}"
 
     def place(self, pc: int) -> str:
-        """function+offset, for messages."""
+        """Formats an address as function+offset, for messages."""
         symbol = self._function(pc)
         return f"{symbol.name}+{pc - symbol.address:#x}" if symbol else f"{pc:#010x}"
 
     def _function(self, pc: int) -> Symbol | None:
-        # By the nearest start below: the C library's assembly functions have no size.
+        # Chosen by the nearest start below: assembly functions of the C library have no size.
         index = bisect_right(self.functions, pc, key=lambda symbol: symbol.address) - 1
         return self.functions[index] if index >= 0 else None
 
 
 def load_image(path: Path) -> Image:
-    """The symbols and section sizes of an ELF file."""
+    """Returns the symbols and section sizes of an ELF file."""
     stat = path.stat()
     return _load_image(path, stat.st_mtime_ns, stat.st_size)
 
@@ -82,7 +82,7 @@ def _load_image(path: Path, mtime_ns: int, size: int) -> Image:
 
 
 def _functions(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-    """One function per address; of two names for one, the one without leading underscores (memcpy, not __memcpy)."""
+    """Returns one function per address; of two aliases, the one without leading underscores (memcpy, not __memcpy)."""
     by_address: dict[int, Symbol] = {}
     for symbol in sorted(symbols, key=lambda symbol: (symbol.name.startswith("_"), symbol.name)):
         if symbol.is_function:

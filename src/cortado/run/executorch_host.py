@@ -1,8 +1,8 @@
-"""Runs a .pte on the real ExecuTorch runtime of this machine, with Cortado's kernels behind the `cortex_m` operators.
+"""Runs a .pte on the real ExecuTorch runtime of this machine, with Cortado's kernels as the `cortex_m` operators.
 
-The wheel's runtime library is linked to a small program that plays firmware: it gives the file its planned arena and
-nothing else. It runs in a process of its own, so a damaged file can end that process and never this one. Everything
-is built on first use and cached by content.
+The wheel's runtime library is linked to a small program that acts as firmware: it gives the file its planned arena and
+nothing else. It runs in a process of its own, so a damaged file can crash only that process. Everything is built on
+first use and cached by content.
 """
 
 import importlib.metadata
@@ -29,8 +29,8 @@ ADAPTER = KERNELS / "executorch"
 HEADER = ADAPTER / "cortex_m_ops.h"
 METHOD = "forward"
 TIMEOUT_SECONDS = 600.0
-FILE_BYTES = 4 << 30  # of its outputs
-FLOAT_TEMP_BYTES = 1 << 20  # some of ExecuTorch's float kernels (topk) ask the temp allocator for memory
+FILE_BYTES = 4 << 30  # of outputs
+FLOAT_TEMP_BYTES = 1 << 20  # some of ExecuTorch's float kernels (topk) take memory from the temp allocator
 
 ADAPTER_SOURCES = (
     "arguments.cpp",
@@ -43,7 +43,7 @@ ADAPTER_SOURCES = (
     "registration.cpp",
     "workspace.cpp",
 )
-"""The operator library; CMakeLists.txt beside them lists the same files."""
+"""The operator library; the CMakeLists.txt in that folder lists the same files."""
 
 LINKED_KERNELS = (
     "add_s8.c",
@@ -65,7 +65,7 @@ LINKED_KERNELS = (
     "transpose_conv2d_s8.c",
     "transpose_s8.c",
 )
-"""The portable kernels that the operators call: they read a .pte's constants as they are."""
+"""The portable kernels that the operators call: they read a .pte's constants without repacking."""
 
 _NUMPY = {
     ScalarType.UINT8: np.uint8,
@@ -97,7 +97,7 @@ class Wheel:
     def compile_flags(self) -> tuple[str, ...]:
         include = self.root / "include"
         c10 = include / "executorch" / "runtime" / "core" / "portable_type" / "c10"
-        # The version is part of what a build is cached by: the headers themselves are too many to hash.
+        # The version is part of the cache key: the headers themselves are too many to hash.
         definitions = ("-DC10_USING_CUSTOM_GENERATED_MACROS", f'-DCORTADO_EXECUTORCH_VERSION="{self.version}"')
         # Profiling hooks cost nothing without a tracer, and let ExecuTorch's Inspector see the operators.
         return (*definitions, "-DET_EVENT_TRACER_ENABLED", "-isystem", str(include), "-isystem", str(c10))
@@ -112,7 +112,7 @@ class Wheel:
 
 @cache
 def wheel() -> Wheel:
-    """The installed ExecuTorch; its Python code is not imported."""
+    """Locates the installed ExecuTorch, without importing its Python code."""
     spec = importlib.util.find_spec("executorch")
     if spec is None or not spec.submodule_search_locations:
         raise CortadoError(
@@ -130,7 +130,7 @@ def wheel() -> Wheel:
 
 # ---- Building ----------------------------------------------------------------------------------------------------
 
-# The host has stack to spare: no layer, however wide, needs a temp allocator here.
+# The host has enough stack: no layer, however wide, needs a temp allocator here.
 HOST_FLAGS = ("-O2", "-ffp-contract=off", "-DCORTADO_ET_STACK_BYTES=262144")
 
 
@@ -143,10 +143,10 @@ def include_dirs() -> list[Path]:
 
 
 def operator_library(flags: Sequence[str] = ()) -> Path:
-    """A shared library that registers the `cortex_m` operators when it is loaded.
+    """Builds a shared library that registers the `cortex_m` operators when it is loaded.
 
-    To run a .pte from Python: `import executorch.runtime`, then load this with
-    `ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)`, then `Runtime.get().load_program(...)`.
+    To run a .pte from Python: `import executorch.runtime`, then load this with `ctypes.CDLL(path,
+    mode=ctypes.RTLD_GLOBAL)`, then `Runtime.get().load_program(...)`.
     """
     found = wheel()
     all_flags = [*HOST_FLAGS, *found.compile_flags, *flags]
@@ -156,14 +156,14 @@ def operator_library(flags: Sequence[str] = ()) -> Path:
 
 
 def runner_program(flags: Sequence[str] = ()) -> Path:
-    """The program that runs a .pte; `flags` are added to the compiler's."""
+    """Builds the program that runs a .pte; `flags` are passed on to the compiler."""
     return build_program([ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c"], "pte_runner", flags)
 
 
 def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ()) -> Path:
-    """A program of these sources with the operator library and the runtime."""
+    """Builds a program from these sources, the operator library and the runtime."""
     found = wheel()
-    # -fPIC for nothing but to share its object files with operator_library.
+    # -fPIC only to share object files with operator_library.
     all_flags = [*HOST_FLAGS, *found.compile_flags, *flags, "-fPIC"]
     all_sources = [*adapter_sources(), *sources]
     return toolchain.build_executable(all_sources, include_dirs(), all_flags, name, found.link_flags)
@@ -171,13 +171,13 @@ def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class DelegateKernels:
-    """Sources that CortadoBackend is linked with: cortado_kernels.c, and the files of kernels/src that it needs."""
+    """The sources that CortadoBackend is linked with: cortado_kernels.c, and the files of kernels/src that it needs."""
 
     table: str
     sources: tuple[str, ...]
 
     def files(self, folder: Path) -> list[Path]:
-        """The delegate, the loader, the table, which is written to the folder, and the kernels."""
+        """Returns the delegate, the loader, the kernels, and the table, which it writes to the folder."""
         table = folder / "cortado_kernels.c"
         table.write_text(self.table)
         return [
@@ -188,7 +188,7 @@ class DelegateKernels:
 
 
 def _delegate_program(kernels: DelegateKernels, flags: Sequence[str]) -> Path:
-    """The runner with the delegate beside the operators."""
+    """Builds the runner with the delegate in addition to the operators."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         more = [path for path in kernels.files(Path(temporary)) if path.name not in LINKED_KERNELS]
         own = [ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c"]
@@ -196,8 +196,10 @@ def _delegate_program(kernels: DelegateKernels, flags: Sequence[str]) -> Path:
 
 
 def delegate_library(kernels: DelegateKernels, flags: Sequence[str] = ()) -> Path:
-    """A shared library that registers CortadoBackend when it is loaded, as `operator_library` does its operators. With
-    -DCORTADO_PROFILE among the flags it gives a time for each layer."""
+    """Builds a shared library that registers CortadoBackend when it is loaded, like `operator_library`.
+
+    With -DCORTADO_PROFILE among the flags it reports a time for each layer.
+    """
     found = wheel()
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         sources = kernels.files(Path(temporary))
@@ -220,13 +222,13 @@ def run_pte(
     delegate: DelegateKernels | None = None,
     method_name: str = METHOD,
 ) -> list[list[ArrayType]]:
-    """Every output of every sample. `samples` hold the file's own input types and shapes, of dynamic ones the largest.
+    """Returns every output of every sample. `samples` have the file's own input types and shapes; if dynamic, the
+    largest.
 
-    `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
-    runtime's temp allocator, which no file of Cortado's needs unless it has float operators, and `method_bytes` that of
-    its method allocator, by default as much as it asks for. Without `imitate`, operators have the reference's bits also
-    where those of the file's target have others: the step from float32 to int8 on MVE. `delegate`: with CortadoBackend,
-    and these kernels.
+    `flags` are passed on to the compiler of the runner. `temp_bytes` is the size of the runtime's temp allocator, which
+    Cortado's files need only for float operators; `method_bytes` that of its method allocator, by default as much as it
+    requests. Without `imitate`, operators return the reference's bits even where those of the file's target differ: the
+    float32 to int8 conversion on MVE. `delegate` adds CortadoBackend with these kernels.
     """
     data, name = _read(pte)
     info = read_pte(data, name)
@@ -257,7 +259,8 @@ def _read(pte: bytes | str | Path) -> tuple[bytes, str]:
 
 
 def _check_operators(method: Method, name: str) -> None:
-    """Operators of other libraries are the runtime's business, but a wrong `cortex_m` one is worth a clear word."""
+    """Raises for unknown `cortex_m` operators with a clear message; operators of other libraries are left to the
+    runtime."""
     known = registered_operators()
     unknown = [use.name for use in method.operators if use.name.startswith("cortex_m::") and use.name not in known]
     if unknown:
@@ -288,7 +291,7 @@ def _input_bytes(method: Method, sample: Sequence[ArrayType], position: int, nam
                 f"input {i} of sample {position} is {value.dtype} {list(value.shape)}, "
                 f"and {name} takes {expected} {list(tensor.shape)}"
             )
-        # The file may store dimensions in another order than it names them.
+        # The file may store dimensions in another order than that of its shape.
         order = tensor.dim_order or tuple(range(len(tensor.shape)))
         parts.append(np.ascontiguousarray(value.transpose(order)).tobytes())
     return b"".join(parts)
@@ -312,7 +315,7 @@ def _split(data: bytes, outputs: Sequence[TensorInfo], count: int, name: str) ->
 
 
 _LOG_LINES = 8
-# What the runtime adds to a refusal: one line for each argument of the call.
+# The lines that the runtime adds to a refusal: one per argument of the call.
 _NOISE = re.compile(r"\] arg \d+ with type id \d+$")
 
 
@@ -361,16 +364,17 @@ _NHWC = "_nhwc"
 
 @cache
 def registered_operators() -> frozenset[str]:
-    """The full names of the operators that the library registers, read from its header."""
+    """Returns the full names of the operators that the library registers, read from its header."""
     lines = HEADER.read_text().splitlines()
     bases = [line.strip()[2:].split(")")[0] for line in lines if line.strip().startswith("X(")]
     return frozenset(f"cortex_m::{base}.out" for base in bases)
 
 
 def operator_header() -> str:
-    """cortex_m_ops.h: a declaration for every `cortex_m` operator of the registry that a .pte may hold, and their list.
+    """Returns cortex_m_ops.h: declarations of all `cortex_m` operators in the registry that a .pte can contain, and
+    their list.
 
-    Operators on NHWC tensors also get their twin, whose tensors are named NCHW and stored channels-last.
+    An operator on NHWC tensors also gets a twin, whose tensors have NCHW shapes and channels-last memory format.
     """
     from cortado.ir.op import registry
 

@@ -1,6 +1,6 @@
-"""A model's samples through the harness: on a board, or on this machine.
+"""A model's samples run through the harness, on a board or on this machine.
 
-Its C stands between a bundle and the harness that feeds it files; a classifier's decision is one more output.
+The harness is C that connects a bundle to the files it is fed; a classifier's decision becomes an additional output.
 """
 
 import time
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 # ---- harness ---------------------------------------------------------------------------------------------
 
 HOST_TIMEOUT = 600.0
-HOST_FILE_BYTES = 4 << 30  # of what a program on this machine says: a trace of all layers of many samples
+HOST_FILE_BYTES = 4 << 30  # of a program's output: a trace of all layers for many samples
 
 
 def _samples(inputs: bytes, count: int, sequence: int) -> bytes:
-    """Arguments of the harness."""
+    """Encodes the harness's input: the arguments, then the samples."""
     return count.to_bytes(4, "little") + sequence.to_bytes(4, "little") + inputs
 
 
@@ -45,18 +45,18 @@ def run_harness(
     plugin: Watch | None = None,
     arguments: Sequence[str] = (),
 ) -> BoardResult:
-    """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board.
+    """Runs the model in an ELF file of `build_firmware` on `count` samples, in one boot of the board.
 
-    A model with state is reset before the first, and where `sequence` is not 0 after every `sequence` samples.
+    A model with state is reset before the first sample and, if `sequence` is not 0, after every `sequence` samples.
     """
     given = _samples(inputs, count, sequence)
     return run_elf(elf, board, given, timeout, plugin, instructions=instructions, arguments=arguments)
 
 
 def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: int) -> int:
-    """How many samples of these sizes `run_harness` has room for."""
-    said = output_bytes + output_bytes // 32 + 64  # with the headers of their records
-    room = board.input_room(load_image(elf)) - 1024  # the count before them, and the last words after them
+    """Returns how many samples of these sizes fit in one boot of `run_harness`."""
+    said = output_bytes + output_bytes // 32 + 64  # including the headers of their records
+    room = board.input_room(load_image(elf)) - 1024  # reserves the count before them and the last records after them
     return max(room, 0) // (input_bytes + said)
 
 
@@ -69,7 +69,8 @@ def run_host(
     timeout: float = HOST_TIMEOUT,
     by: Sequence[Path] = (),
 ) -> BoardResult:
-    """Runs the model of a program of `build_host` on `count` samples on this machine; `by` another program, if any."""
+    """Runs the model in a program of `build_host` on `count` samples on this machine; `by` is an interpreter for it, if
+    any."""
     start = time.monotonic()
     given = _samples(inputs, count, sequence)
     try:
@@ -96,7 +97,7 @@ DECISION_OUTPUT = "decision"
 
 
 def output_source(name: str) -> str:
-    """The C of the harness that gives it an output; a bundle with a decision has one more."""
+    """Returns the harness's C function that returns an output; a bundle with a decision has an additional one."""
     return f"""#ifdef {name.upper()}_NO_DECISION
 static const void *output(const void *a, int i)
 {{
@@ -117,7 +118,8 @@ static const void *output(const void *a, int i) {{ return {name}_output(a, i); }
 
 
 def push_source(name: str) -> str:
-    """PUSH, which takes the row at MODEL_row; on this machine samples come from elsewhere, not from there."""
+    """Defines PUSH, which takes the row at MODEL_row; on this machine the samples of a signal are passed from
+    elsewhere."""
     upper = name.upper()
     return f"""#ifdef {upper}_PUSH_SAMPLES
 static int push(void *a)
@@ -139,7 +141,7 @@ static int push(void *a)
 
 
 def harness_source(info: BundleInfo) -> str:
-    """The glue between a bundle and the harness that feeds it files."""
+    """Returns the glue between a bundle and the harness."""
     name = info.name
     arena = "&regions" if info.regions else "&arena"
 
@@ -195,7 +197,8 @@ void cortado_traced(const void *row, uint32_t bytes)
 
 
 def _harness_arena(info: BundleInfo) -> str:
-    """In one piece, or the first region in the usual RAM and the others in the large one: boards have two memories."""
+    """Declares the arena: in one piece, or the first region in the usual RAM and the others in the large one, as boards
+    have two memories."""
     upper = info.name.upper()
     if not info.regions:
         return f"static {info.name}_arena_t arena;\n"
@@ -218,8 +221,10 @@ def _harness_arena(info: BundleInfo) -> str:
 
 
 def script_source(info: BundleInfo, programs: Sequence["Program"], room: int, back: int) -> str:
-    """The glue of a model with several methods: a sample is the number of a method and its inputs, `room` bytes, and
-    the answer its outputs, `back` bytes."""
+    """Returns the glue for a model with several methods.
+
+    A sample is the number of a method followed by its inputs, `room` bytes; the answer is its outputs, `back` bytes.
+    """
     name = info.name
     cases = "\n".join(_method_case(number, program) for number, program in enumerate(programs))
     reset = untyped("void ", f"{name}_reset") if any(program.state for program in programs) else "NULL"

@@ -1,4 +1,4 @@
-"""An image inside of the harness: the same samples, on the same boards, as a bundle's."""
+"""An image in the harness: the same samples on the same boards as for a bundle."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from cortado.run.runner import WARNINGS, RunResult, board_flags, run_bundle, wri
 
 
 def glue_source(info: BundleInfo, arena_bytes: int, ram_bytes: int) -> str:
-    """The model that the harness feeds, of functions that open and run the image."""
+    """Returns the glue that opens and runs the image as the harness's model."""
 
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
@@ -84,8 +84,8 @@ def run_image(
     *,
     sequence: int | None = None,
 ) -> RunResult:
-    """Runs the files that open and run an image, as `run_bundle` does a bundle's; `ram`: bytes of the arena, and of the
-    tables."""
+    """Runs an image and the files that open it, as `run_bundle` runs a bundle; `ram` has the bytes of the arena and of
+    the tables."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)
         write_files(

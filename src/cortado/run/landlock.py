@@ -1,8 +1,8 @@
-"""Starts a program that can open the files it is given and no others: Linux's Landlock, which needs no rights and no
-package. A program of its own, run as `python -I -S landlock.py`: it imports nothing of Cortado's.
+"""Starts a program that can open only the files it is given, through Linux's Landlock, which needs no privileges and no
+package. A script of its own, run as `python -I -S landlock.py`: it imports nothing from Cortado.
 
-Its arguments are r:PATH (a file, or all below a folder, to be read and executed), w:PATH (a folder to be written to),
-then -- and the command. What the command starts is held to the same.
+Its arguments are r:PATH (a file, or everything below a folder, to be read and executed), w:PATH (a folder to be written
+to), then -- and the command. Child processes inherit the restrictions.
 """
 
 import ctypes
@@ -15,7 +15,8 @@ from contextlib import contextmanager
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the numbers of Linux's calls, on every architecture
 _ONLY_VERSION, _BENEATH, _NO_NEW_PRIVILEGES = 1, 1, 38
-# Rights by their bits in linux/landlock.h. Those of a file, and by the version of Landlock that brought them all.
+# Access rights by their bits in linux/landlock.h; then all rights that each version of Landlock knows, and those that
+# apply to files.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _KNOWN = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF}
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
@@ -23,14 +24,14 @@ _READS = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 def version() -> int:
-    """The kernel's version of Landlock; 0 where there is none."""
+    """Returns the kernel's version of Landlock; 0 if it has none."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, _ONLY_VERSION), 0)
 
 
 def restrict(reads: Sequence[str], writes: Sequence[str]) -> None:
-    """From here on this process opens nothing else, and never will again."""
+    """Restricts this process irrevocably to opening these paths."""
     library = ctypes.CDLL(None, use_errno=True)
     handled = _KNOWN[min(version(), max(_KNOWN))]
 
@@ -63,7 +64,7 @@ def _opened(path: str) -> Iterator[tuple[int, bool]]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Never returns: this process becomes the command."""
+    """Replaces this process by the restricted command; never returns."""
     end = list(arguments).index("--")
     named = {kind: [word[2:] for word in arguments[:end] if word.startswith(kind)] for kind in ("r:", "w:")}
     restrict(named["r:"], named["w:"])

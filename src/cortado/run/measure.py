@@ -1,4 +1,4 @@
-"""Code size and stack of bundles, as the compiler makes them, without running them."""
+"""Code size and stack use of compiled bundles, measured without running them."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,19 @@ from cortado.run.stack import stack_bytes
 if TYPE_CHECKING:
     from cortado.emit.c.bundle import Bundle
 
-WATCHER = "cortado_selftest_step"  # what the self-test has the loop over rows call in place of a step
-PLAIN_NAMES = "-DCORTADO_PLAIN_NAMES"  # of functions and constants: without the build
+WATCHER = "cortado_selftest_step"  # the self-test's function that the row loop calls in place of a step
+PLAIN_NAMES = "-DCORTADO_PLAIN_NAMES"  # names of functions and constants without the build
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Code size and stack of a bundle with the default flags; None without a compiler, and for the stack where the code
-    does not say it. Of a bundle for any core, the most that one of them needs."""
+    """Code size and stack use of a bundle with the default flags, the maximum over the cores for a bundle for any core.
 
-    code_bytes: int | None = None  # .text and descriptors, weights not counted
-    stack_bytes: int | None = None  # of a call of MODEL_run and its like, interrupts not counted
+    None without a compiler; a stack use is also None if it can't be derived from the code.
+    """
+
+    code_bytes: int | None = None  # .text including descriptors, without weights
+    stack_bytes: int | None = None  # of a call of MODEL_run or its equivalent, without interrupts
     selftest_stack_bytes: int | None = None  # of a call of MODEL_selftest
 
 
@@ -36,7 +38,7 @@ def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler
 
 
 def methods_code_bytes(bundle: "Bundle", info: BundleInfo, entries: Sequence[str]) -> int | None:
-    """Code of a bundle whose model has further methods, by their functions."""
+    """Returns the code size of a bundle whose model has several methods, linked through their functions."""
     elf = linked_code(bundle.files, [bundle], [info], Compiler.GCC, entries)
     return None if elf is None else load_image(elf).sections[".text"]
 
@@ -63,7 +65,7 @@ def measured(
 
 
 def selftest_stack_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
-    """Returns the stack that a call of a bundle's self-test takes."""
+    """Returns the stack use of a bundle's self-test."""
     targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
     entry = f"{info.name}_selftest"
     stacks = []
@@ -76,12 +78,12 @@ def selftest_stack_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
 
 
 def _most(stacks: Sequence[int | None]) -> int | None:
-    """The largest of several stacks; None where one is not known."""
+    """Returns the maximum stack use; None if one is unknown."""
     return None if None in stacks else max(stack for stack in stacks if stack is not None)
 
 
 def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
-    """Static RAM of the bundle beside its arena and the stack; None without a compiler."""
+    """Returns the bundle's static RAM in addition to arena and stack; None without a compiler."""
     elf = linked_code(bundle.files, [bundle], [info], Compiler.GCC)
     return None if elf is None else load_image(elf).sections.get(".data", 0)
 
@@ -94,8 +96,7 @@ def linked_code(
     also: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Path | None:
-    """A program of MODEL_run and nothing else, built with the bundle's default flags; and `also` other functions,
-    with `more` flags."""
+    """Links MODEL_run alone, with the bundle's default flags; `also` further functions, with `more` flags."""
     target = infos[0].target
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if any(toolchain.find(tool) is None for tool in tools):
@@ -116,13 +117,13 @@ def linked_code(
         )
 
 
-_FOR_SIZE = '#pragma GCC optimize("Os")\n'  # as the CMake file of the loader has it
-# What delegate.cpp calls of the loader.
+_FOR_SIZE = '#pragma GCC optimize("Os")\n'  # as the loader's CMake file compiles it
+# The functions of the loader that delegate.cpp calls.
 _CALLED = ("open", "open_checked", "ram", "reset", "run", "row", "push", "input", "output")
 
 
 def loader_bytes(files: Mapping[str, str], target: CortexMTargetConfig) -> int | None:
-    """Returns the code that an application with a delegate links of the loader's `files`; None without a compiler."""
+    """Returns the code that an application with a delegate links from the loader's `files`; None without a compiler."""
     if toolchain.find(toolchain.Tool.ARM_GCC) is None:
         return None
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
@@ -140,13 +141,14 @@ def loader_bytes(files: Mapping[str, str], target: CortexMTargetConfig) -> int |
 
 
 def executorch_folder(files: Mapping[str, str], target: CortexMTargetConfig) -> dict[str, str]:
-    """Returns the folder that ExecuTorch's build adds, beside the other files of a compiled model."""
+    """Returns the folder to add to ExecuTorch's build, a part of the compiled model."""
     linked = delegate_files(files, target.target_string, loader_bytes(files, target))
     return {f"{DELEGATE_FOLDER}/{name}": text for name, text in linked.items()}
 
 
 def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str], also: Sequence[str]) -> str:
-    """Links what running bundles needs and nothing else; the constants are not there, only their names."""
+    """Returns a linker script that links only what running bundles requires; constants are undefined but for their
+    names."""
     return _script([*(entry for info in infos for entry in info.entries), *also], constants)
 
 

@@ -1,6 +1,6 @@
 """Runs an ELF file on an emulated board: input in its memory, records out, faults in words.
 
-Records by which a program on a board or on this machine speaks to the one who runs it (device/port.h).
+Records are how a program on a board or on this machine reports to its runner (device/port.h).
 """
 
 import re
@@ -40,7 +40,7 @@ _NUMBER = struct.Struct("<I")
 
 
 class Record(IntEnum):
-    """The kinds of records, as device/port.h numbers them."""
+    """The kinds of records, numbered as in device/port.h."""
 
     TEXT = ord("T")
     OUTPUT = ord("O")
@@ -51,7 +51,7 @@ class Record(IntEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """All that a program said. Without an exit code it was cut off."""
+    """A program's complete output. Without an exit code it was cut short."""
 
     text: str
     outputs: bytes
@@ -61,7 +61,7 @@ class Said:
 
 
 def read_records(data: bytes, *, whole: bool) -> Said:
-    """The records of a program, which may be anybody's: nothing in them is believed. `whole`: up to the exit code."""
+    """Parses the records of an untrusted program. `whole`: they must end with an exit code."""
     found: dict[Record, list[bytes]] = {kind: [] for kind in Record}
     position = 0
     while position + _HEADER.size <= len(data):
@@ -96,18 +96,18 @@ def _number(parts: list[bytes]) -> int | None:
 
 # ---- qemu ------------------------------------------------------------------------------------------------
 
-MOST_INSTRUCTIONS = 20_000_000_000  # of a sample: two minutes of a machine that has nothing else to do
-MEMORY_BYTES = 8 << 30  # of addresses, most of which the emulator never touches
-MOST_OUTPUT_BYTES = 64 << 20  # what a program may say on a serial port
+MOST_INSTRUCTIONS = 20_000_000_000  # per sample: two minutes on an otherwise idle machine
+MEMORY_BYTES = 8 << 30  # of address space, most of which the emulator never touches
+MOST_OUTPUT_BYTES = 64 << 20  # that a program may send on a serial port
 
 
 class BoardFaultError(CortadoError):
-    """The program faulted; the message holds its registers."""
+    """The program faulted; the message includes its registers."""
 
 
 @dataclass(frozen=True)
 class BoardResult:
-    """Result of a program on a board: its output, and what was watched."""
+    """The result of a program on a board: its output, and what the plugin observed."""
 
     said: Said
     seconds: float
@@ -129,12 +129,12 @@ def run_elf(
     most_output: int = MOST_OUTPUT_BYTES,
     arguments: Sequence[str] = (),
 ) -> BoardResult:
-    """Runs firmware on an input, which lies in its memory (device/port.h). `arguments` are more options of QEMU's.
+    """Runs firmware on an input placed in its memory (device/port.h). `arguments` are further options for QEMU.
 
-    It sees nothing of this machine: the emulator has no semihosting, no disk and no network, and all that leaves it is
-    what the program says. It ends after this number of `instructions`, however busy this machine is, and after
-    `timeout` seconds where that is given. A fault is a BoardFaultError; these limits, an end without an exit code and
-    too much output are CortadoErrors; so is an exit code other than 0, unless `check` is off.
+    The firmware is isolated from this machine: the emulator has no semihosting, disk or network, and only the program's
+    records leave it. It is stopped after this number of `instructions`, however busy this machine is, and after
+    `timeout` seconds if given. A fault is a BoardFaultError. These limits, a missing exit code and too much output are
+    CortadoErrors; so is an exit code other than 0, unless `check` is off.
     """
     with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
         run = _Run(elf, board, Path(folder))
@@ -164,7 +164,7 @@ def _with_report(result: BoardResult, plugin: Watch, report: Path, image: Image)
 
 
 def _escape(text: str) -> str:
-    """QEMU separates options with commas and takes a doubled one literally."""
+    """Escapes commas by doubling them, since QEMU separates options with commas."""
     return text.replace(",", ",,")
 
 
@@ -188,7 +188,7 @@ class _Run:
         return self.image.require("cortado_input").address
 
     def command(self) -> list[str]:
-        """The emulator with the firmware and the files of the run, and no sight of any other."""
+        """Returns the emulator's command line, with access to the firmware and the run's own files only."""
         kept, machine = self.board.kept, self.board.machine.value
         if kept is None:
             files = ["-M", machine, "-chardev", f"file,id=said,path={_OUTPUT}", "-serial", "chardev:said"]
@@ -201,7 +201,7 @@ class _Run:
             str(toolchain.require(Tool.QEMU)),
             *files,
             *("-nodefaults", "-display", "none", "-monitor", "none"),
-            "-no-reboot",  # a program ends by asking for a reset
+            "-no-reboot",  # a program ends by requesting a reset
             *("-kernel", str(self.elf.resolve())),
         ]
 
@@ -222,7 +222,7 @@ class _Run:
             file.truncate(self.board.kept.length)
 
     def said(self) -> bytes:
-        """The program's output so far."""
+        """Returns the program's output so far."""
         if self.board.kept is None:
             path = self.folder / _OUTPUT
             return path.read_bytes() if path.exists() else b""
@@ -237,7 +237,7 @@ class _Run:
             return file.read(min(said, self.board.input_room(self.image)))
 
 
-EXIT_LIMIT, EXIT_IDLE = 124, 125  # of the plugin
+EXIT_LIMIT, EXIT_IDLE = 124, 125  # the plugin's
 
 
 def _boot(
@@ -296,7 +296,7 @@ def _failure_text(said: Said, code: int, errors: str, run: _Run) -> str:
         how = "ended without its exit code"
     else:
         how = f"ended with exit code {said.exit_code}"
-    # The boards' network card is not connected to anything, which QEMU remarks each time.
+    # QEMU warns every time that the boards' network card is not connected.
     lines = [line for line in errors.splitlines() if "has no peer" not in line]
     text = "\n".join([*said.text.strip().splitlines(), *lines[:20]])
     return f"{run.elf.name} {how} on {run.board.machine.value}:\n{text}"
@@ -324,7 +324,7 @@ _FAULTS = {
 
 
 def _fault_text(registers: str, board: Board, image: Image) -> str:
-    """The registers as the board printed them, after a line that says what they mean."""
+    """Explains the registers that the board printed in a line above them."""
     values = {name: int(value, 16) for name, value in re.findall(r"(\w+)=(0x[0-9a-f]+)", registers)}
     causes = [text for bit, text in _FAULTS.items() if values.get("cfsr", 0) >> bit & 1]
     if "stack overflow" in registers:

@@ -1,4 +1,4 @@
-"""Runs a compiled model: on this machine, on an emulated board; the same bundle, the same inputs, the same bits."""
+"""Runs a compiled model on this machine or on an emulated board: the same bundle, the same inputs, the same bits."""
 
 import tempfile
 from collections import Counter
@@ -32,13 +32,13 @@ from cortado.timing.parts import parts_of
 from cortado.timing.work import MeasuredWork, account
 
 HOST = "host"
-WASM = "wasm"  # this machine too, in WebAssembly
+WASM = "wasm"  # also this machine, in WebAssembly
 HERE = (HOST, WASM)  # where the portable kernels run
-GROUP = 64  # samples that one process on this machine runs: many enough to hide its start, few enough to show progress
+GROUP = 64  # samples per process on this machine: enough to amortize its start, few enough to show progress
 EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
 
 
-# The core whose flags an ANY bundle is compiled with on each board.
+# For each board, the core whose flags a bundle for ANY core is compiled with.
 _ANY_CORES = {
     Machine.MPS2_AN385: CortexM.M3,
     Machine.MPS2_AN386: CortexM.M4,
@@ -47,13 +47,13 @@ _ANY_CORES = {
     Machine.MPS3_AN547: CortexM.M55,
     Machine.MICROBIT: CortexM.M0,
 }
-# Boards beside a target's own that its code runs on too.
+# Further boards that run a target's code.
 _ALSO = {CortexM.M0: (Machine.MICROBIT,), CortexM.M0PLUS: (Machine.MICROBIT,)}
 
 
 @dataclass(frozen=True)
 class Flown:
-    """How a program went: what it spends on any core that runs its code."""
+    """The control flow of a program, from which its cost on any core that runs its code follows."""
 
     flow: Flow
     code: Mapping[int, Instruction]
@@ -65,18 +65,18 @@ class Flown:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outputs per sample, and what the emulated board counted."""
+    """The outputs of each sample, and what the emulated board counted."""
 
     on: str
     samples: list[list[ArrayType]]
     instructions: int | None = None
     stack_bytes: int | None = None
     functions: Mapping[str, int] | None = None
-    cpu: CortexM | None = None  # whose cycles `work` has
-    flown: Flown | None = None  # the first sample, if it is to be timed
-    trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
-    silicon: Silicon | None = None  # what a chip's own counter said
-    pushes: tuple[int, ...] = ()  # of an input that comes row by row: the instructions of each row of the first sample
+    cpu: CortexM | None = None  # the core whose cycles `work` has
+    flown: Flown | None = None  # the first sample's, if it is timed
+    trace: bytes = b""  # with TRACE: the output row of every kernel call, in call order
+    silicon: Silicon | None = None  # the readings of a chip's own counter
+    pushes: tuple[int, ...] = ()  # if input comes row by row: the instructions of each row of the first sample
 
     def __repr__(self) -> str:
         counted = "" if self.instructions is None else f", {self.instructions:,} instructions"
@@ -84,7 +84,7 @@ class RunResult:
 
     @cached_property
     def work(self) -> MeasuredWork | None:
-        """Returns the work of the first sample: cycles, and where instructions and cycles went."""
+        """Returns the work of the first sample: cycles, and the distribution of instructions and cycles."""
         return None if self.flown is None or self.cpu is None else self.flown.work(self.cpu)
 
 
@@ -92,7 +92,7 @@ class RunResult:
 
 
 def choose_board(target: CortexMTargetConfig, on: str | None) -> Machine | None:
-    """The emulated board of a run; None for this machine, and for a chip behind a probe."""
+    """Returns the emulated board of a run; None for this machine, and for a chip behind a probe."""
     if on in (*HERE, EXECUTORCH) or is_probe(on):
         return None
     if on is None:
@@ -122,7 +122,7 @@ def board_flags(target: CortexMTargetConfig, board: Machine) -> tuple[str, ...]:
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 RUNTIME_CHECKS = "-DCORTADO_ENABLE_RUNTIME_CHECKS"
-TRACE = "-DCORTADO_TRACE"  # every kernel call also writes its output row to a file
+TRACE = "-DCORTADO_TRACE"  # every kernel call also writes out its output row
 _PLACEMENT = (
     '-DCORTADO_WEIGHTS=__attribute__((section(".cortado.weights")))',
     '-DCORTADO_ARENA=__attribute__((section(".bss.arena")))',
@@ -130,7 +130,7 @@ _PLACEMENT = (
 
 
 def bundle_sources(folder: Path, suffixes: str = "cS") -> list[Path]:
-    """The sources of a bundle; this machine has no use for the assembly files."""
+    """Returns the sources of a bundle; builds for this machine omit the assembly files."""
     return [*sorted(folder.glob("*.c")), *sorted((folder / "kernels" / "src").glob(f"*.[{suffixes}]"))]
 
 
@@ -141,7 +141,7 @@ def bundle_includes(folder: Path) -> list[Path]:
 def build(
     folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Sequence[str] = (), *, wasm: bool = False
 ) -> Path:
-    """The bundle with the harness around it: a firmware image, or a program for this machine (`wasm`: WebAssembly)."""
+    """Builds the bundle with the harness: a firmware image, or a program for this machine (`wasm`: WebAssembly)."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         glue = Path(temporary) / "harness_model.c"
         glue.write_text(harness_source(info))
@@ -158,7 +158,7 @@ def build(
 
 
 def wasm_runner() -> tuple[Path, Path]:
-    """The program that runs a WebAssembly harness, with its script."""
+    """Returns the interpreter of a WebAssembly harness, and its script."""
     return require(Tool.NODE), DEVICE / "wasm" / "run.mjs"
 
 
@@ -187,13 +187,13 @@ def run_bundle(
     progress: Callable[[int], None] = lambda done: None,
     built: Callable[[Machine | None], Path] | None = None,
 ) -> RunResult:
-    """Runs every sample, as many in one boot as the board has room for; on this machine, on all its cores.
+    """Runs every sample: on a board, as many per boot as it has room for; on this machine, on all its cores.
 
-    `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With state, samples are steps of
-    sequences, each `sequence` long, or all of them one: none is taken apart. With `stores`, every store on the emulated
-    board is compared with the rules; the first stray one is an error. With `timed`, the cycles of the first sample are
-    modelled, for each step of the rules. `progress` is told how many samples are done. `built` makes the program where
-    it is not the folder's bundle.
+    `samples` have the bundle's own dtypes; `flags` are passed on to the compiler. With state, samples are steps of
+    sequences, each `sequence` long or all of them one; a sequence is never split. With `stores`, every store on the
+    emulated board is compared with the rules, and the first stray one is an error. With `timed`, the cycles of the
+    first sample are modelled for each step of the rules. `progress` gets the number of samples done. `built` builds the
+    program, by default from the folder's bundle.
     """
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags, wasm=on == WASM) if built is None else built(board)
@@ -235,7 +235,7 @@ def _boot(
     limits: RunLimits,
     watch: Watch | None,
 ) -> BoardResult:
-    """Samples that one boot of the board runs."""
+    """Runs some samples in one boot of the board."""
     return run_harness(
         program,
         machine,
@@ -249,7 +249,7 @@ def _boot(
 
 
 def _whole_sequences(most: int, length: int, board: Machine) -> int:
-    """Limits the samples that a boot has room for to whole sequences: state is lost with the board's memory."""
+    """Rounds the samples per boot down to whole sequences: state is lost with the board's memory."""
     if most < length:
         raise CortadoError(
             f"a sequence of {length} steps does not fit {board.value}, which has room for the inputs and outputs of "
@@ -259,7 +259,7 @@ def _whole_sequences(most: int, length: int, board: Machine) -> int:
 
 
 def _pushes(rules: StoreRules, done: BoardResult) -> tuple[int, ...]:
-    """Each begins with a call of the first step, that of the input."""
+    """Sums the instructions of each push, which begins with a call of the first step, the input's."""
     pushes: list[int] = []
     if done.counts is not None and done.counts.samples:
         for call, instructions in zip(rules.calls, done.counts.samples[0].calls, strict=False):
@@ -270,7 +270,7 @@ def _pushes(rules: StoreRules, done: BoardResult) -> tuple[int, ...]:
 
 
 def core_of(target: CortexMTargetConfig, board: Machine) -> CortexM:
-    """The core that a bundle's cycles are those of: its own; of one for any core, that of the board."""
+    """Returns the core whose cycles are modelled: the bundle's own or, for a bundle for any core, the board's."""
     return _ANY_CORES[board] if target.cpu is CortexM.ANY else target.cpu
 
 
@@ -283,10 +283,10 @@ def _run_on_cores(
     progress: Callable[[int], None],
     by: Sequence[Path],
 ) -> RunResult:
-    """One process after the other on each core of this machine, with a group of samples for each."""
+    """Runs groups of samples in separate processes, one at a time on each core of this machine."""
     cores = processors()
     size = max(min(GROUP, -(-len(samples) // cores)), 1)
-    if info.state:  # whole sequences
+    if info.state:  # keeps sequences whole
         length = sequence or max(len(samples), 1)
         size = -(-size // length) * length
     groups = [samples[start : start + size] for start in range(0, len(samples), size)]
@@ -331,9 +331,9 @@ def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayT
     samples = []
     for all_results in np.frombuffer(data, dtype=np.uint8).reshape(count, info.results, one):
         sample, position = [], 0
-        for tensor in info.outputs:  # with each result of a stream come all outputs
+        for tensor in info.outputs:  # each result of a stream has all outputs
             taken = all_results[:, position : position + tensor.bytes].tobytes()
-            piece = np.frombuffer(bytearray(taken), tensor.dtype)  # aligned, and the caller's own
+            piece = np.frombuffer(bytearray(taken), tensor.dtype)  # aligned, and owned by the caller
             sample.append(piece.reshape((info.results, *tensor.shape) if info.results > 1 else tensor.shape))
             position += tensor.bytes
         samples.append(sample)

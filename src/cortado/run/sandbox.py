@@ -1,9 +1,9 @@
-"""Programs that see other people's bytes: with limits of time, memory and file sizes, in a group of processes that ends
-with what started it.
+"""Programs that process untrusted data: with limits on time, memory and file sizes, in a process group that never
+outlives this process.
 
-A compiler is a program that starts others. All of them are in one process group, which is ended as a whole: when the
-time is up, when an exception passes, and when this process ends in whatever way. For the last a small shell waits on a
-pipe that only this process holds open, and ends the groups it was told of when it breaks.
+A compiler starts other programs. All of them are in one process group, which is killed as a whole: on a timeout, on an
+exception, and when this process ends in any way. For the last case a small shell waits on a pipe that only this process
+holds open, and kills the groups it was told of when the pipe breaks.
 """
 
 import contextlib
@@ -27,24 +27,24 @@ _HAS_GROUPS = hasattr(os, "posix_spawn") and hasattr(os, "killpg")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a program; None: no limit."""
+    """A program's resource limits; None for no limit."""
 
-    seconds: float | None = None  # of the clock on the wall
+    seconds: float | None = None  # wall-clock time
     cpu_seconds: int | None = None
-    memory_bytes: int | None = None  # of addresses, for each of its processes
-    file_bytes: int | None = None  # of each file, and of what it says
+    memory_bytes: int | None = None  # address space of each process
+    file_bytes: int | None = None  # of each file, and of its output
 
 
 COMPILER = Limits(seconds=1800, cpu_seconds=900, memory_bytes=6144 * MEGABYTE, file_bytes=1024 * MEGABYTE)
-"""Beyond what the largest network needs that fits a microcontroller's address space, far below what hurts a machine."""
+"""More than the largest network for a microcontroller's address space needs, and far less than would harm a machine."""
 
 
 @dataclass(frozen=True)
 class RunLimits:
-    """After what a run is given up; None: what an inference never takes."""
+    """The limits of a run; None for defaults that no inference reaches."""
 
-    seconds: float | None = None  # of a boot, or of a process of this machine
-    instructions: int | None = None  # of a sample on a board
+    seconds: float | None = None  # per boot, or per process on this machine
+    instructions: int | None = None  # per sample on a board
 
     def __post_init__(self) -> None:
         for name, value in (("timeout", self.seconds), ("max-instructions", self.instructions)):
@@ -57,7 +57,7 @@ NO_LIMITS = RunLimits()
 
 
 class Limit(StrEnum):
-    """The limits of a program, by the fields of Limits."""
+    """The kinds of limits, named as the fields of Limits."""
 
     SECONDS = "seconds"
     CPU_SECONDS = "cpu_seconds"
@@ -66,7 +66,7 @@ class Limit(StrEnum):
 
 
 class TooMuch(CortadoError):
-    """A program was ended at one of its limits; the message says it in words."""
+    """A program was killed at one of its limits, which the message names."""
 
     def __init__(self, limit: Limit, message: str) -> None:
         super().__init__(message)
@@ -75,9 +75,9 @@ class TooMuch(CortadoError):
 
 @dataclass(frozen=True)
 class Done:
-    """How a program ended and what it said."""
+    """The exit code and output of a program."""
 
-    code: int  # negative: the signal that ended it
+    code: int  # negative: the signal that killed it
     stdout: bytes
     stderr: bytes
 
@@ -89,7 +89,7 @@ class Done:
 def run(
     command: Sequence[str | Path], limits: Limits, *, doing: str, folder: Path | None = None, given: bytes = b""
 ) -> Done:
-    """Runs a program to its end. What it says goes to files, which have a limit; pipes have none."""
+    """Runs a program to its end. Its output goes to files, whose size can be limited, unlike that of pipes."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as own, contextlib.ExitStack() as stack:
         paths = [Path(own) / name for name in ("in", "out", "err")]
         paths[0].write_bytes(given)
@@ -115,8 +115,8 @@ def _started(
     stderr: BinaryIO,
     folder: Path | None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A program with its limits and in its group. A system without a shell and groups has neither: there it ends when
-    its time is up, and with this block."""
+    """Starts a program with its limits in its own process group. A system without a shell and groups supports neither:
+    there the program ends on a timeout or with this block."""
     if not _HAS_GROUPS:
         with given.open("rb") as stdin:
             words = list(map(str, command))
@@ -135,10 +135,10 @@ def _started(
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float | None) -> int:
-    """Waits until the program ends. With a limit Python asks again and again, up to 50 ms apart, which compilers often
-    take less than; Linux tells at once."""
+    """Waits until the program ends. With a timeout Python polls, up to 50 ms apart, which is longer than many
+    compilations take; Linux's pidfd reports the end at once."""
     if seconds is not None and hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):  # an old kernel, or one that does not allow it
+        with contextlib.suppress(OSError):  # an old kernel, or one that forbids it
             handle = os.pidfd_open(process.pid)
             try:
                 ended = select.poll()
@@ -151,15 +151,15 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float | None) -> int:
 
 
 def _begin(process: "subprocess.Popen[bytes]") -> None:
-    """Lets a program begin that `_limited` holds back: what ends it with this process knows of it by now."""
+    """Releases a program that `_limited` holds back, once the shell that would kill it knows of its group."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(b"go\n")
 
 
 def _limited(command: Sequence[str | Path], limits: Limits, given: Path) -> list[str]:
-    """The command behind a shell that sets its limits: they are there before it runs. A lower one stays. It begins when
-    it is told to, with a file as its input, and never if nobody can."""
+    """Wraps a command in a shell that sets its limits before it starts; stricter ones are kept. The shell waits for a
+    line before it runs the command, with a file as its input, and exits if the line never comes."""
     wanted = {
         "-St": limits.cpu_seconds,
         "-v": None if limits.memory_bytes is None else limits.memory_bytes // 1024,
@@ -171,7 +171,8 @@ def _limited(command: Sequence[str | Path], limits: Limits, given: Path) -> list
 
 
 def _check(done: Done, limits: Limits, doing: str) -> None:
-    """A compiler's driver tells of a part that was ended, in words, and ends as if all were well."""
+    """Raises TooMuch for a limit that was hit: a compiler driver whose subprocess was killed says so in its output, and
+    exits normally."""
     by_signal = signal.Signals(-done.code).name if done.code < 0 else ""
     text = done.stderr[-20_000:].decode(errors="replace")
     if by_signal == "SIGXFSZ" or "File size limit exceeded" in text or _is_full(done, limits):
@@ -198,7 +199,7 @@ def _amount(size: int | None) -> str:
 
 @contextlib.contextmanager
 def _kept(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Whatever ends the block, or this process, ends the program's whole group."""
+    """Kills the program's whole group when the block or this process ends, however that happens."""
     _tell(process.pid, runs=True)
     try:
         yield
@@ -208,7 +209,7 @@ def _kept(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a program that was started with a group of its own, and all that it has started."""
+    """Kills a program that has its own process group, and all its descendants."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -218,12 +219,12 @@ _WAITS = """
 while read -r line; do groups=$line; done
 for group in $groups; do kill -s KILL -- "-$group"; done
 """
-"""Every line names all groups that are running."""
+"""Every line lists all running groups."""
 
 
 @dataclass
 class _Shell:
-    """The shell that waits, and the process that it waits for."""
+    """The waiting shell, and the process that owns it."""
 
     owner: int
     pipe: int
@@ -235,7 +236,7 @@ _shells: list[_Shell] = []
 
 
 def _tell(group: int, *, runs: bool) -> None:
-    with _lock, contextlib.suppress(OSError):  # without it, groups end by their limits
+    with _lock, contextlib.suppress(OSError):  # if this fails, only the limits end the groups
         if not _shells or _shells[-1].owner != os.getpid():
             _shells.append(_start())
         groups = _shells[-1].groups

@@ -1,8 +1,9 @@
-"""How much stack a linked program needs, from its instructions: what every function takes, and who calls whom.
+"""The stack that a linked program needs, derived from its instructions: the frame of every function, and the call
+graph.
 
-The instructions are read back from the firmware. It is a bound: a function's frame is all that any path through it
-pushes, and a call through a pointer is one of whatever it may be. `run` on a board measures what a run takes; the tests
-hold the bound to that.
+The instructions are disassembled from the firmware. The result is an upper bound: a function's frame is all that any
+path through it pushes, and a call through a pointer can reach every function that the pointer may hold. `run` on a
+board measures the stack that a run uses; tests check that the bound holds.
 """
 
 import re
@@ -21,12 +22,12 @@ from cortado.timing.instructions import Instruction, Kind, parse
 
 # ---- disassembly -----------------------------------------------------------------------------------------
 
-# objdump takes vector instructions for those of a coprocessor unless it is told the architecture.
+# Without the architecture, objdump decodes vector instructions as coprocessor instructions.
 _ARCHITECTURE = {cpu: "armv8.1-m.main" for cpu in (CortexM.M52, CortexM.M55, CortexM.M85)}
 
 
 def disassemble(elf: Path, cpu: CortexM) -> dict[int, Instruction]:
-    """Every instruction of a firmware for this core, by address."""
+    """Disassembles a firmware for this core: every instruction, by address."""
     return _disassemble(elf, elf.stat().st_mtime_ns, _ARCHITECTURE.get(cpu))
 
 
@@ -45,15 +46,17 @@ def _disassemble(elf: Path, mtime_ns: int, architecture: str | None) -> dict[int
 # ---- stack -----------------------------------------------------------------------------------------------
 
 _NUMBER = re.compile(r"#(-?\d+)")
-_MOST = 1 << 20  # bytes: no frame is as large
+_MOST = 1 << 20  # bytes: no frame is that large
 
 
 def stack_bytes(
     elf: Path, cpu: CortexM, entries: Collection[str], steps: Collection[str], watchers: Collection[str] = ()
 ) -> int | None:
-    """The most that a call of one of these functions takes. `steps` are the functions that the loop over rows calls by
-    pointers; `watchers` those that it calls in their place, and that call them. None where a function takes a number
-    of bytes that is not to be seen."""
+    """Returns the most stack that a call of one of the entries takes; None if some function's frame size is unknown.
+
+    `steps` are the functions that the row loop calls through pointers; `watchers`, those that it calls in their place
+    and that call them.
+    """
     found = stacks(elf, cpu, entries, steps, watchers).values()
     known = [size for size in found if size is not None]
     return max(known) if len(known) == len(found) else None
@@ -62,7 +65,7 @@ def stack_bytes(
 def stacks(
     elf: Path, cpu: CortexM, entries: Collection[str], steps: Collection[str], watchers: Collection[str] = ()
 ) -> dict[str, int | None]:
-    """The same of each of these functions that is in the program."""
+    """Returns the same bound for each entry that is in the program."""
     functions: dict[str, list[Instruction]] = {}
     code = _apart(disassemble(elf, cpu), elf)
     for instruction in code.values():
@@ -76,7 +79,7 @@ def stacks(
 
 
 def _apart(code: Mapping[int, Instruction], elf: Path) -> dict[int, Instruction]:
-    """Static functions of one name, each under a name of its own: all but the first have their address in it."""
+    """Renames static functions of the same name: all but the first get their address as a suffix."""
     with elf.open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
         heads = sorted({one["st_value"] & ~1 for one in symbols if one["st_info"]["type"] == "STT_FUNC"})
@@ -91,7 +94,7 @@ def _apart(code: Mapping[int, Instruction], elf: Path) -> dict[int, Instruction]
 
 
 class _Words:
-    """Constants beside the code."""
+    """The constants in the code section (literal pools)."""
 
     def __init__(self, elf: Path) -> None:
         with elf.open("rb") as file:
@@ -104,13 +107,13 @@ class _Words:
 
 
 def _loaded(one: Instruction, words: _Words) -> int | None:
-    """The constant beside the code that an instruction loads."""
+    """Returns the constant that an instruction loads from a literal pool; None for any other instruction."""
     found = _NUMBER.search(one.operands) if one.kind is Kind.LOAD and one.from_code else None
     return None if found is None else words.at((one.address + 4 & ~3) + int(found[1]))
 
 
 def _frame(body: Sequence[Instruction], words: _Words) -> int | None:
-    """The stack that a function may hold while it calls another."""
+    """Returns the most stack that a function itself can hold while it calls another."""
     total, known = 0, dict[str, int]()
     for one in body:
         if (constant := _loaded(one, words)) is not None:
@@ -123,7 +126,7 @@ def _frame(body: Sequence[Instruction], words: _Words) -> int | None:
 
 
 def _taken(one: Instruction, known: Mapping[str, int]) -> int | None:
-    """The bytes by which an instruction moves the stack pointer down; None if that can't be told."""
+    """Returns the bytes by which an instruction lowers the stack pointer; None if unknown."""
     if one.name in ("push", "stmdb", "vpush", "vstmdb") and "sp" in one.base:
         return one.listed * (8 if re.search(r"{\s*d", one.operands) else 4)
     if one.kind in (Kind.STORE, Kind.STORE_PAIR) and one.updates_base and "sp" in one.base:
@@ -141,8 +144,8 @@ def _taken(one: Instruction, known: Mapping[str, int]) -> int | None:
 
 
 class _Calls:
-    """The calls from function to function. A kernel calls by pointer what the call it is part of has given it: a
-    function whose address stands in the code of that call."""
+    """The call graph. A kernel that calls through a pointer gets it from the call it is part of: a function whose
+    address occurs in that call's code."""
 
     def __init__(
         self, code: Mapping[int, Instruction], functions: Mapping[str, Sequence[Instruction]], words: _Words
@@ -157,13 +160,13 @@ class _Calls:
         self._by_pointer = {name for name, body in functions.items() if _calls_by_pointer(body)}
 
     def of_step(self, step: str) -> dict[str, set[str]]:
-        """Within a call of a kernel."""
+        """Returns the call graph inside a kernel call."""
         reached = self._reached(step)
         given = {one for name in reached for one in self._named[name]}
         return {name: self._direct[name] | (given if name in self._by_pointer else set()) for name in reached}
 
     def of_loop(self, steps: Collection[str], watchers: Collection[str]) -> dict[str, set[str]]:
-        """Returns the stack of everything else: the loop over rows calls steps and watchers, and a watcher calls
+        """Returns the call graph of everything else: the row loop calls steps and watchers, and a watcher calls
         steps."""
         in_turn = {*steps, *watchers} & set(self._direct)
         found = {}
@@ -173,7 +176,7 @@ class _Calls:
         return found
 
     def _reached(self, step: str) -> set[str]:
-        """Functions that a call of a step may run."""
+        """Returns the functions that a call of a step can reach."""
         found, left = set[str](), [step]
         while left:
             name = left.pop()
@@ -184,7 +187,7 @@ class _Calls:
 
 
 def _addresses(body: Sequence[Instruction], words: _Words) -> Iterator[int]:
-    """Constants that a function's code has: such as it loads, and such as it makes of two halves."""
+    """Yields the constants in a function's code: loaded ones, and those built from two halves."""
     low: dict[str, int] = {}
     for one in body:
         if (constant := _loaded(one, words)) is not None:
@@ -198,8 +201,8 @@ def _addresses(body: Sequence[Instruction], words: _Words) -> Iterator[int]:
 
 
 def _calls_by_pointer(body: Sequence[Instruction]) -> bool:
-    """Whether a function jumps to what a register holds, unless that came from the stack: so do functions return that
-    were given a part of their arguments there, and had them pushed."""
+    """Returns whether a function branches to a register whose value was not popped from the stack: popping is how
+    functions return that had arguments pushed."""
     popped: set[str] = set()
     for one in body:
         if one.kind is Kind.JUMP and one.name in ("blx", "bx") and one.operands.strip() not in {"lr", *popped}:
@@ -214,12 +217,12 @@ def _depth(
     start: str,
     known: Mapping[str, int | None],
 ) -> int | None:
-    """Stack of a function with all that it calls; None if one of them is unknown."""
+    """Returns the stack of a function including its callees; None if one of them is unknown."""
     found: dict[str, int | None] = dict(known)
     opened: set[str] = set()
 
     def of(name: str) -> int | None:
-        if name in opened:  # a pointer is never to one's own caller
+        if name in opened:  # a pointer never holds its own caller
             return 0
         if name not in found:
             opened.add(name)

@@ -1,9 +1,9 @@
-"""The programs Cortado runs: where they are, what installs them, and a cache of what they build.
+"""The programs that Cortado runs: where they are, what installs them, and a cache of what they build.
 
-Everything built is kept under a hash of all that went into it (source and header contents, flags, compiler version),
-so a second build is a file lookup. The cache directory is $CORTADO_CACHE or ~/.cache/cortado; it may be deleted at any
-time. Several processes may build at once: files are written under a temporary name and renamed into place, and what
-one builds the others wait for.
+Every result is stored under a hash of all its inputs (contents of sources and headers, flags, compiler version), so
+that building it again is a file lookup. The cache directory is $CORTADO_CACHE or ~/.cache/cortado; it can be deleted at
+any time. Several processes can build at once: files are written under a temporary name and renamed into place, and a
+process waits for another that builds the same file.
 """
 
 import contextlib
@@ -28,31 +28,31 @@ from cortado.run import sandbox
 from cortado.run.confined import confined
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
-# A directive that names a file; the name is empty where a macro, or anything that isn't plain, stands in its place.
+# A directive that names a file; the name is empty if it is a macro, or anything else that isn't literal.
 INCLUDE = re.compile(rb'(?:^[ \t]*#|%:|\?\?=)[ \t]*include(?:_next)?\b[ \t]*(?:["<]([^">\n\\]+)[">])?', re.M)
-# A setting that no header but Cortado's asks for, and where one may: its name, or the beginning of one.
+# A setting that only Cortado's headers test, and where they may: its name, or the prefix of one.
 OWN_SETTING = re.compile(r"-[DU](CORTADO_\w+)")
 OWN_WORD = re.compile(rb"CORTADO_\w*(?:[ \t]*##)?")
 WASM_STACK_BYTES = 1 << 18
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
-# What the linker says when a memory region of its script is too small.
+# The linker's message for a memory region that is too small.
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
 
 
 @dataclass(frozen=True)
 class ToolInfo:
-    """A program, the Debian packages that bring it, and which part of Cortado needs it."""
+    """A program, the Debian packages that provide it, and the part of Cortado that needs it."""
 
     command: str
     packages: str
     needed_for: str
     optional: bool = False
-    others: tuple[str, ...] = ()  # names that it goes by elsewhere
-    tested: str = ""  # how the version begins that the tests run with
+    others: tuple[str, ...] = ()  # its other common names
+    tested: str = ""  # the prefix of the version that the tests run with
 
 
 class Tool(Enum):
-    """Every program Cortado may run."""
+    """Every program that Cortado may run."""
 
     CC = ToolInfo("cc", "build-essential", "the host build of a model, and the emulator's plugin", tested="12.2")
     CXX = ToolInfo("c++", "build-essential", "running a .pte on the ExecuTorch runtime", tested="12.2")
@@ -81,7 +81,7 @@ WASM_TOOLS = (Tool.CLANG, Tool.WASM_LD, Tool.NODE)  # to build WebAssembly, and 
 
 @dataclass(frozen=True)
 class ToolStatus:
-    """Status of one tool, as `cortado doctor` shows it; path and version are None when it isn't installed."""
+    """The status of one tool, as `cortado doctor` shows it; path and version are None if it isn't installed."""
 
     tool: Tool
     path: Path | None
@@ -93,13 +93,13 @@ class ToolStatus:
 
 
 def find(tool: Tool) -> Path | None:
-    """The tool on PATH, or None."""
+    """Returns the tool's path, or None if it isn't on PATH."""
     names = (tool.value.command, *tool.value.others)
     return next((Path(path) for name in names if (path := shutil.which(name))), None)
 
 
 def require(tool: Tool) -> Path:
-    """The tool on PATH; if it isn't there, MissingTool with the command that installs it."""
+    """Returns the tool's path, or raises MissingTool with the command that installs it."""
     path = find(tool)
     if path is None:
         info = tool.value
@@ -118,12 +118,12 @@ def _version_text(path: Path, mtime_ns: int) -> str:
 
 
 def version(path: Path) -> str:
-    """The first line of `TOOL --version`, asked once per process and program file."""
+    """Returns the first line of `TOOL --version`, cached per process and program file."""
     return _version_text(path, path.stat().st_mtime_ns)
 
 
 def status() -> tuple[ToolStatus, ...]:
-    """Every tool: where it is and which version."""
+    """Returns path and version of every tool."""
 
     def one(tool: Tool) -> ToolStatus:
         path = find(tool)
@@ -134,7 +134,7 @@ def status() -> tuple[ToolStatus, ...]:
 
 @lru_cache(maxsize=8)
 def newlib_include(gcc: Path) -> Path:
-    """Returns where newlib's headers are; gcc finds them by itself, clang has to be told."""
+    """Returns the folder of newlib's headers; gcc finds them by itself, clang has to be told."""
     result = subprocess.run([str(gcc), "-print-file-name=libc.a"], capture_output=True, text=True, check=True)
     library = Path(result.stdout.strip())
     include = library.parent.parent / "include"
@@ -150,13 +150,13 @@ def newlib_include(gcc: Path) -> Path:
 
 
 def cache_dir() -> Path:
-    """$CORTADO_CACHE, or ~/.cache/cortado."""
+    """Returns $CORTADO_CACHE, or ~/.cache/cortado."""
     configured = os.environ.get("CORTADO_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "cortado"
 
 
 def _digest(parts: Iterable[str | bytes]) -> str:
-    """A hash in which every part's length counts, so that moving a byte between parts changes it."""
+    """Hashes parts including their lengths, so that moving a byte from one part to the next changes the result."""
     state = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -166,8 +166,8 @@ def _digest(parts: Iterable[str | bytes]) -> str:
 
 
 def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-    """The cache's file for this key; `build` writes it to the path it is given if it isn't there yet, or is no longer
-    what was written: a disk that was full, a machine that was switched off."""
+    """Returns the cached file for a key, calling `build` to write it if it is missing or damaged, as after a full disk
+    or a power cut."""
     target = cache_dir() / key[:2] / f"{key}{suffix}"
     if _is_whole(target):
         return target
@@ -200,16 +200,17 @@ def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
 
 @contextlib.contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Lets one process and thread work; the others wait. The file is there as long as somebody has the lock."""
+    """Holds a lock that lets one process and thread work at a time. The lock file exists only while the lock is
+    held."""
     while True:
         with path.open("wb") as file:
             lock(file.fileno(), wait=True)  # without locks both build
-            if not _is_at(path, file):  # who had it has removed it
+            if not _is_at(path, file):  # its previous holder removed it
                 continue
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):  # a system that keeps open files: the next one takes it
+                with contextlib.suppress(OSError):  # on a system that can't remove open files, the next holder does
                     path.unlink(missing_ok=True)
             return
 
@@ -231,7 +232,7 @@ def _sum(path: Path) -> str:
 
 
 def _is_whole(target: Path) -> bool:
-    """Whether it is there with the content that was written."""
+    """Returns whether a file exists with the contents that were written."""
     try:
         return _note(target).read_text() == _sum(target)
     except (OSError, UnicodeDecodeError):
@@ -242,7 +243,7 @@ def _is_whole(target: Path) -> bool:
 
 
 class BuildError(CortadoError):
-    """A compiler or linker refused; the message holds what it said."""
+    """A compiler or linker failed; the message includes its output."""
 
 
 @dataclass(frozen=True)
@@ -257,31 +258,31 @@ class CompilerCommand:
 
 
 def host_compiler() -> CompilerCommand:
-    """The development machine's own C compiler."""
+    """Returns the development machine's own C compiler."""
     return CompilerCommand(require(Tool.CC))
 
 
 def arm_gcc() -> CompilerCommand:
-    """GCC for bare-metal Arm."""
+    """Returns GCC for bare-metal Arm."""
     gcc = require(Tool.ARM_GCC)
     newlib_include(gcc)
     return CompilerCommand(gcc)
 
 
 def arm_clang() -> CompilerCommand:
-    """Clang for bare-metal Arm, with newlib's headers; its objects are linked by arm-none-eabi-gcc."""
+    """Returns Clang for bare-metal Arm, with newlib's headers; its objects are linked by arm-none-eabi-gcc."""
     include = newlib_include(require(Tool.ARM_GCC))
     return CompilerCommand(require(Tool.CLANG), ("--target=arm-none-eabi", "-isystem", str(include)))
 
 
 def wasm_clang() -> CompilerCommand:
-    """Clang for WebAssembly; the bundle's few functions of a C library are in device/wasm."""
+    """Returns Clang for WebAssembly; device/wasm has the few functions of the C library that bundles use."""
     return CompilerCommand(require(Tool.CLANG), ("--target=wasm32", "-nostdlib", "-mbulk-memory", "-msimd128"))
 
 
 def _run(command: Sequence[str | Path], doing: str, *, sees: Sequence[Path] | None, output: Path) -> None:
-    """A command that must succeed; BuildError with its standard error if it doesn't. With `sees` it can read these
-    files and its own alone, and writes beside its output."""
+    """Runs a command; raises BuildError with its standard error if it fails. With `sees` it can read only these files
+    and its own, and write only next to its output."""
     given = command
     if sees is not None:
         tools = [path for tool in (Tool.ARM_GCC, Tool.CLANG) if (path := find(tool)) is not None]
@@ -292,8 +293,11 @@ def _run(command: Sequence[str | Path], doing: str, *, sees: Sequence[Path] | No
 
 
 def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:
-    """Names and contents of the sources and of every file that the preprocessor may read for them, below the include
-    directories or beside them. Names as they are spelled, not absolute: two checkouts share what they build."""
+    """Returns names and contents of the sources and of every file that the preprocessor may read for them, below the
+    include directories or next to them.
+
+    Names are as spelled, not absolute, so that two checkouts share their builds.
+    """
     missing = [source for source in sources if not source.is_file()]
     if missing:
         raise CortadoError(f"no such source file: {missing[0]}")
@@ -301,8 +305,11 @@ def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[
 
 
 def _readable(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:
-    """The sources, and what they and those files name, wherever a file of that name is, each once; every header where a
-    name is not to be seen. Paths as text: this is asked of every program."""
+    """Returns the sources and, transitively, all files with a name that they include, each once; all headers if some
+    name is not literal.
+
+    Paths are strings for speed, as this runs for every program.
+    """
     parts: list[str | bytes] = []
     folders = [str(folder) for folder in include_dirs]
     left = [(source.name, str(source)) for source in sources]
@@ -326,7 +333,7 @@ def _readable(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str
 
 @lru_cache(maxsize=256)
 def _included(text: bytes) -> tuple[str, ...]:
-    """The names in a text's directives; kept, as every source names the same header."""
+    """Returns the names in a text's include directives; cached, since many sources include the same header."""
     return tuple(found.decode(errors="replace") for found in INCLUDE.findall(text))
 
 
@@ -351,9 +358,12 @@ def compile_object(
     *,
     foreign: bool = False,
 ) -> Path:
-    """One object file. Its key is what the preprocessor may read, so a header that this source doesn't include can't
-    cause a rebuild, nor can a setting of Cortado's that nothing asks for: the kernels are compiled once for all
-    models. The compiler of a `foreign` source sees that source and the headers alone."""
+    """Compiles one object file.
+
+    Its cache key covers what the preprocessor may read: neither a header that the source doesn't include nor a Cortado
+    setting that nothing tests causes a rebuild, so kernels are compiled once for all models. The compiler of a
+    `foreign` source sees only that source and the headers.
+    """
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
     parts = _input_parts([source], include_dirs)
     asked = _asked_for([*parts, *(flag.partition("=")[2].encode() for flag in flags)])
@@ -367,21 +377,21 @@ def compile_object(
 
 
 def _seen_by_foreign(source: Path, include_dirs: Sequence[Path]) -> list[Path]:
-    """The source and the headers, without links that lead elsewhere."""
+    """Returns the source and the headers, without symlinks that lead elsewhere."""
     places = [place.resolve() for place in (source.parent, *include_dirs)]
     files = [source, *(path for folder in include_dirs for path in _header_files(folder))]
     return [path for path in files if any(path.resolve().is_relative_to(place) for place in places)]
 
 
 def _asked_for(texts: Iterable[str | bytes]) -> set[str] | None:
-    """The names of Cortado's own settings that stand in texts; None where the preprocessor may put some together."""
+    """Returns the names of Cortado's own settings in texts; None if the preprocessor may compose names by pasting."""
     words = {word for text in texts if isinstance(text, bytes) for word in _own_words(text)}
     return None if any(word.endswith("#") for word in words) else words
 
 
 @dataclass(frozen=True)
 class _Build:
-    """One program or library: everything its bytes depend on."""
+    """A program or library: everything that its bytes depend on."""
 
     sources: Sequence[Path]
     include_dirs: Sequence[Path]
@@ -391,8 +401,8 @@ class _Build:
     link_flags: Sequence[str]
     name: str
     suffix: str
-    scripts: Sequence[str] = ()  # linker scripts; the first into whose regions everything fits is used
-    foreign: bool = False  # somebody else wrote the sources: nothing of this machine is shown to compiler and linker
+    scripts: Sequence[str] = ()  # linker scripts; the first one whose regions everything fits into is used
+    foreign: bool = False  # the sources are untrusted: compiler and linker are sandboxed
 
     def run(self) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", self.name):
@@ -440,7 +450,7 @@ def _host_build(
     compiler = host_compiler()
     is_cpp = any(source.suffix in CPP_SUFFIXES for source in sources)
     linker = CompilerCommand(require(Tool.CXX)) if is_cpp else compiler
-    # Sanitizers and coverage bring run-time libraries: the linker has to know of them too.
+    # Sanitizers and coverage have run-time libraries, so the linker needs their flags too.
     runtime = [flag for flag in flags if flag.startswith(("-fsanitize", "--coverage"))]
     return _Build(sources, include_dirs, flags, compiler, linker, [*runtime, *link_flags], name, suffix).run()
 
@@ -452,8 +462,8 @@ def compile_shared(
     name: str,
     link_flags: Sequence[str] = (),
 ) -> Path:
-    """A shared library for this machine, to load with ctypes. `include_dirs` are hashed whole: name big directories
-    that don't change with `-isystem` among the flags instead."""
+    """Builds a shared library for this machine, to load with ctypes. `include_dirs` are hashed whole: name big
+    directories that don't change with `-isystem` among the flags instead."""
     return _host_build(sources, include_dirs, [*flags, "-fPIC"], ["-shared", *link_flags], name, ".so")
 
 
@@ -464,15 +474,17 @@ def build_executable(
     name: str,
     link_flags: Sequence[str] = (),
 ) -> Path:
-    """A program for this machine."""
+    """Builds a program for this machine."""
     return _host_build(sources, include_dirs, flags, link_flags, name, "")
 
 
 def build_wasm(
     sources: Sequence[Path], include_dirs: Sequence[Path], flags: Sequence[str], name: str, exports: Sequence[str] = ()
 ) -> Path:
-    """A WebAssembly module that exports its memory, these functions, and those that say so in C. Its stack lies first
-    in the memory: one that is too small traps instead of overwriting data."""
+    """Builds a WebAssembly module that exports its memory, these functions, and those marked as exported in C.
+
+    Its stack comes first in memory, so that an overflow traps instead of overwriting data.
+    """
     linker = CompilerCommand(require(Tool.WASM_LD))
     kept = [f"--export={function}" for function in exports]
     link_flags = ["--no-entry", "--gc-sections", "-s", "--stack-first", "-z", f"stack-size={WASM_STACK_BYTES}", *kept]
@@ -501,11 +513,11 @@ def build_elf(
     machine_flags: Sequence[str] | None = None,
     foreign: bool = False,
 ) -> Path:
-    """A firmware image. `linker_script` is a text, or several: the first into whose memory everything fits is used.
-    Sources that are `foreign` are compiled where they can read no file of this machine but each other.
+    """Builds a firmware image. `linker_script` is a text, or several: the first one whose memories everything fits into
+    is used. `foreign` sources are compiled where they can read no files of this machine but each other.
 
-    Linking is always arm-none-eabi-gcc's, which picks the C library by the core: `machine_flags` are the core's flags
-    in its notation, by default the -m flags among `flags`.
+    Linking is always done by arm-none-eabi-gcc, which picks the C library for the core: `machine_flags` are the core's
+    flags in its notation, by default the -m flags among `flags`.
     """
     gcc = arm_gcc()
     machine = [flag for flag in flags if flag.startswith("-m")] if machine_flags is None else list(machine_flags)

@@ -1,4 +1,4 @@
-"""The emulator's plugin: exact instruction counts, and every store compared with what is allowed."""
+"""The emulator's plugin, which counts instructions exactly and checks every store against an allowed set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ IDLE_SECONDS = 60  # that a core may sleep: nothing will wake it
 MARKER_STEP = "cortado_marker_step"
 
 
-# Between the markers, but no part of the model.
+# Functions that run between the markers but are no part of the model.
 UNCOUNTED = (
     *(f"cortado_marker_{word}" for word in ("begin", "end", "pause", "resume")),
     MARKER_STEP,
@@ -26,8 +26,7 @@ KEYS = ("region", "segment", "pc", "block", "edge", "stores", "stray", "complete
 
 @dataclass(frozen=True)
 class AllowedWrites:
-    """Allowed writes from one execution of a step marker to the next: half-open ranges of offsets. `step` is
-    reported."""
+    """The half-open ranges of offsets that may be written from one step marker to the next. `step` is for reports."""
 
     step: int
     ranges: tuple[ByteRange, ...]
@@ -35,10 +34,10 @@ class AllowedWrites:
 
 @dataclass(frozen=True)
 class StoreTable:
-    """Which bytes a run may write: entry n of `calls` holds from the n-th execution of a step marker to the next.
+    """The bytes that a run may write: entry n of `calls` applies from the n-th execution of a step marker to the next.
 
-    Offsets count from `base`, a symbol (the arena) or an address. `always` may be written during every call, and so may
-    the stack and the whole of each of `symbols`. Nothing else may, and before the first step marker only those.
+    Offsets count from `base`, a symbol (the arena) or an address. `always` may be written during every call, as may the
+    stack and all of `symbols`. Everything else is forbidden, and before the first step marker `calls` is too.
     """
 
     base: str | int
@@ -52,11 +51,11 @@ class StoreTable:
 
 @dataclass(frozen=True)
 class Watch:
-    """Instructions to the plugin: what to watch between the begin and end markers.
+    """Instructions for the plugin: what to watch between the begin and end markers.
 
-    `steps` are the functions whose calls split a run: by default cortado_marker_step if the firmware has it. Naming the
-    kernels themselves instead needs no marker in the firmware at all. `order` is the step of each of those calls: with
-    it, the ways from block to block are counted by step.
+    `steps` are the functions whose calls divide a run: by default cortado_marker_step if the firmware has it. Naming
+    the kernel-calling functions instead needs no markers in the firmware. `order` is the step of each of those calls:
+    with it, control-flow edges are counted by step.
     """
 
     count: bool = False
@@ -67,7 +66,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class SampleCount:
-    """Instructions of one run: all, before the first step marker, and of each call."""
+    """The instructions of one run: in total, before the first step marker, and of each call."""
 
     total: int
     before: int
@@ -76,7 +75,7 @@ class SampleCount:
 
 @dataclass(frozen=True)
 class Counts:
-    """Instructions executed between the markers (not cycles); harness and markers not counted."""
+    """Instructions executed between the markers (not cycles), without harness and markers."""
 
     samples: tuple[SampleCount, ...]
     functions: Mapping[str, int]  # over all samples, most first
@@ -85,7 +84,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class StrayStore:
-    """A store outside the table: by which instruction, where, in which run and call.
+    """A store outside of the table: the instruction, the address, and the run and call it occurred in.
 
     `step` is the table's; None before the first step marker or past the table's end.
     """
@@ -105,7 +104,7 @@ class StrayStoreError(CortadoError):
 
 @dataclass(frozen=True)
 class StoreReport:
-    """Every store of a run was compared with the table; the first that didn't fit."""
+    """The result of comparing every store of a run with the table, including the first violation."""
 
     stores: int
     strays: int
@@ -115,7 +114,7 @@ class StoreReport:
     base: int
 
     def problem(self, names: Sequence[str] = ()) -> str | None:
-        """The fault as a sentence, or None. `names` are the steps' names."""
+        """Describes the violation in a sentence; None if there is none. `names` are the steps' names."""
         if self.first is not None:
             return self._stray_text(self.first, names)
         wrong = [made for made in self.calls if made != self.expected_calls]
@@ -144,7 +143,7 @@ class StoreReport:
 
 
 def plugin_path() -> Path:
-    """The QEMU plugin, built if need be."""
+    """Returns the QEMU plugin, built if necessary."""
     folder = DEVICE / "plugin"
     flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     flags += ["-fvisibility=hidden", "-pthread"]
@@ -152,7 +151,7 @@ def plugin_path() -> Path:
 
 
 def _merge(ranges: Sequence[ByteRange]) -> list[ByteRange]:
-    """Sorted, with touching ranges joined, so that one store may lie across two of them."""
+    """Sorts ranges and joins touching ones, so that one store may straddle two of them."""
     merged: list[ByteRange] = []
     for low, high in sorted(ranges):
         if low > high:
@@ -180,13 +179,13 @@ def _store_lines(table: StoreTable, image: Image) -> list[str]:
 
 
 def skipped_ranges(image: Image) -> list[ByteRange]:
-    """Code between the markers that is no part of the model."""
+    """Returns the code between the markers that is no part of the model."""
     skipped = [symbol for symbol in map(image.find, UNCOUNTED) if symbol is not None]
     return [(symbol.address, symbol.address + symbol.size) for symbol in skipped]
 
 
 def watch_config(watch: Watch | None, image: Image, report: Path, instructions: int) -> str:
-    """The plugin's input: without a watch it only bounds the firmware's number of instructions."""
+    """Returns the plugin's input; without a watch it only limits the number of instructions."""
     lines = [f"report {report.name}", f"limit {instructions}", f"idle {IDLE_SECONDS}"]
     if watch is None:
         return "\n".join(lines) + "\n"
@@ -210,7 +209,7 @@ def watch_config(watch: Watch | None, image: Image, report: Path, instructions: 
 
 
 def read_rows(path: Path) -> dict[str, list[list[int]]]:
-    """The plugin's report as rows of numbers by keyword."""
+    """Parses the plugin's report into rows of numbers by keyword."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if not text.endswith("complete\n"):
         raise CortadoError(
@@ -226,7 +225,7 @@ def read_rows(path: Path) -> dict[str, list[list[int]]]:
 def read_counts(rows: Mapping[str, list[list[int]]], image: Image) -> Counts:
     per_sample: list[list[int]] = [[] for _ in rows["region"]]
     for sample, _, instructions in rows["segment"]:
-        if sample < len(per_sample):  # a run that faulted leaves an open region
+        if sample < len(per_sample):  # a run that faulted leaves a region open
             per_sample[sample].append(instructions)
     samples = tuple(
         SampleCount(total, segments[0], tuple(segments[1:]))

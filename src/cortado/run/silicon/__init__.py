@@ -1,1 +1,1 @@
-"""A chip behind a debug probe: what it is, the firmware for it, a run on it."""
+"""A chip behind a debug probe: its identification, its firmware, and runs on it."""

@@ -1,4 +1,4 @@
-"""A chip before anything is loaded to it: which core, with which instructions, and whether its RAM is there."""
+"""A chip, checked before anything is loaded: which core it has, with which instructions, and whether its RAM exists."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.run.silicon.gdb import Gdb, GdbRefused
 from cortado.run.silicon.place import ProbePlace
 
-# The part number of CPUID, by the core.
+# Cores by the part number in CPUID.
 PARTS: Mapping[int, CortexM] = {
     0xC20: CortexM.M0,
     0xC60: CortexM.M0PLUS,
@@ -23,15 +23,15 @@ PARTS: Mapping[int, CortexM] = {
     0xD23: CortexM.M85,
 }
 _SAME_CODE = ({CortexM.M0, CortexM.M0PLUS}, {CortexM.M33, CortexM.M35P})
-_MAYBE_DSP = (CortexM.M33, CortexM.M35P)  # all others have them, or never do
-# Registers that name what a core was built with; of Armv6-M and Armv8-M Baseline there are none, and nothing to ask.
+_MAYBE_DSP = (CortexM.M33, CortexM.M35P)  # all others always have DSP instructions, or never do
+# Registers that describe a core's optional features; Armv6-M and Armv8-M Baseline have none of these registers.
 _ID_ISAR3, _MVFR0, _MVFR1 = 0xE000ED6C, 0xE000EF40, 0xE000EF44
 _NO_OPTIONS = (CortexM.M0, CortexM.M0PLUS, CortexM.M23, CortexM.M3)
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features that an implementer of a core may leave out."""
+    """The optional features of a core."""
 
     dsp: bool
     fpu: bool
@@ -39,14 +39,14 @@ class Features:
 
     @staticmethod
     def read(word: Callable[[int], int]) -> "Features":
-        """By the fields SIMD of ID_ISAR3, of single precision in MVFR0, and MVE of MVFR1."""
+        """Reads the SIMD field of ID_ISAR3, single precision in MVFR0, and MVE in MVFR1."""
         return Features(
             dsp=word(_ID_ISAR3) >> 4 & 0xF >= 3, fpu=word(_MVFR0) >> 4 & 0xF > 0, mve=word(_MVFR1) >> 8 & 0xF > 0
         )
 
 
 def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
-    """The core that is there. Another than the target's is refused before anything is loaded."""
+    """Identifies the core, and refuses one that is not the target's, before anything is loaded."""
     found = PARTS.get((cpuid >> 4) & 0xFFF)
     if found is None or cpuid >> 24 not in (0x41, 0x63):
         raise CortadoError(
@@ -63,7 +63,7 @@ def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
 
 
 def check_features(word: Callable[[int], int], target: CortexMTargetConfig, core: CortexM, place: str) -> None:
-    """Checks that the target's code finds what it uses: otherwise the firmware would end in a fault."""
+    """Checks that the chip has the features that the target's code uses: otherwise the firmware would fault."""
     built = target if target.cpu is not CortexM.ANY else CortexMTargetConfig(core)
     if core in _NO_OPTIONS:
         return
@@ -83,8 +83,8 @@ def check_features(word: Callable[[int], int], target: CortexMTargetConfig, core
 
 
 def check_ram(gdb: Gdb, place: ProbePlace) -> None:
-    """Words over the whole of it keep what is written, each its own: a smaller RAM has nothing there, or the same word
-    again at another address."""
+    """Checks that words all over the RAM keep distinct values: beyond a smaller RAM there is nothing, or an alias of
+    the same words."""
     start, size = place.ram.origin, place.ram.length
     addresses = [start, *(start + (1 << bit) for bit in range(8, size.bit_length()) if 1 << bit < size - 4)]
     addresses = sorted({*addresses, start + (size - 4) // 4 * 4})

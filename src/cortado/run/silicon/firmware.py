@@ -1,4 +1,4 @@
-"""The firmware that a debugger loads: a bundle, start-up code for any chip, and a loop that obeys."""
+"""The firmware that a debugger loads: a bundle, start-up code for any chip, and a loop that executes commands."""
 
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _LARGE_STACK, _SMALL_STACK, _SMALL_RAM = 4096, 1024, 16 * 1024
 
 
 def glue(info: BundleInfo) -> str:
-    """The model as the loop sees it."""
+    """Returns the C that presents the model to the command loop."""
     name, reads = info.name, f"{info.name}_arena_t"
     kept = "const " if info.regions else ""
     own = [f"{kept}{reads} *const arena = {name}_default_arena();", "cortado_probe_model.arena = (void *)arena;"]
@@ -54,7 +54,7 @@ void cortado_probe_fill(void)
 
 
 def _script(place: ProbePlace) -> str:
-    """The whole linker script. In RAM alone, code lies in front of the rest."""
+    """Returns the whole linker script. If everything is in RAM, code comes first."""
     lines = ["MEMORY", "{", place.ram.script("RAM"), *([] if place.in_ram else [place.code.script("CODE")]), "}"]
     lines += ['REGION_ALIAS("CODE", RAM)'] if place.in_ram else []
     stack = _SMALL_STACK if place.ram.length < _SMALL_RAM else _LARGE_STACK
@@ -64,7 +64,7 @@ def _script(place: ProbePlace) -> str:
 def build_probe(
     folder: Path, info: BundleInfo, core: CortexMTargetConfig, place: ProbePlace, flags: Sequence[str] = ()
 ) -> Path:
-    """An ELF file of the bundle for the chip."""
+    """Builds the bundle's ELF file for the chip."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         own = Path(temporary) / "probe_model.c"
         own.write_text(glue(info))

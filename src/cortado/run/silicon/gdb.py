@@ -1,4 +1,4 @@
-"""GDB as a child, spoken to in its machine interface: any debug probe with a GDB server, and the emulator's."""
+"""GDB as a child process with its machine interface: for any debug probe with a GDB server, and for the emulator's."""
 
 import math
 import queue
@@ -13,7 +13,7 @@ from types import TracebackType
 from cortado.base.errors import CortadoError
 from cortado.run.toolchain import Tool, require
 
-ANSWER_SECONDS = 20.0  # for what a server answers at once
+ANSWER_SECONDS = 20.0  # for requests that a server answers at once
 _LOST = re.compile(r"Remote connection closed|Remote communication error|=thread-group-exited|Connection reset")
 _MESSAGE = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
 _CONTENTS = re.compile(r'contents="([0-9a-f]*)"')
@@ -33,7 +33,7 @@ def _unquoted(text: str) -> str:
 
 
 class Gdb:
-    """One debugger, connected to one server. Every wait has an end: `most` seconds, where that is given."""
+    """A debugger connected to one server. Every wait ends after `most` seconds, if given."""
 
     def __init__(self, most: float | None = None) -> None:
         self.most = math.inf if most is None else most
@@ -45,7 +45,7 @@ class Gdb:
             stderr=subprocess.DEVNULL,
             text=True,
             errors="replace",
-            start_new_session=True,  # Ctrl-C is for the one who waits; without its input GDB ends
+            start_new_session=True,  # Ctrl-C must only reach this process; GDB exits when its input closes
         )
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.number = 0
@@ -67,7 +67,7 @@ class Gdb:
         self.reader.join(5.0)  # it ends with the child's output
         for pipe in (self.child.stdin, self.child.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was never sent
+                with suppress(OSError):  # unsent commands
                     pipe.close()
 
     def _read(self) -> None:
@@ -88,7 +88,7 @@ class Gdb:
         return line
 
     def command(self, text: str, seconds: float = ANSWER_SECONDS, doing: str = "", silence: float | None = None) -> str:
-        """Sends a command and returns GDB's answer, with what it says meanwhile. It may take `seconds`, and be
+        """Sends a command and returns GDB's answer with everything it printed meanwhile. It can take `seconds`, and be
         silent for `silence`."""
         self.number += 1
         token, what = str(self.number), doing or text.split(" ")[0].lstrip("-")
@@ -109,7 +109,7 @@ class Gdb:
                 return "\n".join(said)
 
     def console(self, text: str, seconds: float = ANSWER_SECONDS, doing: str = "") -> str:
-        """A command as people type it."""
+        """Runs a console command, as a user would type it."""
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         return self.command(f'-interpreter-exec console "{quoted}"', seconds, doing or text)
 
@@ -123,7 +123,7 @@ class Gdb:
                 f"no GDB server answers at {host}:{port} ({error}); start the probe's (docs/hardware.md), or name "
                 "another with --on gdb:HOST:PORT"
             ) from None
-        self.command("-gdb-set remotetimeout 20")  # erasing a sector takes its time
+        self.command("-gdb-set remotetimeout 20")  # erasing a sector takes time
         self.stops.clear()
 
     def open(self, elf: Path) -> None:
@@ -146,7 +146,7 @@ class Gdb:
             self.command(f"-data-write-memory-bytes {address:#x} {data.hex()}", 5 * ANSWER_SECONDS, doing)
 
     def register(self, name: str) -> int | None:
-        """The value of a register; None where there is no such one."""
+        """Returns the value of a register; None if there is no such register."""
         try:
             found = _VALUE.search(self.command(f'-data-evaluate-expression "(unsigned int)${name}"'))
         except GdbRefused:
@@ -159,7 +159,7 @@ class Gdb:
         self.command("-exec-continue", doing="continuing")
 
     def stopped(self, seconds: float) -> bool:
-        """Waits for the chip to stop; False if it does not."""
+        """Waits for the chip to stop; returns False if it does not."""
         until = time.monotonic() + seconds
         while not self.stops:
             try:
@@ -171,7 +171,7 @@ class Gdb:
         return True
 
     def interrupt(self) -> bool:
-        """Stops the chip where it is; whether that was possible."""
+        """Halts the chip, and returns whether that was possible."""
         try:
             self.command("-exec-interrupt --all")
             return self.stopped(ANSWER_SECONDS)

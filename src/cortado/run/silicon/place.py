@@ -1,6 +1,6 @@
-"""A chip behind a debug probe as a place to run in: `gdb:HOST:PORT`, and the memories that firmware is loaded into.
+"""A chip behind a debug probe as a place to run on: `gdb:HOST:PORT`, and the memories that firmware is loaded to.
 
-Counts of a chip's own counter: data, for whoever shows or keeps them.
+Also the readings of a chip's own counter, as plain data.
 """
 
 import re
@@ -27,14 +27,14 @@ def is_probe(on: str | None) -> bool:
 
 @dataclass(frozen=True)
 class ProbePlace:
-    """A server, and what the chip behind it has."""
+    """A GDB server, and the memories of the chip behind it."""
 
     host: str
     port: int
-    code: AddressRange  # flash, or with `in_ram` the same as `ram`
+    code: AddressRange  # flash; with `in_ram` the same as `ram`
     ram: AddressRange
     in_ram: bool
-    writes: tuple[tuple[int, int], ...] = field(default=())  # registers, before anything runs
+    writes: tuple[tuple[int, int], ...] = field(default=())  # to registers, before anything runs
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class ProbePlace:
 
     @property
     def where(self) -> str:
-        """The place in words."""
+        """Describes the place in words."""
         return (
             f"code and weights in RAM at {self.ram.origin:#010x}"
             if self.in_ram
@@ -51,13 +51,13 @@ class ProbePlace:
 
 
 def probe_text(on: str, settings: Mapping[str, str | None]) -> str:
-    """A place with settings behind it: what the command line says beside --on."""
+    """Appends settings to a place: those that the command line gives in options other than --on."""
     given = "&".join(f"{name}={value}" for name, value in settings.items() if value is not None)
     return f"{on}{'&' if '?' in on else '?'}{given}" if given else on
 
 
 def probe_place(text: str) -> ProbePlace:
-    """From `gdb:HOST:PORT?chip=stm32f405&load=ram`, or with `flash` and `ram` as ORIGIN:SIZE."""
+    """Parses `gdb:HOST:PORT?chip=stm32f405&load=ram`, or a text with `flash` and `ram` as ORIGIN:SIZE."""
     address, _, query = text.partition("?")
     settings = dict(parse_qsl(query))
     host, port = _server(address)
@@ -115,7 +115,7 @@ def _region(name: str, text: str) -> AddressRange:
 
 
 class CycleCounter(Enum):
-    """The counter of a chip's cycles."""
+    """The hardware counter that a chip's cycles come from."""
 
     NONE = "none"
     DWT = "DWT"
@@ -124,7 +124,7 @@ class CycleCounter(Enum):
 
 @dataclass(frozen=True)
 class StepCycles:
-    """A step of the last run that was watched: its cycles, and in how many kernel calls."""
+    """The cycles and the number of kernel calls of a step, in the last watched run."""
 
     cycles: int
     calls: int
@@ -132,7 +132,7 @@ class StepCycles:
 
 @dataclass(frozen=True)
 class FlashWalk:
-    """Cycles of instructions in a row: where they were loaded, the first time and again, and in RAM."""
+    """The cycles of straight-line code: where it was loaded, the first time and again, and in RAM."""
 
     first: int
     again: int
@@ -141,7 +141,7 @@ class FlashWalk:
 
     @property
     def words(self) -> str:
-        """Cost of flash, as far as it is to be seen."""
+        """Describes the wait states of flash, as far as they are visible."""
         more = (self.first - self.ram) * 2 / self.instructions  # a word is two of them
         seen = "no wait states to be seen" if more < 0.05 else f"flash takes {more:.1f} cycles more for four bytes"
         return (
@@ -152,27 +152,28 @@ class FlashWalk:
 
 @dataclass(frozen=True)
 class Silicon:
-    """A model on a chip. `first` is the run after loading, `later` those behind it, on what was left of the inputs."""
+    """A model's run on a chip. `first` is the run after loading; `later` are those after it, on what remained of the
+    inputs."""
 
     core: str  # by its CPUID
     cpuid: int
     counter: CycleCounter
     clock_hz: int | None  # measured against this machine's clock, within a few percent
-    caches: tuple[str, ...]  # that were switched on
-    memory: str  # where code and weights were loaded to, in words
+    caches: tuple[str, ...]  # those switched on
+    memory: str  # where code and weights were loaded, in words
     first: int | None = None
     later: tuple[int, ...] = ()
     steps: tuple[StepCycles, ...] = ()
-    walk: FlashWalk | None = None  # None: not measured, or code was loaded to RAM, or none runs from there
+    walk: FlashWalk | None = None  # None if not measured, if code was loaded to RAM, or if RAM can't be executed
 
     @property
     def warm(self) -> int | None:
-        """The least of the later runs; of a single run that one."""
+        """Returns the fastest of the later runs; of a single run, that one."""
         return min(self.later, default=self.first)
 
     @property
     def words(self) -> str:
-        """Clock, caches, memory and its wait states as found."""
+        """Describes clock, caches, memory and wait states as found."""
         clock = "an unknown clock" if self.clock_hz is None else f"about {self.clock_hz / 1e6:.1f} MHz"
         caches = f"{' and '.join(self.caches)} cache on" if self.caches else "no caches"
         return (
@@ -182,6 +183,6 @@ class Silicon:
 
 
 def without_overhead(cycles: Sequence[int], calls: Sequence[int], overhead: int) -> tuple[StepCycles, ...]:
-    """Returns the kernels' own part of what was counted around each kernel call."""
+    """Subtracts the measurement's own overhead from the cycles counted around each kernel call."""
     pairs = zip(cycles, calls, strict=True)
     return tuple(StepCycles(max(count - times * overhead, 0), times) for count, times in pairs)

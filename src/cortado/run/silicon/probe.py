@@ -1,4 +1,4 @@
-"""A bundle on a chip through its debug probe: loaded, fed and read by GDB; faults are told as what they are."""
+"""A bundle run on a chip through its debug probe: loaded, fed and read by GDB, with faults explained."""
 
 import struct
 import time
@@ -37,9 +37,9 @@ _WORDS = (
     *("fault", "pc", "lr", "sp", "cfsr", "hfsr", "mmfar", "bfar"),
 )
 STOP_SECONDS, LOAD_SECONDS = 60.0, 300.0
-SILENT_SECONDS = 60.0  # while GDB loads, which tells of every piece; erasing a large flash takes half of that
+SILENT_SECONDS = 60.0  # while GDB loads, which reports every section; erasing a large flash takes half of that
 LATER_RUNS = 3
-_SPINS = (100_000, 3_000_000)  # cycles, of which the difference is timed
+_SPINS = (100_000, 3_000_000)  # cycles; the difference of both is timed
 _EXCEPTIONS = {2: "NMI", 3: "HardFault", 4: "MemManage fault", 5: "BusFault", 6: "UsageFault", 7: "SecureFault"}
 _REASONS = (  # bits of CFSR
     (0, "an instruction was fetched where none may be executed"),
@@ -64,7 +64,7 @@ class ProbeFault(BoardFaultError):
 
 
 class Interrupted(CortadoError):
-    """The probe was lost in the middle. `made`: the outputs of the samples before."""
+    """The probe was lost during a run. `made`: the outputs of the samples before."""
 
     def __init__(self, message: str, made: list[list[ArrayType]]) -> None:
         super().__init__(message)
@@ -82,14 +82,14 @@ class _Mail:
 
 
 class _Session:
-    """A firmware on a chip, stopped where it waits for a command."""
+    """A firmware on a chip, halted where it waits for a command."""
 
     def __init__(self, gdb: Gdb, place: ProbePlace, image: Image, steps: Sequence[str], seconds: float) -> None:
         self.gdb, self.place, self.image, self.steps, self.seconds = gdb, place, image, steps, seconds
         self.box = image.require("cortado_probe").address
 
     def start(self, elf: Path) -> None:
-        """Loads the firmware, holds the memory to the file, and runs to the first stop."""
+        """Loads the firmware, verifies the memory against the file, and runs to the first stop."""
         gdb = self.gdb
         gdb.open(elf)
         try:
@@ -178,7 +178,8 @@ class _Session:
         return struct.unpack(f"<{count}I", data)
 
     def clock(self) -> int | None:
-        """The core's clock by this machine's: how much longer a longer wait takes, each at its shortest of three."""
+        """Measures the core's clock against this machine's, from the difference of two waits, each the shortest of
+        three."""
         (short, few), (long, many) = (min(self._spin(cycles) for _ in range(3)) for cycles in _SPINS)
         return round((many - few) / (long - short)) if long - short > 0.005 else None
 
@@ -188,7 +189,8 @@ class _Session:
         return time.monotonic() - start, counted
 
     def walk(self) -> FlashWalk | None:
-        """Cost of instructions in flash beside RAM; asked last, as the chip's RAM may take no code."""
+        """Compares the cost of instructions in flash and in RAM; runs last, since the chip's RAM may not be
+        executable."""
         if self.place.in_ram:
             return None
         try:
@@ -207,8 +209,7 @@ class _Session:
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A run through a probe: a bundle and the names of its steps, where, and how much of the chip's counter is
-    asked."""
+    """A run through a probe: a bundle and the names of its steps, the place, and whether cycles are counted."""
 
     folder: Path
     info: BundleInfo
@@ -223,7 +224,7 @@ class ProbeRun:
         sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> RunResult:
-        """All samples in one session. With `timed`, the first is run again, and once more with each step watched."""
+        """Runs all samples in one session. With `timed`, the first runs again, and once more with each step watched."""
         place = probe_place(self.on)
         with self._connected(place) as (gdb, core, cpuid):
             target = self.info.target if self.info.target.cpu is not CortexM.ANY else CortexMTargetConfig(core)
@@ -237,11 +238,11 @@ class ProbeRun:
 
     @contextmanager
     def _connected(self, place: ProbePlace) -> Iterator[tuple[Gdb, CortexM, int]]:
-        """The chip, halted; its core is the target's."""
+        """Yields the chip, halted, after checking that its core is the target's."""
         with Gdb(self.seconds) as gdb:
             gdb.connect(place.host, place.port)
             for command in ("monitor reset halt", "monitor halt"):
-                with suppress(GdbRefused):  # a server without that word has halted the chip on its own
+                with suppress(GdbRefused):  # a server without that command has halted the chip by itself
                     gdb.console(command)
             gdb.stops.clear()
             cpuid = gdb.word(_CPUID)
@@ -330,13 +331,13 @@ class ProbeRun:
         sample: Sequence[ArrayType],
         seen: Silicon,
     ) -> Silicon:
-        """The same again, and each step by itself in a firmware that watches them."""
+        """Runs the same input again, then once more in a firmware that counts the cycles of each step."""
         later = () if self.info.row_bytes else tuple(session.command(AGAIN).cycles for _ in range(LATER_RUNS))
         watched = self._started(gdb, place, target, [PROFILE])
         if self.info.row_bytes or self.info.state:
             watched.command(RESET)
         mails = (self._rows if self.info.row_bytes else self._whole)(watched, sample)[1]
-        if not self.info.row_bytes:  # like the later runs
+        if not self.info.row_bytes:  # to match the later runs
             mails = [watched.command(AGAIN)]
         steps = watched.step_cycles(mails[-1])
         walk = None if seen.counter is CycleCounter.NONE else watched.walk()
