@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Entry point of the shell, without arguments: they are the process's, which ends here. With them it returns."""
+    """Runs a command. Without arguments it uses the process's own and ends the process; with arguments it returns."""
     if argv is None:
         interrupts.end_at_once()
     from cortado.cli.entry import main as enter

@@ -1,6 +1,6 @@
 """The small commands: targets, chips, zoo, ops, doctor, inspect, plan, completion and pack.
 
-Completion is made from the program's own parsers by shtab; pack needs no torch.
+shtab generates completion from the program's own parsers; pack needs no torch.
 """
 
 import argparse
@@ -156,7 +156,7 @@ def inspect_command(arguments: argparse.Namespace) -> None:
 
 
 def _temporary(images: "list[tuple[ImageInfo, str]]") -> int:
-    """Bytes that a runtime's temp allocator must have for delegates whose arenas are not planned."""
+    """Returns the temp allocator size required by delegates whose arenas are not planned."""
     return max((image.head.arena_bytes for image, place in images if place == "temp allocator"), default=0)
 
 
@@ -190,7 +190,7 @@ def plan_command(arguments: argparse.Namespace) -> None:
 # ---- completion ------------------------------------------------------------------------------------------
 
 SHELLS = ("bash", "zsh", "fish")
-FILES = ("DIR", "FILE", "DATA", "X.npy", "Y.npy", ".csv", ".pte", ".npz")  # metavars of what lies on a disk
+FILES = ("DIR", "FILE", "DATA", "X.npy", "Y.npy", ".csv", ".pte", ".npz")  # metavars of files and folders
 
 
 def completion_command(arguments: argparse.Namespace) -> None:
@@ -198,7 +198,8 @@ def completion_command(arguments: argparse.Namespace) -> None:
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """To be sourced by bash and zsh, or kept as ~/.config/fish/completions/cortado.fish."""
+    """Returns a completion script, to be sourced by bash and zsh, or saved as
+    ~/.config/fish/completions/cortado.fish."""
     import shtab
 
     known = _known()
@@ -211,7 +212,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Arguments and options, of all commands."""
+    """Yields the arguments and options of all commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
@@ -220,7 +221,7 @@ def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _known() -> dict[str, tuple[str, ...]]:
-    """The words that stand for a metavar."""
+    """Returns the words that a metavar can be completed to."""
     from cortado.base import chips, target
     from cortado.models import zoo
     from cortado.options import PackageKind
@@ -238,7 +239,7 @@ def _known() -> dict[str, tuple[str, ...]]:
 
 
 def _words(metavar: str, words: tuple[str, ...], files: bool) -> dict[str, Any]:
-    """The completion of these words, and of files where they may stand too, as shtab wants it for each shell."""
+    """Returns the completion of these words, and of files if allowed, as shtab expects it for each shell."""
     name = f"_cortado_offer_{''.join(letter if letter.isalnum() else '_' for letter in metavar).lower()}"
     listed = join(words)
     in_bash = [f"compgen -W {quote(listed)} -- $1"] if words else []
@@ -308,7 +309,7 @@ def pack_command(arguments: argparse.Namespace) -> None:
 
 
 def content_of(artifact: "Artifact") -> "Content":
-    """The bundle of a folder, which is beside what other artifacts have there, as packages take it."""
+    """Returns a folder's bundle as the content of a package; other artifacts in the folder are left out."""
     from cortado.emit.packages.content import LICENSE, Content
 
     artifact.check_bundle()

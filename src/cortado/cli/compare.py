@@ -1,6 +1,6 @@
 """cortado compare.
 
-Several targets of one compile: one table, and a page that has them side by side.
+Also the summary of one compile for several targets: one table, and a page that has them side by side.
 """
 
 import argparse
@@ -47,13 +47,13 @@ def comparison_lines(found: "Comparison") -> list[str]:
 
 
 def figure_lines(found: "Comparison") -> list[str]:
-    """Two models with the difference, more without."""
+    """Tabulates the figures, with the difference if there are two models."""
     head = ["", *(one.name for one in found.models), *(["DIFFERENCE"] if len(found.models) == 2 else [])]
     return _to_the_right([head, *([row.title, *_cells(row.values)] for row in found.figures)], first=1)
 
 
 def _layer_lines(found: "Comparison") -> list[str]:
-    """The layers that differ, those first whose cycles differ most."""
+    """Lists the layers that differ, at most those whose cycles differ most."""
     if not found.layers:
         return ["", "no layer differs in operator, shape, constants, products or cycles"]
     order = {id(row): _difference(row) for row in found.layers}
@@ -81,18 +81,18 @@ def _cells(values: "Sequence[Figure]") -> list[str]:
 
 
 def _to_the_right(rows: Sequence[Sequence[str]], first: int) -> list[str]:
-    """Columns from `first` on are numbers."""
+    """Formats a table whose columns from `first` on are numbers, aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return in_columns([[c.rjust(widths[at]) if at >= first else c for at, c in enumerate(row)] for row in rows])
 
 
 # ---- several ---------------------------------------------------------------------------------------------
 
-CompiledFolders = Sequence[tuple[Path, "Report"]]  # the folders and what was compiled into them
+CompiledFolders = Sequence[tuple[Path, "Report"]]  # each folder, with the report of what was compiled into it
 
 
 def several_text(done: CompiledFolders, facts: Mapping[Path, Sequence[tuple[str, str]]]) -> str:
-    """The figures in one table; below it `facts`, what is no figure."""
+    """Summarizes all compiles: the figures in one table, followed by `facts` that are no figures."""
     rows = [(f"{report.target}: {label}", text) for folder, report in done for label, text in facts[folder]]
     rows += [("written to", str(folder)) for folder, _ in done]
     rows.append(("side by side", str(_index(done))))

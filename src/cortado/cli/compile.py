@@ -49,7 +49,7 @@ def compile_command(arguments: argparse.Namespace) -> None:
         return
     progress = ProgressBar(_steps(arguments, targets))
     try:
-        # A user's own file may print: standard output is for our result alone.
+        # A user's own file may print: standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
             done = _compile_all(arguments, spec, targets, progress)
             times = {folder: _time(folder, report, progress) for folder, report in done if not arguments.json}
@@ -75,7 +75,7 @@ def _several(done: list[tuple[Path, "Report"]], times: dict[Path, str | None]) -
 
 
 def _steps(arguments: argparse.Namespace, targets: Sequence["CortexMTargetConfig"]) -> list[str]:
-    """The phases of this compile, in order."""
+    """Returns the phases of this compile, in order."""
     in_c = ["plan", "plan alternatives", "emit C", "measure code"]
     in_pte = [IMPORT_EXECUTORCH, "emit pte"]
     left_out = {"c": in_pte, "pte": in_c}.get(arguments.artifacts, [])
@@ -85,7 +85,7 @@ def _steps(arguments: argparse.Namespace, targets: Sequence["CortexMTargetConfig
 
 
 def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
-    """The targets that --target names; without it the core of the chip, or any core."""
+    """Returns the targets that --target names; without it the chip's core, or any core."""
     from cortado.base.chips import find_chip
     from cortado.base.target import ANY, from_target_string
 
@@ -120,7 +120,7 @@ def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
 def _compile_all(
     arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"], progress: ProgressBar
 ) -> list[tuple[Path, "Report"]]:
-    """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
+    """Compiles for every target before writing any folder, so that a target that fails leaves nothing behind."""
     options = options_of(arguments)
     clock = Clock(progress=progress)
     _import_compiler(clock)
@@ -144,8 +144,8 @@ def _compile_all(
 
 
 def _import_compiler(clock: Clock) -> None:
-    """Imports what a compile needs. In a process of its own, all that was before it was for this command too,
-    and modules stay to the end: the garbage collector looks at them neither now nor later, which saves a fifth."""
+    """Imports the compiler. In a process of its own, all modules live until the end, so they are exempted from garbage
+    collection now and later, which saves a fifth of the time."""
     own = "torch" not in sys.modules
     before = 0.0 if own else cpu_seconds()
     clock.progress(IMPORT)
@@ -177,7 +177,7 @@ def _compile_source(
     with clock.phase("load"):
         batches = load_calibration(arguments.calibration, source, needed=options.has_codes)
     data = arguments.calibration or "the model's own"
-    calibration = CalibrationReport(data=data, batches=len(batches)) if batches else None  # it came quantized
+    calibration = CalibrationReport(data=data, batches=len(batches)) if batches else None  # None: it came quantized
     network = spec if spec in zoo.names() else None
     model = prepare(
         source.model,
@@ -195,7 +195,7 @@ def _compile_source(
         place = arguments.intermediates
         graphs = place / target.target_string if place is not None and len(targets) > 1 else place
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CortadoWarning)  # they are in the report, and told at the end
+            warnings.simplefilter("ignore", CortadoWarning)  # they are in the report, and printed at the end
             result = model.compile(target, options, graphs)
         seconds = {**rounded(clock.seconds), **result.report.compile_seconds}
         report = replace(result.report, calibration=calibration, zoo=network, compile_seconds=seconds)
@@ -212,7 +212,7 @@ def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
 
 
 def _check_places(folders: list[Path], intermediates: Path | None) -> None:
-    """Places that can't be written are found out before the work, not after it."""
+    """Detects unwritable destinations before the work instead of after it."""
     from cortado.artifact.folder import check_folder, check_writable
     from cortado.artifact.manifest import REPORT
     from cortado.artifact.pages import check_index
@@ -232,7 +232,7 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
 
 
 def _time(folder: Path, report: "Report", progress: ProgressBar) -> str | None:
-    """How long an inference takes on the chip, by a run on the emulated board; None without a chip."""
+    """Measures an inference's time on the chip by a run on the emulated board; None without a chip."""
     from cortado.artifact.opened import Artifact
     from cortado.profile import clock_of, time_of
     from cortado.run.toolchain import Tool, find
@@ -246,7 +246,7 @@ def _time(folder: Path, report: "Report", progress: ProgressBar) -> str | None:
     artifact = Artifact.open(folder)
     try:
         work = artifact.run([artifact.example()], timed=True).result.work
-    except CortadoError as error:  # the model is compiled, whatever the board says to it
+    except CortadoError as error:  # the compile has succeeded, whatever goes wrong on the board
         return f"unknown: {str(error).splitlines()[0]}"
     if work is None:
         return "unknown"
@@ -254,7 +254,7 @@ def _time(folder: Path, report: "Report", progress: ProgressBar) -> str | None:
 
 
 def float_would_help(report: "Report") -> bool:
-    """Whether --allow-float writes the .pte that is missing."""
+    """Returns whether --allow-float would write the missing .pte."""
     from cortado.lowering import without_executorch
 
     refused = report.options.allow_float or any(NO_FLOAT_KERNEL in reason for reason in report.pte_missing)
@@ -284,7 +284,7 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
 
 
 def _form_rows(report: "Report") -> list[tuple[str, str]]:
-    """Returns what a .pte keeps that has a form of its own."""
+    """Returns the accuracy of a .pte whose network differs from the C bundle's."""
     if report.pte_form is None:
         return []
     both = zip(report.pte_form.pte_sqnr_db, report.pte_form.c_sqnr_db, strict=True)
@@ -333,7 +333,7 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
 
 
 def _rows_text(rows: "InputRowsReport", stream: "StreamReport | None") -> str:
-    """How an input that comes row by row comes."""
+    """Describes how an input arrives row by row."""
     held = f"rows of {rows.row_bytes:,} bytes, {rows.ring_rows} of them held"
     if stream is None:
         return f"{rows.rows} {held}"
@@ -345,7 +345,7 @@ def _rows_text(rows: "InputRowsReport", stream: "StreamReport | None") -> str:
 
 
 def _chip(chip: "ChipReport", memory: "MemoryReport", flash: "FlashReport") -> str:
-    """Whether it fits, and how much of the chip is left to others."""
+    """Says whether the model fits the chip, and which share of the chip it takes."""
     needed = flash.weights_bytes - sum(one.bytes for one in flash.sections) + (flash.code_bytes or 0)
     fits = (memory.regions or memory.arena_bytes <= chip.ram_bytes) and (
         chip.flash_bytes is None or needed <= chip.flash_bytes

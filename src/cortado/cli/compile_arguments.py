@@ -1,4 +1,4 @@
-"""The arguments of compile: what is compiled of which data, and the options (`cortado.options`) by their groups."""
+"""The arguments of compile: the model, the calibration data, and the options (`cortado.options`) by group."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ Arguments: TypeAlias = argparse._ArgumentGroup
 
 
 def compile_arguments(commands: Any) -> None:
-    """Adds the command, its arguments in groups: the everyday ones first."""
+    """Adds the command, with its arguments in groups, the most common first."""
     parser = add(commands, "compile", "compile a model for a target", compile_command)
     _model_arguments(parser.add_argument_group("what to compile"))
     own = {Group.TARGET: _target_argument, Group.CALIBRATION: _calibration_arguments, Group.WRITTEN: _folder_arguments}

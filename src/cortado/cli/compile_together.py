@@ -72,14 +72,14 @@ def _write(
 
 
 def _only_c(options: "Options") -> "Options":
-    """No .pte is written, so none is made."""
+    """Restricts a compile to C, since no .pte is written."""
     from cortado.options import Artifacts
 
     return replace(options, artifacts=Artifacts.C) if options.artifacts is Artifacts.BOTH else options
 
 
 def _calibrations(given: str | None, specs: list[str]) -> list[str | None]:
-    """The same for all models, or one for each."""
+    """Returns the calibration data of each model: the same for all, or one for each."""
     if given is None or "," not in given:
         return [given] * len(specs)
     each = given.split(",")
@@ -116,12 +116,12 @@ def _compiled(
         target=target,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CortadoWarning)  # they are told at the end
+        warnings.simplefilter("ignore", CortadoWarning)  # they are printed at the end
         return model.compile(target, options)
 
 
 def methods_command(arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"]) -> bool:
-    """Compiles a model with several methods; False where the file defines none."""
+    """Compiles a model with several methods; returns False if the file defines none."""
     if not has_methods(spec):
         return False
     progress = ProgressBar()
@@ -140,7 +140,7 @@ def methods_command(arguments: argparse.Namespace, spec: str, targets: list["Cor
                 raise CortadoError(
                     f"{given}: a model with several methods is for one target, with its ModelCalls as data"
                 )
-            warnings.simplefilter("ignore", CortadoWarning)  # they are told at the end
+            warnings.simplefilter("ignore", CortadoWarning)  # they are printed at the end
             name = arguments.name or source.name
             made = compile_methods(
                 *(source.model, source.methods, targets[0], source.calls, name, options_of(arguments)),

@@ -46,17 +46,17 @@ MISTAKE = "this is a mistake in Cortado, not yours; please report it with the li
 
 
 class Exit(IntEnum):
-    """Exit codes; a contract."""
+    """Exit codes; they are a contract."""
 
     FINE = 0
     WRONG_RESULT = 1
     USER = 2
-    INTERNAL = 70  # a mistake in Cortado itself: neither the user's nor a result
+    INTERNAL = 70  # a bug in Cortado: neither the user's fault nor a result
     INTERRUPTED = interrupts.INTERRUPTED  # by Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """A command, by the process's own arguments, which then ends here, or by others."""
+    """Runs a command with the process's own arguments and ends the process, or with given ones and returns."""
     if argv is None:
         warnings.showwarning = _say
     code = _main(argv)
@@ -74,7 +74,7 @@ def _say(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Cortado's own warnings are lines as all that it says, without a place in its sources."""
+    """Prints Cortado's own warnings like its other messages, without a source location."""
     if issubclass(category, CortadoWarning):
         print(f"warning: {message}", file=sys.stderr)
     else:
@@ -95,7 +95,7 @@ def _main(argv: Sequence[str] | None) -> int:
             sys.stdout.flush()
         return Exit.FINE
     except BrokenPipeError:
-        # The reader went away (`cortado targets | head -1`): the interpreter's last flush must not complain.
+        # The reader closed the pipe (`cortado targets | head -1`): the interpreter's last flush must not complain.
         _no_more_output()
         return Exit.FINE
     except (KeyboardInterrupt, Exception) as error:
@@ -103,7 +103,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _failed(error: BaseException, as_json: bool) -> int:
-    """Tells what went wrong, on standard error and for programs as JSON; returns the exit code."""
+    """Reports an error on standard error and, for programs, as JSON; returns the exit code."""
     message, code = _told(error)
     print(f"cortado: {message}", file=sys.stderr)
     has_result = isinstance(error, WrongResult | TellsWhatIsMissing | Unfinished)  # and has printed it
@@ -142,17 +142,17 @@ MACHINE = {
     errno.ENOMEM: "close other programs",
     errno.EIO: "look at the disk",
 }
-"""What is wrong with the machine, and not with Cortado, and what to do about it."""
+"""Errors of the machine and not of Cortado, and what to do about them."""
 
 
 def _of_the_machine(error: OSError) -> str:
-    _no_more_output()  # what could not be written would be tried again
+    _no_more_output()  # a failed write would be retried
     where = f"{error.filename}: " if error.filename is not None else ""
     return f"{where}{error.strerror}; {MACHINE[error.errno or 0]} and run this again"
 
 
 def _no_more_output() -> None:
-    with contextlib.suppress(OSError, ValueError):  # a test's standard output is no file
+    with contextlib.suppress(OSError, ValueError):  # in tests, standard output is no file
         sys.stdout.flush()
         return
     with contextlib.suppress(OSError, ValueError):
@@ -160,23 +160,23 @@ def _no_more_output() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process at once: taking torch's modules apart would take half a second."""
+    """Ends the process at once: tearing down torch's modules would take half a second."""
     atexit._run_exitfuncs()
-    with contextlib.suppress(OSError):  # nobody reads any more
+    with contextlib.suppress(OSError):  # nothing reads the output any more
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether something failed while Ctrl-C was making its way out: a folder that was being removed, say."""
+    """Returns whether an error occurred while Ctrl-C was being handled, as during a folder's cleanup."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _missing_package(error: ModuleNotFoundError) -> str | None:
-    """A package that this command needs and others don't; anything else is a mistake of ours."""
+    """Explains a missing package that only some commands need; None for any other missing module, which is a bug."""
     from cortado.base.versions import PACKAGES
 
     package = next((package for package in PACKAGES if package.name == (error.name or "").split(".")[0]), None)
@@ -186,7 +186,7 @@ def _missing_package(error: ModuleNotFoundError) -> str | None:
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose mistakes are told as all others are."""
+    """A parser that reports mistakes like all other errors."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)

@@ -54,7 +54,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
     progress = ProgressBar()
     progress("load")
     try:
-        # A user's own file may print: standard output is for our result alone.
+        # A user's own file may print: standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
             data = _dataset(arguments, artifact)
             found, thresholds = _evaluated(arguments, artifact, data, spec, progress)
@@ -109,7 +109,7 @@ def _surprise(
 
 
 def _dataset(arguments: argparse.Namespace, artifact: "Artifact") -> "Dataset":
-    """The user's, or the test set that comes with a trained network of the zoo."""
+    """Returns the user's dataset, or the test set that comes with a trained network of the zoo."""
     from cortado.scoring.dataset import make_dataset, read_dataset
 
     network = zoo_network(artifact.report)
@@ -160,7 +160,7 @@ def _matrix(score: "Score | None") -> list[list[int]] | None:
 
 
 def _class_names(artifact: "Artifact", score: "Score | None") -> list[str] | None:
-    """The classes' names, or their numbers where the model has no names for all of them."""
+    """Returns the names of the classes, or their numbers if the model does not name all of them."""
     if score is None or score.confusion is None:
         return None
     count, names = len(score.confusion), artifact.report.labels
@@ -171,7 +171,7 @@ def _class_names(artifact: "Artifact", score: "Score | None") -> list[str] | Non
 
 
 def _likeness(output: "OutputError") -> str:
-    """Decibels, or of integers and truth values the part that is the same."""
+    """Formats an output's similarity: decibels, or for integers and truth values the fraction that agrees."""
     return decibels(output.sqnr_db, "no signal") if output.agreement is None else f"{output.agreement:.2%} agree"
 
 
@@ -196,7 +196,7 @@ def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None
 
 
 def _class_lines(names: list[str], integers: "Score", floats: "Score | None") -> list[str]:
-    """How often each class was right, and what it was taken for; of many classes, those that were worst."""
+    """Tabulates each class's accuracy and its most frequent confusions; with many classes, the worst ones."""
     rows, matrix = [], _matrix(integers) or []
     before = _matrix(floats)
     counted = [number for number, row in enumerate(matrix) if sum(row)]

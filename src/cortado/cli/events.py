@@ -1,4 +1,4 @@
-"""cortado evaluate --stream: decisions on a recording, beside the events in it; and --decide."""
+"""cortado evaluate --stream: decisions on a recording, compared with its events; and --decide."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cortado.scoring.variations import VariedScore
 
 TOLERANCE = 1.0  # seconds
-ALL_PHASES = -1  # as scoring/variations.py has it
+ALL_PHASES = -1  # defined in scoring/variations.py
 MOST_LOUDNESS, LEAST_NOISE = 100.0, 200.0
 _OF_A_DATASET = (
     *("data", "labels", "model", "reconstruction", "saturation", "sequence", "limit", "top_k", "board_samples", "save"),
@@ -28,7 +28,7 @@ _OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_
 
 
 def stream_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of streams to evaluate."""
+    """Adds the arguments for streams to evaluate."""
     parser.add_argument(
         "--stream",
         type=Path,
@@ -101,7 +101,7 @@ def _noise(text: str) -> float:
 
 
 def check_together(arguments: argparse.Namespace) -> None:
-    """A dataset or a recording, with what belongs to each."""
+    """Checks that the arguments suit a dataset or a recording, whichever is scored."""
     chosen, other = (_OF_A_DATASET, "--data") if arguments.stream is not None else (_OF_A_STREAM, "--stream")
     for name in chosen:
         if getattr(arguments, name) not in (None, False, 0):
@@ -145,7 +145,7 @@ def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> N
 
 
 def _problems(arguments: argparse.Namespace, found: "StreamEvaluation", varied: Sequence["VariedScore"]) -> list[str]:
-    """Bars hold for the recording as it is, and for its worst variation."""
+    """Checks thresholds against the recording itself and against its worst variation."""
     lines = []
     if False in (found.same_in_c, *(one.same_in_c for one in varied)):
         lines.append("the compiled C decides otherwise than the reference: please report this model")
@@ -189,7 +189,7 @@ def _varied_record(varied: Sequence["VariedScore"], names: tuple[str, ...]) -> d
 
 
 def _missed(varied: Sequence["VariedScore"], names: tuple[str, ...]) -> dict[str, int]:
-    """In how many variations an event of each class is missed, of those classes that are."""
+    """Counts, for each class that has any, the variations in which one of its events is missed."""
     counts = {name: sum(one.score.classes[at].misses > 0 for one in varied) for at, name in enumerate(names)}
     return {name: number for name, number in counts.items() if number}
 

@@ -1,23 +1,23 @@
-"""Ctrl-C: at once while there is nothing to tidy up, as KeyboardInterrupt while there is.
+"""Ctrl-C: ends the process at once while there is nothing to clean up, and raises KeyboardInterrupt while there is.
 
-This is the first that a command runs, so it imports next to nothing: torch and numpy can't be stopped while they load,
-and a KeyboardInterrupt in them comes out as whatever they make of it.
+This is the first module that a command runs, so it imports almost nothing: torch and numpy can't be interrupted while
+they load, and turn a KeyboardInterrupt into unrelated errors.
 """
 
 import os
 import signal
 
-INTERRUPTED = 130  # as shells say it
+INTERRUPTED = 130  # the convention of shells
 _came: list[int] = []
 
 
 def came() -> bool:
-    """Whether Ctrl-C was pressed: what failed since then failed for it."""
+    """Returns whether Ctrl-C was pressed: it explains any later failure."""
     return bool(_came)
 
 
 def end_at_once() -> None:
-    """From now on Ctrl-C ends this process without another word; nothing is there that it would leave behind."""
+    """Makes Ctrl-C end this process immediately from now on; there is nothing to clean up."""
     _handle(_end)
 
 
@@ -32,13 +32,13 @@ def _raise(number: int, frame: object) -> None:
 
 
 def _handle(how: object) -> None:
-    """A process that ignores it, as a shell's background jobs do, goes on ignoring it."""
+    """Installs a handler, unless the process ignores Ctrl-C, as a shell's background jobs do."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _end, _raise):
         signal.signal(signal.SIGINT, how)  # type: ignore[arg-type]
 
 
 class Raised:
-    """Inside, Ctrl-C is a KeyboardInterrupt; in a process whose Ctrl-C is not ours, whatever it was."""
+    """A context in which Ctrl-C raises KeyboardInterrupt, unless the process has its own handler."""
 
     def __enter__(self) -> None:
         if signal.getsignal(signal.SIGINT) is _end:
@@ -50,7 +50,7 @@ class Raised:
 
 
 class AtOnce:
-    """Inside `Raised`: for imports, before there is anything to tidy up."""
+    """A context inside `Raised` in which Ctrl-C ends the process: for imports, before there is anything to clean up."""
 
     def __enter__(self) -> None:
         self._ours = signal.getsignal(signal.SIGINT) is _raise

@@ -1,4 +1,4 @@
-"""cortado kernels: the table and the sources by which firmware runs images."""
+"""cortado kernels: the table and the sources with which firmware runs images."""
 
 import argparse
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListedKernel:
-    """A kernel as it is printed."""
+    """A kernel, as printed."""
 
     kernel: str
     number: str
@@ -85,7 +85,7 @@ def _all(target: str | None) -> tuple[list["ListedThunk"], "CortexMTargetConfig"
 
 
 def delegated_images(info: "PteInfo", path: Path) -> list[tuple["ImageInfo", str]]:
-    """The images that are blobs of Cortado's delegate, and where each has its arena."""
+    """Returns the images in the blobs of Cortado's delegate, and the allocator of each one's arena."""
     from cortado.emit.image.reader import read_image
 
     delegates = [one for method in info.methods for one in method.delegates if one.name == "CortadoBackend"]

@@ -1,6 +1,6 @@
-"""Parser parts that all commands share: a command, the words of an enum, numbers as users write them, --sequence.
+"""Parser parts shared by all commands: a command, the choices of an enum, numbers as users write them, --sequence.
 
-The Options of a compile, from its arguments.
+Also the Options of a compile, from its arguments.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def add(
 
 
 def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:
-    """A reader of texts as argparse asks for it, which names the argument of what is refused."""
+    """Wraps a parser of texts for argparse, which then names the argument in its error message."""
 
     def read_argument(text: str) -> Value:
         try:
@@ -53,7 +53,7 @@ def sequence_argument(parser: argparse._ActionsContainer, data: str) -> None:
 
 
 def option_arguments(parser: argparse._ArgumentGroup, group: Group) -> None:
-    """Adds the arguments of a group of the options."""
+    """Adds the arguments of one group of options."""
     for one in fields(Options):
         if declared(one).group is group:
             _option_argument(parser, one)
@@ -74,7 +74,7 @@ def _option_argument(parser: argparse._ArgumentGroup, one: Field[Any]) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """An option of the command line is a field of Options, of the same name and with the same texts."""
+    """Builds the Options: every option of the command line is a field with the same name and values."""
     return Options(**{one.name: getattr(arguments, one.name) for one in fields(Options)})
 
 
@@ -90,7 +90,7 @@ def shape_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """The shapes that --shape gives, by the names of inputs."""
+    """Parses the shapes that --shape gives, by input name."""
     found: dict[str, tuple[int, ...]] = {}
     for text in arguments.shape:
         name, equals, sizes = text.rpartition("=")
@@ -102,13 +102,13 @@ def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
 
 
 def has_methods(spec: str) -> bool:
-    """Whether a file may define ModelMethods: it names them."""
+    """Returns whether a file may define ModelMethods: it mentions the name."""
     path = Path(spec)
     return path.suffix == ".py" and path.is_file() and b"ModelMethods" in path.read_bytes()
 
 
 def class_names(given: str) -> tuple[str, ...]:
-    """The names of classes: in a file, one in each line, or with commas between them."""
+    """Reads the names of classes: from a file, one per line, or separated by commas."""
     if given.endswith(".txt"):
         try:
             lines = Path(given).read_text(encoding="utf-8").splitlines()

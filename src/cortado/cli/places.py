@@ -1,4 +1,4 @@
-"""Places where a command runs a model: --on, and the options of a chip behind a debug probe."""
+"""The places where a command runs a model: --on, and the options for a chip behind a debug probe."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ def probe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def place_of(arguments: argparse.Namespace) -> str | None:
-    """--on with the settings of a chip in it; those without --on gdb are a mistake."""
+    """Returns --on including the chip's settings; raises for settings without --on gdb."""
     from cortado.run.silicon.place import is_probe, probe_place, probe_text
 
     settings = {name: getattr(arguments, name) for name in ("flash", "ram", "load")}
@@ -32,12 +32,12 @@ def place_of(arguments: argparse.Namespace) -> str | None:
         return on
     text = probe_text(on, {"chip": arguments.chip, **settings})
     if arguments.chip is not None or arguments.ram is not None:
-        probe_place(text)  # mistakes are told before anything is built
+        probe_place(text)  # reports mistakes before anything is built
     return text
 
 
 def further_place(arguments: argparse.Namespace) -> str | None:
-    """The same where --on is a further place: a chip, or WebAssembly."""
+    """Returns --on if it names an additional place: a chip, or WebAssembly; raises for any other."""
     from cortado.run.runner import WASM
     from cortado.run.silicon.place import is_probe
 
@@ -48,7 +48,7 @@ def further_place(arguments: argparse.Namespace) -> str | None:
 
 
 def silicon_lines(found: "Silicon") -> list[str]:
-    """The chip's counts, for people."""
+    """Describes the chip's counts, for people."""
     if found.first is None:
         return [f"no cycles: {found.core} has no counter that runs"]
     later = "" if not found.later else f", {min(found.later):,} in later runs"

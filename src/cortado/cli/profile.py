@@ -136,7 +136,7 @@ def _percent(spent: "Spent", found: "Profile") -> float:
 
 
 def _as_csv(found: "Profile") -> str:
-    """A line for each layer, the first for what comes before them."""
+    """Returns a line per layer; the first is for what precedes them."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
@@ -185,7 +185,7 @@ def _layer_lines(found: "Profile") -> list[str]:
 
 
 def _measured(text: str, found: "Profile") -> tuple[str, ...]:
-    """A cell of the column for what a chip counted, where there is one."""
+    """Returns a cell of the column for a chip's counts; empty without any."""
     return (text,) if found.silicon is not None and found.silicon.steps else ()
 
 
@@ -205,7 +205,7 @@ def _figures(spent: "Spent", found: "Profile", most: float, product: str) -> tup
 
 
 def _aligned(row: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Numbers, from the third column to the last but one, to the right."""
+    """Aligns numbers right, from the third column to the last but one."""
     widths = [max(len(one[column]) for one in rows) for column in range(len(row))]
     last = len(row) - 1
     return [cell.rjust(widths[at]) if 2 <= at < last else cell for at, cell in enumerate(row)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cortado.profile import Timing
     from cortado.run.toolchain import Tool
 
-MOST_SHOWN = 20  # samples that have a line of their own
+MOST_SHOWN = 20  # samples with a line of their own
 
 
 def run_command(arguments: argparse.Namespace) -> None:
@@ -87,7 +87,7 @@ def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
 
 
 def _example(artifact: "Artifact", on: str | None) -> list["ArrayType"]:
-    """The model's, or with a camera in front a picture, where lines can be given."""
+    """Returns the model's example or, with a camera on a place that takes lines, a sample picture."""
     from cortado.artifact.feeding import example_picture
     from cortado.run.silicon.place import is_probe
 
@@ -106,14 +106,14 @@ def _samples(arguments: argparse.Namespace, artifact: "Artifact", on: str | None
 
 
 def zoo_network(report: "Report") -> "Network | None":
-    """The network of the zoo that was compiled, if it was one and is still there."""
+    """Returns the network of the zoo that was compiled, if it was one and still exists."""
     from cortado.models import zoo
 
     return zoo.get(report.zoo) if report.zoo in zoo.names() else None
 
 
 def opened(arguments: argparse.Namespace, folder: Path | None = None) -> "Artifact":
-    """The model that a command names, as the core of --target runs it; by default that in its folder argument."""
+    """Opens the model that a command names, for the core of --target; by default the one in its folder argument."""
     from cortado.artifact.opened import Artifact
     from cortado.base.target import from_target_string
 
@@ -124,8 +124,8 @@ def opened(arguments: argparse.Namespace, folder: Path | None = None) -> "Artifa
 
 
 def folder_of(folder: Path, targets: list["CortexMTargetConfig"], method: str | None = None) -> Path:
-    """Returns the model's folder; in a folder of several targets, that of the only target asked for; of a model with
-    several methods, that of one of them."""
+    """Returns the model's folder: among several targets, that of the only one asked for; among several methods, that of
+    the one named."""
     from cortado.artifact.folder import METHODS, compiled_inside
 
     known = sorted(path.name for path in (folder / METHODS).glob("*") if path.is_dir())
@@ -140,7 +140,7 @@ def folder_of(folder: Path, targets: list["CortexMTargetConfig"], method: str | 
 
 
 def _run_lone_pte(arguments: argparse.Namespace) -> None:
-    """A .pte by itself: nothing beside it says what it must give, so it is run and not checked."""
+    """Runs a .pte that has no folder: its expected outputs are unknown, so it is run but not checked."""
     from cortado.artifact.manifest import digest, is_remembered
     from cortado.base.arrays import read_arrays
     from cortado.base.target import from_target_string
@@ -262,7 +262,7 @@ def _run_text(
 
 
 def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
-    """Cost of a row, of an input that comes row by row."""
+    """Describes the cost of a row, for an input that comes row by row."""
     text = f"row by row: at most {max(pushes):,} instructions in one push"
     if report.stream is None:
         return text
@@ -270,7 +270,7 @@ def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
 
 
 def _meaning(report: "Report", recording: str | None) -> list[str]:
-    """Returns the meaning of the result of a network of the zoo."""
+    """Explains the result of a network of the zoo."""
     lines = [] if recording is None else [_spoken(recording)]
     network = zoo_network(report)
     if network is not None:
@@ -284,7 +284,7 @@ def _meaning(report: "Report", recording: str | None) -> list[str]:
 
 
 def _spoken(recording: str) -> str:
-    """The truth that the network is to find, where it is known."""
+    """Says what was spoken in a recording, if known."""
     own = Path(recording).suffix == ".wav"
     return f"recording: {recording}" if own else f"spoken: {recording} (a recording that comes with Cortado)"
 
@@ -311,7 +311,7 @@ def _verdict(checked: "Checked") -> str:
 
 
 def _each(count: int, prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
-    """One line for each of the first samples: its best class, or its range."""
+    """Describes each of the first samples in a line: its best class, or its range."""
     shown = value.reshape(count, -1, *value.shape[1:])[:MOST_SHOWN]
     lines = [_scores(prefix, sample, labels) for sample in shown]
     best = [f" {line[1].split()[0]}" if len(line) > 1 else "" for line in lines]
@@ -321,8 +321,8 @@ def _each(count: int, prefix: str, value: Any, labels: Sequence[str] | None) -> 
 
 
 def _scores(prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
-    """The five best classes of a classifier, a few integers or truth values themselves, the range of anything
-    else."""
+    """Describes an output: the five best classes of a classifier, a few integers or truth values themselves, or else
+    its range."""
     flat = value.reshape(-1).astype("float64")
     if value.dtype.kind != "f" and flat.size <= 16:
         return [f"{prefix or 'output '}{value.tolist()}"]

@@ -1,6 +1,6 @@
-"""Texts on accuracy for validate and evaluate, and the thresholds that both take.
+"""Texts on accuracy for validate and evaluate, and the thresholds that both accept.
 
---saturation: which tensors reach the ends of their ranges, for people and for programs.
+Also --saturation: the tensors that reach the ends of their ranges, for people and for programs.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def score_json(found: "Scored") -> dict[str, Any]:
 
 
 def score_lines(found: "Scored") -> list[str]:
-    """Accuracies as a table; nothing without labels."""
+    """Tabulates accuracies; empty without labels."""
     return [] if found.integers is None else in_columns(_rows(found, found.integers))
 
 
@@ -75,7 +75,7 @@ def _rows(found: "Scored", integers: "Score") -> list[tuple[str, ...]]:
 
 
 def check_result(problems: Sequence[str], cut_short: Sequence[str]) -> None:
-    """Raises for a wrong result; what is right as far as it goes, and goes no further, is not one."""
+    """Raises WrongResult for problems, and Unfinished for a run that was right but was cut short."""
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
     if cut_short:
@@ -90,7 +90,7 @@ SHOWN = 12  # tensors
 def saturation_of(
     arguments: argparse.Namespace, artifact: "Artifact", samples: "Sequence[Sequence[ArrayType]]"
 ) -> "tuple[Saturation, ...] | None":
-    """The tensors that saturate; None if that was not asked for."""
+    """Returns the tensors that saturate; None if that was not asked for."""
     if not arguments.saturation:
         return None
     from cortado.scoring.saturation import saturation

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.web.facts import PageSound
 
-WRITTEN = "web/index.html"  # below a compiled folder: of `compile --package web`
+WRITTEN = "web/index.html"  # in a compiled folder, written by `compile --package web`
 
 
 def show_arguments(commands: Any) -> None:
@@ -75,7 +75,7 @@ def show_command(arguments: argparse.Namespace) -> None:
 
 
 def is_taught(folder: Path) -> bool:
-    """Whether it has methods and a page to teach them, as it was written."""
+    """Returns whether the folder has methods and an unmodified page to teach them."""
     from cortado.artifact.folder import METHODS, TOGETHER
     from cortado.artifact.manifest import file_digest
 
@@ -91,7 +91,7 @@ def is_taught(folder: Path) -> bool:
 
 
 def _page(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:
-    """A page that is made now; without torch, the one that `compile --package web` wrote."""
+    """Builds the page; without torch, returns the one that `compile --package web` wrote."""
     try:
         return _made(artifact, arguments)
     except ModuleNotFoundError as error:
@@ -126,7 +126,7 @@ def _sounds(artifact: "Artifact", paths: list[Path]) -> list["PageSound"]:
 
     sounds = []
     for path in paths:
-        read_recording(artifact, path, None)  # whether the model takes samples of sound
+        read_recording(artifact, path, None)  # raises unless the model takes samples of sound
         samples, rate = read_wav(path)
         sounds.append(PageSound(path.stem, rate, samples))
     return sounds

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cortado.options import Options
     from cortado.sweep.rows import SweepRow
 
-SHOWN = 20  # rows of the front that a terminal gets
+SHOWN = 20  # rows of the Pareto front that are printed
 
 
 # ---- estimate ------------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
 
     chip = None if arguments.chip is None else find_chip(arguments.chip)
     target = chosen_target(chip, arguments.target)  # before torch is loaded
-    # A user's own file may print: standard output is for our result alone.
+    # A user's own file may print: standard output is reserved for the result.
     with contextlib.redirect_stdout(sys.stderr):
         from cortado.models.sources import load_model
         from cortado.options import Options
@@ -62,7 +62,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
 def _methods_estimates(
     arguments: argparse.Namespace, target: "CortexMTargetConfig", chip: "Chip | None", options: "Options"
 ) -> "dict[str, Estimate] | None":
-    """The estimates of a file with ModelMethods, or of the one that is named; None of any other model."""
+    """Estimates the methods of a file with ModelMethods, or the one named; returns None for any other model."""
     from cortado.models.sources import load_methods
 
     source = load_methods(arguments.model) if has_methods(arguments.model) else None
@@ -73,7 +73,7 @@ def _methods_estimates(
     from cortado.methods import compile_methods
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CortadoWarning)  # they are about what it computes
+        warnings.simplefilter("ignore", CortadoWarning)  # they are about its results
         made = compile_methods(source.model, source.methods, target, source.calls, source.name, options)
     if arguments.method is not None and arguments.method not in made.planned:
         raise CortadoError(f"--method {arguments.method}: {source.name} has {', '.join(made.planned)}")
@@ -128,7 +128,7 @@ def sweep_command(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _executor(arguments: argparse.Namespace) -> Iterator[Executor | None]:
-    """The executor of the tasks; None is the default of `sweep`."""
+    """Yields the executor of the tasks; None for the default of `sweep`."""
     if arguments.dask is not None and arguments.workers is not None:
         raise CortadoError("--dask and --workers: a cluster has its own workers; name one of them")
     if arguments.dask is None:
@@ -139,7 +139,7 @@ def _executor(arguments: argparse.Namespace) -> Iterator[Executor | None]:
 
 
 def _threads(count: int) -> Executor:
-    """Each waits for a process of its own."""
+    """Returns a pool of threads, each of which waits for a process of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(count)

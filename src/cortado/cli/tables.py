@@ -1,6 +1,6 @@
-"""Tables, figures and progress, as they stand in a terminal.
+"""Tables, figures and progress, as printed in a terminal.
 
-Cycles and milliseconds, as run, profile and compile show them.
+Also cycles and milliseconds, as run, profile and compile show them.
 """
 
 import json
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 # ---- tables ----------------------------------------------------------------------------------------------
 
-EVERY = 10.0  # seconds between two lines about the same phase, where there is no terminal
+EVERY = 10.0  # seconds between two lines about the same phase, if there is no terminal
 
 
 class ProgressBar:
-    """A bar on a terminal, plain lines otherwise; always on standard error. `steps` are the phases to come."""
+    """A progress bar on a terminal, plain lines otherwise; always on standard error. `steps` are the phases to come."""
 
     def __init__(self, steps: Sequence[str] = ()) -> None:
         self.start = self.said = time.monotonic()
@@ -48,7 +48,7 @@ class ProgressBar:
             self.bar.start()
 
     def __call__(self, phase: str, done: int = 0, total: int = 0) -> None:
-        """Shows what is being done, and how many of how many samples are done where they are counted."""
+        """Shows the current phase and, if counted, how many of its samples are done."""
         count = f"{done:,} of {total:,}" if total else ""
         if phase != self.phase:
             self.step = self._number(phase)
@@ -64,12 +64,13 @@ class ProgressBar:
             self.phase, self.said = phase, now
 
     def _number(self, phase: str) -> int:
-        """Phases that don't happen are passed over; those of a second target go on counting from where they stand."""
+        """Returns the number of a phase. Skipped phases still count, and those of a second target continue the
+        count."""
         later = [number for number, name in enumerate(self.steps, start=1) if name == phase and number > self.step]
         return later[0] if later else self.step + (0 if self.steps else 1)
 
     def _add(self, phase: str, done: int, total: int, count: str) -> Any:
-        """The bar of a phase, with the time since the beginning; without a total it only moves."""
+        """Adds the bar of a phase, with the total elapsed time; without a total it is indeterminate."""
         step = f"{self.step}/{len(self.steps)}" if self.steps else f"{self.step or ''}"
         task = self.bar.add_task(phase, completed=done, total=total or None, count=count, step=step)
         self.bar.tasks[-1].start_time = self.start
@@ -87,14 +88,14 @@ def decibels(value: float | None, missing: str) -> str:
 
 
 def json_decibels(value: float | None) -> float | str | None:
-    """JSON has no infinity: "exact" where there is no noise at all."""
+    """Returns "exact" for infinity, which JSON does not have: there is no noise at all."""
     return "exact" if value == float("inf") else value
 
 
 def print_rows(
     as_json: bool, records: Sequence[Any], header: Sequence[str], cells: Callable[[Any], Sequence[str]]
 ) -> None:
-    """Records as a JSON list, or as a table for people."""
+    """Prints records as a JSON list, or as a table for people."""
     if as_json:
         print(json.dumps([asdict(record) for record in records], indent=2))
         return
@@ -102,7 +103,7 @@ def print_rows(
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row, cells below one another."""
+    """Formats one line per row, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -129,7 +130,7 @@ def milliseconds_json(timing: "Timing") -> dict[str, float] | None:
 
 
 def cycles_text(timing: "Timing") -> list[str]:
-    """A line for cycles, and one for time where a chip is named."""
+    """Returns a line for cycles, and one for time if a chip is named."""
     cycles = timing.total.cycles
     each = f"{timing.cpu.value}, grade: {timing.model.grade.value}"
     lines = [f"{_short(cycles.typical)} cycles at zero wait states{_between(cycles, _short)} (a model; {each})"]
@@ -150,5 +151,5 @@ def _short(cycles: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three digits of it, or all before the point."""
+    """Formats three significant digits, or all before the decimal point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"

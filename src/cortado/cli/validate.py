@@ -55,7 +55,7 @@ def _validate_artifact(
         raise CortadoError("--save keeps how far each layer is from the float model: name that with --model")
     progress = ProgressBar()
     try:
-        # A user's own file may print: standard output is for our result alone.
+        # A user's own file may print: standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
             found, thresholds = _validated(arguments, artifact, targets, spec, progress)
     finally:
@@ -113,8 +113,8 @@ def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
 
 
 def _shapes_of_file(artifact: "Artifact", path: Path) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of an ONNX file's inputs, by their names there: the compiled model's may be others, as C and
-    Python want them."""
+    """Returns the shapes of an ONNX file's inputs, by their names there: the compiled model may have renamed them for C
+    and Python."""
     from cortado.onnx.model import input_names
 
     return {name: tensor.model_shape for name, tensor in zip(input_names(path), artifact.report.inputs, strict=False)}
@@ -155,7 +155,7 @@ def _print_validation(artifact: "Artifact", found: "Validation", spec: str | Non
     from rich.table import Table
     from rich.text import Text
 
-    # Into a file or a pipe nothing is wrapped or cut.
+    # Nothing is wrapped or truncated in a file or a pipe.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 250)
 
     def show(title: str, header: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
@@ -180,7 +180,7 @@ def _print_validation(artifact: "Artifact", found: "Validation", spec: str | Non
 
 
 def _likeness(fidelity: "Fidelity") -> str:
-    """Decibels, and of integers and truth values the part that is the same."""
+    """Formats a place's similarity: decibels, and for integers and truth values the fraction that agrees."""
     found = [decibels(fidelity.sqnr, ""), "" if fidelity.agreement is None else f"{fidelity.agreement:.2%} agree"]
     return ", ".join(text for text in found if text)
 

@@ -1,1 +1,1 @@
-"""Scores of a compiled model: on datasets, in several places side by side, and against the float model."""
+"""Scores of a compiled model: on datasets, across the places where it runs, and against the float model."""

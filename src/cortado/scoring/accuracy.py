@@ -33,14 +33,14 @@ from cortado.plan.pricing import references
 
 Tensor = torch.Tensor
 
-ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth of the signal's power
-ALIKE = 0.95  # of the integers or truth values of an output: fewer are told of
-WORK = 32_000_000  # values that are computed, at most, to judge by: about a second
-SEQUENCE_WORK = 5 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
-FLIPPED = 0.01  # of new samples, whose class may be another
-FLIPPED_PERHAPS = 0.05  # the same where nobody has said that values are scores
+ENOUGH = 20.0  # decibels: below it, the noise has more than a hundredth of the signal's power
+ALIKE = 0.95  # the fraction of an output's integers or truth values below which it is reported
+WORK = 32_000_000  # values computed for the judgement, at most: about a second
+SEQUENCE_WORK = 5 * WORK  # the same for a model with state: its rounding errors accumulate over steps
+FLIPPED = 0.01  # the fraction of new samples whose class may change
+FLIPPED_PERHAPS = 0.05  # the same if it is not known that values are scores
 FEWEST_FLIPS = 2  # of these
-SURE = 0.25  # from 0.5: most scores are further away, where they are decisions
+SURE = 0.25  # a decision's distance from 0.5: most scores of a decision are further away
 TOLD = 3  # parts of an output, at most
 
 
@@ -55,8 +55,8 @@ Blamed = Callable[[OutputPart, Measure], str]
 
 @dataclass(frozen=True)
 class AccuracyFindings:
-    """The reference's values for the first sample, a finding for each output that int8 loses too much of, and what
-    each keeps: decibels of real numbers, None of others."""
+    """The reference's values for the first sample, findings for outputs that lose too much to int8, and each output's
+    SQNR: decibels for real numbers, None for others."""
 
     first: dict[str, Tensor]
     findings: tuple[Finding, ...]
@@ -64,7 +64,7 @@ class AccuracyFindings:
 
 
 class _Calls(TorchFunctionMode):
-    """Counts the calls of torch: the work of layers that go step by step, in small tensors."""
+    """A counter of torch calls: the work of layers that run step by step on small tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,8 @@ class _Calls(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """A part of an output: its name in words, the float model's values of it and the integers', sample by sample."""
+    """A part of an output: its name in words, and the float model's and the integer reference's values of it, by
+    sample."""
 
     part: OutputPart
     tensor: str
@@ -85,7 +86,7 @@ class JudgedPart:
 
     @cached_property
     def kept(self) -> float:
-        """Decibels."""
+        """Returns its SQNR in decibels."""
         return decibels(self.pairs)
 
     @property
@@ -100,10 +101,13 @@ def check_outputs(
     blamed: Blamed = lambda part, measure: "",
     classes: int | None = None,
 ) -> AccuracyFindings:
-    """`runs` are calibration inputs, at least one, with the float model's outputs: all of them are looked at, or of a
-    large network as many as the work allows, drawn from all. Of a model with state they are steps of sequences, and
-    judged over all of them: a value that moves by less than its code's step in each never moves. `blamed` says what a
-    part of an output loses most to and what would help; `classes` are those that the user has names for."""
+    """Judges the outputs on calibration inputs `runs`, at least one, with the float model's outputs.
+
+    All runs are used, or for a large network a sample of them that the work allows. With state they are steps of
+    sequences and judged over all steps: a value that moves by less than its code's step each time never moves. `blamed`
+    explains what a part of an output loses most to, and what would help; `classes` is the number of class names the
+    user gave.
+    """
     with _Calls() as calls:
         first = run_reference(graph, runs[0].inputs)
     size = sum(math.prod(value.shape) for value in graph.values.values()) + CALL * calls.count
@@ -129,7 +133,7 @@ def check_outputs(
 
 
 def _of_output(parts: Sequence[JudgedPart], blamed: Blamed, classes: int | None) -> list[Finding]:
-    """Findings of an output: of its parts those that keep least."""
+    """Returns the findings of an output: among its parts, those with the lowest SQNR."""
     low = sorted((one for one in parts if one.is_real and one.kept < ENOUGH), key=lambda one: one.kept)
     found: list[Finding | None] = [_low(one, len(low) - TOLD, blamed) for one in low[:TOLD]]
     for one in parts:
@@ -141,7 +145,8 @@ def _of_output(parts: Sequence[JudgedPart], blamed: Blamed, classes: int | None)
 
 
 def _unlike(one: JudgedPart, blamed: Blamed) -> Finding | None:
-    """Integers and truth values have no signal: they are the float model's, or not; each truth value by itself."""
+    """Reports integers and truth values that disagree with the float model's; having no signal, they either agree or
+    not, and each truth value counts by itself."""
     kept, truth = agreement(one.pairs), None
     if one.pairs[0][0].dtype is torch.bool:
         truth = truth_agreement(one.pairs)
@@ -163,7 +168,8 @@ def _unlike(one: JudgedPart, blamed: Blamed) -> Finding | None:
 
 
 def _is_lost(truth: TruthAgreement) -> bool:
-    """One value of many may lie on the border; an event that never comes again is lost."""
+    """Returns whether a truth value is lost: one difference of many may be a borderline case, but an event that never
+    occurs again is lost."""
     return truth.part < ALIKE and (truth.others > 1 or truth.both == 0)
 
 
@@ -173,7 +179,7 @@ def _told(truth: TruthAgreement) -> str:
 
 
 def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Finding | None:
-    """Classes and decisions that change though the numbers keep their signal."""
+    """Reports changed classes and decisions of an output that keeps its signal."""
     wanted = [values for values, _ in one.pairs]
     dim, limit = class_dim(wanted), FLIPPED
     if dim is None and one.part.is_chance:
@@ -217,8 +223,8 @@ def _counted(found: Flips, limit: float) -> str:
 
 
 def _may_be_scores(one: JudgedPart) -> bool:
-    """A vector that a layer with weights gives, of which one value is mostly far above all others: classes, rather than
-    coordinates or an embedding."""
+    """Returns whether a part looks like class scores rather than coordinates or an embedding: a vector from a layer
+    with weights, in which one value is mostly far above all others."""
     sizes = one.pairs[0][0].shape
     if len(sizes) != 2 or sizes[0] != 1 or sizes[1] < 3 or one.part.box is not None or not one.part.is_layer:
         return False
@@ -228,7 +234,8 @@ def _may_be_scores(one: JudgedPart) -> bool:
 
 
 def _names_one(one: JudgedPart) -> bool:
-    """Scores from 0 to 1, each by itself, of which the best is mostly above one half: that is the answer."""
+    """Returns whether a part looks like independent scores from 0 to 1 of which the best, mostly above one half, is the
+    answer."""
     sizes = one.pairs[0][0].shape
     if len(sizes) != 2 or sizes[0] != 1 or sizes[1] < 3 or one.part.box is not None:
         return False
@@ -236,7 +243,7 @@ def _names_one(one: JudgedPart) -> bool:
 
 
 def _sentence(advice: str) -> str:
-    """Advice behind a sentence that has no full stop yet; none where there is none."""
+    """Formats advice as a further sentence; empty without advice."""
     return f". {advice}" if advice else ""
 
 
@@ -257,7 +264,7 @@ def _undecided(one: JudgedPart, blamed: Blamed) -> Finding | None:
 
 
 def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
-    """A single score that is mostly far from 0.5 is a decision of each sample: whether there is a voice."""
+    """Reports changed decisions of a single score that is mostly far from 0.5, as in voice detection."""
     if any(wanted.numel() != 1 for wanted, _ in one.pairs):
         return None
     scores = torch.stack([wanted.reshape(()) for wanted, _ in one.pairs])
@@ -290,13 +297,13 @@ def _low(one: JudgedPart, more: int, blamed: Blamed) -> Finding:
 
 
 def _above(one: JudgedPart) -> str:
-    """Scores above one half, where a part has scores."""
+    """Counts the scores above one half, for a part that has scores."""
     wanted, found = (sum(int((pair[side] > 0.5).sum()) for pair in one.pairs) for side in (0, 1))
     return f" ({wanted:,} are above 0.5 in float, {found:,} here)" if one.part.is_chance and wanted else ""
 
 
 def _tensor(graph: LoweredGraph, position: int, name: str) -> str:
-    """An output in the words of the model."""
+    """Describes an output in terms of the model."""
     call = graph.by_name.get(name)
     module = f" of module '{call.module}'" if call is not None and call.module else ""
     return f"output {position} ('{call.twin if call is not None and call.twin else name}'{module})"

@@ -1,7 +1,8 @@
-"""Which tensors an output loses its signal to: each rounded alone, with all others in float; and what would help.
+"""Attribution of an output's loss: the tensors that cost it most signal, each rounded alone with all others in float;
+and what would help.
 
-Nothing is promised that was not run: the quantized graph with some of its tensors in 16 bits, or in a scale of their
-own.
+Every remedy printed has been tried: the quantized graph was run with some of its tensors in 16 bits, or with a scale of
+their own.
 """
 
 import math
@@ -29,19 +30,19 @@ from cortado.ir.graph import describe
 from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, CallKind, means
 
 Tensor = torch.Tensor
-WORK = 40_000_000  # values that are computed to find out, at most
-SAMPLES, STEPS = 2, 32  # that are run for each tensor, of a model without and with state
+WORK = 40_000_000  # values computed to find out, at most
+SAMPLES, STEPS = 2, 32  # runs per tensor, for a model without and with state
 NAMED = 3  # tensors, at most
-WITHIN = 10.0  # dB of the worst, that a tensor must be to be named
-FEW_STEPS = 4.0  # of its scale, that a tensor's usual value is below where it is lost
-TRIED, MANY = 32, 256  # samples that a cure is tried on, at most: for a signal; for integers and truth values
-SATURATED = 0.002  # of a tensor's values
-PROBABILITIES = 256  # that int8 can tell from zero where all are alike
+WITHIN = 10.0  # dB from the worst, within which a tensor is named
+FEW_STEPS = 4.0  # steps of its scale, below which a tensor's typical value is lost
+TRIED, MANY = 32, 256  # samples a cure is tried on, at most: for a signal; for integers and truth values
+SATURATED = 0.002  # fraction of a tensor's values
+PROBABILITIES = 256  # the most that int8 can tell from zero if all are equal
 
 
 @dataclass(frozen=True)
 class Culprit:
-    """A tensor, and what an output keeps of its signal where it alone is rounded."""
+    """A tensor, and the SQNR that an output keeps if only this tensor is rounded."""
 
     place: Node
     tensor: str
@@ -52,16 +53,16 @@ class Culprit:
         return f"{self.tensor} ({max(self.kept, 0):.0f} dB alone): {self.remedy}"
 
 
-Roundings = Mapping[Node, Callable[[Tensor], Tensor]]  # by the call that quantizes: what takes its place
+Roundings = Mapping[Node, Callable[[Tensor], Tensor]]  # by quantize call: the function that replaces it
 
 
 def exact(value: Tensor) -> Tensor:
-    """Leaves a tensor as it is, as int16 nearly does."""
+    """Leaves a tensor unrounded, as int16 nearly does."""
     return value
 
 
 class Alone:
-    """Runs a quantized graph in float, but for one rounding that is asked for."""
+    """A quantized graph run in float, except for one selected rounding."""
 
     def __init__(self, converted: GraphModule) -> None:
         self._nodes = list(converted.graph.nodes)
@@ -72,16 +73,16 @@ class Alone:
         self.returned = pytree.tree_leaves(self._nodes[-1].args)
         self.initial = [STATE.must(node).initial for node in holders(converted.graph)]
         self.size = sum(value.numel() for node in self._nodes if isinstance(value := VALUE.of(node), Tensor))
-        self.seen: dict[Node, Tensor] = {}  # by the call that would quantize it: a tensor in float
+        self.seen: dict[Node, Tensor] = {}  # by quantize call: the unrounded tensor
 
     def run(self, inputs: Sequence[Any], rounded: Node | None) -> list[Any]:
-        """Runs the graph and returns all that it gives."""
+        """Runs the graph and returns all of its outputs."""
         return self.run_with(
             inputs, {place: exact for place in self._roundings if place is not rounded}, rounded is None
         )
 
     def run_with(self, inputs: Sequence[Any], others: "Roundings", noted: bool = False) -> list[Any]:
-        """The same with other roundings at some places; `noted`: what is quantized there is remembered."""
+        """Runs the graph with other roundings at some places; with `noted`, records the tensors there."""
         values, given = dict(self._constants), iter(inputs)
         for node in self._nodes:
             if node.op == "output":
@@ -105,7 +106,7 @@ class Alone:
 
 
 def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart, measure: Measure = SIGNAL) -> str:
-    """Says what a part of an output loses most to, and what would help, with what it gives."""
+    """Explains what a part of an output loses most to, and what would help, by how much."""
     model = Alone(converted)
     with torch.no_grad():
         cures = Cures(model, runs, part, measure)
@@ -118,7 +119,7 @@ def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart, m
 
 
 def _culprits(model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> list[Culprit]:
-    """The tensors that a part loses most to, the worst first."""
+    """Returns the tensors that a part loses most to, the worst first."""
     runs = _some(runs, STEPS if model.initial else SAMPLES)
     most = max(8, WORK // max(model.size * len(runs), 1))
     _kept(model, runs, part, partial(model.run, rounded=None))
@@ -140,7 +141,7 @@ def _kept(
     run: Callable[[Sequence[Any]], list[Any]],
     measure: Measure = SIGNAL,
 ) -> float:
-    """Returns what a part keeps over samples or steps, beside the float model."""
+    """Measures a part against the float model, over samples or steps."""
     state, pairs = model.initial, []
     for one in runs:
         state = model.initial if one.begins else state
@@ -154,17 +155,17 @@ def _kept(
 
 
 class Cures:
-    """Tries what would help a part of an output."""
+    """Remedies for a part of an output, tried one by one."""
 
     def __init__(self, model: Alone, runs: Sequence[FloatRun], part: OutputPart, measure: Measure) -> None:
         most = max(SAMPLES, min(MANY, WORK // max(model.size, 1)))
         self._model, self._part, self._measure = model, part, measure
-        self._seen = _some(runs, STEPS if model.initial else most)  # of which ranges are taken
+        self._seen = _some(runs, STEPS if model.initial else most)  # the ranges come from these
         self._runs = _some(self._seen, len(self._seen) if measure is not SIGNAL or model.initial else TRIED)
         self.now = self.kept({})
 
     def kept(self, others: Roundings, runs: Sequence[FloatRun] = ()) -> float:
-        """The part's decibels with other roundings, over some runs or those that cures are tried on."""
+        """Measures the part with other roundings, over some runs or those that cures are tried on."""
         run = partial(self._model.run_with, others=others)
         return _kept(self._model, runs or self._runs, self._part, run, self._measure)
 
@@ -175,7 +176,7 @@ class Cures:
         return self._measure.in_words(kept)
 
     def apart(self) -> str:
-        """A scale of its own for a part that is joined with others; nothing where that does not help."""
+        """Suggests a scale of its own for a part that is concatenated with others; empty if that does not help."""
         output, source = self._model.returned[self._part.output], self._part.source
         way = [] if source is None or self._part.box is None else _way(output, lambda node: node.name == source.name)
         places = [node for node in way if _quantizes(node)]
@@ -196,7 +197,7 @@ class Cures:
         )
 
     def wider(self, places: Sequence[Node]) -> str:
-        """Ranges that hold all values, int16 for a few tensors, or for all; nothing where it does not help."""
+        """Suggests ranges that include all values, or int16 for a few tensors or for all; empty if nothing helps."""
         for text, others in (self._unsaturated(), self.wide(places), self._all_wide()):
             kept = self.kept(others) if others else self.now
             if self.helps(kept):
@@ -207,7 +208,7 @@ class Cures:
         return ""
 
     def reached(self) -> dict[Node, tuple[float, float]]:
-        """The ends of int8 tensors, by the call that quantizes each; zero is within them."""
+        """Returns the value ranges of int8 tensors, extended to zero, by quantize call."""
         reached: dict[Node, tuple[float, float]] = {}
 
         def seen(place: Node, value: Tensor) -> Tensor:
@@ -222,12 +223,12 @@ class Cures:
         return reached
 
     def _unsaturated(self) -> tuple[str, Roundings]:
-        """The range of all values for int8 tensors that some lie beyond."""
+        """Returns the option that extends the ranges of saturating int8 tensors to all their values."""
         return "--calibration-method minmax", unsaturated(self.reached())
 
     def wide(self, places: Sequence[Node]) -> tuple[str, Roundings]:
-        """The option that gives tensors int16, each with the calls that make and read it, and with what these make;
-        none where one of them has 8 bits only."""
+        """Returns the option that makes tensors int16, together with the calls around them and those calls' results;
+        empty if one of these supports only 8 bits."""
         chosen = [place for place in places if is_quantize(place)]
         calls = [call for place in chosen for call in _around(place)]
         if not calls or not all(MAY_BE_WIDE.known(call) for call in calls):
@@ -243,38 +244,38 @@ class Cures:
 
 
 def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:
-    """Ranges of all values for tensors that reach further than their codes."""
+    """Returns extended ranges for the tensors whose values exceed their codes."""
     return {place: grid(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
 
 
 def grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
-    """Rounds to int8 codes of a range."""
+    """Returns a function that rounds to the int8 codes of a range."""
     scale = (high - low) / INT8.steps
     zero = round(INT8.low - low / scale)
     return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, zero, *INT8.codes)
 
 
 def _passes_range(place: Node, low: float, high: float) -> bool:
-    """Whether values lie more than a step beyond a tensor's codes."""
+    """Returns whether values lie more than a step outside of a tensor's codes."""
     qparams = qparams_of(place)
     least, most = qparams.range
     return low < least - qparams.scale or high > most + qparams.scale
 
 
 def _wide_grid(place: Node) -> Callable[[Tensor], Tensor]:
-    """Rounds to int16 codes of a range with room, as int16 tensors have it."""
+    """Returns a function that rounds to int16 codes with the headroom that int16 tensors have."""
     room = INPUT_ROOM if place.all_input_nodes[0].op == "placeholder" else ROOM
     scale = room * max(abs(end) for end in qparams_of(place).range) / INT16.high
     return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, 0, *INT16.codes)
 
 
 def _passes(node: Node) -> bool:
-    """Whether values go through a node as they are, but for rounding."""
+    """Returns whether a node passes values through unchanged, except for rounding."""
     return _quantizes(node) or _dequantizes(node) or moves(node)
 
 
 def _way(output: Node, ends: Callable[[Node], bool]) -> list[Node]:
-    """The nodes that values go through on their way to an output from where it `ends`, the furthest last."""
+    """Returns the nodes between an output and the nodes where `ends` holds, those furthest from the output last."""
     found: list[Node] = []
 
     def leads(node: Node) -> bool:
@@ -290,7 +291,7 @@ def _way(output: Node, ends: Callable[[Node], bool]) -> list[Node]:
 
 
 def _around(place: Node) -> list[Node]:
-    """The call that makes a tensor and those that read it."""
+    """Returns the call that produces a tensor and those that read it."""
     source = place.all_input_nodes[0]
     readers = [user for reader in place.users if _dequantizes(reader) for user in reader.users if not _quantizes(user)]
     calls = [*([source] if source.op == "call_function" else []), *readers]
@@ -306,12 +307,12 @@ def _dequantizes(node: Node) -> bool:
 
 
 def _is_bias(node: Node) -> bool:
-    """A constant in 32 bits."""
+    """Returns whether a constant has 32 bits, as biases do."""
     return torch.int32 in node.args
 
 
 def _source(place: Node) -> Node:
-    """Returns what makes the values of a tensor, behind other roundings of them."""
+    """Returns the producer of a tensor's values, before any other rounding of them."""
     source = place.all_input_nodes[0]
     while source.op == "call_function" and (_quantizes(source) or _dequantizes(source)):
         source = source.all_input_nodes[0]
@@ -331,7 +332,7 @@ def _name(place: Node) -> str:
 
 
 def remedy(place: Node, values: Tensor | None) -> str:
-    """Suggests a remedy for a tensor that an output loses to, and what it held in float."""
+    """Suggests a remedy for a tensor that an output loses to, given its float values."""
     if means(place, CallKind.QUANTIZE_CHANNELS):
         return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
     if values is None or not is_quantize(place):

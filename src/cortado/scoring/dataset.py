@@ -1,4 +1,4 @@
-"""Samples and their labels: from files, arrays, and the datasets that torch knows."""
+"""Samples and their labels: from files, arrays, and torch's datasets."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ LABEL_SUFFIXES = (".npy", ".npz", ".txt")
 
 @dataclass(frozen=True)
 class Scores:
-    """How the first output is scored: one row of scores for each label."""
+    """The interpretation of the first output as scores: one row of scores for each label."""
 
-    rows: int  # in one run of the model: above 1 for a model of several samples at once
+    rows: int  # per run of the model: above 1 for a model of several samples at once
     classes: int  # 1: a single score
-    picks: bool = False  # the output is the class itself, as of an argmax in the model
-    rebuilds: bool = False  # the output is to be like the input, and the score is how far it is from it
+    picks: bool = False  # the output is the class itself, as with an argmax in the model
+    rebuilds: bool = False  # the output should resemble the input, and the score is its distance from it
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples as the artifact runs them, and the right class of each row of scores where it is known."""
+    """Samples as the artifact runs them, and the correct class of each row of scores if known."""
 
     samples: Samples
     labels: ArrayType | None = None
-    scores: Scores | None = None  # None where the first output is none, such as an image
+    scores: Scores | None = None  # None if the first output is no scores, as for an image
 
 
 # ---- from anything -------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ class Dataset:
 def read_dataset(
     artifact: Artifact, data: Path, labels: Path | None, limit: int | None = None, *, reconstruction: bool = False
 ) -> Dataset:
-    """A dataset in files: arrays of inputs, and labels beside them."""
+    """Reads a dataset from files: arrays of inputs, and their labels."""
     scores = scores_of(artifact, reconstruction)
     samples = artifact.read_samples(data)
     known = None if labels is None else _read_labels(labels, artifact.report.labels)
@@ -52,7 +52,8 @@ def read_dataset(
 def make_dataset(
     artifact: Artifact, data: Any, labels: Any = None, limit: int | None = None, *, reconstruction: bool = False
 ) -> Dataset:
-    """A dataset in Python: a tensor or array (a tuple of them for several inputs), or an iterable of (input, label)."""
+    """Builds a dataset from Python data: a tensor or array (a tuple of them for several inputs), or an iterable of
+    (input, label)."""
     scores = scores_of(artifact, reconstruction)
     if not isinstance(data, torch.Tensor | np.ndarray | tuple):
         if labels is not None:
@@ -65,7 +66,7 @@ def make_dataset(
 
 
 def _from_pairs(artifact: Artifact, data: Any) -> tuple[tuple[ArrayType, ...], ArrayType]:
-    """Samples of a torch Dataset or DataLoader. Items come with the model's first dimension, or without it."""
+    """Returns the samples of a torch Dataset or DataLoader, whose items may omit the model's first dimension."""
     if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
         raise CortadoError(
             f"the dataset is a {type(data).__name__}; expected a tensor or array of samples, a tuple of them for "
@@ -112,7 +113,8 @@ def _limited(data: Dataset, limit: int | None) -> Dataset:
 
 
 def scores_of(artifact: Artifact, reconstruction: bool = False) -> Scores | None:
-    """The first output as scores; None where it is none, such as an image that is no reconstruction."""
+    """Interprets the first output as scores; None if it has another meaning, as for an image that is no
+    reconstruction."""
     shape = artifact.report.outputs[0].model_shape
     if reconstruction:
         return _of_reconstruction(artifact.report.inputs[0].model_shape, shape)
@@ -150,7 +152,7 @@ def _no_scores(output: TensorReport) -> CortadoError:
 
 
 def _checked_labels(labels: ArrayType, where: str, scores: Scores, count: int, data: str) -> ArrayType:
-    """Labels as integers: one for each row of scores, each a class."""
+    """Returns labels as integers: one class for each row of scores."""
     found = list(labels.shape)
     if sum(size > 1 for size in found) > 1:
         raise CortadoError(
@@ -179,7 +181,7 @@ def _is_whole(values: ArrayType) -> bool:
 
 
 def _read_labels(path: Path, names: Sequence[str] | None) -> ArrayType:
-    """Labels from an array, or from a text with one in each line: a number, or the name of a class."""
+    """Reads labels from an array, or from a text with one per line: a number, or the name of a class."""
     if path.suffix not in LABEL_SUFFIXES:
         raise CortadoError(f"{path}: expected labels in a {', '.join(LABEL_SUFFIXES)} file")
     if path.suffix == ".txt":

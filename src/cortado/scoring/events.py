@@ -1,6 +1,6 @@
-"""Decisions beside events: what was heard, what was missed, what was heard that was not there, and how late.
+"""Decisions compared with events: hits, misses, false alarms, and latency.
 
-A compiled classifier on a recording with events: the decisions of its scores, and what they are worth.
+Also a compiled classifier run on a recording with events, and the score of its decisions.
 """
 
 import math
@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Heard:
-    """A decision, at the second when the last of its samples came."""
+    """A decision, at the second when its last sample arrived."""
 
     at: float
     label: int
@@ -40,11 +40,11 @@ class Heard:
 
 @dataclass
 class ClassTally:
-    """Tally of one class."""
+    """The counts of one class."""
 
     events: int = 0
     hits: int = 0
-    repeats: int = 0  # further decisions for an event that was hit
+    repeats: int = 0  # further decisions for an event that was hit already
     false_alarms: int = 0
     latencies: list[float] = field(default_factory=list)  # from an event's start to its hit
 
@@ -55,7 +55,7 @@ class ClassTally:
 
 @dataclass(frozen=True)
 class EventScore:
-    """Scores of a recording, by class; those that are never decided for have no events."""
+    """The score of a recording, by class; classes that are never decided for have no events."""
 
     seconds: float  # of the recording
     classes: tuple[ClassTally, ...]
@@ -85,13 +85,13 @@ class EventScore:
         return self.false_alarms * HOUR / self.seconds
 
     def latency(self, percent: float) -> float | None:
-        """Seconds that `percent` of the hits took at most; None without hits."""
+        """Returns the latency in seconds that `percent` of the hits do not exceed; None without hits."""
         every = [late for one in self.classes for late in one.latencies]
         return float(np.percentile(every, percent)) if every else None
 
 
 def heard(decisions: Sequence[int], times: Sequence[float]) -> list[Heard]:
-    """Decisions of outputs that came at these times."""
+    """Returns the decisions of outputs that came at these times."""
     pairs = zip(times, decisions, strict=True)
     return [Heard(float(at), int(label)) for at, label in pairs if label != NO_DECISION]
 
@@ -99,9 +99,12 @@ def heard(decisions: Sequence[int], times: Sequence[float]) -> list[Heard]:
 def score_events(
     events: Sequence[Event], found: Sequence[Heard], deciding: Sequence[bool], seconds: float, tolerance: float
 ) -> EventScore:
-    """An event is hit by the first decision for its class from its start to `tolerance` seconds after its end; of
-    several events that a decision is in time for, the first that was not hit. `deciding`: by class, whether it can be
-    decided for; events of others are background."""
+    """Scores decisions against events.
+
+    An event is hit by the first decision for its class from its start to `tolerance` seconds after its end; a decision
+    that matches several events hits the first one not hit before. `deciding` says for each class whether it can be
+    decided for; events of other classes are background.
+    """
     tallies = tuple(ClassTally() for _ in deciding)
     wanted = sorted((event for event in events if deciding[event.label]), key=lambda event: event.start)
     for event in wanted:
@@ -129,7 +132,7 @@ def score_events(
 
 
 def read_events(path: Path, classes: int, names: Sequence[str] | None) -> list[Event]:
-    """Lines of start, end and class, with commas or tabs between them; the first may be a header."""
+    """Reads lines of start, end and class, separated by commas or tabs; the first may be a header."""
     if not path.is_file():
         raise CortadoError(f"there is no file {path}")
     try:
@@ -173,8 +176,8 @@ def _event(cells: Sequence[str], where: str, classes: int, names: Sequence[str] 
 
 @dataclass(frozen=True)
 class StreamEvaluation:
-    """Decisions of the reference; `same_in_c`: the compiled C gave the same, None where it decides by another rule or
-    by none."""
+    """The reference's decisions; `same_in_c` says whether the compiled C decided the same, None if it has another rule
+    or none."""
 
     outputs: int
     decisions: tuple[Heard, ...]
@@ -183,7 +186,7 @@ class StreamEvaluation:
 
 
 def decision_rule(artifact: Artifact, decision: Decision | None) -> DecisionRule:
-    """By what is decided: what is given, or else what the model was compiled with."""
+    """Returns the decision rule: the given one, or else the one that the model was compiled with."""
     if decision is not None:
         return rule_of(decision, artifact.report.outputs[0].scores, artifact.report.labels)
     rule = artifact.report.rule
@@ -197,7 +200,7 @@ def decision_rule(artifact: Artifact, decision: Decision | None) -> DecisionRule
 def evaluate_stream(
     artifact: Artifact, recording: Recording, events: Sequence[Event], rule: DecisionRule, tolerance: float
 ) -> StreamEvaluation:
-    """The C kernels hear the recording on this machine; their scores are decided by."""
+    """Runs the C kernels on the recording on this machine, and scores the decisions on their outputs."""
     found = listen(artifact, recording)
     late = max(event.start for event in events)
     if late >= found.seconds:

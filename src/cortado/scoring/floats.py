@@ -1,4 +1,5 @@
-"""The user's float model beside a compiled one: the same samples, in batches where it takes them."""
+"""The user's float model for comparison with a compiled one: run on the same samples, in batches if it supports
+them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ from cortado.ir.graph import TO_NCHW
 from cortado.options import InputLayout, Options, StreamPadding
 
 Tensor = torch.Tensor
-BATCH = 64  # samples that the float model runs at once
+BATCH = 64  # samples per run of the float model
 
 
 def float_model(
     artifact: Artifact, model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]
 ) -> FloatModel:
-    """The float model behind an artifact, as it was compiled; one with other inputs is refused."""
+    """Wraps the float model that an artifact was compiled from; refuses one with other inputs."""
     report = artifact.report
     if report.stream is not None and report.options.stream_padding is StreamPadding.DROP:
         unpadded = without_padding(model, example_inputs, report.stream.dim)
@@ -41,13 +42,13 @@ def float_model(
 
 
 def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:
-    """An input as the float model takes it: the compiled one may take its images channels last."""
+    """Permutes an input to the float model's order: the compiled one may take images channels last."""
     nhwc = artifact.report.options.input_layout is InputLayout.NHWC
     return value.transpose(TO_NCHW) if nhwc and value.ndim == 4 else value
 
 
 def float_inputs(artifact: Artifact, sample: Sequence[ArrayType]) -> list[Tensor]:
-    """A sample as the float model takes it."""
+    """Converts a sample to the float model's inputs."""
     real = [_model_order(artifact, artifact.as_float(position, value)) for position, value in enumerate(sample)]
     return [torch.from_numpy(np.asarray(value, order="C")) for value in real]
 
@@ -59,8 +60,10 @@ def float_outputs(
     progress: Progress = silent,
     sequence: int | None = None,
 ) -> Samples:
-    """Outputs of the float model for each sample; one whose outputs are not the artifact's is refused. With
-    state, they are steps of one sequence, or of several that are `sequence` long."""
+    """Returns the float model's outputs for each sample; refuses a model whose outputs are not the artifact's.
+
+    With state, samples are steps of one sequence, or of several that are `sequence` long.
+    """
     outputs: Samples = []
     if artifact.report.state:
         length = sequence or max(len(samples), 1)
@@ -94,8 +97,9 @@ def _takes_single_samples(artifact: Artifact) -> bool:
 
 @dataclass
 class _Batches:
-    """Runs samples together as long as that gives what they give one by one. Nothing says that a model may be used so:
-    the first and the last of every batch are also run alone, and a model that mixes its samples gets them singly."""
+    """Batched execution, as long as its results equal those of single samples. Nothing guarantees that a model supports
+    batches: the first and the last sample of each are also run alone, and a model that mixes samples gets them one by
+    one."""
 
     floats: FloatModel
     batched: bool
@@ -111,7 +115,7 @@ class _Batches:
     def _together(self, samples: Sequence[Sequence[Tensor]]) -> list[list[Tensor]] | None:
         try:
             made = self.floats.outputs([torch.cat(values) for values in zip(*samples, strict=True)])
-        except Exception:  # a user's forward raises what it likes where it was not written for batches
+        except Exception:  # a user's forward can raise anything if it was not written for batches
             return None
         if any(value.shape[:1] != (len(samples),) for value in made):
             return None

@@ -1,4 +1,4 @@
-"""How good a model's outputs are: accuracy, confusion, the area under the ROC curve, signal to noise."""
+"""Quality metrics of a model's outputs: accuracy, confusion matrix, area under the ROC curve, SQNR."""
 
 import math
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ from cortado.base.arrays import ArrayType
 
 
 def ranks(scores: ArrayType, labels: ArrayType) -> ArrayType:
-    """How many classes come before the right one, in each row of scores: 0 where it is the best.
+    """Returns the number of classes ranked above the correct one in each row of scores: 0 if it is the best.
 
-    Of equal scores, which int8 makes often, the lower class comes first, as for argmax. NaN is below every number.
+    Among equal scores, which are frequent in int8, the lower class comes first, as with argmax. NaN ranks below every
+    number.
     """
     known = np.where(np.isnan(scores), -np.inf, scores)
     right = np.take_along_axis(known, labels[:, None], axis=1)
@@ -22,29 +23,29 @@ def ranks(scores: ArrayType, labels: ArrayType) -> ArrayType:
 
 
 def top_k(scores: ArrayType, labels: ArrayType, k: int = 1) -> float:
-    """The part of the rows whose right class is among the best k."""
+    """Returns the fraction of rows whose correct class is among the best k."""
     return float((ranks(scores, labels) < k).mean())
 
 
 def best(scores: ArrayType) -> ArrayType:
-    """The best class of each row."""
+    """Returns the best class of each row."""
     classes: ArrayType = np.where(np.isnan(scores), -np.inf, scores).argmax(axis=1)
     return classes
 
 
 def confusion(predicted: ArrayType, labels: ArrayType, classes: int) -> ArrayType:
-    """How often each class (row) was taken for each (column)."""
+    """Counts how often each class (row) was classified as each (column)."""
     return np.bincount(labels * classes + predicted, minlength=classes * classes).reshape(classes, classes)
 
 
 def auc(scores: ArrayType, labels: ArrayType) -> float:
-    """The area under the ROC curve: how likely a sample of label 1 has a higher score than one of label 0.
+    """Returns the area under the ROC curve: the probability that a sample of label 1 scores higher than one of label 0.
 
-    Of labels 0 and 1, both must be there. Equal scores count half, which mean ranks do.
+    Both labels must occur. Ties count half, which mean ranks achieve.
     """
     _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    mean_rank = (last - (counts - 1) / 2)[which]  # ranks begin at 1
+    mean_rank = (last - (counts - 1) / 2)[which]  # ranks start at 1
     positive = labels == 1
     ones, zeros = int(positive.sum()), int((~positive).sum())
     return float((mean_rank[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
@@ -52,11 +53,11 @@ def auc(scores: ArrayType, labels: ArrayType) -> float:
 
 @dataclass
 class Error:
-    """How far outputs are from the float model's, summed up over samples. What is not finite there has no signal."""
+    """The accumulated error of outputs against the float model's. Values that are not finite there are ignored."""
 
     signal: float = 0.0
     noise: float = 0.0
-    worst: float = 0.0  # the largest difference of a value
+    worst: float = 0.0  # the largest absolute difference
 
     def add(self, wanted: ArrayType, found: ArrayType) -> None:
         finite = np.isfinite(wanted)
@@ -68,7 +69,7 @@ class Error:
 
     @property
     def decibels(self) -> float | None:
-        """The ratio of signal to quantization noise; None without any signal, infinite without noise."""
+        """Returns the signal-to-quantization-noise ratio; None without signal, infinite without noise."""
         if not self.signal:
             return None
         return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
@@ -76,7 +77,7 @@ class Error:
 
 @dataclass
 class Agreement:
-    """How many integers and truth values are the float model's, which have no signal: they are right or wrong."""
+    """Counts of integers and truth values that equal the float model's: they have no signal, and are right or wrong."""
 
     same: int = 0
     count: int = 0
@@ -87,5 +88,5 @@ class Agreement:
 
     @property
     def part(self) -> float | None:
-        """The part that is the same; None without any."""
+        """Returns the fraction that agrees; None without any values."""
         return self.same / self.count if self.count else None

@@ -1,4 +1,5 @@
-"""Which tensors of a compiled model saturate on a dataset: codes at an end of their range, counted by the reference."""
+"""The tensors of a compiled model that saturate on a dataset: codes at the ends of their range, counted by the
+reference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +14,13 @@ MOST = 256  # samples that the reference runs
 
 @dataclass(frozen=True)
 class Saturation:
-    """A tensor of which some values are at an end of their range."""
+    """A tensor with values at an end of its range."""
 
     tensor: str
     module: str
     values: int  # in all samples
     saturated: int
-    samples: int  # in which any does
+    samples: int  # in which at least one value does
 
     @property
     def part(self) -> float:
@@ -29,7 +30,7 @@ class Saturation:
 def saturation(
     artifact: Artifact, samples: Sequence[Sequence[ArrayType]], sequence: int | None = None
 ) -> tuple[Saturation, ...]:
-    """The tensors that saturate, most often first."""
+    """Returns the tensors that saturate, most frequently first."""
     graph = artifact.graph
     ends = chosen_ends(graph)
     modules = {name: graph.by_name[name].module if name in graph.by_name else "" for name in ends}

@@ -1,4 +1,4 @@
-"""How good a compiled model is on a dataset: its C kernels on this machine, beside the float model and the labels."""
+"""The quality of a compiled model on a dataset: its C kernels on this machine, compared with float model and labels."""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from cortado.scoring import metrics
 from cortado.scoring.dataset import Dataset, Scores
 from cortado.scoring.floats import float_inputs, float_outputs
 
-ROUNDING = 1e-9  # 0.92 - 0.9 is a little more than 0.02
-REFERENCE_SAMPLES = 2  # whose codes are also computed by the exact reference, which takes its time
-REFERENCE_STEPS = 16  # the same of a model with state: the first ones
+ROUNDING = 1e-9  # 0.92 - 0.9 is slightly more than 0.02
+REFERENCE_SAMPLES = 2  # samples also computed by the exact reference, which is slow
+REFERENCE_STEPS = 16  # the same for a model with state: its first steps
 
 
 # ---- the result ----------------------------------------------------------------------------------------------------
@@ -33,19 +33,19 @@ REFERENCE_STEPS = 16  # the same of a model with state: the first ones
 
 @dataclass(frozen=True)
 class Score:
-    """Outputs against labels. What doesn't apply is None: `auc` is for one score per sample (the model's own, or how
-    badly it rebuilt its input), the rest for classes."""
+    """Outputs scored by labels. What doesn't apply is None: `auc` is for one score per sample (the model's own, or its
+    reconstruction error), the rest for classes."""
 
     accuracy: float | None = None
-    top_k: float | None = None  # None unless it was asked for
-    confusion: ArrayType | None = None  # how often each class (row) was taken for each (column)
+    top_k: float | None = None  # None unless requested
+    confusion: ArrayType | None = None  # how often each class (row) was classified as each (column)
     auc: float | None = None
 
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far an output is from the float model's: decibels (inf: equal, None: no signal), the worst value, and the
-    part of integers or truth values that are the same."""
+    """The deviation of an output from the float model's: decibels (inf if equal, None without signal), the worst value,
+    and the fraction of integers or truth values that agree."""
 
     name: str
     sqnr_db: float | None
@@ -54,14 +54,14 @@ class OutputError:
 
 
 def then_lost(place: str, samples: int, why: str) -> str:
-    """A place that went away, with every code right until then."""
+    """Reports a place whose connection was lost after correct results."""
     return f"{place}: {samples} of {samples} bit-exact, then lost: {why}"
 
 
 @dataclass(frozen=True)
 class CodeComparison:
-    """The samples whose codes were computed at another place too, and what is wrong with them. `lost`: why there are no
-    more of them, where the place went away."""
+    """The samples whose codes were also computed at another place, and the first problem with them. `lost` explains why
+    the rest is missing, if the place was lost."""
 
     place: str
     samples: int
@@ -70,7 +70,7 @@ class CodeComparison:
 
     @property
     def cut_short(self) -> str | None:
-        """In words, where the place went away with every code right until then."""
+        """Reports a place that was lost after correct results; None for any other."""
         if self.lost is None or self.problem is not None:
             return None
         return then_lost(self.place, self.samples, self.lost)
@@ -78,13 +78,14 @@ class CodeComparison:
 
 @dataclass(frozen=True)
 class Scored:
-    """Outputs beside labels and the float model's. `integers` is the compiled model, `floats` the float model."""
+    """Outputs compared with labels and with the float model's. `integers` is the compiled model, `floats` the float
+    model."""
 
     top_k: int | None
     integers: Score | None  # None without labels
     floats: Score | None  # None without labels, or without a float model
     outputs: tuple[OutputError, ...]  # empty without a float model
-    same_best: float | None  # the part of the rows whose best class is the float model's
+    same_best: float | None  # the fraction of rows whose best class is the float model's
 
     @property
     def accuracy(self) -> float | None:
@@ -96,29 +97,29 @@ class Scored:
 
     @property
     def drop(self) -> float | None:
-        """Accuracy lost to quantization; below zero where it is better than float."""
+        """Returns the accuracy lost to quantization; negative if it is better than in float."""
         found, before = self.accuracy, self.float_accuracy
         return None if found is None or before is None else before - found
 
     @property
     def sqnr_db(self) -> float | None:
-        """Returns the sqnr db of the worst output; None without a float model, or where none has a signal."""
+        """Returns the SQNR of the worst output in dB; None without a float model, or if no output has a signal."""
         return min((output.sqnr_db for output in self.outputs if output.sqnr_db is not None), default=None)
 
     @property
     def agreement(self) -> float | None:
-        """Returns the agreement of the worst output of integers or truth values; None where there is none, or no float
+        """Returns the agreement of the worst output of integers or truth values; None without any, or without a float
         model."""
         return min((output.agreement for output in self.outputs if output.agreement is not None), default=None)
 
 
 UNSCORED = Scored(top_k=None, integers=None, floats=None, outputs=(), same_best=None)
-"""Without labels and without a float model."""
+"""The score without labels and without a float model."""
 
 
 @dataclass(frozen=True)
 class Evaluation(Scored):
-    """Result of `evaluate`."""
+    """The result of `evaluate`."""
 
     samples: int
     compared: tuple[CodeComparison, ...]  # the reference, and the board if one was asked for
@@ -129,7 +130,7 @@ class Evaluation(Scored):
         return f"<Evaluation of {self.samples:,} samples{': ' if facts else ''}{facts}>"
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """Returns the HTML that a notebook shows."""
         return html_table(f"{self.samples:,} samples", self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -145,16 +146,16 @@ class Evaluation(Scored):
         return [*found, ("problems", str(len(wrong)))] if wrong else found
 
     def problems(self) -> list[str]:
-        """A sentence for each place that gave other codes."""
+        """Returns a sentence for each place with other codes."""
         return [one.problem for one in self.compared if one.problem is not None]
 
     def cut_short(self) -> list[str]:
-        """A sentence for each place that went away before all samples had run, with every code right until then."""
+        """Returns a sentence for each place that was lost before all samples had run, after correct results."""
         return [text for one in self.compared if (text := one.cut_short) is not None]
 
 
 def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationReport:
-    """The entry of an evaluation in report.json."""
+    """Returns the entry of an evaluation in report.json."""
     exact = found.sqnr_db == math.inf
     return EvaluationReport(
         samples=found.samples,
@@ -170,14 +171,14 @@ def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationR
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds that a result must reach. Accuracies are parts of 1."""
+    """Thresholds that a result must reach. Accuracies are fractions."""
 
     min_accuracy: float | None = None
     max_drop: float | None = None
     min_sqnr: float | None = None
 
     def check(self, scores: Scores | None, labels: bool, floats: bool) -> None:
-        """Refuses a threshold for something that these data don't tell, before anything is run."""
+        """Refuses, before anything runs, a threshold that can't be evaluated on these data."""
         classes = labels and scores is not None and (scores.classes > 1 or scores.picks)
         no_classes = "labels, and a model whose first output has classes"
         no_float = "the float model (name it with --model)"
@@ -190,7 +191,7 @@ class Thresholds:
                 raise CortadoError(f"a threshold for the {name} was given, and it can't be computed: it needs {needs}")
 
     def problems(self, found: Scored) -> list[str]:
-        """A sentence for each threshold that was not reached."""
+        """Returns a sentence for each threshold that was missed."""
         lines = []
         if self.min_accuracy is not None and _value(found.accuracy) < self.min_accuracy:
             lines.append(f"the accuracy is {_value(found.accuracy):.2%}, expected {self.min_accuracy:.2%} or more")
@@ -228,8 +229,8 @@ def evaluate(
     progress: Progress = silent,
     limits: RunLimits = NO_LIMITS,
 ) -> Evaluation:
-    """Runs all samples on this machine, a few of them also on the target's board (all on a chip behind a debug probe,
-    `on`), and scores what they give.
+    """Runs all samples on this machine, some also on the target's board (or all on a chip behind a debug probe, `on`),
+    and scores the outputs.
 
     Samples of a model with state are steps, of one sequence or of several that are `sequence` long.
     """
@@ -257,7 +258,7 @@ def evaluate(
 
 
 def score(artifact: Artifact, data: Dataset, made: Samples, wanted: Samples | None, top_k: int | None = None) -> Scored:
-    """The compiled model's outputs, as real numbers, beside the float model's and the labels where these are known."""
+    """Scores the compiled model's outputs, as real numbers, against the float model's and the labels, if known."""
     scores = data.scores
     return Scored(
         top_k=top_k,
@@ -286,7 +287,7 @@ def _check_possible(data: Dataset, floats: FloatModel | None, scores: Scores | N
 
 
 def check_labels(labels: ArrayType | None, scores: Scores | None) -> None:
-    """Raises where labels can't be told apart."""
+    """Raises if all labels are equal where a single score should separate them."""
     single = scores is not None and scores.classes == 1 and not scores.picks
     if labels is not None and single and len(np.unique(labels)) < 2:
         raise CortadoError(
@@ -305,11 +306,11 @@ def _feeds(artifact: Artifact, samples: Samples, progress: Progress) -> Samples:
 
 @dataclass(frozen=True)
 class SurpriseScore:
-    """How well the surprise of a model (--watch) tells samples of another kind from the dataset's."""
+    """The quality of a model's surprise (--watch) as a detector of samples unlike the dataset's."""
 
     auc: float
-    beyond: float  # the part of the dataset that is above the limit
-    found: float  # the same of the samples of another kind
+    beyond: float  # the fraction of the dataset above the limit
+    found: float  # the fraction of the unlike samples above it
 
     def __str__(self) -> str:
         return (
@@ -318,7 +319,7 @@ class SurpriseScore:
 
 
 def score_surprise(artifact: Artifact, samples: Samples, others: Samples, progress: Progress = silent) -> SurpriseScore:
-    """Runs both on this machine; the limit of the last output is 1."""
+    """Runs both sets on this machine; the limit of the last output is 1."""
     if artifact.report.options.watch is None:
         raise CortadoError(
             "the model has no surprise to score samples of another kind by: compile it with --watch LAYER"
@@ -335,12 +336,13 @@ def score_surprise(artifact: Artifact, samples: Samples, others: Samples, progre
 
 
 def _evenly(count: int, total: int) -> list[int]:
-    """Positions over the whole dataset, whose samples may lie in the order of their classes."""
+    """Returns evenly spaced positions in the dataset, which may be sorted by class."""
     return sorted({int(position) for position in np.linspace(0, total - 1, min(count, total))})
 
 
 def _chosen(artifact: Artifact, count: int, total: int) -> list[int]:
-    """Samples that are run at another place too; of a model with state the first ones, for each needs all before it."""
+    """Returns the samples to run at another place too; with state the first ones, since each depends on all before
+    it."""
     return list(range(min(count, total))) if artifact.report.state else _evenly(count, total)
 
 
@@ -385,7 +387,7 @@ def _compare_board(
 def _difference(
     place: str, whose: str, found: Sequence[Sequence[ArrayType]], wanted: Samples, numbers: Sequence[int]
 ) -> str | None:
-    """Which samples have other codes."""
+    """Reports the samples with different codes; None without any."""
     pairs = zip(numbers, found, wanted, strict=True)
     wrong = [n for n, a, b in pairs if not all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))]
     if not wrong:
@@ -397,12 +399,12 @@ def _difference(
 
 
 def _rows(outputs: Samples, scores: Scores) -> ArrayType:
-    """The first output of all samples, one row of scores below the other."""
+    """Concatenates the first output of all samples into rows of scores."""
     return np.concatenate([sample[0].reshape(scores.rows, scores.classes) for sample in outputs]).astype(np.float64)
 
 
 def _rebuilt(artifact: Artifact, outputs: Samples, data: Dataset, scores: Scores) -> ArrayType:
-    """The mean squared distance of each output from its input: large where a sample is unlike those of the training."""
+    """Returns each output's mean squared distance from its input: large for samples unlike the training data."""
     inputs = (float_inputs(artifact, sample)[0].numpy() for sample in data.samples)
     pairs = zip(inputs, outputs, strict=True)
     apart = [(wanted.astype(np.float64) - found[0]).reshape(scores.rows, -1) for wanted, found in pairs]
@@ -431,7 +433,7 @@ def _errors(artifact: Artifact, wanted: Samples, made: Samples) -> tuple[OutputE
     found = []
     for position, tensor in enumerate(artifact.report.outputs[: artifact.report.own_outputs]):
         error, agreement = metrics.Error(), metrics.Agreement()
-        signal = wanted[0][position].dtype.kind == "f"  # a position or a truth value has none
+        signal = wanted[0][position].dtype.kind == "f"  # an index or a truth value has none
         for float_sample, sample in zip(wanted, made, strict=True):
             error.add(float_sample[position], sample[position])
             if not signal:

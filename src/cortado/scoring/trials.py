@@ -1,4 +1,4 @@
-"""Advice on calibration data, tried on the quantized graph before it is printed: what it gives the outputs."""
+"""Advice on calibration data, tried on the quantized graph before it is printed, with its effect on the outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ from cortado.frontend.quantize.convert import Quantized
 from cortado.frontend.quantize.prequantized import qparams_of
 from cortado.scoring.blame import Alone, Cures, Roundings, grid, unsaturated
 
-OUTPUTS = 4  # that advice is tried on, at most
+OUTPUTS = 4  # outputs that advice is tried on, at most
 Reached = dict[Node, tuple[float, float]]
 ABOUT_A_SAMPLE = (FindingKind.ODD_SAMPLE, FindingKind.LONE_SAMPLE, FindingKind.SATURATION)
 
 
 def tried_findings(quantized: Quantized) -> list[Finding]:
-    """Returns the findings of calibration, each with what its advice gives."""
+    """Returns the findings of calibration, each with the effect of its advice."""
     if not any(one.kind in (FindingKind.FEW_CODES, *ABOUT_A_SAMPLE) for one in quantized.findings):
         return list(quantized.findings)
     trials = _Trials(quantized, Alone(quantized.converted))
@@ -35,7 +35,7 @@ class _Trials:
     model: Alone
 
     def sentence(self, finding: Finding) -> str:
-        """Results of advice; nothing where it can't be tried."""
+        """Describes the effect of a finding's advice; empty if it can't be tried."""
         if finding.kind is FindingKind.FEW_CODES:
             return self._wide()
         one = next((run for run in self.quantized.checked if run.number == finding.sample), None)
@@ -58,7 +58,7 @@ class _Trials:
         return [Cures(self.model, runs, *one) for one in zip(self._parts, measures, strict=True)]
 
     def _wide(self) -> str:
-        """16 bits for the tensor with the fewest codes, and for the call that joins it with larger values."""
+        """Tries 16 bits for the tensor with the fewest codes, and for the call that joins it with larger values."""
         places = [one for one in self.model.places if one.all_input_nodes[0].name in self.quantized.narrow]
         cures = self._cures(self.quantized.checked)
         option, others = cures[0].wide(places) if cures else ("", {})
@@ -73,7 +73,7 @@ class _Trials:
         return f"With {option} {name} {cures[number].shown(then[number])} (it {now} now, on the same samples)"
 
     def _of_both(self, pairs: Sequence[tuple[Cures, Cures]], what: str, others: Roundings) -> str:
-        """An output's figures for the sample that is told of and for the others: one that changes most."""
+        """Compares an advice's effect on the reported sample and on the others, for the first output that changes."""
         then = [(one.kept(others), rest.kept(others)) for one, rest in pairs]
         changed = [
             number
@@ -95,13 +95,13 @@ def _name(part: OutputPart) -> str:
 
 
 def _joined(mine: Reached, theirs: Reached) -> Reached:
-    """The ends of both."""
+    """Returns the union of both ranges of each tensor."""
     both = mine.keys() & theirs.keys()
     return {one: (min(mine[one][0], theirs[one][0]), max(mine[one][1], theirs[one][1])) for one in both}
 
 
 def _without(mine: Reached, theirs: Reached) -> Roundings:
-    """Ranges that are as much smaller, at each end, as the others reach less far than that sample."""
+    """Returns ranges shrunk at each end by as much as the other samples fall short of the reported one."""
     found = {}
     for place in mine.keys() & theirs.keys():
         least, most = qparams_of(place).range

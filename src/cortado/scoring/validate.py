@@ -1,4 +1,5 @@
-"""A compiled model everywhere it runs: float model, integer reference, C on this machine, boards, ExecuTorch."""
+"""A compiled model in every place where it runs: float model, integer reference, C on this machine, boards,
+ExecuTorch."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,43 +36,44 @@ Sample = Sequence[ArrayType]
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How far outputs are from the float model's: decibels (inf: equal), samples with the same best class, and the part
-    of integers and truth values that are the same."""
+    """The deviation of outputs from the float model's: decibels (inf if equal), the number of samples with the same
+    best class, and the fraction of integers and truth values that agree."""
 
     sqnr: float | None
-    same_top1: int | None  # None where no output has classes
-    agreement: float | None = None  # None where all outputs are real numbers
+    same_top1: int | None  # None if no output has classes
+    agreement: float | None = None  # None if all outputs are real numbers
 
 
 @dataclass(frozen=True)
 class PlaceResult:
-    """One place where the network ran; `exact` counts the samples with just the reference's bits."""
+    """A place where the network ran; `exact` counts the samples that are bit-exact with the reference."""
 
     name: str
     what: str
-    exact: int | None = None  # None: the reference itself
+    exact: int | None = None  # None for the reference itself
     fidelity: Fidelity | None = None  # None without a float model
     instructions: int | None = None
     fault: str | None = None
-    close: bool = False  # not bit-exact, but as close as two float libraries are: a .pte with float operators
-    ran: int | None = None  # samples, where it went away before all of them had run
-    lost: str | None = None  # and why
+    close: bool = False  # not bit-exact, but within the tolerance of float libraries: a .pte with float operators
+    ran: int | None = None  # samples run before the place was lost, if it was
+    lost: str | None = None  # the reason for that
 
 
 @dataclass(frozen=True)
 class LayerResult:
-    """One kernel of the network; `differing` counts, for each place, its output values that are not the reference's."""
+    """A kernel of the network; `differing` counts, for each place, its output values that differ from the
+    reference's."""
 
     name: str
     operator: str
     module: str
-    sqnr: float | None  # of the reference to the float model; None without one, or where that has no such value
+    sqnr: float | None  # of the reference against the float model; None without one, or if it has no such value
     differing: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of `validate`. `layers` is empty unless they were asked for."""
+    """The result of `validate`. `layers` is empty unless requested."""
 
     samples: int
     places: tuple[PlaceResult, ...]
@@ -79,11 +81,11 @@ class Validation:
     scored: Scored = UNSCORED  # the reference's outputs
 
     def first_difference(self, place: PlaceResult) -> LayerResult | None:
-        """The layer at fault: everything before it, so all it reads, is right."""
+        """Returns the layer at fault: the first that differs, so that its inputs are right."""
         return next((layer for layer in self.layers if layer.differing.get(place.name)), None)
 
     def problems(self) -> list[str]:
-        """A sentence for each place that is not bit-exact."""
+        """Returns a sentence for each place that is not bit-exact."""
         return [text for place in self.places if (text := self._problem(place)) is not None]
 
     def _problem(self, place: PlaceResult) -> str | None:
@@ -102,13 +104,13 @@ class Validation:
         return f"{text}; every layer gave the reference's bits, something overwrote them later" if traced else text
 
     def cut_short(self) -> list[str]:
-        """A sentence for each place that went away before all samples had run, with every bit right until then."""
+        """Returns a sentence for each place that was lost before all samples had run, after correct results."""
         lost = [place for place in self.places if place.lost is not None and place.exact == place.ran]
         return [then_lost(place.name, place.ran or 0, place.lost or "") for place in lost]
 
 
 def fidelity_report(found: Validation, float_model: str | None) -> FidelityReport:
-    """The layers for the report."""
+    """Returns the entry of the layers in report.json."""
     return FidelityReport(
         samples=found.samples,
         float_model=float_model,
@@ -128,7 +130,7 @@ def fidelity_report(found: Validation, float_model: str | None) -> FidelityRepor
 
 @dataclass(frozen=True)
 class _Run:
-    """A place to run in: the artifact built for one core, and where."""
+    """A place to run in: the artifact for one core, and the board or program that runs it."""
 
     name: str
     what: str
@@ -150,11 +152,11 @@ def validate(
     progress: Progress = silent,
     limits: RunLimits = NO_LIMITS,
 ) -> Validation:
-    """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own). `on`: also a chip behind a
-    debug probe, or WebAssembly.
+    """Runs the samples in every place; `targets` choose the boards (by default the artifact's own). `on` adds a chip
+    behind a debug probe, or WebAssembly.
 
     Samples of a model with state are steps, of one sequence or of several that are `sequence` long; its layers are
-    compared where a sequence begins.
+    compared at the start of each sequence.
     """
     artifact.check_bundle()
     artifact.check_sequence(sequence)
@@ -202,7 +204,7 @@ def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig], on: str | 
 
 
 def _single(targets: Sequence[CortexMTargetConfig]) -> list[CortexMTargetConfig]:
-    """`cortex-m` stands for one core of each kind."""
+    """Expands `cortex-m` to one core of each kind."""
     groups = [ONE_OF_EACH if target.cpu is CortexM.ANY else (target,) for target in targets]
     return list(dict.fromkeys(target for group in groups for target in group))
 
@@ -216,7 +218,7 @@ def _place(
     progress: Progress,
     limits: RunLimits,
 ) -> PlaceResult:
-    """One place. A fault of the firmware is a finding like any other."""
+    """Runs one place. A fault of the firmware is a finding like any other."""
     try:
         if run.on == EXECUTORCH:
             checked = run.artifact.run_on_executorch(samples, reference, sequence=sequence, limits=limits)
@@ -242,12 +244,12 @@ def _place(
 
 def _layers(
     artifact: Artifact,
-    samples: Mapping[int, tuple[Sample, Sample]],  # by number, with what the bundle is fed
+    samples: Mapping[int, tuple[Sample, Sample]],  # by number, with the bundle's inputs
     runs: Sequence[_Run],
     compared: "_Compared | None",
     progress: Progress,
 ) -> list[LayerResult]:
-    """Every kernel's output, in the order of the network; one sample after the other, for they may be large."""
+    """Compares every kernel's output in network order, one sample at a time, since traces may be large."""
     steps = artifact.report.layers
     differing = {step.name: dict.fromkeys((run.name for run in runs), 0) for step in steps}
     for done, (number, (sample, feed)) in enumerate(samples.items()):
@@ -270,7 +272,7 @@ def _layers(
 
 @dataclass
 class _Compared:
-    """The float model's values, and how far others are from them."""
+    """The float model's values, and the deviations of others from them."""
 
     artifact: Artifact
     floats: FloatModel
@@ -306,21 +308,21 @@ class _Compared:
                     error.add(twin.transpose(order).reshape(real.shape), real)
 
     def layers(self) -> dict[str, float | None]:
-        """Compares layers; where two orders of a layer's dimensions give its shape, the one it lies in is the one that
-        fits."""
+        """Returns the SQNR of each layer; if several orders of its dimensions give its shape, the one with the least
+        noise is taken."""
         found = {name: orders.values() for name, orders in self.errors.items() if orders}
         best = {name: min(errors, key=lambda error: error.noise) for name, errors in found.items()}
         return {name: error.decibels for name, error in best.items()}
 
 
 def _classes(output: ArrayType) -> ArrayType:
-    """The best class of each row of a classifier's output; nothing for any other output."""
+    """Returns the best class of each row of a classifier's output; empty for any other output."""
     scores = output.ndim == 2 and output.shape[1] > 1 and output.dtype.kind == "f"
     return output.argmax(axis=1) if scores else np.empty(0, dtype=np.int64)
 
 
 def _real(graph: LoweredGraph, name: str, value: ArrayType) -> ArrayType | None:
-    """The numbers that a value's codes stand for."""
+    """Dequantizes a value; None if it is not quantized."""
     qparams = graph.values[name].qparams
     if value.dtype.kind == "f":
         return value
@@ -328,7 +330,7 @@ def _real(graph: LoweredGraph, name: str, value: ArrayType) -> ArrayType | None:
 
 
 def _orders(twin: ArrayType, real: ArrayType) -> Iterator[tuple[int, ...]]:
-    """The orders of the twin's dimensions in which it has the other's shape, neighbours taken together."""
+    """Yields the permutations of the twin's dimensions that give the other's shape, if neighbours may be merged."""
     long = [dim for dim, size in enumerate(twin.shape) if size > 1]
     short = [dim for dim, size in enumerate(twin.shape) if size == 1]
     wanted = [size for size in real.shape if size > 1]
@@ -338,7 +340,7 @@ def _orders(twin: ArrayType, real: ArrayType) -> Iterator[tuple[int, ...]]:
 
 
 def _merges(sizes: list[int], wanted: list[int]) -> bool:
-    """Whether products of neighbours in `sizes` give `wanted`."""
+    """Returns whether products of neighbours in `sizes` give `wanted`."""
     rest = list(sizes)
     for size in wanted:
         product = 1

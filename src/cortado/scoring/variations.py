@@ -1,6 +1,6 @@
-"""A recording as it may also come: hops that begin at another sample, louder or quieter, with a noise floor.
+"""Variations of a recording: hops that start at another sample, another loudness, an added noise floor.
 
-Which words are heard must not hang on where the first hop began: a device starts to listen at any sample.
+The words recognized must not depend on where the first hop starts: a device starts to listen at any sample.
 """
 
 import itertools
@@ -24,18 +24,18 @@ MOST = 100_000  # variations of one evaluation
 
 @dataclass(frozen=True)
 class Variation:
-    """One way in which a recording may come."""
+    """One variation of a recording."""
 
     phase: int = 0  # samples before the first hop
-    loudness: float = 1.0  # what samples are multiplied by
-    noise_db: float | None = None  # white noise below full scale; None: none
+    loudness: float = 1.0  # the factor of all samples
+    noise_db: float | None = None  # white noise relative to full scale; None for none
 
     def __str__(self) -> str:
         noise = "" if self.noise_db is None else f", noise at {self.noise_db:g} dB"
         return f"phase {self.phase}, loudness {self.loudness:g}{noise}"
 
     def of(self, samples: ArrayType, count: int) -> ArrayType:
-        """Returns `count` samples, of the type that they had. The noise is the same in every run."""
+        """Returns `count` samples, in their original type. The noise is the same in every run."""
         part = samples[self.phase : self.phase + count].astype(np.float64) * self.loudness
         full = FULL_SCALE if samples.dtype.kind == "i" else 1.0
         if self.noise_db is not None:
@@ -47,7 +47,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class VariedScore:
-    """Scores of the decisions, and whether the compiled C made the same (None: it decides by another rule)."""
+    """The score of the decisions, and whether the compiled C made the same ones (None if it has another rule)."""
 
     variation: Variation
     score: EventScore
@@ -57,7 +57,7 @@ class VariedScore:
 def variations_of(
     hop: int, phases: int, loudness: Sequence[float] = (), noise_db: float | None = None
 ) -> list[Variation]:
-    """Returns phases at equal distances in a hop of `hop` samples, each at every loudness, with and without noise."""
+    """Returns phases evenly spaced over a hop of `hop` samples, each at every loudness, with and without noise."""
     wanted = hop if phases == ALL_PHASES else min(phases, hop)
     starts = [number * hop // wanted for number in range(wanted)]
     noises = [None] if noise_db is None else [None, noise_db]
@@ -68,7 +68,7 @@ def variations_of(
 
 
 def hop_samples(artifact: Artifact) -> int:
-    """Samples of a push; an error for a model that is pushed rows of other things."""
+    """Returns the samples per push; raises for a model whose rows are no signal."""
     given, stream = artifact.report.inputs[0], artifact.report.stream
     if stream is None or math.prod(given.model_shape) != max(given.model_shape):
         raise CortadoError(
@@ -86,7 +86,8 @@ def evaluate_variations(
     tolerance: float,
     variations: Sequence[Variation],
 ) -> list[VariedScore]:
-    """The C kernels hear all of them on this machine, on all its cores. Times are those of the recording."""
+    """Runs the C kernels on all variations, on all cores of this machine. Times are relative to the original
+    recording."""
     hop, report = hop_samples(artifact), artifact.report
     count = (len(recording.values) - max(one.phase for one in variations)) // hop * hop
     classes = report.outputs[0].scores.classes
