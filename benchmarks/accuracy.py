@@ -199,14 +199,15 @@ CALIBRATED = """
 ## Calibration that never makes it worse
 
 `benchmarks/calibration.py` compares, output by output, the integers with the float model on data that calibration has
-not seen: min-max ranges without correction, the default before ways were compared (least squares, all biases
-corrected), and the default, which chooses by samples that are held back ([calibration.md](calibration.md)) and widens
-the ranges of outputs and states that new data would pass. The last two columns are the part of the output's values that
-are at an end of its range: they saturate, or are there by nature, as what comes of a sigmoid or a softmax is.
+not seen. It tries three methods: min-max ranges without correction, the earlier default (least squares, all biases
+corrected), and the current default. The current default chooses by held-back samples ([calibration.md](calibration.md))
+and widens the ranges of outputs and states that new data would exceed. The last two columns are the share of the
+output's values at an end of its range: they saturate, or they are there by nature, like the results of a sigmoid or a
+softmax.
 
 {table}
 
-With {random} random networks beside these, {outputs} outputs:
+With {random} more random networks, {outputs} outputs:
 
 | | beside min-max, on average | at the worst | outputs below it by more than 0.5 dB | values at an end |
 |---|---|---|---|---|

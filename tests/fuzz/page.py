@@ -11,15 +11,15 @@ PAGE, SUMMARY, COMBINED = "docs/testing.md", "tests/fuzz/summary.json", "tests/f
 
 HEAD = """# The campaign
 
-`make test` checks a few dozen random networks; `make fuzz` checks thousands. A network is a seed: layers, options,
-weights and data follow from it. It has 20 to 60 layers that some output needs, of every operator that Cortado claims,
-with writes in place, views, values under several names, modules that are used twice, several inputs and outputs, odd
-sizes and one to five dimensions.
+`make test` checks a few dozen random networks; `make fuzz` checks thousands. A seed determines a network: its layers,
+options, weights and data. Each network has 20 to 60 layers that contribute to some output, drawn from all operators
+that Cortado claims to support, with in-place writes, views, aliases, modules that are used twice, several inputs and
+outputs, odd sizes and one to five dimensions.
 
 | what is compared | with | tolerance |
 |---|---|---|
 | the captured graph, in float | torch running the user's module | rounding (60 dB) |
-| the integer reference | the same module, beside PT2E's quantized graph | 3 dB, and the rounding of a code |
+| the integer reference | the same module, relative to PT2E's quantized graph | 3 dB, and the rounding of a code |
 | the C bundle on this machine, under ASan and UBSan, every second one with its own checks | the reference | none |
 | the release build on emulated boards, every store watched | the reference | none |
 | the same under a timer interrupt that leaves every register dirty | the reference | none |
@@ -31,35 +31,37 @@ A network that Cortado refuses with a message counts as refused, not as checked;
     make fuzz SEED=50000 NETWORKS=500      # others
     make fuzz-page                         # adds the last campaign to this page
 
-The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, a line for each network; it starts anew when Cortado or the
-generator changes. What fails is made small and written to `build/fuzz/repro-KIND-SEED.py`, a program that exits 1 as
-long as it fails. Hostile names and damaged folders are drawn by `tests/networks/test_fuzz.py`.
+The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, with one line per network; a new one is started when Cortado or
+the generator changes. A failing network is minimized and written to `build/fuzz/repro-KIND-SEED.py`, a program that
+exits with 1 as long as the failure exists. `tests/networks/test_fuzz.py` draws hostile names and damaged folders.
 
-Beside the general networks a campaign draws five families that have generators of their own:
+In addition to the general networks, a campaign draws five families with their own generators:
 
-- **integers**: integers and truth values alone: arithmetic in types that wrap around, counts, comparisons, computed
-  positions, movement, writes. The reference gives exactly what torch does on fresh data, the C bundle the reference's
-  bits.
+- **integers**: only integers and truth values: arithmetic in types that wrap around, counts, comparisons, computed
+  positions, data movement, writes. On new data, the reference gives exactly torch's results, and the C bundle gives the
+  reference's bits.
 - **elements**: real tensors of 16 bits, some of 16 among others of 8, all or some in float32, weights of 4 bits, inputs
-  of bytes, samples and ids, filters, rows of more than 1,023 values, calls that few models have. 16 bits keep 30 dB of
-  torch's values where nothing jumps, float32 100; every fifth runs on a board too.
-- **masks**: a masked reading of scores: where the mask comes from, what is computed of it, how it is moved, what reads
-  it. Nothing on hidden places, the rest at most 5 dB further from torch than without a mask, and the same bits in C.
-- **state**: buffers that `forward` changes: rings, averages, cells, counters, caches. Over 50 fresh steps the C bundle
-  gives the reference's bits, and the reference keeps 15 dB of torch's values; every fifth runs on a board too.
-- **streams**: networks over a window of rows that come without end. Over 70 rows every window gives the reference's
-  bits; every fifth runs on a board too.
+  of bytes, samples and ids, filters, rows of more than 1,023 values, calls that few models have. 16 bits reach 30 dB
+  against torch if no function has jumps, float32 reaches 100; every fifth network also runs on a board.
+- **masks**: a masked reading of scores: where the mask comes from, what is computed from it, how it is moved, what
+  reads it. Hidden places must get nothing, the rest may be at most 5 dB further from torch than without a mask, and C
+  must give the same bits.
+- **state**: buffers that `forward` changes: rings, averages, cells, counters, caches. Over 50 new steps the C bundle
+  gives the reference's bits, and the reference reaches 15 dB against torch; every fifth network also runs on a board.
+- **streams**: networks over a window of an endless stream of rows. Over 70 rows every window gives the reference's
+  bits; every fifth network also runs on a board.
 
-Last come **combinations**: features that meet. A form (plain, state, stream of rows, stream of samples with any
-window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out, several methods), an element or a
-way in (int8, int16, mixed, int4, float32, some modules in float32, prequantized, ONNX, `.pt2`), a product (C, image,
-classic `.pte`, delegate, together, `--memory`, seven packages, that for browsers among them) and a door (run on this
-machine, in WebAssembly, on a board; probe, profile, validate, evaluate, self-test, saturation, estimate, report page,
-README example, state that is saved and loaded). All pairs are drawn equally often; `make test` has 60 combinations.
-What a door says is held to a plain model in the test: outputs to the module run eagerly (8 dB, int16 25, int4 3,
-float32 100) and to the reference (none), the number of outputs, decisions and saturated values to counts by hand,
-ranges to the limits of NumPy's types, bytes to the files, cycles to the emulated core (15 percent), the example to
-what it prints on a board. The journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
+Finally there are **combinations** of features. Each has a form (plain, state, stream of rows, stream of samples with
+any window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out, several methods), an element
+type or input format (int8, int16, mixed, int4, float32, some modules in float32, prequantized, ONNX, `.pt2`), a product
+(C, image, classic `.pte`, delegate, together, `--memory`, seven packages including the one for browsers) and a door,
+which is a way to use it (run on this machine, in WebAssembly, on a board; probe, profile, validate, evaluate,
+self-test, saturation, estimate, report page, README example, state that is saved and loaded). All pairs are drawn
+equally often; `make test` has 60 combinations. The result of a door is compared with a simple model in the test:
+outputs with the module run eagerly (8 dB, int16 25, int4 3, float32 100) and with the reference (no tolerance), the
+number of outputs, decisions and saturated values with independent counts, ranges with the limits of NumPy's types,
+bytes with the files, cycles with the emulated core (15 percent), and the example with what it prints on a board. The
+journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
 
     PYTHONPATH=tests .venv/bin/python -m fuzz --networks 0 --combinations 200 --seed 3
 """
