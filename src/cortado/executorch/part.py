@@ -1,7 +1,7 @@
-"""A part of an ExecuTorch program, compiled: its calls, what they read, what they give; and the backend of such parts.
+"""A compiled part of an ExecuTorch program: its calls, inputs and outputs; and the backend for such parts.
 
-The partitioner tries out parts, and the backend compiles those that it has chosen; both do it here, so that what was
-found to compile does.
+The partitioner tries parts out and the backend compiles the ones chosen; both use this module, so whatever compiled in
+a trial also compiles later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from cortado.plan.schedule import schedule
 
 HOST = "host"
 """The kernels of this machine: for a file that runs here."""
-_PLANNED_FOR = "cortex-m55"  # what a file for this machine is lowered for
+_PLANNED_FOR = "cortex-m55"  # the core that a file for this machine is lowered for
 _CONSTANTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _OPTIONS = Options(artifacts=Artifacts.C, io=Border.FLOAT)
 _QUANTIZED = "quantized_decomposed"
@@ -47,7 +47,7 @@ _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _WIDE = torch.int64
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
-MOST_DIGITS = 9  # dimensions that are a digit each
+MOST_DIGITS = 9  # dimensions, each written as one digit
 
 NOT_QUANTIZED = (
     "it is not quantized, expected quantize and dequantize calls around it; quantize it with prepare_pt2e first "
@@ -56,17 +56,17 @@ NOT_QUANTIZED = (
 
 
 def aten_of(node: Node) -> Any:
-    """The operator of a call as aten has it; edge operators hold theirs."""
+    """Returns the aten operator of a call; edge operators wrap theirs."""
     return node.target._op if isinstance(node.target, EdgeOpOverload) else node.target
 
 
 def is_border(node: Node) -> bool:
-    """Whether a call quantizes or dequantizes."""
+    """Returns whether a call quantizes or dequantizes."""
     return getattr(aten_of(node), "namespace", "") == _QUANTIZED
 
 
 def parameters_of(node: Node) -> list[Node]:
-    """The tensors by which a call quantizes or dequantizes; of one that chooses them, what it reads."""
+    """Returns the tensors with a call's scale and zero point; for a call that chooses these, its inputs."""
     target = aten_of(node)
     if "choose_qparams" in str(target):
         return node.all_input_nodes
@@ -75,8 +75,8 @@ def parameters_of(node: Node) -> list[Node]:
 
 
 def constants_of(program: ExportedProgram) -> dict[Node, torch.Tensor]:
-    """The values of what a program only reads. ExecuTorch asks for partitions of a copy with fake tensors; these know
-    what they were made of."""
+    """Returns the values of a program's constants. ExecuTorch partitions a copy with fake tensors, which know the real
+    ones."""
     changed = set(program.graph_signature.buffers_to_mutate.values())
     holders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     found = {}
@@ -89,7 +89,7 @@ def constants_of(program: ExportedProgram) -> dict[Node, torch.Tensor]:
 
 
 def _real(data: torch.Tensor) -> torch.Tensor:
-    """The tensor that a fake one was made of; ones where that is not known."""
+    """Returns the tensor that a fake one was made from; ones if unknown."""
     mode = getattr(data, "fake_mode", None)
     if mode is None:
         return data
@@ -102,8 +102,8 @@ def _real(data: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Partition:
-    """Calls of a graph in its order. `inputs` and `outputs`: the nodes at its border, in the order of the delegate's
-    arguments."""
+    """A subset of a graph's calls, in order. `inputs` and `outputs` are the nodes at its border, in the order of the
+    delegate's arguments."""
 
     calls: tuple[Node, ...]
     constants: Mapping[Node, torch.Tensor]
@@ -112,7 +112,7 @@ class Partition:
 
     @staticmethod
     def of(nodes: Sequence[Node], program: ExportedProgram, constants: Mapping[Node, torch.Tensor]) -> "Partition":
-        """Some calls of a program."""
+        """Builds a part from some calls of a program."""
         chosen = set(nodes)
         calls = tuple(node for node in program.graph.nodes if node in chosen)
         read = dict.fromkeys(one for node in calls for one in node.all_input_nodes if one not in chosen)
@@ -125,7 +125,7 @@ class Partition:
 
     @staticmethod
     def whole(program: ExportedProgram) -> "Partition":
-        """A whole program as one part, as ExecuTorch gives it to a backend."""
+        """Builds a part from a whole program, as ExecuTorch passes it to a backend."""
         constants = constants_of(program)
         returned = next(node for node in program.graph.nodes if node.op == "output").args[0]
         return Partition(
@@ -136,14 +136,14 @@ class Partition:
         )
 
     def refusal(self, target: str) -> str | None:
-        """Why it does not compile, in words for those who gave it to ExecuTorch; None if it does."""
+        """Explains why the part does not compile, in terms of an ExecuTorch program; None if it does."""
         try:
             self.program(target)
         except NotInteger as error:
             return _for_quantizers("; ".join(error.reasons))
         except CortadoError as error:
             return _for_quantizers(str(error))
-        except Exception as error:  # torch and its libraries raise whatever they meet
+        except Exception as error:  # torch and its libraries can raise anything
             first = next(iter(str(error).strip().splitlines()), "")
             return f"Cortado can't compile it: {type(error).__name__}: {first}"
         return None
@@ -153,13 +153,13 @@ class Partition:
 
     @property
     def orders(self) -> list[tuple[int, ...]]:
-        """The order of dimensions in memory of each tensor at the border, as ExecuTorch says it while parts are chosen.
-        It may decide otherwise when it plans its memory: then the delegate turns what comes."""
+        """Returns the memory order of dimensions of each tensor at the border, as ExecuTorch reports it during
+        partitioning. It may decide otherwise when it plans memory: then the delegate permutes what it gets."""
         found = [_Edge(node, self).order for node in (*self.inputs, *self.outputs)]
         return found if max(map(len, found), default=0) <= MOST_DIGITS else []
 
     def program(self, target: str) -> Program:
-        """Returns the part as kernels of the target, which tables can hold."""
+        """Returns the part as kernels for the target, within the limits of the tables."""
         self._check()
         ports, gives = [_Edge(node, self) for node in self.inputs], [_Edge(node, self) for node in self.outputs]
         module = _module(self, ports, gives)
@@ -178,7 +178,7 @@ class Partition:
         return program
 
     def _check(self) -> None:
-        """Checks what can be told without compiling it."""
+        """Checks what can be decided without compiling."""
         if not any(is_border(node) for node in self.calls):
             raise CortadoError(NOT_QUANTIZED)
         for node in self.outputs:
@@ -187,7 +187,7 @@ class Partition:
 
 
 def dynamic_size(node: Node) -> str | None:
-    """The first size of what a call reads or gives that is not known when it is compiled."""
+    """Returns the first size among a call's operands and results that is unknown at compile time."""
     for one in (node, *node.all_input_nodes):
         for value in pytree.tree_leaves(VALUE.of(one)):
             sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
@@ -200,18 +200,19 @@ def dynamic_size(node: Node) -> str | None:
 
 
 def _for_quantizers(text: str) -> str:
-    """A reason without advice for those who give Cortado a float model."""
+    """Removes advice from a reason that only applies to float models."""
     return text.replace(FLOAT_INSTEAD, "")
 
 
 # ---- the backend -------------------------------------------------------------------------------------------------
 
-TARGET = "target"  # of the compile specifications: for which core
+TARGET = "target"  # a key of the compile specs: the core
 
 
 class CortadoBackend(BackendDetails):
-    """A partition as an image: what the delegate of that name runs (kernels/executorch/delegate.cpp). For ExecuTorch's
-    Inspector the names of its steps are mapped to the calls of the module they come from."""
+    """The backend that turns a partition into an image, which the delegate of that name runs
+    (kernels/executorch/delegate.cpp). For ExecuTorch's Inspector, the names of its steps are mapped to the calls of the
+    module they come from."""
 
     @staticmethod
     def preprocess(program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
@@ -231,7 +232,7 @@ class CortadoBackend(BackendDetails):
 
 
 def _handles(handles: Mapping[str, set[int]], module: str) -> tuple[int, ...]:
-    """Returns the handles of the calls that a step may stand for: those of its module, or all where it has none."""
+    """Returns the handles of the calls that a step may represent: those of its module, or all if it has none."""
     return tuple(sorted(handles.get(module) or set().union(*handles.values())))
 
 
@@ -239,7 +240,7 @@ def _handles(handles: Mapping[str, set[int]], module: str) -> tuple[int, ...]:
 
 
 class _Edge:
-    """A tensor at the border of a part: how it lies in memory, and as what the part is compiled with it."""
+    """A tensor at the border of a part: its memory order, and its representation in the compiled part."""
 
     def __init__(self, node: Node, part: Partition) -> None:
         value = VALUE.of(node)
@@ -247,13 +248,13 @@ class _Edge:
             raise CortadoError(f"{node.name} at its border is no tensor, expected one; compute it inside of the model")
         self.node, self.name, self.dtype = node, node.name, value.dtype
         self.order = tuple(value.dim_order()) if value.dim() else ()
-        self.shape = tuple(int(value.shape[dim]) for dim in self.order)  # as it lies in memory
+        self.shape = tuple(int(value.shape[dim]) for dim in self.order)  # in memory order
         self.codes = _codes(node, part)
         self.given = torch.float32 if self.codes is not None else self.dtype
 
     @property
     def back(self) -> tuple[int, ...]:
-        """The permutation from the order in memory to that of the dimensions."""
+        """The permutation from memory order to the order of dimensions."""
         return tuple(self.order.index(dim) for dim in range(len(self.order)))
 
     @property
@@ -262,7 +263,7 @@ class _Edge:
 
 
 def _codes(node: Node, part: Partition) -> dict[str, Any] | None:
-    """The parameters of codes that are quantized on one side of the border and dequantized on the other."""
+    """Returns the parameters of a tensor that is quantized on one side of the border and dequantized on the other."""
     if node in part.calls:
         return _parameters(node) if target_means(aten_of(node), CallKind.QUANTIZE) else None
     users = [user for user in node.users if user in part.calls]
@@ -279,7 +280,7 @@ def _parameters(node: Node) -> dict[str, Any] | None:
 
 
 def _check_ports(edges: Sequence[_Edge], found: Sequence[Tensor]) -> None:
-    """Refuses what the delegate could not copy, or convert, to where the compiled part reads or writes it."""
+    """Refuses a tensor that the delegate can't copy or convert to where the compiled part reads or writes it."""
     if len(edges) != len(found):
         raise CortadoError(f"it has {len(found)} tensors at its border compiled, expected {len(edges)}")
     for edge, tensor in zip(edges, found, strict=True):
@@ -304,8 +305,11 @@ def _named(dtype: torch.dtype) -> str:
 
 
 def _module(part: Partition, inputs: Sequence[_Edge], outputs: Sequence[_Edge]) -> GraphModule:
-    """In aten's operators, constants its own. Tensors come and go as they lie in memory; codes as the real numbers that
-    they stand for, with a quantize or dequantize that is left out when it is compiled."""
+    """Builds the part as a module of aten operators with its own constants.
+
+    Tensors enter and leave in memory order; quantized ones as real numbers, with a quantize or dequantize that
+    compilation removes.
+    """
     root, graph = torch.nn.Module(), Graph()
     made = {edge.node: _entering(graph, edge) for edge in inputs}
     for node, data in part.constants.items():
@@ -335,7 +339,7 @@ def _leaving(graph: Graph, node: Node, edge: _Edge) -> Node:
 
 
 def spell(node: Node) -> None:
-    """Makes a call of an edge operator that of aten's; copies that name an order of dimensions are copies."""
+    """Replaces an edge operator by aten's; copies that specify a dimension order become plain copies."""
     aten, name = torch.ops.aten, str(aten_of(node))
     if name == "dim_order_ops._clone_dim_order.default":
         node.target, node.kwargs = aten.clone.default, {}

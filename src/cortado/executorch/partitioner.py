@@ -47,7 +47,8 @@ _ANEW = (
 
 
 def _known(operator: Any) -> bool:
-    """Whether an operator of Cortado's, or one of its rewrites, takes calls of it; or it only names or moves values."""
+    """Returns whether an operator or a rewrite of Cortado's accepts calls of it, or it only quantizes or moves
+    values."""
     found = registry()
     space = getattr(operator, "namespace", "")
     return (
@@ -56,7 +57,7 @@ def _known(operator: Any) -> bool:
 
 
 class _Supported(OperatorSupportBase):
-    """Calls that an operator of Cortado's may take, but for those that are known to be refused."""
+    """Calls that Cortado may be able to take, except those already refused."""
 
     def __init__(self, outside: dict[str, str], constants: Collection[Node]) -> None:
         self.outside, self.constants = outside, constants
@@ -72,7 +73,7 @@ class _Supported(OperatorSupportBase):
         return False
 
     def _refusal(self, node: Node) -> str | None:
-        """Why a call can't be taken, whatever is around it."""
+        """Explains why a call can't be taken, regardless of its context; None if it can."""
         size = dynamic_size(node)
         if size is not None:
             return f"its shape is dynamic ({size}), expected one that is known; export the model without dynamic_shapes"
@@ -85,7 +86,7 @@ class _Supported(OperatorSupportBase):
 
 
 class CortadoPartitioner(Partitioner):
-    """Takes what Cortado computes on a core. `target`: a core, or HOST for this machine."""
+    """Takes the calls that Cortado supports on a core. `target`: a core, or HOST for this machine."""
 
     def __init__(self, target: str) -> None:
         super().__init__()
@@ -96,7 +97,7 @@ class CortadoPartitioner(Partitioner):
         """After partitioning: the nodes that stay outside, each with the reason."""
 
     def transform_for_pre_decomposition(self, program: ExportedProgram) -> ExportedProgram:
-        """Writes back to aten what CortexMQuantizer has written in calls of Cortado's own, and Cortado does not
+        """Decomposes to aten those calls of Cortado's own, as CortexMQuantizer writes them, that Cortado does not
         take."""
         while True:
             own = [node for node in program.graph.nodes if _is_own(node)]
@@ -107,8 +108,8 @@ class CortadoPartitioner(Partitioner):
             program = _written_back(program, names)
 
     def ops_to_not_decompose(self, program: ExportedProgram) -> tuple[list[OpOverload], Callable[[Node], bool] | None]:
-        """Lists the calls to keep whole; what is refused may be decomposed: the runtime's kernels, or other
-        partitioners, know what it consists of."""
+        """Lists the calls to keep whole; a refused one may be decomposed, since the runtime's kernels or other
+        partitioners may support its parts."""
         called = dict.fromkeys(node.target for node in program.graph.nodes if node.op == "call_function")
         kept = [one for one in called if isinstance(one, OpOverload) and one.namespace == "aten"]
 
@@ -137,12 +138,12 @@ class CortadoPartitioner(Partitioner):
 
 
 def _is_own(node: Node) -> bool:
-    """Whether a call is Cortado's own, which its quantizer has written for one of aten's or several."""
+    """Returns whether a call is Cortado's own, written by its quantizer in place of one or several of aten's."""
     return isinstance(node.target, OpOverload) and node.target.namespace == NAMESPACE
 
 
 def _written_back(program: ExportedProgram, names: Collection[str]) -> ExportedProgram:
-    """The same program with these calls in what computes them; the one that is given stays as it is."""
+    """Returns a copy of the program in which these calls are decomposed."""
     module, signature = copy.deepcopy(program.graph_module), copy.deepcopy(program.graph_signature)
     with module._set_replace_hook(signature.get_replace_hook()):
         for node in [node for node in module.graph.nodes if node.name in names]:
@@ -164,7 +165,7 @@ def _written_back(program: ExportedProgram, names: Collection[str]) -> ExportedP
 
 
 def _by_position(target: OpOverload) -> Callable[..., Any]:
-    """An equivalent of a call in operators that ExecuTorch may know, where there is one."""
+    """Returns an equivalent of a call in operators that ExecuTorch may know, or the call itself."""
     function, names = written(target), [argument.name for argument in target._schema.arguments]
     return (
         computed_by(target) if function is target else lambda *given: function(**dict(zip(names, given, strict=True)))
@@ -176,7 +177,7 @@ def _by_position(target: OpOverload) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Which parts of a program compile is found out by lowering them."""
+    """A search for the parts of a program that compile, by lowering them."""
 
     program: ExportedProgram
     target: str
@@ -186,7 +187,7 @@ class _Trial:
         object.__setattr__(self, "constants", constants_of(self.program))
 
     def partitions(self) -> tuple[list[list[Node]], dict[str, str]]:
-        """The parts that compile, and why the other calls don't."""
+        """Returns the parts that compile, and the reasons why the other calls don't."""
         outside: dict[str, str] = {}
         tried: dict[tuple[str, ...], str | None] = {}
         while True:
@@ -205,7 +206,8 @@ class _Trial:
                 return parts, outside
 
     def _constants(self, part: Sequence[Node]) -> dict[str, str]:
-        """The calls of a part that read constants alone and are read outside of it: those who read them make them."""
+        """Returns the calls of a part that read only constants and are read outside of it: their readers will compute
+        them."""
         fixed, chosen = set(self.constants), set(part)
         for node in self.program.graph.nodes:
             if node in chosen and fixed.issuperset(node.all_input_nodes):
@@ -214,7 +216,7 @@ class _Trial:
         return {node.name: _ONLY_CONSTANTS for node in leaving}
 
     def _refused(self, part: Sequence[Node], reason: str) -> dict[str, str]:
-        """The calls of a part that are refused by themselves; all, where it is only together that they are."""
+        """Returns the calls of a part that are refused by themselves, or all if they are only refused together."""
         found: dict[str, str] = {}
         groups = _between_borders(part)
         for calls in groups if len(groups) > 1 else ():
@@ -223,14 +225,14 @@ class _Trial:
         return found or {node.name: reason for node in part}
 
     def _refusal(self, part: Sequence[Node]) -> str | None:
-        """Why these calls don't compile; None if they do."""
+        """Explains why these calls don't compile; None if they do."""
         if all(is_border(node) for node in part):
             return _ONLY_BORDERS
         return Partition.of(part, self.program, self.constants).refusal(self.target)
 
 
 def _between_borders(part: Sequence[Node]) -> list[list[Node]]:
-    """The calls of a part, those together between which nothing is quantized: a layer and its relu."""
+    """Groups the calls of a part that are not separated by a quantize, as a layer and its relu."""
     groups: dict[Node, list[Node]] = {}
     for node in part:
         if not is_border(node):
@@ -241,7 +243,7 @@ def _between_borders(part: Sequence[Node]) -> list[list[Node]]:
 
 
 def _with_borders(calls: Sequence[Node], part: Sequence[Node]) -> list[Node]:
-    """Calls with what quantizes their operands and their results."""
+    """Extends calls by the quantizes and dequantizes around them."""
     reads = [one for node in calls for one in node.all_input_nodes if is_border(one)]
     gives = [one for node in calls for one in node.users if is_border(one)]
     reads += [one for node in reads for one in node.all_input_nodes if is_border(one)]

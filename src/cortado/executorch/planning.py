@@ -1,5 +1,5 @@
-"""Memory of a program with parts of Cortado's: their arenas are planned with its tensors, and hold what crosses their
-borders where that costs less."""
+"""Memory of a program with Cortado's parts: their arenas are planned like its tensors, and hold the tensors at their
+borders if that costs less."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ from cortado.memory.validate import validate
 
 
 def executorch_config(**settings: Any) -> ExecutorchBackendConfig:
-    """The configuration for `to_executorch` with which the arenas of delegates are planned like any tensor, and no temp
-    allocator is needed for them. `settings` are ExecutorchBackendConfig's own."""
+    """Returns a configuration for `to_executorch` that plans delegates' arenas like any tensor, so that they need no
+    temp allocator. `settings` are ExecutorchBackendConfig's own."""
     planning = MemoryPlanningPass(memory_planning_algo=plan_with_arenas, alignment=ALIGNMENT)
     usual = {"extract_delegate_segments": False, "segment_alignment": ALIGNMENT, "memory_planning_pass": planning}
     passes = [*settings.pop("passes", []), PlanArenas()]
@@ -37,8 +37,8 @@ def executorch_config(**settings: Any) -> ExecutorchBackendConfig:
 
 
 class PlanArenas(PassBase):
-    """Each call of CortadoBackend gets its arena as its first argument. One with state keeps its own: what is planned
-    holds nothing from call to call."""
+    """A pass that gives each call of CortadoBackend its arena as first argument. A part with state keeps its own:
+    planned memory does not persist from call to call."""
 
     def call(self, module: GraphModule) -> PassResult:
         for node in [node for node in module.graph.nodes if node.target is executorch_call_delegate]:
@@ -63,7 +63,7 @@ def _image(lowered: LoweredBackendModule) -> ImageInfo:
 def _give_arena(module: GraphModule, node: Node, lowered: LoweredBackendModule, arena_bytes: int) -> None:
     results = list(VALUE.must(node))
     if not all(one.is_contiguous() for one in results):
-        return  # ExecuTorch would take them for what lies in the order of its dimensions
+        return  # ExecuTorch would assume the default dimension order
     values = [VALUE.must(one) for one in node.args[1:] if isinstance(one, Node)]
     mode = next((value.fake_mode for value in values), None) or FakeTensorMode()
     attribute, *given = node.args
@@ -87,7 +87,7 @@ def _give_arena(module: GraphModule, node: Node, lowered: LoweredBackendModule, 
 
 @dataclass(frozen=True)
 class _Inside:
-    """A tensor that may lie in an arena, at the place where the delegate reads or writes it."""
+    """A tensor that can alias the place in an arena where the delegate reads or writes it."""
 
     spec: Any
     arena: Any
@@ -95,8 +95,8 @@ class _Inside:
 
 
 def plan_with_arenas(alignment: int, specs: Any, module: Any, signature: Any, extra_padding: int) -> list[int]:
-    """Sets each tensor's place. What crosses a border is put into the arena, one after the other, where memory gets no
-    larger by it."""
+    """Sets each tensor's place. Tensors at a border are moved into the arena one by one, if that does not increase the
+    peak."""
     ordered = list(specs)
     taken: dict[int, _Inside] = {}
     best = _planned(ordered, taken, alignment, extra_padding)
@@ -114,7 +114,7 @@ def plan_with_arenas(alignment: int, specs: Any, module: Any, signature: Any, ex
 
 
 def _planned(specs: Sequence[Any], inside: Mapping[int, _Inside], alignment: int, padding: int) -> Plan:
-    """With some tensors in arenas, which then last as long as these do."""
+    """Plans with some tensors inside arenas, whose lifetimes then cover theirs."""
     buffers = []
     for number, spec in enumerate(specs):
         if id(spec) not in inside:
@@ -129,8 +129,8 @@ def _planned(specs: Sequence[Any], inside: Mapping[int, _Inside], alignment: int
 
 
 def _candidates(module: GraphModule, planned: set[int]) -> list[_Inside]:
-    """The tensors that a delegate could read or write in its arena. One that is read later may not: the delegate writes
-    over it."""
+    """Returns the tensors that a delegate could read or write in its arena, except those read later: the delegate
+    overwrites them."""
     found: dict[int, _Inside] = {}
     for node in module.graph.nodes:
         if node.target is not executorch_call_delegate or not planned_specs(_lowered(node).compile_specs):

@@ -21,7 +21,7 @@ HEAVIEST = 5  # layers that a notebook shows
 
 @dataclass(frozen=True)
 class LayerEstimate:
-    """A kernel of the network; what the row loop does for it is not counted here."""
+    """A kernel of the network, without the row loop's work for it."""
 
     name: str
     operator: str
@@ -87,7 +87,7 @@ def estimate(
 
 
 def chosen_target(chip: Chip | None, target: str | CortexMTargetConfig | None) -> CortexMTargetConfig:
-    """One core, of which the cycles are known: that of the chip, or what is named."""
+    """Returns a single core with known cycles: the chip's, or the one named."""
     if target is None:
         if chip is None:
             raise CortadoError("no chip and no target: name one, as in chip='stm32l4r5' or target='cortex-m4'")
@@ -116,7 +116,7 @@ def planned_estimate(
     code_bytes: int | None,
     chip: Chip | None,
 ) -> Estimate:
-    """The estimate of a planned program; `values` are the reference's, where they are known."""
+    """Returns the estimate of a planned program; `values` are the reference's, if known."""
     program = planned.program
     spent = estimated_cycles(planned, values)
     row_loop = loop_cycles(known_costs()[program.target.cpu], loop_of(planned))

@@ -1,6 +1,6 @@
-"""A network as far as its C bundle, from an example alone: no calibration data, no .pte, nothing written.
+"""A network planned up to its C bundle from an example alone: no calibration data, no .pte, nothing written.
 
-What plan, weights and cycles depend on are the shapes; scales stand in for those of real data.
+Plan, weights and cycles depend only on the shapes; the scales are placeholders for those of real data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ NAME = "estimated"
 
 @dataclass(frozen=True)
 class Sketch:
-    """The planned C bundle of a network that was sketched without calibration data."""
+    """The planned C bundle of a network, made without calibration data."""
 
     graph: LoweredGraph
     planned: Planned
@@ -50,7 +50,7 @@ class Sketch:
 
     @cached_property
     def values(self) -> Mapping[str, torch.Tensor]:
-        """Every value of the reference on the example."""
+        """Returns every value of the reference on the example."""
         return run_reference(self.graph, self.example)
 
     @property
@@ -59,12 +59,12 @@ class Sketch:
 
     @property
     def code_bytes(self) -> int | None:
-        """The size of the code; None without a compiler."""
+        """Returns the size of the code; None without a compiler."""
         return measure.code_bytes(self.bundle, self.info)
 
 
 def info_of(program: Program) -> BundleInfo:
-    """Describe what a program that calls a bundle has to know of it."""
+    """Returns the facts that a program calling a bundle needs."""
     row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
     inputs, outputs = (
         tuple(IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
@@ -78,7 +78,7 @@ def info_of(program: Program) -> BundleInfo:
 def prepared(
     model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Given], options: Options = DEFAULTS
 ) -> Model:
-    """A model that was quantized by its example inputs alone."""
+    """Quantizes a model with its example inputs alone."""
     quick = replace(options, calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
     if options.watch is not None:
         model = watched_without_data(model, tuple(example_inputs), options.watch)
@@ -87,7 +87,7 @@ def prepared(
 
 
 def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
-    """The plan of a model for one target."""
+    """Plans a model for one target."""
     asked = Asked(model.name, target, options, model.labels)
     lower = lowered(model.quantized, target, options, stream=options.stream is not None)
     example = as_read(model.quantized.example_inputs, options)
@@ -98,12 +98,13 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
 
 
 def board_work(found: Sketch) -> MeasuredWork:
-    """Cycles of one inference of the example on the emulated board."""
+    """Returns the cycles of one inference of the example on the emulated board."""
     return board_flow(found).work(found.planned.program.target.cpu)
 
 
 def board_flow(found: Sketch) -> Flown:
-    """How one inference of the example goes on the emulated board, where it must give what the reference gives."""
+    """Returns the control flow of one inference of the example on the emulated board, checking its result against the
+    reference."""
     program, bundle = found.planned.program, found.bundle
     rules = StoreRules.from_json(checks.as_json(found.planned, bundle.calls))
     feed = [found.values[tensor.node].numpy() for tensor in program.inputs]

@@ -1,4 +1,4 @@
-"""Models that learn on the device: by examples (`prototypes`) and by gradients (`trainable`)."""
+"""Models that learn on the device: from examples (`prototypes`) and by gradients (`trainable`)."""
 
 from cortado.learning.prototypes import Prototypes, prototypes, threshold_for
 from cortado.learning.trainable import (

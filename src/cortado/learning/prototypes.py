@@ -21,9 +21,9 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.options import DEFAULTS, Options
 
-MOST = INT8.high  # of a feature as an integer, in both directions
-FAR = -1.0  # as near as a class is that nobody taught
-LEAST = 0.1  # of the mean size of features, added to that of each: one that is always 0 says nothing
+MOST = INT8.high  # the largest magnitude of a feature as an integer
+FAR = -1.0  # the nearness of a class that was never taught
+LEAST = 0.1  # a fraction of the mean feature size, added to each: a feature that is always 0 carries no information
 
 
 class Nearness(nn.Module):
@@ -74,7 +74,7 @@ class Prototypes(nn.Module):
         self.known = 0 if known is None else known.shape[1]
         size = features.square().mean(0).sqrt()
         self.register_buffer("factors", 1.0 / (size + LEAST * size.mean())[None])
-        self.steps = MOST / float((features * self.factors).abs().max())  # of a feature
+        self.steps = MOST / float((features * self.factors).abs().max())  # per unit of a feature
         unlike = None if others is None else _features(backbone, others)[1] * self.factors
         self.near = Nearness(unlike, nearest, threshold)
         self.register_buffer("sums", torch.zeros(classes, features.shape[1], dtype=torch.int32))
@@ -112,14 +112,14 @@ class Prototypes(nn.Module):
     # ---- parts -------------------------------------------------------------------------------------------------
 
     def nearest(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The nearest taught class, how near it is, and whether that is near enough."""
+        """Returns the nearest taught class, its nearness, and whether that exceeds the threshold."""
         counts = self.counts[:, None].clamp(min=1)
         means = torch.div(self.sums + torch.div(counts, 2, rounding_mode="floor"), counts, rounding_mode="floor")
         best, closest, speaks = self.near(features, means.clamp(-MOST, MOST).float(), self.counts > 0)
         return best, closest, speaks
 
     def seen(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The network's own scores, if it has any, and the features of an input, all of about one size."""
+        """Returns the network's own scores, if any, and an input's features, normalized to similar size."""
         scores, features = _both(self.backbone(x))
         return scores, features * self.factors
 
@@ -131,7 +131,8 @@ class Prototypes(nn.Module):
         return {"forward": (x,), "learn": (x, label), "forget": (label,)}
 
     def calls(self, samples: Tensor) -> list[tuple[Any, ...]]:
-        """Calls to calibrate with: every sample teaches a class that was emptied before, and asks for its like."""
+        """Returns calls for calibration: each sample teaches a class that was emptied before, then it and the next one
+        are classified."""
         found: list[tuple[Any, ...]] = []
         for number in range(len(samples)):
             label = torch.tensor([number % self.classes], dtype=torch.int32)
@@ -200,7 +201,7 @@ def _both(found: Any) -> tuple[Tensor | None, Tensor]:
 
 @torch.no_grad()
 def _features(backbone: nn.Module, inputs: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Scores and features of inputs, one by one as the device computes them."""
+    """Returns scores and features of inputs, one by one as the device computes them."""
     pairs = [_both(backbone(inputs[number : number + 1])) for number in range(len(inputs))]
     scores, features = [one for one, _ in pairs], torch.cat([one for _, one in pairs])
     if features.dim() != 2 or len(features) != len(inputs):

@@ -22,11 +22,11 @@ from torch.nn import functional
 
 from cortado.base.errors import CortadoError
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # of the module's output and a target, one number
+Loss = Callable[[Tensor, Tensor], Tensor]  # from the module's output and a target to one number
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Cross entropy whose gradient is what it is of probabilities: of their sum, which is 1, nothing is computed."""
+    """Cross entropy with the gradient for probabilities: their sum is 1, and is not computed."""
 
     @staticmethod
     def forward(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,7 +59,7 @@ def weighted_cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def squared_error(found: Tensor, target: Tensor) -> Tensor:
-    """The mean of squared differences."""
+    """Returns the mean of squared differences."""
     difference = found - target
     return (difference * difference).mean()
 
@@ -83,7 +83,7 @@ class SGD:
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], speeds: Sequence[Tensor], lr: Tensor | float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """New parameters, and new momenta where there is momentum."""
+        """Returns new parameters and, with momentum, new momenta."""
         if self.clip is not None:
             squares = [(one * one).sum() for one in gradients]
             norm = torch.sqrt(sum(squares[1:], squares[0]))
@@ -99,11 +99,11 @@ class SGD:
 
 
 PLAIN = SGD(lr=0.01)
-NEARLY = 1e-3  # of 1: what the rounding of a sum of probabilities stays below
+NEARLY = 1e-3  # of 1: more than the rounding error of a sum of probabilities
 
 
 def _check_probabilities(target: Tensor) -> None:
-    """Refuses targets of which cross_entropy would have another gradient than torch."""
+    """Refuses targets for which cross_entropy's gradient would differ from torch's."""
     sums = target.sum(-1).flatten()
     wrong = sums[(sums - 1.0).abs() > NEARLY]
     if len(wrong):
@@ -135,12 +135,12 @@ class Trainable(nn.Module):
         self.step = _step_graph(self, features, target, loss)
 
     def answer(self, *inputs: Tensor) -> Tensor:
-        """The module's output, by the parameters that were learned."""
+        """Returns the module's output with the parameters learned."""
         found: Tensor = self.head(*self._state(self.names), *self.backbone(*inputs))
         return found
 
     def teach(self, *inputs: Tensor) -> Tensor:
-        """One step of the optimizer on inputs and their target; returns the loss before it."""
+        """Runs one optimizer step on inputs and their target; returns the loss before the step."""
         count = len(self.examples)
         features, target, rates = self.backbone(*inputs[:count]), inputs[count], inputs[count + 1 :]
         if self.replay is not None:
@@ -161,15 +161,15 @@ class Trainable(nn.Module):
         return {"forward": self.examples, "learn": (*self.examples, self.target, *rate)}
 
     def calls(self, inputs: Sequence[tuple[Tensor, ...]], targets: Sequence[Tensor], lr: float = 0.01) -> list[Any]:
-        """Calls to calibrate with: every input is learned, and asked for."""
+        """Returns calls for calibration: every input is learned, then classified."""
         rate = () if self.optimizer.lr is not None else (torch.full((1,), lr),)
         pairs = zip(inputs, targets, strict=True)
         return [call for x, target in pairs for call in (("learn", *x, target, *rate), ("forward", *x))]
 
 
 class Replay(nn.Module):
-    """Stored features of what is to be kept, in flash: `rows` of them go beside every new input, one after the other,
-    so that an order in which classes take turns is balanced."""
+    """Stored features to be remembered, in flash: each step adds the next `rows` of them to the new input, in turn, so
+    that an order with alternating classes is balanced."""
 
     at: Tensor
 
@@ -180,7 +180,7 @@ class Replay(nn.Module):
         self.register_buffer("at", torch.zeros(1, dtype=torch.int32))
 
     def forward(self, features: Sequence[Tensor], target: Tensor) -> tuple[list[Tensor], Tensor]:
-        """The features and targets of a step; the next ones come next time."""
+        """Returns the features and targets of a step, and advances to the next ones."""
         (new,) = features
         rows = (self.at + torch.arange(self.rows, dtype=torch.int32)) % self.count
         self.at = (self.at + self.rows) % self.count
@@ -193,8 +193,8 @@ class Replay(nn.Module):
 
 @dataclass(frozen=True)
 class _Cut:
-    """A module in two: what no trained parameter is needed for, and the head, which takes parameters and then what
-    the backbone gives."""
+    """A module split in two: the backbone, which depends on no trained parameter, and the head, which takes the
+    parameters and then the backbone's results."""
 
     backbone: GraphModule
     head: GraphModule
@@ -234,7 +234,7 @@ def _cut(module: nn.Module, examples: tuple[Tensor, ...], expression: str) -> _C
 
 
 def _buffer_name(parameter: str) -> str:
-    """The name of the buffer that a parameter becomes: 2.weight of a Sequential is no name."""
+    """Returns the name of a parameter's buffer: 2.weight, as in a Sequential, is no identifier."""
     name = parameter.replace(".", "_")
     return name if name.isidentifier() else f"layer_{name}"
 
@@ -247,7 +247,7 @@ def _part(
     *,
     single: bool = False,
 ) -> GraphModule:
-    """Some nodes of a graph as a graph; `inputs` come in, as values or by the names of parameters."""
+    """Extracts some nodes of a graph as a graph; `inputs` are nodes, or names of parameters."""
     graph, copies, given = Graph(), {}, {}
     for one in inputs:
         if isinstance(one, Node):
@@ -269,8 +269,8 @@ def _part(
 
 
 def _step_graph(taught: Trainable, features: Sequence[Tensor], target: Tensor, loss: Loss) -> GraphModule:
-    """Loss, new parameters and new momenta from features, a target, parameters and momenta, and a learning rate where
-    it is an input: plain ATen calls."""
+    """Traces one step to plain ATen calls: loss, new parameters and new momenta from features, a target, parameters,
+    momenta and, if it is an input, a learning rate."""
     given, count = len(features), len(taught.names)
     optimizer = taught.optimizer
 
@@ -330,7 +330,7 @@ def trainable(
 
 
 def _with_methods(inputs: Sequence[str], optimizer: SGD) -> type[Trainable]:
-    """The class with forward and learn, which have the inputs that the module has."""
+    """Returns a subclass whose forward and learn have the module's own input names."""
 
     def forward(self: Trainable, *values: Tensor) -> Tensor:
         return self.answer(*values)

@@ -1,6 +1,6 @@
 """The user's model and calibration data: a zoo name, file.py, file.py:function, package.module:attr, .pt2, .onnx.
 
-Samples with labels, as --labelled names them.
+Also samples with labels, as named by --labelled.
 """
 
 import difflib
@@ -47,7 +47,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Source:
-    """A model, its example inputs, and calibration data of its own where it has some."""
+    """A model, its example inputs, and its own calibration data if it has any."""
 
     name: str
     model: torch.nn.Module
@@ -57,7 +57,7 @@ class Source:
 
 
 def load_model(spec: str, shapes: Mapping[str, Sequence[int]] | None = None) -> Source:
-    """The model a user names on the command line. `shapes` are those of an ONNX file's inputs that it leaves open."""
+    """Loads the model that a user names on the command line. `shapes` are the sizes that an ONNX file leaves open."""
     place, function = _split(spec)
     path = Path(place)
     if path.suffix == ".py":
@@ -78,7 +78,7 @@ def load_model(spec: str, shapes: Mapping[str, Sequence[int]] | None = None) -> 
 
 
 def _split(spec: str) -> tuple[str, str | None]:
-    """('file.py', 'function') of 'file.py:function'; a colon inside a path is part of the path."""
+    """Splits 'file.py:function' into ('file.py', 'function'); a colon inside a path belongs to the path."""
     place, colon, function = spec.rpartition(":")
     named = colon and (place.endswith(".py") or function.isidentifier())
     return (place, function) if named else (spec, None)
@@ -91,7 +91,7 @@ def load_function(spec: str) -> Any:
 
 
 def find_function(spec: str) -> Callable[..., Any]:
-    """The function of file.py:function itself."""
+    """Returns the function of file.py:function."""
     place, name = _named_function(spec)
     found = getattr(_import_file(Path(place)), name, None)
     if not callable(found):
@@ -107,7 +107,7 @@ def _named_function(spec: str) -> tuple[str, str]:
 
 
 def source_of(name: str, builder: Callable[[], Any], where: str) -> Source:
-    """The model that a user's function builds; what the function raises is raised."""
+    """Builds the model with a user's function; its exceptions propagate."""
     return _from_pair(name, builder(), where)
 
 
@@ -115,7 +115,7 @@ def source_of(name: str, builder: Callable[[], Any], where: str) -> Source:
 
 
 def _name_of(stem: str) -> str:
-    """A file's name as a model's name."""
+    """Turns a file's name into a model's name."""
     cleaned = re.sub(r"[^A-Za-z0-9_ .+-]", "_", stem).lstrip("_ .+-")
     return check_name(cleaned[:LONGEST_NAME] or "model")
 
@@ -125,7 +125,7 @@ def _name_of(stem: str) -> str:
 
 @contextmanager
 def _user_code(doing: str) -> Iterator[None]:
-    """Whatever the user's own code raises becomes one sentence with the line that raised it."""
+    """Turns an exception in the user's own code into one sentence, with the line that raised it."""
     try:
         yield
     except CortadoError:
@@ -140,8 +140,8 @@ def _user_code(doing: str) -> Iterator[None]:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """`folder` at the front of the import path: a user's file may import its neighbours. Then it stays at the end,
-    where it hides nothing: functions of that file may import them later."""
+    """Puts `folder` first on the import path, since a user's file may import its neighbours. Afterwards it is moved to
+    the end, where it shadows nothing: functions of that file may still import them later."""
     entry = str(folder.resolve())
     sys.path.insert(0, entry)
     try:
@@ -182,7 +182,7 @@ def _from_file(path: Path, function: str | None) -> Source:
 
 @dataclass(frozen=True)
 class MethodsSource:
-    """A model with several methods as a file defines it."""
+    """A model with several methods, as defined by a file."""
 
     name: str
     model: torch.nn.Module
@@ -191,7 +191,7 @@ class MethodsSource:
 
 
 def load_methods(spec: str) -> MethodsSource | None:
-    """The model of a file that defines ModelMethods; None for any other."""
+    """Loads the model of a file that defines ModelMethods; None for any other file."""
     path = Path(spec)
     module = _import_file(path)
     if not hasattr(module, "ModelMethods"):
@@ -229,7 +229,7 @@ def _call(module: ModuleType, name: str, where: str) -> Any:
 def _check_takes_nothing(function: Callable[..., Any], where: str) -> None:
     try:
         signature = inspect.signature(function)
-    except ValueError:  # of something built in
+    except ValueError:  # a built-in function
         return
     try:
         signature.bind()
@@ -241,7 +241,7 @@ def _check_takes_nothing(function: Callable[..., Any], where: str) -> None:
 
 
 def _from_pair(name: str, value: Any, where: str) -> Source:
-    """(model, example_inputs), as both roads give it."""
+    """Returns the source of a pair (model, example_inputs), wherever it comes from."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise CortadoError(f"{where} must give (model, example_inputs), found {type(value).__name__}")
     model, inputs = value
@@ -265,7 +265,7 @@ def _from_pair(name: str, value: Any, where: str) -> Source:
 
 
 def _from_exported(path: Path) -> Source:
-    """A .pt2 file. Loading one can run code of whoever wrote it: say so."""
+    """Loads a .pt2 file, warning that this can run its author's code."""
     if not path.is_file():
         raise CortadoError(f"there is no file {path}")
     if path.suffix != ".pt2":
@@ -294,8 +294,8 @@ def _from_exported(path: Path) -> Source:
 def load_calibration(
     spec: str | None, source: Source, count: int = CALIBRATION_COUNT, *, needed: bool = True
 ) -> list[Inputs]:
-    """Calibration batches: of the model itself (zoo), random, from files, a folder, or file.py:function. A model that
-    came quantized needs none, and neither does one in float32."""
+    """Returns calibration batches: the model's own (zoo), random, or from files, a folder, or file.py:function. A model
+    that is quantized already, or in float32, needs none."""
     if spec == RANDOM:
         return _random(source.example_inputs, count)
     if spec is not None:
@@ -312,7 +312,7 @@ def load_calibration(
 
 
 def _random(example: Inputs, count: int) -> list[Inputs]:
-    """Uniform in [-1, 1); an input of integers stays as it is, for it may be an index."""
+    """Draws uniformly from [-1, 1); integer inputs stay as in the example, since they may be indices."""
     rng = torch.Generator().manual_seed(0)
 
     def draw(x: Tensor) -> Tensor:
@@ -368,7 +368,7 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
 
 
 def _from_data_file(path: Path, source: Source) -> list[Inputs]:
-    """One file with an array per input; each holds one input, or several along the first dimension."""
+    """Reads inputs from a file with an array per input; each has one input, or several along the first dimension."""
     example = source.example_inputs
     arrays = _read_tensors(path, _input_names(source))
     if len(arrays) != len(example):
@@ -382,7 +382,7 @@ def _from_data_file(path: Path, source: Source) -> list[Inputs]:
 
 
 def _input_names(source: Source) -> list[str]:
-    """The names of forward's parameters, which are those of the compiled model's inputs."""
+    """Returns the names of forward's parameters, which the compiled model's inputs share."""
     parameters = inspect.signature(source.model.forward).parameters.values()
     names = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     count = len(source.example_inputs)
@@ -390,12 +390,12 @@ def _input_names(source: Source) -> list[str]:
 
 
 def _read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
-    """The tensors of a .npy, .npz or .pt file, in the order of the inputs; pickles are refused."""
+    """Returns the tensors of a .npy, .npz or .pt file, in the order of the inputs; pickles are refused."""
     if path.suffix != ".pt":
         return [_to_tensor(array, path) for array in in_order(read_arrays(path), names, path)]
     try:
         value = torch.load(path, weights_only=True)
-    except Exception as error:  # a damaged file raises what pickle, zipfile and torch do
+    except Exception as error:  # a damaged file raises whatever pickle, zipfile and torch do
         raise CortadoError(
             f"{path} is not a readable .pt file of tensors, as torch.save([x, y], path) writes it; files with other "
             "objects are not opened"
@@ -418,7 +418,7 @@ LABELS = "labels"
 
 
 def read_labelled(path: Path, example_inputs: Inputs) -> Labelled:
-    """From an .npz file: the model's inputs in their order, samples along the first dimension, and `labels`."""
+    """Reads an .npz file: the model's inputs in order, samples along the first dimension, and `labels`."""
     arrays = read_arrays(path) if path.suffix == ".npz" or not path.is_file() else {}
     if LABELS not in arrays:
         found = ", ".join(arrays) or "none"

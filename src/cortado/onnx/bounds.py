@@ -1,8 +1,8 @@
-"""Bounds on what a file of anybody makes this machine compute: shapes are known before there is memory for tensors.
+"""Bounds on what an untrusted file makes this machine compute: shapes are inferred before memory is allocated.
 
-`Bounded` sees every call of torch while a file is read, whichever node or builder makes it. It works out the shapes of
-the results first, on tensors without data, and refuses those that are too large. Only what depends on no input of the
-model is then computed.
+`Bounded` intercepts every call of torch while a file is read, whichever node or builder makes it. It first infers the
+shapes of the results on meta tensors, and refuses those that are too large. Only results that depend on no input of the
+model are then computed.
 """
 
 import math
@@ -18,19 +18,19 @@ from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
 MOST_ELEMENTS = 1 << 26
-"""Elements of one tensor: more fits no microcontroller."""
+"""Elements of one tensor: more do not fit any microcontroller."""
 MOST_CONSTANT_BYTES = 1 << 29
-"""Bytes of all constants together: those of the file, and those that its nodes compute."""
+"""Bytes of all constants together: those in the file, and those that its nodes compute."""
 
 
 class ConstantBudget:
-    """Bytes that constants may still take; `where` is what they are taken for."""
+    """The bytes that constants may still take; `where` names what requests them, for messages."""
 
     def __init__(self, where: str) -> None:
         self.where, self.left = where, MOST_CONSTANT_BYTES
 
     def check(self, sizes: Sequence[int]) -> None:
-        """A tensor that somebody asks for may not be too large."""
+        """Refuses a tensor that is too large."""
         if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
             raise CortadoError(
                 f"{self.where}: it asks for a tensor of shape {list(sizes)}, expected at most {MOST_ELEMENTS:,} "
@@ -38,7 +38,7 @@ class ConstantBudget:
             )
 
     def take(self, sizes: Sequence[int], dtype: torch.dtype) -> None:
-        """A constant: it may not be too large, and neither may all of them together."""
+        """Refuses a constant that is too large, or that exceeds the total for all constants."""
         self.check(sizes)
         self.left -= math.prod(sizes) * dtype.itemsize
         if self.left < 0:
@@ -49,22 +49,22 @@ class ConstantBudget:
 
 
 def without_data(value: Tensor) -> Tensor:
-    """A tensor of the same shape and type that takes no memory."""
+    """Returns a meta tensor with the same shape, strides and dtype."""
     if value.is_meta:
         return value
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
 
 
 class Bounded(TorchDispatchMode):
-    """Meanwhile no call of torch makes a tensor that the budget has no room for.
+    """A mode in which no call of torch allocates a tensor that exceeds the budget.
 
-    A call with an operand that has no data gives results without data; every other is computed.
+    A call with a meta operand returns meta results; every other call is computed.
     """
 
     def __init__(self, budget: ConstantBudget) -> None:
         super().__init__()
         self.budget = budget
-        self._found: dict[Any, Any] = {}  # results without data, by call and operands: working them out is slow
+        self._found: dict[Any, Any] = {}  # meta results, by call and operands: inferring them is slow
 
     def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named: Mapping[str, Any] = kwargs or {}
@@ -84,7 +84,7 @@ class Bounded(TorchDispatchMode):
         try:
             if key in self._found:
                 return self._found[key]
-        except TypeError:  # an operand that can't be compared
+        except TypeError:  # an operand that can't be hashed
             key = None
         inner, inner_named = tree_map_only(Tensor, without_data, (args, dict(named)))
         if _takes_device(call):
@@ -97,7 +97,7 @@ class Bounded(TorchDispatchMode):
 
 @cache
 def _makes_tensors(call: Any) -> bool:
-    """Whether a call makes new tensors: views and writes take no memory, and a number is none."""
+    """Returns whether a call allocates tensors: views and in-place writes don't, nor do calls that return numbers."""
     returns = call._schema.returns
     return all(one.alias_info is None for one in returns) and any("Tensor" in str(one.type) for one in returns)
 
@@ -116,7 +116,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _key(value: Any) -> Any:
-    """An operand as it counts for the shapes of results."""
+    """Returns the properties of an operand that determine the shapes of results."""
     if isinstance(value, Tensor):
         return (value.shape, value.stride(), value.dtype)
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Functions of one element, arithmetic, comparisons, conversions."""
+"""Elementwise functions, arithmetic, comparisons, conversions."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -204,11 +204,11 @@ TYPES: Mapping[int, torch.dtype] = {
     4: torch.uint16,
     16: torch.bfloat16,
 }
-"""ONNX's numbers of element types."""
+"""ONNX's numbers for element types."""
 
 
 def real(dtype: torch.dtype) -> torch.dtype:
-    """The type that a model computes in: every floating point type is float32."""
+    """Returns the dtype that a model computes in: float32 for every floating-point type."""
     return torch.float32 if dtype.is_floating_point else dtype
 
 

@@ -1,4 +1,4 @@
-"""Reading .onnx files of anybody: sizes, paths and types are checked before anything is believed."""
+"""Reads untrusted .onnx files: sizes, paths and types are validated before use."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _EXTERNAL = 1  # TensorProto.EXTERNAL
 
 @dataclass(frozen=True)
 class Raw:
-    """A node as the file has it; `graphs` are those among its attributes."""
+    """A node as in the file; `graphs` are the graphs among its attributes."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the model; a size that the file leaves open is None, or the name that it has there."""
+    """An input of the model; a size that the file leaves open is None, or its symbolic name."""
 
     name: str
     dtype: torch.dtype
@@ -46,7 +46,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in their order, and constants."""
+    """Constants, and nodes in topological order."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
@@ -56,7 +56,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """The graph of a file, the opsets of its domains, and what is left of the bytes for constants."""
+    """The graph of a file, the opsets of its domains, and what remains of the budget for constants."""
 
     path: Path
     opsets: Mapping[str, int]
@@ -97,7 +97,7 @@ def _graph(path: Path, proto: Any, budget: ConstantBudget) -> Graph:
 
 
 def _all_nodes(graph: Any) -> Iterator[Any]:
-    """Yields all nodes, those of graphs inside of nodes too."""
+    """Yields all nodes, including those of nested graphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -121,7 +121,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _names(graph: Any) -> Iterator[Any]:
-    """All names in a graph. protobuf gives one that is no text as bytes."""
+    """Yields all names in a graph. protobuf returns a name that is not valid text as bytes."""
     for one in (*graph.initializer, *graph.input, *graph.output):
         yield one.name
     for node in graph.node:
@@ -130,7 +130,7 @@ def _names(graph: Any) -> Iterator[Any]:
 
 
 def _opsets(path: Path, proto: Any) -> dict[str, int]:
-    """The versions of the operator sets by domain; that of ONNX itself is ''."""
+    """Returns the opset version of each domain; that of ONNX itself is ''."""
     found = {ML: 1, "com.microsoft": 1, "": 0}
     for one in proto.opset_import:
         domain = "" if one.domain in _DOMAINS else one.domain
@@ -169,7 +169,8 @@ def _node(path: Path, number: int, proto: Any, budget: ConstantBudget) -> Raw:
 
 
 def _attribute(path: Path, node: str, proto: Any, budget: ConstantBudget) -> Any:
-    """A number, a text, a tensor, a graph, or a list of the first two; else a class that no builder takes."""
+    """Returns a number, a text, a tensor, a graph, or a list of the first two; anything else becomes an object that no
+    builder accepts."""
     import onnx
 
     kinds = onnx.AttributeProto
@@ -185,7 +186,7 @@ def _attribute(path: Path, node: str, proto: Any, budget: ConstantBudget) -> Any
 
 @dataclass(frozen=True)
 class _Unknown:
-    """Something that is no number, text or tensor."""
+    """An attribute of any other kind."""
 
     what: str
 
@@ -194,7 +195,7 @@ class _Unknown:
 
 
 def tensor(path: Path, proto: Any, budget: ConstantBudget) -> Tensor:
-    """A constant of the file; what it claims to be is compared with the bytes that there are."""
+    """Reads a constant, checking its declared size against the bytes present."""
     import onnx
     from onnx import numpy_helper
 
@@ -224,7 +225,7 @@ def _known_types() -> set[int]:
 
 
 def _external(path: Path, proto: Any, sizes: tuple[int, ...], where: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Data in another file: one beside the model, named without a way out of its folder."""
+    """Reads data from another file, which must be in the model's folder."""
     import onnx
 
     entries = {one.key: one.value for one in proto.external_data}
@@ -233,7 +234,7 @@ def _external(path: Path, proto: Any, sizes: tuple[int, ...], where: str) -> np.
     try:
         place = (folder / location).resolve()
         inside = place.is_relative_to(folder) and place.is_file()
-    except (OSError, ValueError):  # a name too long, or with a NUL
+    except (OSError, ValueError):  # too long a name, or one with a NUL
         inside = False
     if not inside:
         raise CortadoError(f"{where} is in {location[:80]!r}, expected a file in the model's folder")
@@ -255,13 +256,14 @@ def _external(path: Path, proto: Any, sizes: tuple[int, ...], where: str) -> np.
 
 
 def _as_torch(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
-    if array.dtype.kind in "fV":  # V: bfloat16, which numpy does not have
+    if array.dtype.kind in "fV":  # V: bfloat16, which numpy lacks
         return torch.from_numpy(array.astype(np.float32))
     return torch.from_numpy(array.copy())
 
 
 def _misnamed(graph: Graph, known: set[str]) -> Iterator[str]:
-    """Names that are read before anything defines them, and those that are defined twice. `known` is as it was then."""
+    """Yields the names that are read before they are defined, and those defined twice. `known` is restored at the
+    end."""
     own: set[str] = set()
     added: list[str] = []
 

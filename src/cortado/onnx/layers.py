@@ -1,4 +1,4 @@
-"""Layers with weights: convolutions, matrix products, normalizations, embeddings; softmax."""
+"""Layers with weights: convolutions, matrix products, normalizations, embeddings; also softmax."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from cortado.onnx.node import Built, Node, of, onnx_operator
 Tensor = torch.Tensor
 PadPairs = list[tuple[int, int]]
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-WINDOWS: Any = {  # of the attributes of a convolution or a pool
+WINDOWS: Any = {  # for the attributes of a convolution or a pool
     "least": {
         "group": 1,
         "kernel_shape": 1,
@@ -30,7 +30,7 @@ WINDOWS: Any = {  # of the attributes of a convolution or a pool
 
 
 def window(node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], PadPairs]:
-    """Strides, dilations, and what is padded before and behind each dimension."""
+    """Returns strides, dilations, and the padding before and after each dimension."""
     count = len(kernel)
     strides = node.integers("strides", [1] * count)
     dilations = node.integers("dilations", [1] * count)
@@ -57,18 +57,18 @@ def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: 
 
 
 def symmetric(pads: PadPairs) -> list[int] | None:
-    """One number for each dimension, where as much is padded before as behind."""
+    """Returns one number per dimension if the padding before and after it are equal, else None."""
     return [before for before, _ in pads] if all(before == behind for before, behind in pads) else None
 
 
 def padding(pads: PadPairs, value: float = 0.0) -> Callable[[Tensor], Tensor]:
-    """The same as a call of its own."""
+    """Returns the padding as a separate call."""
     flat = [number for pair in reversed(pads) for number in pair]
     return lambda x: F.pad(x, flat, value=value)
 
 
 class Padded(nn.Module):
-    """A layer behind padding that it can't do itself."""
+    """A layer preceded by padding that it does not support itself."""
 
     def __init__(self, pads: PadPairs, layer: nn.Module, value: float = 0.0) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def conv(node: Node) -> Built:
 
 
 def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: PadPairs, groups: int) -> Built:
-    """A convolution whose weights are dequantized (QDQ), or computed."""
+    """Builds a convolution whose weights are dequantized (QDQ), or computed."""
     call: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[_spatial(node)]
     even, pad = symmetric(pads), padding(pads)
 
@@ -119,7 +119,7 @@ def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: PadPai
 
 
 def _fill(node: Node, layer: nn.Module) -> None:
-    """A layer's own weights and bias: it is made without any."""
+    """Sets the weights and bias of a layer that was created without data."""
     layer.weight = nn.Parameter(node.constant(1).to(torch.float32))
     if node.has(2):
         layer.bias = nn.Parameter(node.constant(2).to(torch.float32).reshape(-1))
@@ -133,7 +133,8 @@ def conv_transpose(node: Node) -> Built:
     wanted = _output_sizes(node, strides)
     if wanted is not None:
         pads = _pads_for(node, wanted, strides, dilations, extra)
-    # Torch pads as much before as behind: what one has more is cut off the output. Less than nothing makes it longer.
+    # Torch pads both sides equally: any excess on one side is cropped from the output. Negative padding extends the
+    # output.
     extra = [more - min(behind, 0) for more, (_, behind) in zip(extra, pads, strict=True)]
     cuts = [(before, max(behind, 0)) for before, behind in pads]
     even = [min(pair) for pair in cuts]
@@ -158,7 +159,7 @@ def conv_transpose(node: Node) -> Built:
 
 
 class _Transposed(nn.Module):
-    """A transposed convolution with weights that are dequantized (QDQ), or computed."""
+    """A transposed convolution whose weights are dequantized (QDQ), or computed."""
 
     def __init__(self, *options: Any) -> None:
         super().__init__()
@@ -171,7 +172,7 @@ class _Transposed(nn.Module):
 
 
 class _Cut(nn.Module):
-    """A layer without the first and last rows and columns of its output."""
+    """A layer whose output is cropped at both ends of each spatial dimension."""
 
     def __init__(self, layer: nn.Module, less: PadPairs) -> None:
         super().__init__()
@@ -183,7 +184,7 @@ class _Cut(nn.Module):
 
 
 def _output_sizes(node: Node, strides: Sequence[int]) -> list[int] | None:
-    """The output's sizes, where the node gives them in place of padding."""
+    """Returns the output's sizes if the node gives them instead of padding, else None."""
     if "output_shape" in node.attributes:
         return node.integers("output_shape")[-len(strides) :]
     if node.text("auto_pad", "NOTSET").startswith("SAME"):
@@ -198,7 +199,7 @@ def _pads_for(
     windows = zip(node.shape()[2:], node.shape(1)[2:], strides, dilations, extra, wanted, strict=True)
     for size, width, stride, dilation, more, new in windows:
         total = stride * (size - 1) + more + (width - 1) * dilation + 1 - new
-        less, rest = max(total, 0) // 2, total - max(total, 0) // 2  # what is missing is added behind
+        less, rest = max(total, 0) // 2, total - max(total, 0) // 2  # any deficit is added at the end
         pads.append((less, rest) if upper or total < 0 else (rest, less))
     return pads
 
@@ -207,7 +208,7 @@ def _pads_for(
 
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """weight as [outputs, inputs]"""
+    """Builds a layer from a weight of shape [outputs, inputs]."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     layer.weight = nn.Parameter(weight.to(torch.float32).contiguous())
     if bias is not None:

@@ -1,6 +1,6 @@
-"""Operators of ai.onnx.ml, as scikit-learn exports them: linear models, trees, scalers, and what is around them.
+"""Operators of ai.onnx.ml, as scikit-learn exports them: linear models, trees, scalers, and related ones.
 
-Classifiers give a label and scores. Labels that are texts are the numbers of their classes.
+Classifiers return a label and scores. Text labels are replaced by the indices of their classes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,14 @@ _TRANSFORMS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 _TRANSFORM: Any = {"post_transform": tuple(_TRANSFORMS)}
 MOST_PLACES = 1 << 22
-"""Places of trees' comparisons: leaves times depth."""
+"""Entries in the table of a tree ensemble's comparisons: leaves times depth."""
 
 
 # ---- scalers ---------------------------------------------------------------------------------------------------------
 
 
 def _numbers(node: Node, name: str, count: int) -> Tensor:
-    """An attribute as a tensor; zeros where the node has none."""
+    """Returns an attribute as a tensor; zeros if the node lacks it."""
     return torch.tensor(node.numbers(name)) if node.attributes.get(name) else torch.zeros(count)
 
 
@@ -79,7 +79,7 @@ def extractor(node: Node) -> Built:
 
 
 def _linear(node: Node, rows: int) -> nn.Module:
-    """Scores of a linear model, `rows` for each sample."""
+    """Builds the layer of a linear model, with `rows` scores per sample."""
     count, weights = _features(node), torch.tensor(node.numbers("coefficients"))
     bias = _numbers(node, "intercepts", rows)
     if weights.numel() != rows * count or bias.numel() != rows:
@@ -112,7 +112,7 @@ class _Scores(nn.Module):
 
 
 class _Labelled(nn.Module):
-    """The label of the largest score, and the scores."""
+    """A module that returns the label of the largest score, and the scores."""
 
     def __init__(self, layer: nn.Module, labels: Sequence[int], transform: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ def _row(x: Tensor) -> Tensor:
 
 
 def _labels(node: Node) -> list[int]:
-    """Integers; of texts their numbers."""
+    """Returns integer labels; for texts, their indices."""
     for name in _LABELS:
         if node.attributes.get(name):
             return node.integers(name)
@@ -149,7 +149,7 @@ _BELOW, _ABOVE = ("BRANCH_LEQ", "BRANCH_LT"), ("BRANCH_GT", "BRANCH_GTE")
 
 @dataclass(frozen=True)
 class _Trees:
-    """Nodes of all trees by their positions: which feature is at most which value, and where that leads."""
+    """The nodes of all trees by position: the feature compared, its upper bound, and both children."""
 
     leaf: list[bool]
     feature: list[int]
@@ -157,7 +157,7 @@ class _Trees:
     yes: list[int]
     no: list[int]
     roots: list[int]
-    place: Mapping[tuple[int, int], int]  # of a tree and a node
+    place: Mapping[tuple[int, int], int]  # by tree and node number
 
 
 def _trees(node: Node) -> _Trees:
@@ -199,9 +199,9 @@ def _trees(node: Node) -> _Trees:
 
 
 class _Leaves(nn.Module):
-    """Which leaf of each tree a row of features comes to, as ones and zeros; then what the leaves say.
+    """A tree ensemble: the leaf that a row of features reaches in each tree, one-hot, followed by the leaves' values.
 
-    A leaf is reached where all comparisons on the way to it hold. Comparisons are computed once, true and false.
+    A leaf is reached if all comparisons on the path to it hold. Each comparison is computed once, with its negation.
     """
 
     def __init__(self, comparisons: Sequence[tuple[int, float]], ways: Tensor, said: Tensor, base: Tensor) -> None:
@@ -218,7 +218,7 @@ class _Leaves(nn.Module):
 
 
 def _depths(trees: _Trees) -> dict[int, int]:
-    """How many branches lead to each node that a root leads to."""
+    """Returns the depth of every node that is reachable from a root."""
     depths, waiting = dict.fromkeys(trees.roots, 0), list(trees.roots)
     while waiting:
         position = waiting.pop()
@@ -261,7 +261,7 @@ def _way(
     leaf: int,
     deepest: int,
 ) -> list[int]:
-    """The comparisons on the way to a leaf; the last is there again where others have more."""
+    """Returns the comparisons on the path to a leaf, padded with the last one to the length of the longest path."""
     found: list[int] = []
     while leaf in above:
         leaf, side = above[leaf]
@@ -270,7 +270,7 @@ def _way(
 
 
 def _said(node: Node, what: str, outputs: int, trees: _Trees, rows: Mapping[int, int]) -> tuple[Tensor, Tensor]:
-    """Shares of each leaf in each output, as [outputs, leaves], and those of all."""
+    """Returns the contribution of each leaf to each output, as [outputs, leaves], and the constant part."""
     ids, weights = node.integers(f"{what}_ids"), node.numbers(f"{what}_weights")
     owners = list(zip(node.integers(f"{what}_treeids"), node.integers(f"{what}_nodeids"), strict=True))
     base = _numbers(node, "base_values", outputs)
@@ -319,7 +319,8 @@ def tree_classifier(node: Node) -> Built:
 
 
 def _binary(node: Node, labels: Sequence[int], transform: str) -> nn.Module:
-    """Two classes with one score: a share of the second class where all weights are positive, else a margin."""
+    """Builds a classifier with one score for two classes: the second class's probability if all weights are positive,
+    else a margin."""
     share = min(node.numbers("class_weights"), default=0.0) >= 0
     if len(node.numbers("base_values", [0.0])) != 1:
         node.refuse("two base values for one score", "one")

@@ -17,11 +17,11 @@ from cortado.onnx.reader import GraphReader, OnnxStep
 Tensor = torch.Tensor
 Shapes = Mapping[str, Sequence[int]]
 _NOT_A_NAME = re.compile(r"\W")
-_DEEPEST, _LONGEST = 30, 100  # folders in the name of a node, and letters in each
+_DEEPEST, _LONGEST = 30, 100  # nesting levels in a node's path, and characters of each
 
 
 class OnnxModel(nn.Module):
-    """A file as a module: its inputs, in the order of the file, are forward's arguments."""
+    """A file as a module: its inputs, in the file's order, are forward's arguments."""
 
     example_inputs: tuple[Tensor, ...]
 
@@ -47,7 +47,7 @@ class OnnxModel(nn.Module):
 
 
 def _unread(steps: Sequence[tuple[str, OnnxStep]], outputs: Sequence[str]) -> list[list[str]]:
-    """Values without a later reader, for each step: their memory is free."""
+    """Returns the values without a later reader for each step: their memory can be freed."""
     seen, found = set(outputs), []
     for _, step in reversed(steps):
         names = {name for name in (*step.sources, *step.outputs) if name and name not in seen}
@@ -57,11 +57,12 @@ def _unread(steps: Sequence[tuple[str, OnnxStep]], outputs: Sequence[str]) -> li
 
 
 class _Places:
-    """Steps as modules whose paths are the names of their nodes: /features/conv1/Conv is features.conv1.Conv."""
+    """Steps as modules whose paths derive from the names of their nodes: /features/conv1/Conv is
+    features.conv1.Conv."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.taken: dict[tuple[int, str], int] = {}  # how many modules in a module wanted a name
+        self.taken: dict[tuple[int, str], int] = {}  # how many modules in a module requested a name
 
     def put(self, steps: Sequence[tuple[str, OnnxStep]]) -> list[str]:
         return [self._put(name, step) for name, step in steps]
@@ -82,7 +83,7 @@ class _Places:
         return ".".join((*path, last))
 
     def _free(self, place: nn.Module, name: str) -> str:
-        """A name that nothing in a module has."""
+        """Returns a name that is unused in a module."""
         found = _spelled(name)
         while hasattr(place, found):
             number = self.taken[id(place), name] = self.taken.get((id(place), name), 0) + 1
@@ -91,19 +92,19 @@ class _Places:
 
 
 def _spelled(name: str) -> str:
-    """A name as that of an attribute which no module has by itself."""
+    """Returns a name as an attribute's that no module has by default."""
     return f"_{name}" if name[0].isdigit() or hasattr(nn.Module, name) else name
 
 
 def _plain(name: str) -> str:
-    """The name of an input as Python's, and so the compiled model's, is spelled."""
+    """Returns the name of an input as a Python identifier, which the compiled model uses."""
     found = _NOT_A_NAME.sub("_", name) or "input"
     found = found if found.isidentifier() else f"_{found}"
     return f"{found}_" if keyword.iskeyword(found) or found == "self" else found
 
 
 def load_onnx(path: str | Path, shapes: Shapes | None = None) -> OnnxModel:
-    """The model of a file. `shapes` gives the sizes of inputs that the file leaves open."""
+    """Loads the model in a file. `shapes` gives the sizes of inputs that the file leaves open."""
     file = read(Path(path))
     names = [_plain(one.name) for one in file.graph.inputs]
     model = OnnxModel(file, shapes or {})
@@ -111,12 +112,12 @@ def load_onnx(path: str | Path, shapes: Shapes | None = None) -> OnnxModel:
 
 
 def input_names(path: Path) -> list[str]:
-    """The names of the inputs, in the file's own spelling and order."""
+    """Returns the names of the inputs as spelled in the file, in its order."""
     return [one.name for one in read(path).graph.inputs]
 
 
 def _with_names(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
-    """The same with the file's names as the names of forward's arguments."""
+    """Returns the model with the file's input names as the names of forward's arguments."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]
 
@@ -134,7 +135,7 @@ def _with_names(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
 
 
 def _static(file: OnnxFile, shapes: Shapes) -> list[tuple[Input, tuple[int, ...]]]:
-    """Every input with its sizes as numbers; a first dimension that is open is 1."""
+    """Returns every input with concrete sizes; an open first dimension becomes 1."""
     given = {_plain(name): sizes for name, sizes in shapes.items()}
     unknown = [name for name in shapes if _plain(name) not in {_plain(one.name) for one in file.graph.inputs}]
     if unknown:
@@ -169,7 +170,7 @@ def _given_sizes(file: OnnxFile, one: Input, given: Sequence[int] | None) -> tup
 
 
 def _example(one: Input, sizes: tuple[int, ...]) -> Tensor:
-    """Real numbers by chance, always the same; zeros for integers, which may be positions."""
+    """Returns random real numbers, the same every time; zeros for integers, which may be indices."""
     if one.dtype.is_floating_point:
         return torch.rand(sizes, generator=torch.Generator().manual_seed(0)) * 2 - 1
     return torch.zeros(sizes, dtype=one.dtype)

@@ -1,6 +1,6 @@
 """A node of an ONNX graph as its builder sees it, and the registry of builders.
 
-A builder makes a torch module of one node: it knows the shapes of all inputs and the values of those that are constant.
+A builder turns one node into a torch module: it knows the shapes of all inputs, and the values of constant ones.
 """
 
 import math
@@ -19,7 +19,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True)
 class OnnxValue:
-    """An input of a node: its shape and type, and its data where that is the same for every input of the model."""
+    """An input of a node: its shape and dtype, and its data if it is constant."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -36,7 +36,7 @@ class OnnxValue:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its operator, attributes and inputs, and where it stands."""
+    """A node: its operator, attributes and inputs, and its location."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ class Node:
     attributes: Mapping[str, Any]
     inputs: tuple[OnnxValue | None, ...]
     outputs: int
-    """Up to the last that is read."""
+    """Counted up to the last one that is read."""
     declared_outputs: int
     domain: str = ""
 
@@ -80,7 +80,7 @@ class Node:
         return bool(self.integer(name, int(default)))
 
     def _attribute(self, name: str, default: Any) -> Any:
-        """`rules.check` has seen its type."""
+        """Returns an attribute whose type `rules.check` has verified."""
         found = self.attributes.get(name, default)
         if found is None:
             self.refuse(f"it has no attribute '{name}'", "one")
@@ -105,14 +105,14 @@ class Node:
         return self.value(position).rank
 
     def constant(self, position: int) -> Tensor:
-        """The data of an input that has to be constant."""
+        """Returns the data of an input that must be constant."""
         data = self.value(position).data
         if data is None:
             self.refuse(f"input {position} is computed from the model's inputs", "a constant")
         return data
 
     def constants(self, position: int) -> list[int]:
-        """The same as integers."""
+        """Returns the data of a constant input as integers."""
         return [int(one) for one in self.constant(position).reshape(-1).tolist()]
 
     def scalar(self, position: int) -> float:
@@ -124,7 +124,7 @@ class Node:
         return float(data.item())
 
     def either(self, attribute: str, position: int, default: Sequence[int] | None = None) -> list[int] | None:
-        """Integers that are an attribute in old opsets and an input in newer ones."""
+        """Returns integers that are an attribute in old opsets and an input in newer ones."""
         if attribute in self.attributes:
             return self.integers(attribute)
         if self.has(position):
@@ -132,7 +132,7 @@ class Node:
         return None if default is None else list(default)
 
     def axis(self, number: int, rank: int | None = None) -> int:
-        """A dimension counted from the front."""
+        """Returns a dimension counted from the front."""
         size = self.rank() if rank is None else rank
         if not -size <= number < size:
             self.refuse(f"axis {number} of a tensor of rank {size}", f"one from {-size} to {size - 1}")
@@ -147,7 +147,7 @@ def _decoded(text: str | bytes) -> str:
 
 
 class FunctionModule(torch.nn.Module):
-    """A function of tensors as a module."""
+    """A module that calls a function of tensors."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
@@ -158,25 +158,25 @@ class FunctionModule(torch.nn.Module):
 
 
 class Quantizing(FunctionModule):
-    """A call that quantizes or dequantizes. It stays a call, of constants too: it says what their codes are."""
+    """A call that quantizes or dequantizes. It is never folded, even for constants, because it carries their scale."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A module, and which inputs of the node it reads when the model runs; the others are part of it."""
+    """A module, and the inputs of the node that it reads at run time; the others are built in."""
 
     module: torch.nn.Module
     operands: tuple[int, ...]
 
 
 def of(call: Callable[..., Any], *operands: int) -> Built:
-    """A function of these inputs of the node; of the first, if none is named."""
+    """Builds a function of these inputs of the node; by default, of the first."""
     module = call if isinstance(call, torch.nn.Module) else FunctionModule(call)
     return Built(module, operands or (0,))
 
 
 def always(value: Tensor) -> Built:
-    """A constant."""
+    """Builds a constant."""
     return Built(FunctionModule(lambda: value), ())
 
 
@@ -185,7 +185,7 @@ Builder = Callable[[Node], Built]
 
 @dataclass(frozen=True)
 class Registered:
-    """The builder of an operator, and what `rules.check` asks of its nodes.
+    """The builder of an operator, and what `rules.check` requires of its nodes.
 
     `limits` is what a user reads in docs/onnx.md. `least` holds the smallest integers of attributes, `among` the texts
     that an attribute may hold, `infinite` the attributes that may hold infinities.
@@ -199,11 +199,11 @@ class Registered:
     infinite: Sequence[str] = ()
 
 
-REGISTRY: dict[str, Registered] = {}  # filled where the builders stand: see rules.registered
+REGISTRY: dict[str, Registered] = {}  # filled by the modules of builders: see rules.registered
 
 
 def onnx_operator(*kinds: str, **declared: Any) -> Callable[[Builder], Builder]:
-    """Registers the builder of these operators of ONNX, with the fields of `Registered`."""
+    """Registers the builder of these ONNX operators, with the fields of `Registered`."""
 
     def register(build: Builder) -> Builder:
         for kind in kinds:

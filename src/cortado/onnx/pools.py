@@ -1,4 +1,4 @@
-"""Pools over windows and over whole images; sums, means and extremes over dimensions; resizing."""
+"""Pooling over windows and over whole images; sums, means and extrema over dimensions; resizing."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ def _kernel(node: Node) -> list[int]:
 
 
 def _fits(kernel: Sequence[int], pads: PadPairs) -> list[int] | None:
-    """Padding that torch's pools take: as much before as behind, and at most half of the window."""
+    """Returns padding if torch's pools support it: symmetric, and at most half of the window; else None."""
     even = symmetric(pads)
     return even if even is not None and all(2 * pad <= size for pad, size in zip(even, kernel, strict=True)) else None
 
 
 def _whole(node: Node, kernel: Sequence[int]) -> tuple[PadPairs, PadPairs]:
-    """Padding as the node has it, and with what ceil_mode adds behind it to fill the last window.
+    """Returns the node's padding, and the same extended at the end by what ceil_mode needs to fill the last window.
 
-    A window that would begin behind the input and the padding before it is none.
+    A window that would start after the input and the padding before it is dropped.
     """
     strides, dilations, pads = window(node, kernel)
     if not node.flag("ceil_mode"):
@@ -80,7 +80,7 @@ def average_pool(node: Node) -> Built:
         (0 if counts else before, end - behind if counts else end)
         for (_, behind), (before, end) in zip(pads, whole, strict=True)
     ]
-    share = pool(padding(rest)(counted))  # of each window that counts
+    share = pool(padding(rest)(counted))  # the part of each window that counts
     return of(lambda x: pool(pad(x))) if bool((share == 1).all()) else of(lambda x: pool(pad(x)) / share)
 
 
@@ -107,7 +107,7 @@ _REDUCTIONS: Mapping[str, Callable[..., Tensor]] = {
 }
 
 
-_OF_ONE: Mapping[str, Callable[[Tensor], Tensor]] = {  # what they make of each value by itself
+_OF_ONE: Mapping[str, Callable[[Tensor], Tensor]] = {  # their effect on each single value
     "ReduceSumSquare": torch.square,
     "ReduceL1": torch.abs,
     "ReduceL2": torch.abs,
@@ -191,7 +191,7 @@ def resize(node: Node) -> Built:
 
 
 def _resized(node: Node) -> list[int]:
-    """The shape of the output."""
+    """Returns the shape of the output."""
     before = list(node.shape())
     if node.kind == "Resize" and node.has(3) and node.value(3).shape[0]:
         given, positions = node.constants(3), node.axes(node.integers("axes", range(node.rank())))
@@ -214,7 +214,7 @@ def _coordinates(node: Node) -> str:
 
 
 def _nearest(node: Node, target: list[int]) -> Any:
-    """Rows and columns picked by their numbers, as ONNX's rules of rounding give them."""
+    """Builds a lookup of rows and columns by index, following ONNX's rounding rules."""
     kind, old = _coordinates(node), node.kind == "Upsample" or node.opset < 11
     rounding, sizes = node.text("nearest_mode", "floor" if old else "round_prefer_floor"), node.shape()[2:]
     places = [_places(kind, rounding, size, new) for size, new in zip(sizes, target, strict=True)]

@@ -1,6 +1,6 @@
-"""QuantizeLinear and DequantizeLinear as the calls that PT2E makes: the scales of a quantized file are kept.
+"""QuantizeLinear and DequantizeLinear as PT2E's calls: the scales of a quantized file are kept.
 
-Unsigned codes become signed ones with a zero point lower by 128 or 32768, which stand for the same numbers.
+Unsigned codes become signed ones with a zero point lower by 128 or 32768, which represent the same numbers.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _calls = torch.ops.quantized_decomposed
 
 @dataclass(frozen=True)
 class _Grid:
-    """Scales and zero points of signed codes, and the codes in use where these are not all of their type."""
+    """Scales and zero points of signed codes, and the range of codes in use if it is smaller than the type's."""
 
     scales: Tensor
     points: Tensor
@@ -50,8 +50,8 @@ def _grid(node: Node, codes: torch.dtype) -> _Grid:
 
 
 def _even(grid: _Grid) -> _Grid:
-    """A grid of int16 without zero point that reaches as far: kernels have none. On one side codes end sooner, as those
-    with a zero point do: at 0 they stand for a relu."""
+    """Returns an int16 grid of the same range without a zero point, which kernels lack. On one side it uses fewer
+    codes, as the grid with a zero point does: ending at 0 is a relu."""
     if grid.dtype != torch.int16 or grid.points.numel() != 1 or not int(grid.points):
         return grid
     (low, high), point = grid.codes, int(grid.points)
@@ -61,7 +61,7 @@ def _even(grid: _Grid) -> _Grid:
 
 
 def _codes(node: Node) -> torch.dtype:
-    """The type of a QuantizeLinear's output."""
+    """Returns the dtype of a QuantizeLinear's output."""
     return node.value(2).dtype if node.has(2) else torch.uint8
 
 
@@ -111,8 +111,8 @@ def _dequantizing(grid: _Grid, axis: int | None) -> Callable[[Tensor], Tensor]:
 
 
 def _constant_codes(codes: Tensor, grid: _Grid, axis: int | None) -> tuple[Tensor, _Grid]:
-    """Codes of a constant without zero points, as kernels have weights: the same numbers where they fit int8, else
-    rounded to int8 of the same reach."""
+    """Returns a constant's codes without zero points, as kernels require for weights: unchanged values if these fit
+    int8, else rounded to an int8 grid of the same range."""
     if not bool(grid.points.any()) and grid.dtype != torch.int16:
         return codes, grid
     sizes = [-1 if dim == axis else 1 for dim in range(codes.dim())]

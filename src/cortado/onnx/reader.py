@@ -1,6 +1,7 @@
-"""The nodes of an ONNX graph in their order: what depends on no input is computed once, every other node is a step.
+"""The nodes of an ONNX graph in topological order: those that depend on no input are folded, every other one becomes a
+step.
 
-Values of the model are tensors without data here (`bounds`): reading a file computes shapes and constants alone.
+The model's values are meta tensors here (`bounds`): reading a file computes only shapes and constants.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ Tensor = torch.Tensor
 
 
 class OnnxStep(nn.Module):
-    """One node: a module, with the constants among its operands."""
+    """A node as a module, including its constant operands."""
 
     def __init__(self, module: nn.Module, operands: Sequence[str | Tensor], outputs: Sequence[str]) -> None:
         super().__init__()
@@ -41,11 +42,11 @@ class OnnxStep(nn.Module):
         return self.module.forward(*operands)  # not a call: the step has the node's name, its module none
 
     def run(self, values: dict[str, Tensor]) -> None:
-        """Adds its outputs to the values by name."""
+        """Runs the step, and adds its outputs to the values by name."""
         self._add(self(*self._given(values)), values)
 
     def run_shapes(self, values: dict[str, Tensor]) -> None:
-        """The same without data: torch's recurrent layers ask that weights have as little as their input."""
+        """Runs the step on meta tensors: torch's recurrent layers require weights to be meta if the input is."""
         weights = {name: without_data(one.detach()) for name, one in self.named_parameters()}
         given = self._given(values)
         self._add(functional_call(self, weights, given) if weights else self(*given), values)
@@ -59,7 +60,7 @@ class OnnxStep(nn.Module):
 
 
 class GraphReader:
-    """Reads a graph: `known` are the values of constants, `steps` the nodes that are left, by their names."""
+    """A reader of a graph: `known` are the values of constants, `steps` the remaining nodes by name."""
 
     def __init__(self, file: OnnxFile, examples: Mapping[str, Tensor]) -> None:
         self.file = file
@@ -78,7 +79,7 @@ class GraphReader:
         self.reads.update(filter(None, names))
 
     def _add(self, raw: Raw, names: Mapping[str, str]) -> None:
-        """`names` are those that values of an inner graph have in the outermost one."""
+        """Adds a node; `names` maps the names in a nested graph to unique ones in the outermost graph."""
         own = replace(
             raw,
             inputs=tuple(names.get(name, name) for name in raw.inputs),
@@ -96,7 +97,7 @@ class GraphReader:
             self._add_one(one)
 
     def _add_branch(self, raw: Raw, names: Mapping[str, str]) -> None:
-        """The nodes of the branch that an If takes, whose condition follows from shapes."""
+        """Adds the nodes of the branch taken by an If whose condition follows from shapes."""
         condition = self.known.get(raw.inputs[0]) if raw.inputs else None
         where = f"node '{raw.name[:80]}' (If) of {self.file.path.name}"
         if condition is None or condition.numel() != 1:
@@ -141,7 +142,7 @@ class GraphReader:
             self._run(node, raw, declared)
         except CortadoError:
             raise
-        except Exception as error:  # what torch raises of sizes and numbers that do not fit has no common class
+        except Exception as error:  # torch's errors for mismatched sizes and values have no common class
             shown = [list(value.shape) if value else None for value in node.inputs]
             text = " ".join(str(error).split())[:200]
             raise CortadoError(f"{node.where}: inputs of shapes {shown} do not fit it ({text})") from error
@@ -181,7 +182,7 @@ class GraphReader:
 
 
 def _all_nodes(graph: Graph) -> Iterable[Raw]:
-    """Yields all nodes, those of inner graphs too; what these give is read by nodes that give it to the outer one."""
+    """Yields all nodes, including those of nested graphs, whose outputs are read by nodes that pass them outwards."""
     for node in graph.nodes:
         yield node
         for inner in node.graphs.values():
@@ -190,7 +191,7 @@ def _all_nodes(graph: Graph) -> Iterable[Raw]:
 
 
 def _defined(graph: Graph) -> Iterable[str]:
-    """The names of values that a graph defines."""
+    """Yields the names of values that a graph defines."""
     yield from graph.constants
     for node in graph.nodes:
         yield from filter(None, node.outputs)

@@ -1,4 +1,4 @@
-"""GRU, LSTM and RNN as torch's layers: gates in torch's order, directions one behind the other."""
+"""GRU, LSTM and RNN as torch's layers, with gates and directions reordered."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from cortado.onnx.node import Built, Node, onnx_operator
 
 Tensor = torch.Tensor
 
-# Where torch's gates stand among ONNX's: z r h -> r z n; i o f c -> i f g o.
+# The index in ONNX's gate order of each of torch's gates: z r h -> r z n; i o f c -> i f g o.
 _GATES: Mapping[str, Sequence[int]] = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1), "RNN": (0,)}
 _ACTIVATIONS: Mapping[str, list[str]] = {"GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
 _LAYERS: Any = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
 
 
 class Recurrent(nn.Module):
-    """A layer of torch with ONNX's order of inputs and outputs."""
+    """A torch layer with ONNX's order of inputs and outputs."""
 
     def __init__(self, layer: nn.Module, kind: str, *, reverse: bool, batch_first: bool) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def recurrent(node: Node) -> Built:
 
 
 def _states(node: Node) -> list[int]:
-    """The positions of initial states; of an LSTM both or none."""
+    """Returns the positions of initial states; for an LSTM both or none."""
     given = [position for position in (5, 6) if node.has(position)]
     if node.kind == "LSTM" and len(given) == 1:
         node.refuse("one of two initial states", "both, or none")

@@ -1,7 +1,8 @@
-"""All builders, and the rules for nodes before they see them: ONNX's own schemas, and what builders declare.
+"""All builders, and the validation of nodes before a builder sees them: by ONNX's schemas, and by builders'
+declarations.
 
-The schema says how many inputs and outputs a node has, which of them it needs, and the types of its attributes; a
-builder's declaration says which values of them mean something.
+The schema defines the number of inputs and outputs, which are required, and the types of attributes; a builder's
+declaration defines which values it supports.
 """
 
 import math
@@ -26,7 +27,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 def registered() -> Mapping[str, Registered]:
-    """The operators of ONNX that can be read, by their names there."""
+    """Returns the ONNX operators that can be read, by name."""
     return REGISTRY
 
 
@@ -90,7 +91,7 @@ def _between(least: int, most: int) -> str:
 
 def _check_type(node: Node, name: str, value: Any, kind: str) -> None:
     wanted = _TYPES.get(kind)
-    if wanted is None:  # tensors and graphs: the builder that takes one asks for it
+    if wanted is None:  # tensors and graphs: the builder checks them
         return
     if isinstance(wanted, tuple):
         fits = isinstance(value, list) and all(isinstance(one, wanted[1]) for one in value)

@@ -1,6 +1,5 @@
-"""Nodes that are other spellings of several: operators on codes (QLinearConv, QGemm and their like) and data movement
-between a quantize and its dequantize. Both become the plain operator between a dequantize and a quantize.
-"""
+"""Nodes that expand to several: operators on codes (QLinearConv, QGemm and similar), and data movement between a
+quantize and its dequantize. Both become the plain operator between a dequantize and a quantize."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from cortado.base.errors import CortadoError
 from cortado.onnx.files import Raw
 
 CodeNames = dict[str, tuple[str, str]]
-"""Names of tensors of codes, with the names of their scales and zero points."""
+"""Names of quantized tensors, with the names of their scales and zero points."""
 
 MICROSOFT = "com.microsoft"
 _MOVES = (
@@ -34,7 +33,7 @@ _MOVES = (
 
 @dataclass(frozen=True)
 class CodeTensor:
-    """A tensor of codes: its name, and those of its scale and its zero point; `axis` where there is one for each."""
+    """A quantized tensor: its name, and those of its scale and its zero point; `axis` for per-channel ones."""
 
     name: str
     scale: str
@@ -43,7 +42,7 @@ class CodeTensor:
 
 
 def respelled(raw: Raw, codes: CodeNames, file: str) -> Iterator[Raw]:
-    """The nodes that stand for one; `codes` learns of those that make codes."""
+    """Expands a node; `codes` collects the tensors that these nodes quantize."""
     make = _SPELLINGS.get((raw.domain, raw.kind))
     if make is not None:
         try:
@@ -69,7 +68,7 @@ def respelled(raw: Raw, codes: CodeNames, file: str) -> Iterator[Raw]:
 
 
 def _moved(raw: Raw, codes: CodeNames) -> Iterator[Raw]:
-    """Movement of codes as movement of the numbers that they stand for."""
+    """Turns movement of codes into movement of the real numbers."""
     scale, zero = next(codes[name] for name in raw.inputs if name in codes)
     inputs = [f"{raw.outputs[0]}/{name}" if name in codes else name for name in raw.inputs]
     for name, real in dict(zip(raw.inputs, inputs, strict=True)).items():
@@ -96,7 +95,7 @@ def _quantize(raw: Raw, name: str, result: CodeTensor) -> Raw:
 def _chain(
     raw: Raw, kind: str, given: Sequence[CodeTensor], result: CodeTensor, attributes: Mapping[str, Any]
 ) -> Iterator[Raw]:
-    """Dequantizes, the plain operator, a quantize; without a scale of the result no quantize."""
+    """Yields dequantizes, the plain operator, and a quantize if the result has a scale."""
     own = result.name
     reals = [f"{own}/{position}" for position in range(len(given))]
     for one, real in zip(given, reals, strict=True):
@@ -108,7 +107,7 @@ def _chain(
 
 
 def _bias(raw: Raw, name: str, scales: Sequence[str]) -> Iterator[tuple[Raw, CodeTensor]]:
-    """An int32 bias, whose scale is the product of the two others."""
+    """Dequantizes an int32 bias, whose scale is the product of two others."""
     product = f"{raw.outputs[0]}/scale"
     yield Raw("Mul", f"{raw.name}/scale", tuple(scales), (product,), {}), CodeTensor(name, product, "", 0)
 
@@ -133,17 +132,18 @@ def _gemm(raw: Raw) -> Iterator[Raw]:
             yield node
             given.append(one)
     alpha = raw.attributes.get("alpha", 1.0)
-    attributes = {**raw.attributes, "beta": alpha}  # the bias has the scale of the products with alpha
+    attributes = {**raw.attributes, "beta": alpha}  # the bias has the scale of the product including alpha
     yield from _chain(raw, "Gemm", given, CodeTensor(raw.outputs[0], y_scale, y_zero), attributes)
 
 
 def _triples(names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Tensors, each with its scale and its zero point."""
+    """Groups names into tensors with their scale and zero point."""
     return list(zip(names[::3], names[1::3], names[2::3], strict=True))
 
 
 def _of_tensors(kind: str, count: int, axes: Sequence[int | None] = (), drop: Sequence[str] = ()) -> Any:
-    """An operator of `count` tensors of codes, each with scale and zero point behind it, then those of the result."""
+    """Expands an operator whose inputs are `count` quantized tensors, each followed by scale and zero point, then those
+    of the result."""
 
     def make(raw: Raw) -> Iterator[Raw]:
         names = [*raw.inputs, ""] if len(raw.inputs) == 3 * count + 1 else list(raw.inputs)

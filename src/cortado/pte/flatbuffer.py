@@ -1,4 +1,4 @@
-"""FlatBuffers, bounds-checked: tables by the names of their fields."""
+"""FlatBuffers, bounds-checked: tables with fields by name."""
 
 import struct
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from cortado.base.errors import CortadoError
 
 
 class Width(Enum):
-    """A number in the file: its struct code and bytes."""
+    """A number in the file: its struct code and size in bytes."""
 
     U8 = ("B", 1)
     I32 = ("i", 4)
@@ -69,10 +69,10 @@ Code = TypeVar("Code", bound=IntEnum)
 
 
 class FlatBuffer:
-    """The bytes, how many of them are the FlatBuffer, and how much may still be read.
+    """The bytes, how many of them belong to the FlatBuffer, and a budget for reading.
 
-    Tables may be shared in a FlatBuffer, so a small damaged file can describe a huge tree. In an honest one nothing
-    is described twice, so the bytes visited stay below a small multiple of the program's size: that is the budget.
+    Tables can be shared in a FlatBuffer, so a small damaged file can describe a huge tree. A well-formed one describes
+    nothing twice, so the bytes visited stay below a small multiple of the program's size: that is the budget.
     """
 
     def __init__(self, data: bytes, name: str) -> None:
@@ -82,12 +82,12 @@ class FlatBuffer:
         self.budget = _BUDGET_FACTOR * len(data)
 
     def fail(self, what: str, at: int) -> NoReturn:
-        # Names in the file may be as long as the file.
+        # Names in the file can be as long as the file.
         shown = what if len(what) <= _MAX_MESSAGE else f"{what[:_MAX_MESSAGE]}..."
         raise CortadoError(f"{self.name} is not a readable .pte: {shown} (at byte {at})")
 
     def limit(self, size: int) -> None:
-        """Lets only the first `size` bytes be read from here on."""
+        """Restricts reading to the first `size` bytes from now on."""
         self.size = size
         self.budget = _BUDGET_FACTOR * size
 
@@ -105,14 +105,14 @@ class FlatBuffer:
         return int(struct.unpack_from(f"<{code}", self.data, at)[0])
 
     def target(self, at: int) -> int:
-        """Returns where the offset stored at `at` leads."""
+        """Returns the position that the offset stored at `at` points to."""
         offset = self.number(at, Width.U32)
         if offset == 0 or at + offset >= self.size:
             self.fail(f"an offset of {offset} leads outside the program's {self.size} bytes", at)
         return at + offset
 
     def vector(self, at: int, width: int) -> tuple[int, int]:
-        """The first element's position and the length of the vector at `at`."""
+        """Returns the first element's position and the length of the vector at `at`."""
         length = self.number(at, Width.U32)
         start = at + 4
         if length > (self.size - start) // width:
@@ -143,7 +143,7 @@ class FlatTable:
         self.slots = (length - 4) // 2
 
     def position(self, field: str, size: int) -> int | None:
-        """Returns where the field is stored, or None if it has its default value."""
+        """Returns the field's position, or None if it has its default value."""
         slot = self.fields[field]
         if slot >= self.slots:
             return None
@@ -195,7 +195,7 @@ class FlatTable:
         return numbers
 
     def byte_range(self, field: str) -> tuple[int, int]:
-        """Returns where its bytes begin, and how many there are."""
+        """Returns the position and number of the field's bytes."""
         at = self.reference(field)
         return (0, 0) if at is None else self.file.vector(at, 1)
 

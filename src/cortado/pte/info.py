@@ -1,6 +1,6 @@
-"""Contents of a .pte, as plain data.
+"""The contents of a .pte, as plain data.
 
-Storage of the bytes of a .pte's values.
+Also where the data of a .pte's values are stored.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class ScalarType(IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Returns the bytes of one element."""
         return _ITEM_SIZES.get(self, 1)
 
 
@@ -59,7 +59,7 @@ _ITEM_SIZES = {
 
 
 class Dynamism(IntEnum):
-    """Whether a tensor's shape is what the file says, at most that, or unknown."""
+    """Whether a tensor's shape is fixed, has an upper bound, or is unknown."""
 
     STATIC = 0
     BOUNDED = 1
@@ -95,7 +95,7 @@ class InstructionKind(IntEnum):
 
 @dataclass(frozen=True)
 class PlannedAddress:
-    """Address of a planned tensor: which memory, and at which byte of it."""
+    """The address of a planned tensor: a memory, and an offset in it."""
 
     memory: int
     offset: int
@@ -103,9 +103,9 @@ class PlannedAddress:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor among a method's values: constant, planned (`placement`), or given its memory by the caller.
+    """A tensor among a method's values: constant, planned (`placement`), or allocated by the caller.
 
-    A planned one with `initial` values (their number in the file) lasts from call to call.
+    A planned one with `initial` values (their number in the file) persists from call to call.
     """
 
     value: int
@@ -122,7 +122,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class MethodPort:
-    """An input or output of a method; `tensor` is None when it is a number, a string or a list."""
+    """An input or output of a method; `tensor` is None for a number, a string or a list."""
 
     kind: ValueKind
     tensor: TensorInfo | None
@@ -130,7 +130,7 @@ class MethodPort:
 
 @dataclass(frozen=True)
 class OperatorUse:
-    """An operator (`namespace::name.overload`) and how often the method calls it."""
+    """An operator (`namespace::name.overload`), and how often the method calls it."""
 
     name: str
     count: int
@@ -138,7 +138,7 @@ class OperatorUse:
 
 @dataclass(frozen=True)
 class Scratch:
-    """A memory-planned buffer that one kernel call uses for itself."""
+    """A memory-planned buffer that a single kernel call uses internally."""
 
     instruction: int
     operator: str
@@ -149,18 +149,18 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Delegate:
-    """A part of the method that another backend runs, its blob and where that lies in the file."""
+    """A part of the method that a backend runs: its name, and its blob's size and place in the file."""
 
     name: str
     nbytes: int
     offset: int
-    settings: tuple[str, ...]  # the names of those that the backend is given
+    settings: tuple[str, ...]  # the names of the settings passed to the backend
 
 
 @dataclass(frozen=True)
 class Loading:
-    """Bytes that the runtime takes while it loads a method: of the method allocator if the temp allocator has
-    `temp_bytes`, and of the method allocator alone."""
+    """Bytes that the runtime allocates while it loads a method: `method_bytes` of the method allocator if the temp
+    allocator has `temp_bytes`, or `alone_bytes` without a temp allocator."""
 
     method_bytes: int
     temp_bytes: int
@@ -169,9 +169,9 @@ class Loading:
 
 @dataclass(frozen=True)
 class Method:
-    """One entry point. `calls` are its kernel calls in order, `operators` the same counted, in order of first use.
+    """An entry point. `calls` are its kernel calls in order, `operators` the same with counts, in order of first use.
 
-    `arena` is the bytes the runtime has to provide for each memory id; id 0 stands for constants and is never used.
+    `arena` has the bytes that the runtime must provide for each memory id; id 0 represents constants and is unused.
     """
 
     name: str
@@ -183,23 +183,23 @@ class Method:
     instructions: int
     delegates: tuple[Delegate, ...]
     scratch: tuple[Scratch, ...]
-    loading: Loading  # on a Cortex-M; what a delegate's backend takes is not in it
-    host_loading: Loading  # where pointers have 64 bits
+    loading: Loading  # on a Cortex-M, without the allocations of a delegate's backend
+    host_loading: Loading  # with 64-bit pointers
     state: tuple[TensorInfo, ...] = ()
 
     @property
     def state_bytes(self) -> int:
-        """Planned bytes that last from call to call."""
+        """Returns the planned bytes that persist from call to call."""
         return sum(tensor.nbytes for tensor in self.state)
 
     @property
     def arena_bytes(self) -> int:
-        """Planned RAM over all memories."""
+        """Returns the planned RAM over all memories."""
         return sum(self.arena[1:])
 
     @property
     def scratch_bytes(self) -> int:
-        """The largest scratch one kernel call needs: calls run one after another and share their memory."""
+        """Returns the most scratch that one kernel call needs: calls run one after another and share their memory."""
         per_call: Counter[int] = Counter()
         for buffer in self.scratch:
             per_call[buffer.instruction] += buffer.nbytes
@@ -208,7 +208,7 @@ class Method:
 
 @dataclass(frozen=True)
 class ConstantUse:
-    """A reader of a constant: which argument of which operator ("output" for a method's own output)."""
+    """A reader of a constant: an operator and one of its arguments ("output" for a method's own output)."""
 
     method: str
     instruction: int
@@ -218,7 +218,7 @@ class ConstantUse:
 
 @dataclass(frozen=True)
 class PteConstant:
-    """A constant tensor. `stored` is its room in the file, padding included; without `uses` it is dead weight."""
+    """A constant tensor. `stored` is its size in the file, including padding; one without `uses` is dead weight."""
 
     index: int
     offset: int
@@ -231,7 +231,7 @@ class PteConstant:
 
 @dataclass(frozen=True)
 class DataSegment:
-    """A piece of data behind the program; `offset` counts from the start of the file."""
+    """A piece of data after the program; `offset` counts from the start of the file."""
 
     offset: int
     size: int
@@ -239,7 +239,7 @@ class DataSegment:
 
 @dataclass(frozen=True)
 class IoQParams:
-    """How an int8 input or output stands for real numbers: real = (q - zero_point) * scale."""
+    """The quantization of an int8 input or output: real = (q - zero_point) * scale."""
 
     scale: float
     zero_point: int
@@ -247,7 +247,7 @@ class IoQParams:
 
 @dataclass(frozen=True)
 class Metadata:
-    """Cortado's metadata in the file; None among inputs or outputs is one that is not quantized."""
+    """Cortado's metadata in the file; an input or output that is not quantized is None."""
 
     target: str
     version: str
@@ -259,7 +259,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class PteInfo:
-    """Everything `cortado inspect` says about a file; `metadata` is None when Cortado did not write it."""
+    """Everything `cortado inspect` reports about a file; `metadata` is None if Cortado did not write it."""
 
     size: int
     program_size: int
@@ -271,11 +271,11 @@ class PteInfo:
 
     @property
     def constant_bytes(self) -> int:
-        """Room of all constants in the file, padding included."""
+        """Returns the size of all constants in the file, including padding."""
         return sum(constant.stored for constant in self.constants)
 
     def method(self, name: str) -> Method | None:
-        """The method of that name."""
+        """Returns the method of that name, or None."""
         return next((method for method in self.methods if method.name == name), None)
 
 
@@ -292,7 +292,7 @@ class ConstantStorage:
 
 @dataclass(frozen=True)
 class Storage:
-    """Storage that the program's methods refer to by index."""
+    """The storage that the program's methods refer to by index."""
 
     segments: tuple[DataSegment, ...]
     constants: tuple[ConstantStorage, ...]
@@ -302,10 +302,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class MethodValue:
-    """One of a method's values, as far as it matters here: a tensor, a text or a list of other values."""
+    """One of a method's values, reduced to what matters here: a tensor, a text, or a list of other values."""
 
     kind: ValueKind
     tensor: TensorInfo | None = None
     text: str | None = None
     items: tuple[int, ...] = ()
-    count: int = 0  # of a list of integers
+    count: int = 0  # for a list of integers

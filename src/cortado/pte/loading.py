@@ -1,8 +1,8 @@
-"""Allocations of ExecuTorch's runtime while it loads a method: values, lists of arguments, kernels.
+"""The allocations of ExecuTorch's runtime while it loads a method: values, argument lists, kernels.
 
-The runtime asks for one piece after the other and gives none back: their sum, with the gaps that alignment leaves, is
-the least size of a method allocator. Piece by piece as ExecuTorch 1.5.1 asks for them; sizes are those of its types in
-C++, which depend on nothing but the size of a pointer.
+The runtime never frees any of them, so their sum, including gaps for alignment, is the minimum size of a method
+allocator. They are listed one by one as in ExecuTorch 1.5.1, with the sizes of its C++ types, which depend only on the
+size of a pointer.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from enum import IntEnum
 from cortado.pte.info import Dynamism, InstructionKind, Loading, MethodValue, TensorInfo, ValueKind
 
 _EVALUE, _EVALUE_ALIGNMENT = 16, 8
-_BUFFER = 24  # of a FreeableBuffer, what has no pointers' size
+_BUFFER = 24  # of a FreeableBuffer, the part that does not depend on pointers
 _MOST_DIMS = 16  # kTensorDimensionLimit
 
 
 class Pointer(IntEnum):
-    """Bytes of one."""
+    """The size of a pointer in bytes."""
 
     CORE = 4  # on every Cortex-M
     HOST = 8
@@ -25,7 +25,7 @@ class Pointer(IntEnum):
 
 @dataclass(frozen=True)
 class LoadedCall:
-    """One instruction: what it is, and the values among its arguments."""
+    """An instruction: its kind, and the values among its arguments."""
 
     kind: InstructionKind
     args: tuple[int, ...]
@@ -33,7 +33,7 @@ class LoadedCall:
 
 @dataclass
 class _Taken:
-    """Bytes of an allocator that were given away."""
+    """The bytes allocated so far."""
 
     pointer: int
     bytes: int = 0
@@ -42,7 +42,7 @@ class _Taken:
         self.bytes += -self.bytes % alignment + count * size
 
     def pointers(self, count: int) -> None:
-        """`count` pointers, or a structure of them."""
+        """Allocates `count` pointers, or a structure of them."""
         self.take(count, self.pointer, self.pointer)
 
 
@@ -53,8 +53,10 @@ def loading(
     specs: Sequence[int],
     pointer: Pointer,
 ) -> Loading:
-    """With a temp allocator that has room for the widest call, and without any. `specs`: the settings of each delegate;
-    what its backend takes comes on top."""
+    """Computes the allocations with a temp allocator for the widest call, and without any.
+
+    `specs` are the numbers of settings of each delegate; the allocations of its backend are not included.
+    """
     calls = [call for chain in chains for call in chain if call.kind is InstructionKind.KERNEL]
     widest = max((len(call.args) for call in calls), default=0)
     return Loading(
@@ -74,7 +76,7 @@ def _method_bytes(
 ) -> int:
     taken = _Taken(pointer)
     taken.take(len(values), _EVALUE, _EVALUE_ALIGNMENT)
-    taken.take(inputs, 1, 1)  # which of them are set
+    taken.take(inputs, 1, 1)  # flags that tell which of them are set
     for value in values:
         _take_value(taken, value)
     if specs:
@@ -107,7 +109,7 @@ def _take_value(taken: _Taken, value: MethodValue) -> None:
 
 
 def _take_tensor(taken: _Taken, tensor: TensorInfo) -> None:
-    """Strides and the tensor itself; a shape that may change is copied out of the file."""
+    """Allocates strides and the tensor itself; a dynamic shape is copied out of the file."""
     rank = len(tensor.shape)
     if tensor.dynamism is not Dynamism.STATIC:
         taken.take(rank, 4, 4)
@@ -117,7 +119,8 @@ def _take_tensor(taken: _Taken, tensor: TensorInfo) -> None:
 
 
 def _take_call(taken: _Taken, call: LoadedCall, values: Sequence[MethodValue], alone: bool) -> None:
-    """Its arguments; and what its kernel is found by, types and orders of dimensions, if there is no other place."""
+    """Allocates a call's arguments and, without a temp allocator, the dtypes and dimension orders used to look up its
+    kernel."""
     if call.kind not in (InstructionKind.KERNEL, InstructionKind.DELEGATE):
         return
     taken.pointers(len(call.args))

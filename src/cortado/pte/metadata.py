@@ -1,4 +1,4 @@
-"""Cortado's own text in a .pte: target, quantization of inputs and outputs."""
+"""Cortado's own text in a .pte: target, and quantization of inputs and outputs."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def metadata_text(
     inputs: tuple[IoQParams | None, ...],
     outputs: tuple[IoQParams | None, ...],
 ) -> str:
-    """The JSON text for the constant method METADATA_METHOD; `read_pte` gives the same values back."""
+    """Returns the JSON text for the constant method METADATA_METHOD; `read_pte` parses it back."""
     facts = {
         "target": target,
         "version": version,
@@ -84,7 +84,7 @@ def _parse_one_qparams(item: Any) -> IoQParams:
 
 
 def require_target(info: PteInfo, target: str, name: str) -> None:
-    """Refuse a file that was planned for another target than `target` (a target string)."""
+    """Refuses a file that was planned for a target other than `target` (a target string)."""
     if info.metadata is None:
         raise CortadoError(
             f"{name} does not say which target it was compiled for, expected {target}: Cortado did not write it. "

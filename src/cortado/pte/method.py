@@ -1,6 +1,6 @@
-"""One method of a .pte: its values, calls, scratch.
+"""One method of a .pte: its values, calls and scratch.
 
-The arguments of the operators that a .pte calls, in their order.
+Also the argument names of the operators that a .pte calls.
 """
 
 import math
@@ -33,8 +33,8 @@ from cortado.pte.metadata import METADATA_METHOD, read_metadata
 
 # ---- arguments -------------------------------------------------------------------------------------------
 
-# What each cortex_m operator's arguments are called, in order. A kernel call lists them, then `out`, then the value
-# it returns (`out` again). The names say which constants are weights and which tensors are scratch.
+# The names of each cortex_m operator's arguments, in order. A kernel call lists them, then `out`, then the value it
+# returns (`out` again). The names tell which constants are weights and which tensors are scratch.
 _CONV = "input weight bias stride padding dilation"
 _REQUANT = "input_offset output_offset requantize_multipliers requantize_shifts activation_min activation_max"
 _CONV2D = f"{_CONV} {_REQUANT} scratch"
@@ -92,14 +92,14 @@ _MAX_RANK = 16
 
 @dataclass(frozen=True)
 class MethodCall:
-    """One instruction: whom it calls, on which values."""
+    """An instruction: what it calls, and on which values."""
 
     kind: InstructionKind
     name: str
     args: tuple[int, ...]
 
     def argument(self, position: int) -> str:
-        """The argument's name where the operator is known and called with as many as it has."""
+        """Returns the argument's name if the operator is known and the number of arguments matches, else its index."""
         names = OPERATOR_ARGUMENTS.get(self.name, ())
         if len(self.args) == len(names) + 2:
             return (*names, "out", "out")[position]
@@ -108,7 +108,7 @@ class MethodCall:
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """A method with what the whole program needs to know of it."""
+    """A method, with the facts that the whole program needs about it."""
 
     method: Method
     uses: tuple[tuple[TensorInfo, ConstantUse], ...]
@@ -149,7 +149,7 @@ def read_plan(plan: FlatTable, storage: Storage) -> MethodPlan:
 
 
 def _state(values: tuple[MethodValue, ...]) -> Iterator[TensorInfo]:
-    """Tensors that last from call to call; the result of a write is the same place again."""
+    """Yields the tensors that persist from call to call, once per place: a write's result aliases its target."""
     places = set()
     for one in values:
         if one.tensor is not None and one.tensor.initial is not None and one.tensor.placement not in places:
@@ -192,7 +192,7 @@ def _read_value(table: FlatTable, reader: "_TensorReader") -> MethodValue:
 
 @dataclass(frozen=True)
 class _TensorReader:
-    """Reads value number `value` as a tensor and checks where its data is said to be."""
+    """A reader of value number `value` as a tensor, which checks the place of its data."""
 
     value: int
     storage: Storage
@@ -237,7 +237,7 @@ class _TensorReader:
         return PlannedAddress(memory, offset)
 
     def _data(self, table: FlatTable, nbytes: int, placement: PlannedAddress | None) -> int | None:
-        """The number of a constant, of a planned tensor that of its initial values; None where there are none."""
+        """Returns the number of a constant, or of a planned tensor's initial values; None without either."""
         if table.number("data_buffer_idx", Width.U32) == 0:
             return None
         rooms = self.storage.constants
@@ -324,7 +324,7 @@ def _constant_uses(
 
 
 def _tensors(plan: FlatTable, values: tuple[MethodValue, ...], index: int) -> Iterator[TensorInfo]:
-    """The constant tensors that a value is or lists."""
+    """Yields the constant tensors that a value is or lists."""
     items = values[index].items
     plan.file.spend(4 * len(items), plan.at)
     for item in (index, *items):

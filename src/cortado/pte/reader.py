@@ -1,4 +1,4 @@
-"""Reads a .pte without torch: the file, its segments and constants, its methods."""
+"""Reads a .pte without torch: the file, its segments and constants, and its methods."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def read_pte_file(path: Path) -> PteInfo:
 
 
 def _read_header(file: FlatBuffer) -> int:
-    """Limit `file` to the FlatBuffer; where the segments start, or 0 without an extended header."""
+    """Limits `file` to the FlatBuffer; returns where the segments start, or 0 without an extended header."""
     data = file.data
     if len(data) < 8:
         file.fail(f"it has {len(data)} bytes, and the header alone needs 8", len(data))
@@ -98,13 +98,13 @@ def _read_constants(program: FlatTable, segments: tuple[DataSegment, ...]) -> tu
     rooms = _read_rooms(table, segments) if table is not None else ()
     if rooms:
         return rooms
-    # Files from before 2024-09 hold each constant in the FlatBuffer itself.
+    # Files from before 2024-09 have each constant in the FlatBuffer itself.
     buffers = program.tables("constant_buffer", "Buffer")
     return tuple(ConstantStorage(buffer.reference("storage") or 0, buffer.byte_count("storage")) for buffer in buffers)
 
 
 def _read_rooms(table: FlatTable, segments: tuple[DataSegment, ...]) -> tuple[ConstantStorage, ...]:
-    """Each tensor reaches from its offset to the next one's, the last to the end of the segment."""
+    """Returns each tensor's range, from its offset to the next one's; the last extends to the end of the segment."""
     offsets = table.numbers("offsets", Width.U64)
     if not offsets:
         return ()
@@ -117,7 +117,8 @@ def _read_rooms(table: FlatTable, segments: tuple[DataSegment, ...]) -> tuple[Co
 
 
 def _join_uses(storage: Storage, plans: list[MethodPlan]) -> tuple[PteConstant, ...]:
-    """The constants, each with the tensors that show its type and with its readers. Number 0 is never a constant."""
+    """Returns the constants with their readers, and with the type of a tensor that uses them. Number 0 is never a
+    constant."""
     tensors: dict[int, TensorInfo] = {}
     uses: dict[int, list[ConstantUse]] = {}
     for plan in plans:

@@ -1,4 +1,4 @@
-"""Texts on a .pte, for people and for programs."""
+"""Texts about a .pte, for people and for programs."""
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ _LABEL = 13
 
 
 def format_info(info: PteInfo) -> str:
-    """The text that `cortado inspect` prints."""
+    """Returns the text that `cortado inspect` prints."""
     lines = _file_lines(info)
     for method in info.methods:
         if method.name != METADATA_METHOD:
@@ -20,7 +20,8 @@ def format_info(info: PteInfo) -> str:
 
 
 def info_as_json(info: PteInfo) -> dict[str, Any]:
-    """The same facts, and each constant, use and scratch buffer, as plain dicts and lists for `json.dumps`."""
+    """Returns the same facts, plus every constant, use and scratch buffer, as plain dicts and lists for
+    `json.dumps`."""
     facts: dict[str, Any] = _jsonable(info)
     facts["constant_bytes"] = info.constant_bytes
     for method, plain in zip(info.methods, facts["methods"], strict=True):
@@ -44,7 +45,7 @@ def _line(label: str, text: str, indent: str = "") -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without anything that a terminal would take for a command."""
+    """Escapes characters that a terminal would interpret."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
@@ -116,7 +117,7 @@ def _port_cells(port: MethodPort) -> tuple[str, str, str]:
 
 
 def _constant_lines(info: PteInfo) -> list[str]:
-    """The constants, summed by what they are to the operators that read them."""
+    """Tabulates the constants, summed by their role in the operators that read them."""
     count, total = len(info.constants), sum(constant.nbytes for constant in info.constants)
     padding = info.constant_bytes - total
     lines = [f"constants: {total:,} bytes in {_plural(count, 'tensor')}, and {padding:,} bytes of padding"]
@@ -129,7 +130,7 @@ def _constant_lines(info: PteInfo) -> list[str]:
 
 
 def _role(constant: PteConstant) -> str:
-    """The name of a constant in its first reader."""
+    """Returns the role of a constant: its argument's name in its first reader."""
     if not constant.uses:
         return "unused"
     use = constant.uses[0]

@@ -1,1 +1,1 @@
-"""Many candidates at once: models x chips x options, a row of figures or a reason for each."""
+"""Many candidates at once: models x chips x options, with a row of figures or a reason for each."""

@@ -1,4 +1,5 @@
-"""The process that runs the user's code for a sweep: requests as lines of JSON come in, answers go out."""
+"""The process that runs the user's code for a sweep: requests arrive as lines of JSON, and answers are returned
+likewise."""
 
 import contextlib
 import json
@@ -8,12 +9,12 @@ import signal
 import sys
 from typing import Any
 
-GRACE = 60  # seconds beyond its limit, after which a process ends itself whatever it does: nobody waits for it
+GRACE = 60  # seconds beyond its limit, after which a process kills itself: nothing waits for it any more
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what the user's code prints is no answer
+    os.dup2(2, 1)  # the user's own output must not mix with answers
     from cortado import quiet_libraries
 
     quiet_libraries()

@@ -1,4 +1,4 @@
-"""Content hash of a candidate: the model's objects and the code they can reach, inputs, options."""
+"""Content hash of a candidate: the model's objects and the code they can reach, inputs, and options."""
 
 import ast
 import functools
@@ -25,19 +25,19 @@ from cortado.models.sources import Source
 from cortado.sweep.rows import ScoreTask, Task
 
 PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, torch.dtype, torch.device)
-# By which a file imports what no import statement of it names.
+# The names by which a file imports modules without an import statement.
 DYNAMIC = frozenset({"import_module", "__import__", "exec", "run_path", "run_module", "spec_from_file_location"})
 
 
 def content_key(task: Task, source: Source) -> str:
-    """Returns the key of everything that the figures depend on; nothing where objects are too deep in each other to
-    tell."""
+    """Returns the cache key, which covers everything that the figures depend on; empty if objects are nested too
+    deeply."""
     named = _named_file(task) if task.candidates is None else None
     return _key(source, (), named, [task.place.chip, task.place.target, sorted(task.options.items()), task.figures])
 
 
 def score_key(task: ScoreTask, source: Source, function: Callable[..., Any]) -> str:
-    """Returns the key of everything that a candidate's score depends on, but for files that the user's function
+    """Returns the cache key of a candidate's score, which covers everything but the files that the user's function
     reads."""
     return _key(source, (function,), None, ["score", task.score.rpartition(":")[2]])
 
@@ -56,21 +56,21 @@ def _key(source: Source, code: Sequence[Any], named: Path | None, asked: Sequenc
 
 
 def _named_file(task: Task) -> Path | None:
-    """The file of file.py or file.py:function."""
+    """Returns the file in file.py or file.py:function."""
     path = Path(task.folder, task.model.rpartition(":")[0] or task.model)
     return path.resolve() if path.is_file() else None
 
 
 @functools.cache
 def _as_loaded(path: Path) -> bytes:
-    """A module is loaded once in a process: what becomes of its file later is none of its code. (The file that a task
-    names is run anew for each.)"""
+    """Returns a module's source as loaded: later changes to its file do not affect the process. (The file that a task
+    names is run anew for each task.)"""
     return path.read_bytes()
 
 
 @functools.cache
 def _package() -> str:
-    """Cortado itself."""
+    """Returns a hash of Cortado itself."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*")):
         if path.suffix in (".py", ".json", ".c", ".S", ".h"):
@@ -82,13 +82,13 @@ def _package() -> str:
 
 
 class _Seen:
-    """Objects, whatever they are made of, in a digest; and the files that their code stands in."""
+    """A digest of arbitrary objects, which also collects the files that contain their code."""
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
         self.files: set[Path] = set()
-        self._numbers: dict[int, int] = {}  # of what was met, by id: cycles end there
-        self._kept: list[Any] = []  # an id is another object's when the first is gone
+        self._numbers: dict[int, int] = {}  # of the objects visited, by id: they end cycles
+        self._kept: list[Any] = []  # keeps objects alive, since ids are reused
 
     def note(self, *parts: str | bytes) -> None:
         for part in parts:
@@ -120,7 +120,7 @@ class _Seen:
             if isinstance(value, torch.Tensor):
                 value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             self.note(value.tobytes())
-        except (RuntimeError, TypeError, NotImplementedError):  # without values: what it is makes Cortado refuse it
+        except (RuntimeError, TypeError, NotImplementedError):  # without values: Cortado will refuse it
             self.note("no values")
 
     def _collection(self, value: Any) -> None:
@@ -136,7 +136,7 @@ class _Seen:
                 self.add(item)
 
     def _code(self, value: Any) -> None:
-        """Functions and classes are what their file says, and the values that they hold."""
+        """Adds functions and classes by their file and the values that they hold."""
         if isinstance(value, functools.partial):
             self.add((value.func, value.args, value.keywords))
             return
@@ -151,7 +151,7 @@ class _Seen:
             return
         for base in value.__mro__:
             self._file(base.__module__)
-            if not _is_installed(base.__module__):  # what was put into it from elsewhere, as another forward
+            if not _is_installed(base.__module__):  # methods assigned from elsewhere, as a replaced forward
                 functions = {name: one for name, one in vars(base).items() if isinstance(one, FunctionType)}
                 self.add({name: functions[name] for name in sorted(functions)})
 
@@ -169,10 +169,10 @@ class _Seen:
             self._file(value.__name__)
         elif isinstance(value, torch.nn.Module):
             for name, item in sorted(vars(value).items()):
-                self.note(name)  # hooks lie under numbers that count up
+                self.note(name)  # hooks have increasing numbers as keys
                 self.add(list(item.values()) if "hooks" in name and isinstance(item, Mapping) else item)
         else:
-            self.note(str(getattr(value, "__qualname__", getattr(value, "__name__", ""))))  # of something built in
+            self.note(str(getattr(value, "__qualname__", getattr(value, "__name__", ""))))  # for built-in objects
             self.add(dict(sorted(getattr(value, "__dict__", {}).items())))
             slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
             self.add([getattr(value, name, None) for name in slots if not name.startswith("__")])
@@ -184,7 +184,7 @@ class _Seen:
 
 
 def _closure(function: FunctionType) -> list[Any]:
-    """The values that a function has from around it; none where one is not there yet."""
+    """Returns the values in a function's closure; None for one that is not set yet."""
     found = []
     for cell in function.__closure__ or ():
         try:
@@ -202,11 +202,11 @@ _INSTALLED = tuple(
 
 
 def reached(files: Iterable[Path]) -> set[Path]:
-    """The files, and of the user's all that they import, wherever in them, and so on. A file that imports by other
-    means than a statement may reach every file of the user's that is loaded."""
+    """Returns the files and, transitively, all user files that they import anywhere. A file with dynamic imports may
+    reach every user file that is loaded."""
     found: set[Path] = set()
     waiting = list(files)
-    loaded = functools.cache(_loaded)  # each is looked for once in a call, and anew in the next
+    loaded = functools.cache(_loaded)  # computed once per call
     users = functools.cache(_users)
     while waiting:
         path = waiting.pop()
@@ -220,7 +220,7 @@ def reached(files: Iterable[Path]) -> set[Path]:
 
 
 def _imports(path: Path) -> tuple[list[str], bool]:
-    """The modules that a file imports, with the packages that are run on the way; whether it imports by other means."""
+    """Returns the modules that a file imports, including their parent packages, and whether it has dynamic imports."""
     statements, dynamic = _statements(path.read_bytes())
     names: set[str] = set()
     for node in statements:
@@ -231,8 +231,8 @@ def _imports(path: Path) -> tuple[list[str], bool]:
 
 @functools.lru_cache(maxsize=1024)
 def _statements(text: bytes) -> tuple[list[ast.Import | ast.ImportFrom], bool]:
-    """The import statements of a file, and whether it imports by other means. Kept: most files are those of every
-    candidate."""
+    """Returns the import statements of a file, and whether it has dynamic imports. Cached, since candidates share most
+    files."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError):
@@ -246,7 +246,8 @@ def _last(node: ast.Name | ast.Attribute) -> str:
 
 
 def _names_from(node: ast.ImportFrom, path: Path) -> Iterator[str]:
-    """from a.b import c: c may be a module too. With dots, from the package of the file."""
+    """Yields the modules that a from-import may load: in `from a.b import c`, c can be a module too. Relative ones
+    start at the file's package."""
     package = _package_of(path)
     base = package[: len(package) - (node.level - 1)] if node.level else []
     start = ".".join([*base, *([node.module] if node.module else [])])
@@ -257,7 +258,7 @@ def _names_from(node: ast.ImportFrom, path: Path) -> Iterator[str]:
 
 
 def _package_of(path: Path) -> list[str]:
-    """The package that a file belongs to, by its folders."""
+    """Returns the package of a file, derived from its folders."""
     parts: list[str] = []
     folder = path.parent
     while (folder / "__init__.py").is_file():
@@ -267,7 +268,7 @@ def _package_of(path: Path) -> list[str]:
 
 
 def _users(name: str, folder: Path) -> list[Path]:
-    """The file of a module, if it is the user's; one that is not loaded yet is looked for as Python would."""
+    """Returns the file of a module if it is the user's; one that is not loaded yet is searched for as Python would."""
     path = _path_of(name)
     if path is None and name not in sys.modules:
         outer = folder
@@ -302,7 +303,7 @@ def _resolved(path: str) -> Path:
 
 
 def _loaded() -> list[Path]:
-    """Every file of the user's that is loaded."""
+    """Returns all user files that are loaded."""
     paths = [_path_of(name) for name in list(sys.modules)]
     return [path for path in paths if path is not None and not _is_installed_file(path)]
 
@@ -314,5 +315,5 @@ def _is_installed(module: str) -> bool:
 
 @functools.lru_cache(maxsize=16384)
 def _is_installed_file(path: Path) -> bool:
-    """Tells whether a file is Python's, an installed package's, or Cortado's."""
+    """Returns whether a file belongs to Python, an installed package, or Cortado."""
     return any(path.is_relative_to(place) for place in _INSTALLED)

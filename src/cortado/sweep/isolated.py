@@ -1,6 +1,6 @@
-"""Tasks in a process of their own: one that crashes or hangs costs its row, whatever executor brought it here.
+"""Tasks in separate processes: a crash or a hang affects one row only, whatever executor runs it.
 
-Each thread of an executor keeps one such process: torch takes seconds to import. After a crash there is a new one.
+Each thread of an executor keeps one such process, since torch takes seconds to import. After a crash it is replaced.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from typing import Any
 from cortado.sweep.rows import CandidateScore, Status, Task, ended
 
 START_SECONDS = 300.0  # for imports, on a busy machine
-TASKS = 100  # of one process: torch keeps what it has traced
+TASKS = 100  # per process: torch keeps what it has traced
 _local = threading.local()
 _living: set["Child"] = set()
 
 
 class Ended(Exception):
-    """The process is gone; the text says how."""
+    """The process ended; the text says how."""
 
 
 class Late(Exception):
@@ -84,7 +84,7 @@ class Child:
         return f"its process was ended by signal {-code}"
 
     def close(self) -> None:
-        """Ends it and what it has started."""
+        """Kills the process and its descendants."""
         _living.discard(self)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -113,13 +113,13 @@ def _drop() -> None:
 
 
 def close_all() -> None:
-    """Ends the processes of all threads."""
+    """Kills the processes of all threads."""
     for child in list(_living):
         child.close()
 
 
 def asked(request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """The answer of this thread's process; one that crashed or is late is replaced by the next request."""
+    """Returns the answer of this thread's process; one that crashed or timed out is replaced on the next request."""
     try:
         return _child().ask({**request, "seconds": seconds}, seconds)
     except BaseException:
@@ -128,7 +128,7 @@ def asked(request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def run_task(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs a task for an executor: a task as JSON in, its row out."""
+    """Runs a task for an executor: takes it as JSON, and returns its row."""
     task = Task.from_json(data)
     try:
         return asked(data, task.seconds)
@@ -139,7 +139,7 @@ def run_task(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_score(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a score."""
+    """Runs a score in the same way."""
     seconds = float(data["seconds"])
     try:
         return asked(data, seconds)
@@ -150,7 +150,7 @@ def run_score(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_names(candidates: str, folder: str, seconds: float) -> dict[str, Any]:
-    """The names of the candidates that a function gives, or an error."""
+    """Returns the names of a function's candidates, or an error."""
     try:
         return asked({"names": candidates, "folder": folder}, seconds)
     except Late:

@@ -1,4 +1,4 @@
-"""index.html of a sweep: the Pareto front of each chip as a picture, all rows as a table. One file, nothing loaded."""
+"""index.html of a sweep: the Pareto front of each chip as a picture, all rows as a table. One self-contained file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ td, th { padding: 3px 10px 3px 0; text-align: left } th { border-bottom: 1px sol
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 tr.best td { color: var(--best) } tr:nth-child(even) td { background: var(--shade) } td.reason { white-space: normal }
 """
-# A click on a column's head sorts by it; once more, the other way.
+# A click on a column's head sorts by it; a second click reverses the order.
 SCRIPT = """
 for (const head of document.querySelectorAll("th")) head.onclick = () => {
   const body = head.closest("table").tBodies[0], at = head.cellIndex, up = head.dataset.up !== "1";
@@ -45,7 +45,7 @@ class Axis:
 
     label: str
     value: Callable[[SweepRow], float | None]
-    from_zero: bool = True  # where the axis begins; else at the least value
+    from_zero: bool = True  # else it starts at the minimum
 
     def known(self, rows: Sequence[SweepRow]) -> bool:
         return bool(rows) and all(self.value(row) is not None for row in rows)
@@ -91,7 +91,7 @@ def build_page(rows: Sequence[SweepRow]) -> str:
 
 
 def _pictures(place: str, rows: Sequence[SweepRow]) -> str:
-    """RAM over time; of rows with scores, these over time and over RAM."""
+    """Plots RAM over time; if rows have scores, these over time and over RAM."""
     scored = [row for row in rows if row.score is not None]
     shown = scored or rows
     time = TIME if TIME.known(shown) else CYCLES
@@ -100,7 +100,7 @@ def _pictures(place: str, rows: Sequence[SweepRow]) -> str:
 
 
 def _picture(place: str, rows: Sequence[SweepRow], across: Axis, up: Axis) -> str:
-    """A dot for each row; the line joins those of the front that are best in these two."""
+    """Plots a dot for each row; the line connects the Pareto front in these two figures."""
     (left, right), (low, high) = across.ends(rows), up.ends(rows)
     points = [(across.value(row) or 0.0, up.value(row) or 0.0, row) for row in rows]
 
@@ -140,7 +140,8 @@ def _dot(x: float, y: float, row: SweepRow) -> str:
 
 
 def _front(points: Sequence[tuple[float, float]], *, more: bool) -> list[tuple[float, float]]:
-    """From the cheapest on, each that is better than all before it: less of what is up, or more of it."""
+    """Returns the Pareto front in two figures, from the cheapest on: lower values of the second are better, or higher
+    ones if `more`."""
     sign = -1.0 if more else 1.0
     found: list[tuple[float, float]] = []
     for x, y in sorted(points, key=lambda point: (point[0], sign * point[1])):

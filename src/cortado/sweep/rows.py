@@ -1,4 +1,4 @@
-"""A sweep's rows: what was asked, what came of it; as CSV and JSON, and which of them nothing else beats."""
+"""A sweep's rows: tasks and their results, as CSV and JSON, and the Pareto front."""
 
 import csv
 import io
@@ -11,10 +11,10 @@ from cortado.sweep.spec import Constraint, SweepTarget
 
 
 class Status(Enum):
-    """How a candidate ended."""
+    """The outcome of a candidate."""
 
     FINE = "fine"
-    REFUSED = "refused"  # Cortado says why
+    REFUSED = "refused"  # Cortado refused it, with a reason
     FAILED = "failed"  # the user's code raised
     CRASHED = "crashed"  # its process ended
     LATE = "late"  # it took too long
@@ -22,16 +22,16 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Task:
-    """One candidate on one place with one choice of options. Plain data: it goes to other processes as JSON."""
+    """A candidate for one place with one choice of options. Plain data: it is sent to other processes as JSON."""
 
     model: str  # as load_model takes it, or the name of a candidate
     candidates: str | None  # the function that gives it
-    folder: str  # from which files are named
+    folder: str  # that file names are relative to
     place: SweepTarget
     options: Mapping[str, Any]
     seconds: float
     figures: str
-    cache: str | None = None  # a folder with rows that are known
+    cache: str | None = None  # a folder with cached rows
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,7 +43,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ScoreTask:
-    """One candidate, to be trained and judged by the user's function. Plain data, as a Task."""
+    """A candidate to be trained and judged by the user's function. Plain data, like a Task."""
 
     model: str
     candidates: str
@@ -58,7 +58,7 @@ class ScoreTask:
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """Score of a candidate: a number, or a status and a reason."""
+    """The score of a candidate: a number, or a status and a reason."""
 
     value: float | None
     status: Status = Status.FINE
@@ -76,7 +76,7 @@ class CandidateScore:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """Result of a task. Figures are None where there are none."""
+    """The result of a task. Figures that are unknown are None."""
 
     model: str
     place: str
@@ -94,19 +94,19 @@ class SweepRow:
     fits: bool | None = None
     key: str = ""  # of its content, in the cache
     cached: bool = False
-    score: float | None = None  # what the user's function makes of its candidate: more is better
-    over: str = ""  # the first constraint that it doesn't meet
-    best: bool = field(default=False, compare=False)  # no other row of its place beats it in all figures
+    score: float | None = None  # the result of the user's function: more is better
+    over: str = ""  # the first constraint violated
+    best: bool = field(default=False, compare=False)  # no other row of its place dominates it
 
     @property
     def eligible(self) -> bool:
-        """Whether there are figures, the chip has room, and no constraint is in the way."""
+        """Returns whether the row has figures, fits the chip, and meets all constraints."""
         known = self.ram_bytes is not None and self.cycles is not None
         return known and self.fits is not False and not self.over
 
     @property
     def needed_flash(self) -> int:
-        """Returns the flash needed, that of the weights alone where code is not known."""
+        """Returns the flash needed; of weights alone if the code size is unknown."""
         return self.flash_bytes or self.weights_bytes or 0
 
     def to_json(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class SweepRow:
 
 
 def ended(task: Task, status: Status, reason: str) -> SweepRow:
-    """A row without figures."""
+    """Returns a row without figures."""
     return SweepRow(task.model, task.place.label, options_text(task.options), status, reason)
 
 
@@ -136,15 +136,15 @@ def as_csv(rows: Sequence[SweepRow]) -> str:
 
 
 def held_to(row: SweepRow, constraints: Sequence[Constraint]) -> SweepRow:
-    """The row with the first constraint that it doesn't meet."""
+    """Returns the row with the first constraint that it violates."""
     figures = {"ram": row.ram_bytes, "flash": row.needed_flash, "cycles": row.cycles, "ms": row.milliseconds}
     broken = [one.text for one in constraints if (figures[one.figure] or 0) > one.most]
     return replace(row, over=broken[0] if broken else "")
 
 
 def pareto(rows: Sequence[SweepRow], *, scored: bool = False) -> set[int]:
-    """The positions of rows that no other row of the same place beats: in RAM, flash and cycles, and where there are
-    scores in these; equal counts."""
+    """Returns the positions of rows on the Pareto front of their place: in RAM, flash and cycles, and in scores if
+    there are any; ties count."""
     points = {
         position: (row.place, (-(row.score or 0.0), row.ram_bytes or 0, row.needed_flash, row.cycles or 0))
         for position, row in enumerate(rows)

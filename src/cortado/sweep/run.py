@@ -1,4 +1,4 @@
-"""A sweep: tasks to an executor, rows as they come; those that are known already cost next to nothing."""
+"""A sweep: sends tasks to an executor and collects rows as they arrive; cached rows cost almost nothing."""
 
 import json
 import os
@@ -22,9 +22,9 @@ CACHE = "cache"
 
 
 def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: Progress = silent) -> list[SweepRow]:
-    """Works out every row, or takes it from the folder's cache, and writes rows.csv, rows.json and index.html there.
+    """Computes every row, or takes it from the folder's cache, and writes rows.csv, rows.json and index.html there.
 
-    An executor's workers need Cortado and the spec's files, at the same place; without one, tasks run in as many
+    An executor's workers need Cortado and the spec's files at the same path; without an executor, tasks run in as many
     processes on this machine as it has cores.
     """
     cache = folder / CACHE
@@ -51,7 +51,7 @@ def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: 
 
 
 def tasks_of(spec: Spec, names: Sequence[str], cache: Path) -> Iterator[Task]:
-    """Returns the tasks of the models that the spec names, and of the candidates that its function gives."""
+    """Yields the tasks of the models that the spec names, and of its function's candidates."""
     models = [*((model, None) for model in spec.models), *((name, spec.candidates) for name in names)]
     for model, candidates in models:
         for place in spec.places:
@@ -69,7 +69,7 @@ def tasks_of(spec: Spec, names: Sequence[str], cache: Path) -> Iterator[Task]:
 
 
 def _names(spec: Spec, pool: Executor) -> list[str]:
-    """The candidates' names, asked where they will be built."""
+    """Returns the candidates' names, requested where they will be built."""
     if spec.candidates is None:
         return []
     answer = pool.submit(run_names, spec.candidates, str(spec.folder), spec.seconds).result()
@@ -81,7 +81,7 @@ def _names(spec: Spec, pool: Executor) -> list[str]:
 
 @contextmanager
 def _workers(given: Executor | None) -> Iterator[Executor]:
-    """The threads of the default only wait for the processes that they have started."""
+    """Yields the executor; the threads of the default one only wait for processes."""
     if given is not None:
         yield given
         return
@@ -109,7 +109,7 @@ def _collected(tasks: Sequence[Task], pool: Executor, cache: Path, progress: Pro
 def _scored(
     spec: Spec, tasks: Sequence[Task], rows: Sequence[SweepRow], pool: Executor, progress: Progress
 ) -> list[SweepRow]:
-    """Each candidate of which a row could be on the front is trained and judged once."""
+    """Trains and judges, once, each candidate with a row that could be on the front."""
     assert spec.score is not None
     wanted: dict[str, ScoreTask] = {}
     for task, row in zip(tasks, rows, strict=True):
@@ -140,14 +140,14 @@ def _score(future: Future[dict[str, Any]]) -> CandidateScore:
 
 
 def _with_score(row: SweepRow, score: CandidateScore) -> SweepRow:
-    """Without one, a row that had figures says why, and keeps them."""
+    """Adds a score to a row; a row with figures but without a score keeps them, with the reason."""
     if score.value is None and row.status is Status.FINE:
         return replace(row, status=score.status, reason=f"its score: {score.reason}")
     return replace(row, score=score.value)
 
 
 def _row(task: Task, future: Future[dict[str, Any]]) -> SweepRow:
-    """A worker that was lost with all it had costs the row that it was at."""
+    """Returns a task's row; if its worker was lost, a row that says so."""
     try:
         return SweepRow.from_json(future.result())
     except Exception as error:
@@ -155,13 +155,14 @@ def _row(task: Task, future: Future[dict[str, Any]]) -> SweepRow:
 
 
 def _remember(row: SweepRow, cache: Path) -> None:
-    """Figures and refusals follow from the content; crashes and hangs may not, and are tried again."""
+    """Caches a row: figures and refusals follow from the content, while crashes and timeouts may not, and are
+    retried."""
     if row.key and not row.cached:
         _write(cache / f"{row.key}.json", json.dumps(row.to_json()))
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Writes a file atomically."""
     with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
         file.write(text)
     os.replace(file.name, path)

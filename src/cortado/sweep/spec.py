@@ -1,6 +1,6 @@
-"""Specification of a sweep: a TOML file.
+"""The specification of a sweep: a TOML file.
 
-Constraints of a sweep: "ram <= 32K", "ms <= 20".
+Also constraints of a sweep: "ram <= 32K", "ms <= 20".
 """
 
 import itertools
@@ -27,7 +27,7 @@ EXPECTED = f"one of {', '.join(_UNITS)}, <= and a number, as in 'ram <= 32K' or 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A figure of a row, and the most that it may be."""
+    """A figure of a row, and its maximum."""
 
     figure: str
     most: float
@@ -35,7 +35,7 @@ class Constraint:
 
 
 def parsed_constraint(text: str) -> Constraint | None:
-    """The constraint in a text; None where it is none."""
+    """Parses a constraint; None if the text is none."""
     found = _FORM.fullmatch(text)
     if found is None or found[1] not in _UNITS or found[3] not in _UNITS[found[1]]:
         return None
@@ -50,12 +50,12 @@ KEYS = (
     *("models", "candidates", "chips", "targets", "options", "seconds", "figures"),
     *("score", "score_seconds", "constraints"),
 )
-# What a spec may vary; the rest of Options is about data, artifacts or the chip.
+# The options that a spec may vary; the others concern data, artifacts or the chip.
 VARIED = ("optimize", "io", "linear", "input_rows")
 
 
 class Figures(Enum):
-    """Sources of cycles."""
+    """The sources of cycles."""
 
     ESTIMATE = "estimate"  # the table of costs
     BOARD = "board"  # a run on the emulated board
@@ -63,7 +63,7 @@ class Figures(Enum):
 
 @dataclass(frozen=True)
 class SweepTarget:
-    """A chip or a target: what a row is for."""
+    """The chip or target of a row."""
 
     chip: str | None = None
     target: str | None = None
@@ -75,9 +75,9 @@ class SweepTarget:
 
 @dataclass(frozen=True)
 class Spec:
-    """Every model and every candidate, on every place, with every choice of options."""
+    """A sweep's space: every model and candidate, on every place, with every choice of options."""
 
-    folder: Path  # of the file: what it names is looked for from there
+    folder: Path  # of the file: names in it are relative to it
     models: tuple[str, ...]
     candidates: str | None
     places: tuple[SweepTarget, ...]
@@ -164,7 +164,7 @@ def _places(path: Path, data: Mapping[str, Any]) -> Iterator[SweepTarget]:
 
 
 def _choices(path: Path, given: Any) -> Iterator[Mapping[str, Any]]:
-    """All combinations of the options' values; a single value is a list of one."""
+    """Yields all combinations of the options' values; a single value counts as a list of one."""
     if not isinstance(given, dict):
         raise CortadoError(f"{path}: options = {given!r}, expected a table, as in [options]")
     known = {field.name for field in fields(Options)}
@@ -175,7 +175,7 @@ def _choices(path: Path, given: Any) -> Iterator[Mapping[str, Any]]:
     lists: list[Sequence[Any]] = [value if isinstance(value, list) else [value] for value in given.values()]
     for values in itertools.product(*lists):
         choice = dict(zip(given, values, strict=True))
-        Options(**choice)  # raises for a value that it doesn't know
+        Options(**choice)  # raises for an invalid value
         yield choice
 
 

@@ -1,4 +1,5 @@
-"""One task of a sweep, in the process where the user's code may run: the candidate is built, known, or worked out."""
+"""One task of a sweep, in the process that runs the user's code: the candidate is built, and its row read from the
+cache or computed."""
 
 import json
 import math
@@ -29,7 +30,7 @@ _Builder = Callable[[], Any]
 
 
 def warm_up() -> None:
-    """Brings in what is imported late, so that no candidate's time is spent on it."""
+    """Triggers late imports, so that they do not count towards a candidate's time."""
     layer = torch.nn.Linear(2, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -37,13 +38,13 @@ def warm_up() -> None:
 
 
 def names_of(candidates: str, folder: str) -> list[str]:
-    """The candidates that a function gives."""
+    """Returns the names of a function's candidates."""
     with _inside(folder):
         return list(_builders(candidates, folder))
 
 
 def row_of(task: Task) -> SweepRow:
-    """Whatever the user's code raises is the row's reason."""
+    """Returns a task's row; an exception in the user's code becomes its reason."""
     try:
         with _inside(task.folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -71,7 +72,7 @@ def _row(task: Task) -> SweepRow:
 
 
 def _remembered(path: Path) -> SweepRow | None:
-    """A row of an earlier sweep; one that can't be read is worked out again, and written over."""
+    """Reads a cached row; None for an unreadable one, which is computed again and overwritten."""
     try:
         return SweepRow.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
@@ -115,7 +116,7 @@ def _figures(task: Task, found: Estimate, key: str) -> SweepRow:
 
 
 def score_of(task: ScoreTask) -> CandidateScore:
-    """Scores a candidate that is built anew; whatever the user's code raises is the reason that there is none."""
+    """Scores a freshly built candidate; an exception in the user's code becomes the reason for having no score."""
     try:
         with _inside(task.folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -156,7 +157,7 @@ def _known_score(path: Path) -> CandidateScore | None:
 
 @contextmanager
 def _inside(folder: str) -> Iterator[None]:
-    """Files are named from the folder of the spec."""
+    """Changes to the spec's folder, which file names are relative to."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -173,7 +174,7 @@ def _source(task: Task) -> Source:
 
 
 def _candidate(candidates: str, folder: str, name: str) -> Source:
-    torch.manual_seed(0)  # random weights are the same every time
+    torch.manual_seed(0)  # makes random weights reproducible
     builder = _builders(candidates, folder).get(name)
     if builder is None:
         raise CortadoError(f"{candidates} gives no '{name}' any more, expected the same ones at each call")
@@ -182,7 +183,8 @@ def _candidate(candidates: str, folder: str, name: str) -> Source:
 
 @cache
 def _builders(candidates: str, folder: str) -> Mapping[str, _Builder]:
-    """(name, function) pairs, or a dictionary of them; each function gives (model, example_inputs)."""
+    """Returns a function's candidates: (name, function) pairs, or a dictionary of them; each function returns (model,
+    example_inputs)."""
     given = load_function(candidates)
     pairs: Iterable[Any] = given.items() if isinstance(given, Mapping) else given
     found: dict[str, _Builder] = {}

@@ -1,4 +1,4 @@
-"""Facts for a page and a JavaScript module: its tensors, how it is fed, what it costs on each core."""
+"""The facts for a page and a JavaScript module: the model's tensors, its inputs, and its cost on each core."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -22,14 +22,14 @@ from cortado.plan.lowered import LoweredGraph, run_reference
 from cortado.plan.planned import Planned, estimated_cycles, loop_of
 from cortado.run.bundle_info import BundleInfo
 
-SOUND_RATE = 16_000  # samples a second, unless a recording says another; a page has a field for it
+SOUND_RATE = 16_000  # samples per second, unless a recording states another; a page has a field for it
 MOTION_RATE = 50  # rows a second
-MOST_CHANNELS = 12  # of a row that has a slider for each of its values
-LEAST_SIDE = 8  # of an image that is worth a camera
+MOST_CHANNELS = 12  # the most values per row for which each gets a slider
+LEAST_SIDE = 8  # the smallest image that is worth a camera
 
 
 class PageKind(Enum):
-    """Kinds of pages, by what the model takes."""
+    """The kinds of pages, by the model's input."""
 
     SOUND = "sound"  # a stream of samples
     MOTION = "motion"  # a stream of a few channels
@@ -60,13 +60,14 @@ class Shown:
 
     report: Report
     graph: LoweredGraph
-    info: BundleInfo  # as it is fed
+    info: BundleInfo  # with its input as fed by the page
     example: Example
     recordings: tuple[PageSound, ...] = ()
 
     @staticmethod
     def of(report: Report, graph: LoweredGraph, example: Example, recordings: Sequence[PageSound] = ()) -> "Shown":
-        """With a camera in front it is fed the lines of a picture, and has an example of its own."""
+        """Prepares a model for a page. With a camera it is fed the lines of a picture, and has an example of its
+        own."""
         info = replace(bundle_info(report, foreign=False), regions=())
         picture = example_picture(report)
         if picture is None:
@@ -80,14 +81,14 @@ class Shown:
 
     @staticmethod
     def opened(artifact: Artifact, recordings: Sequence[PageSound] = ()) -> "Shown":
-        """The model in a folder."""
+        """Prepares the model in a folder."""
         artifact.check_bundle()
         feeds, expected = artifact.recorded()
         return Shown.of(artifact.report, artifact.graph, Example(tuple(feeds), tuple(expected)), recordings)
 
     @cached_property
     def portable(self) -> Planned:
-        """The plan with the kernels that any machine can run."""
+        """The plan with portable kernels."""
         return planned_again(self.report, self.graph, self.info.target, (Core.PORTABLE,))
 
     @property
@@ -103,7 +104,7 @@ class Shown:
 
 
 def _image(tensor: TensorReport) -> dict[str, int] | None:
-    """Channels and size of an input that holds one picture."""
+    """Returns channels and size of an input that holds one picture; None for any other."""
     shape = tensor.model_shape
     if len(shape) != 4 or shape[0] != 1 or shape[1] not in (1, 3) or min(shape[2:]) < LEAST_SIDE:
         return None
@@ -111,7 +112,7 @@ def _image(tensor: TensorReport) -> dict[str, int] | None:
 
 
 def module_facts(shown: Shown) -> dict[str, Any]:
-    """Facts that MODEL.js needs to run the model."""
+    """Returns the facts that MODEL.js needs to run the model."""
     report, info, example = shown.report, shown.info, shown.example
     return {
         "name": report.model,
@@ -130,12 +131,12 @@ def module_facts(shown: Shown) -> dict[str, Any]:
 
 
 def _network_inputs(shown: Shown) -> Sequence[ArrayType | None]:
-    """The example's, where it is not a camera's picture."""
+    """Returns the example's inputs, unless it is a camera's picture."""
     return [None] if shown.info.line_bytes else list(shown.example.inputs)
 
 
 def bands_of(report: Report) -> dict[str, Any] | None:
-    """The spectrum that a stream's page draws: the first, where its frames are rows."""
+    """Returns the spectrum that a stream's page draws: the first one, whose frames are rows."""
     found = report.spectrograms[:1] if report.stream is not None else ()
     return {"count": found[0].bands, "dtype": "int8", "layer": found[0].layer} if found else None
 
@@ -154,7 +155,7 @@ def _tensor(tensor: TensorReport, values: ArrayType | None) -> dict[str, Any]:
 
 
 def _range(tensor: TensorReport, values: ArrayType | None) -> list[float]:
-    """The real numbers that its codes hold; where values are no codes, those of the example, and -1 and 1."""
+    """Returns the real range of a quantized tensor; for any other, the example's, extended to -1 and 1."""
     if tensor.scale is not None and tensor.zero_point is not None:
         low, high = element_of(tensor.dtype.value).codes
         return [tensor.scale * (low - tensor.zero_point), tensor.scale * (high - tensor.zero_point)]
@@ -163,7 +164,7 @@ def _range(tensor: TensorReport, values: ArrayType | None) -> list[float]:
 
 
 def page_facts(shown: Shown) -> dict[str, Any]:
-    """The same with what only a page shows."""
+    """Returns the same facts, plus those that only a page shows."""
     report, camera, stream = shown.report, shown.report.camera, shown.report.stream
     rate = shown.recordings[0].rate if shown.recordings else SOUND_RATE
     flash = report.flash
@@ -200,7 +201,7 @@ def page_facts(shown: Shown) -> dict[str, Any]:
 
 
 def chips_for(costs: Collection[str]) -> list[dict[str, Any]]:
-    """The chips of these cores."""
+    """Returns the chips with these cores."""
     return [
         {
             "name": row.chip,
@@ -215,8 +216,7 @@ def chips_for(costs: Collection[str]) -> list[dict[str, Any]]:
 
 
 def core_costs(report: Report, graph: LoweredGraph) -> Mapping[str, dict[str, int]]:
-    """RAM and estimated cycles on each core that there is a table of costs for: of an output of a stream, else of an
-    inference."""
+    """Returns RAM and estimated cycles on each core with a cost table: per output of a stream, else per inference."""
     part = 1.0 if report.stream is None else report.stream.hop_rows / report.stream.window_rows
     found = {}
     for cpu, costs in known_costs().items():
@@ -227,7 +227,7 @@ def core_costs(report: Report, graph: LoweredGraph) -> Mapping[str, dict[str, in
 
 
 def cycles_of(planned: Planned, costs: CoreCosts) -> tuple[float, int]:
-    """Estimated cycles, and how many kernels are in no table."""
+    """Returns the estimated cycles, and the number of kernels without a cost."""
     spent = estimated_cycles(planned)
     cycles = sum(one for one in spent if one is not None) + loop_cycles(costs, loop_of(planned))
     return cycles, sum(one is None for one in spent)

@@ -28,7 +28,7 @@ INDEX = "index.html"
 
 
 def web_files(shown: Shown) -> dict[str, str | bytes]:
-    """The files of the package."""
+    """Returns the files of the package."""
     prefix = shown.report.prefix
     wasm = web_module(shown)
     return {
@@ -50,12 +50,12 @@ def _read(name: str) -> str:
 
 
 def web_module(shown: Shown) -> bytes:
-    """The portable C bundle as WebAssembly. It imports nothing."""
+    """Compiles the portable C bundle to WebAssembly. It imports nothing."""
     return wasm_of(emit_c(shown.portable).files, harness_source(shown.info), shown.report.prefix, _watching(shown))
 
 
 def wasm_of(files: Mapping[str, str], glue: str, prefix: str, flags: Sequence[str] = ()) -> bytes:
-    """A portable bundle and its glue as WebAssembly."""
+    """Compiles a portable bundle and its glue to WebAssembly."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary) / "bundle"
         write_files(folder, files)
@@ -67,7 +67,7 @@ def wasm_of(files: Mapping[str, str], glue: str, prefix: str, flags: Sequence[st
 
 
 def _watching(shown: Shown) -> list[str]:
-    """With a spectrum to draw, its step leaves the last frame behind."""
+    """Returns the flags by which the step of the spectrum drawn keeps its last frame."""
     bands = bands_of(shown.report)
     if bands is None:
         return []
@@ -132,13 +132,13 @@ Code: Apache-2.0 (LICENSE). The numbers in `{prefix}.wasm` are the model's own.
 
 
 def web_page(shown: Shown, wasm: bytes, report: str | None = None) -> str:
-    """One file; its policy lets its own script and style run, and nothing be loaded. `report`: where that lies, for a
-    link to it."""
+    """Returns the page as a single file, whose policy allows only its own script and style, and no loading. `report` is
+    where the report is, for a link."""
     return page_of(shown.report.model, {**page_facts(shown), "report": report}, _assets(shown, wasm))
 
 
 def page_of(model: str, facts: Mapping[str, Any], assets: Mapping[str, Any]) -> str:
-    """The page with these facts and bytes, as its scripts read them."""
+    """Returns the page with these facts and assets, as its scripts read them."""
     script, style = "\n".join(map(_read, _SCRIPTS)), _read("page.css")
     parts = {
         "@POLICY@": _POLICY.format(script=_sha256(script), style=_sha256(style)),
@@ -150,13 +150,13 @@ def page_of(model: str, facts: Mapping[str, Any], assets: Mapping[str, Any]) -> 
         "@SCRIPT@": script,
     }
     pieces = [_read(INDEX)]
-    for mark, text in parts.items():  # what one holds is never looked at for another
+    for mark, text in parts.items():  # text filled in is never searched for other marks
         pieces = [one for piece in pieces for one in _filled(piece, mark, text)]
     return "".join(pieces)
 
 
 class _Filled(str):
-    """Text that has been put into the page."""
+    """Text that has been filled into the page."""
 
     __slots__ = ()
 
@@ -189,5 +189,5 @@ def _sha256(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that may stand in a script: nothing in it ends one, or begins a comment."""
+    """Encodes JSON for a script element: nothing in it can end the element or begin a comment."""
     return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028")

@@ -1,4 +1,4 @@
-"""Serves a few pages that are in memory: to this machine alone, or with a secret in the address to its network."""
+"""Serves a few in-memory pages: to this machine alone, or to its network at a secret address."""
 
 import secrets
 import socket
@@ -31,9 +31,9 @@ class Served:
 
 
 def serve(pages: Mapping[str, bytes], *, port: int = 0, lan: bool = False) -> Served:
-    """Listens on a port, any that is free by default. `pages` by name, the first is shown."""
+    """Listens on a port, by default any that is free. `pages` are by name; the first is shown."""
     code = f"{secrets.token_urlsafe(9)}/" if lan else ""
-    own: list[str] = []  # the names that this machine is asked by
+    own: list[str] = []  # the host names of this machine
     handler = _handler({f"/{code}{name}": data for name, data in pages.items()}, None if lan else own)
     try:
         server = ThreadingHTTPServer((EVERYWHERE if lan else LOCAL, port), handler)
@@ -53,15 +53,15 @@ def _network_address() -> str:
     """Returns this machine's address in its network; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address that is nobody's
+            probe.connect(("192.0.2.1", 9))  # a documentation address, which nobody has
         except OSError:
             return LOCAL
         return str(probe.getsockname()[0])
 
 
 def _handler(pages: Mapping[str, bytes], names: list[str] | None) -> type[BaseHTTPRequestHandler]:
-    """Gives these pages and nothing else. `names`: a request that asks for another machine is refused, so that no
-    page of the web can read them by a name that it lets point here."""
+    """Returns a handler that serves only these pages. With `names`, requests for another host are refused, so that no
+    web page can read them through a name that it resolves to this machine."""
 
     class Handler(BaseHTTPRequestHandler):
         server_version, sys_version = "cortado", ""

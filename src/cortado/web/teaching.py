@@ -1,4 +1,4 @@
-"""The page of a model that is taught: an utterance of the microphone, the class that it is of, and what is heard."""
+"""The page of a model that learns from examples: an utterance from the microphone, its class, and the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ class Taught:
     version: str
     target: str
     classes: int  # that can be taught
-    known: int  # that it has of its own, whose numbers come first
+    known: int  # built in; their numbers come first
     labels: Sequence[str]  # of those
-    planned: Mapping[str, Planned]  # with the kernels of any machine
+    planned: Mapping[str, Planned]  # with portable kernels
     wasm: bytes
     call_bytes: int
-    calls: Sequence[bytes]  # an example: calls as the module takes them
-    answers: Sequence[bytes]  # what each must give
+    calls: Sequence[bytes]  # an example: calls, encoded as the module takes them
+    answers: Sequence[bytes]  # their expected results
     plan: Callable[[CortexMTargetConfig], Mapping[str, Planned]]
     flash: int
 
 
 def check_taught(module: object, programs: Mapping[str, Program]) -> tuple[int, int]:
-    """How many classes can be taught, and how many are known."""
+    """Checks the methods; returns how many classes can be taught, and how many are built in."""
     found = getattr(module, "classes", None), getattr(module, "known", None)
     classes, known = found
     taken = {name: [tensor.shape for tensor in one.inputs] for name, one in programs.items()}
@@ -119,7 +119,8 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 
 
 def _costs(taught: Taught) -> dict[str, dict[str, int]]:
-    """RAM of all methods, and the estimated cycles of an answer and of an example, on each core with known costs."""
+    """Returns RAM of all methods, and the estimated cycles of an answer and of an example, on each core with known
+    costs."""
     found = {}
     for cpu, costs in known_costs().items():
         planned = taught.plan(CortexMTargetConfig(cpu))

@@ -62,7 +62,7 @@ class Accuracy:
         return f"{self.metric} {int8}{self.float_accuracy:.3f} in float"
 
     def beside(self, arithmetic: str) -> str:
-        """The same, for a reader whose model computes in something that may not be what was measured."""
+        """Formats the accuracies for a model whose arithmetic may differ from the one measured."""
         return str(self) if arithmetic == INT8.name else f"{self}; not measured in {arithmetic}"
 
 
@@ -89,7 +89,7 @@ def load_samples(name: str) -> ZooSamples:
 
 
 def load_accuracy(name: str) -> Accuracy:
-    """Accuracies as training and, for int8, `benchmarks/accuracy.py` wrote them down."""
+    """Returns the accuracies as recorded by training and, for int8, by `benchmarks/accuracy.py`."""
     figures = json.loads((FOLDER / "accuracy.json").read_text())[name]
     return Accuracy(Metric(figures["metric"]), figures["float_accuracy"], figures["accuracy"], figures["samples"])
 

@@ -92,7 +92,8 @@ def _directions(count: int, generator: torch.Generator) -> Tensor:
 
 
 def motions(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """(count, FRAMES, AXES) in g and in rad/s, a quarter of each; and what is done, all activities alike often."""
+    """Returns (count, FRAMES, AXES) in g and in rad/s, divided by four, and the activities, which are equally
+    frequent."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randperm(count, generator=generator) % len(MOTION_LABELS)
     limits = torch.tensor(_RECIPES)[labels]
@@ -109,7 +110,7 @@ def motions(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def samples() -> ZooSamples:
-    """Made anew each time: only the weights ship."""
+    """Generates the samples anew each time: only the weights ship."""
     inputs, labels = motions(TEST_SAMPLES, TEST_SEED)
     return ZooSamples(motions(CALIBRATION_SAMPLES, TRAIN_SEED)[0], inputs, labels)
 
