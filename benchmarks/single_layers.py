@@ -98,6 +98,8 @@ def draw_ordinary(seed: int) -> Drawn:
             inner = rng.choice(WIDTHS[2:])
             layers.append(Single(nn.Conv2d(inner, outer, 1), _image(rng, inner)))
             layers.append(Single(Of(_unblocked(inner, _width(rng))), _image(rng, inner)))
+        for height, width in ((5, 1), (3, 1), (9, 1), (1, 5), (7, 3)):
+            layers += _tall(rng, height, width)
         layers += [Single(Of(function), _image(rng, rng.choice((4, 6, 8, 16)))) for function in _OF_IMAGES]
         layers += [
             Single(Of(function), (rng.choice((1, 2)), rng.randint(2, 20), rng.randint(2, 20)))
@@ -159,6 +161,21 @@ def _exact(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     assert layer.bias is not None
     weight, bias = layer.weight.detach(), layer.bias.detach()
     return lambda x: nn.functional.conv2d(x, weight, bias, padding=layer.padding, groups=layer.groups)
+
+
+def _tall(rng: Random, height: int, width: int) -> list[Single]:
+    """Windows of a shape over few columns, as streams have them: a depthwise layer and a dense one, each with int8
+    weights and with exact ones, and a pool."""
+    channels, rows, columns = rng.choice((4, 8, 12)), height + rng.randrange(4), width + rng.choice((0, 0, 1, 3))
+    depthwise = nn.Conv2d(channels, channels, (height, width), groups=channels)
+    dense = nn.Conv2d(rng.choice((1, 2, 3, 8)), rng.choice((8, 16, 20, 48)), (height, width))
+    sizes = ((1, channels, rows, columns), (1, dense.in_channels, rows, columns))
+    layers = [
+        Single(part, size)
+        for one, size in zip((depthwise, dense), sizes, strict=True)
+        for part in (one, Of(_exact(one)))
+    ]
+    return [*layers, Single(nn.AvgPool2d((height, width)), sizes[0])]
 
 
 def _unblocked(inner: int, outer: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -143,7 +143,8 @@ KERNELS = only(
 def _window_work(call: Call) -> Work:
     """Taps of windows, and those that lie in the image, which a mean adds."""
     seen, mean = pool_window(call, call["dilation"][1]), float(call["how"] == MEAN)
-    terms = ("calls", "spans*in_c", "spans*in_c*taps", "taps_inside*in_c", "taps_inside*in_c*mean", "spans*in_c*mean")
+    windows = ("spans*in_c", "spans*in_c*kernel_h", "spans*in_c*taps", "spans*in_c*mean")
+    terms = ("calls", *windows, "taps_inside*in_c", "taps_inside*in_c*mean")
     return Work(terms, lambda calls: {**seen.sizes, **seen.columns(calls), "mean": mean})
 
 
