@@ -2,7 +2,8 @@
 
 out = clamp(requant(acc) + output_zero_point).
 
-Both zero points are negated, the right side is transposed. A constant matrix on the right is a linear layer instead.
+Both zero points are given negated and the right operand transposed. A constant matrix on the right is a linear layer
+instead.
 """
 
 import math
@@ -63,7 +64,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def product(like: Node, lhs: Node, rhs: Node) -> Node:
-    """lhs @ rhs with all of matmul's broadcasting, as one linear layer or one aten.bmm between views."""
+    """Adds lhs @ rhs with all of matmul's broadcasting, as one linear layer or one aten.bmm between views."""
     sizes_a, sizes_b = list(shape(lhs)), list(shape(rhs))
     out = _product_shape(sizes_a, sizes_b)
     if is_constant(rhs) and len(sizes_b) <= 2:
@@ -76,7 +77,7 @@ def product(like: Node, lhs: Node, rhs: Node) -> Node:
     a = [1, *sizes_a] if len(sizes_a) == 1 else sizes_a
     b = [*sizes_b, 1] if len(sizes_b) == 1 else sizes_b
     (rows, depth), cols = a[-2:], b[-1]
-    if math.prod(b[:-2]) == 1:  # one right side: the batches are only more rows
+    if math.prod(b[:-2]) == 1:  # a single right matrix: the batches are just more rows
         batches, rows = 1, math.prod(a[:-1])
     else:
         batch = list(torch.broadcast_shapes(a[:-2], b[:-2]))
@@ -87,7 +88,8 @@ def product(like: Node, lhs: Node, rhs: Node) -> Node:
 
 
 def _matrices(like: Node, node: Node, sizes: tuple[int, int, int]) -> Node:
-    """A view as [batch, rows, columns]; a transpose stays behind the view, where it meets the one the kernel needs."""
+    """Views a node as [batch, rows, columns]; a transpose moves after the view, where it cancels with the one the
+    kernel needs."""
     batches, rows, columns = sizes
     if is_constant(node):
         return add_constant(like, "matrices", constant_data(node).reshape(sizes))
@@ -110,7 +112,7 @@ def _product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 def _expand(like: Node, node: Node, sizes: Sequence[int], batch: Sequence[int]) -> Node:
-    """A matrix of `sizes` for every entry of the batch."""
+    """Expands a matrix of `sizes` to every entry of the batch."""
     wanted = [*batch, *sizes[-2:]]
     if math.prod(sizes) == math.prod(wanted):
         return node
@@ -120,7 +122,7 @@ def _expand(like: Node, node: Node, sizes: Sequence[int], batch: Sequence[int]) 
 
 
 def to_product(bound: Bound) -> Node | None:
-    """matmul, mm and bmm. A bmm that is already in the one form stays."""
+    """Rewrites matmul, mm and bmm as a product. A bmm with several right matrices is already in that form."""
     names = ("self", "other") if bound.node.target == aten.matmul.default else ("self", "mat2")
     lhs, rhs = (bound[name] for name in names)
     if bound.node.target == aten.bmm.default and shape(rhs)[0] > 1:
@@ -129,7 +131,8 @@ def to_product(bound: Bound) -> Node | None:
 
 
 def addmm_to_sum(bound: Bound) -> Node | None:
-    """beta * self + alpha * (mat1 @ mat2); a linear layer where the factors are 1 and bias and mat2 are constant."""
+    """Rewrites addmm, beta * self + alpha * (mat1 @ mat2): a linear layer if both factors are 1 and bias and mat2 are
+    constant."""
     like, bias, rhs = bound.node, bound["self"], bound["mat2"]
     if bound["alpha"] != 1 or bound["beta"] != 1:
         scaled = add_call(like, aten.mul.Tensor, product(like, bound["mat1"], rhs), bound["alpha"])
@@ -144,7 +147,8 @@ def addmm_to_sum(bound: Bound) -> Node | None:
 
 
 def computed_linear(bound: Bound) -> Node | None:
-    """A linear layer whose weights are computed is a product, and a bias that is no constant row is an addition."""
+    """Rewrites a linear layer with computed weights as a product, and a bias that is not a constant row as an
+    addition."""
     like, source, weight, bias = bound.node, bound["input"], bound["weight"], bound["bias"]
     row = bias is None or (is_constant(bias) and math.prod(shape(bias)) == shape(weight)[0])
     if is_constant(weight) and row:
@@ -191,13 +195,13 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _reach(qparams: QParams) -> int:
-    """The largest magnitude of a code without its zero point."""
+    """Returns the largest magnitude of a code minus its zero point."""
     low, high = qparams.element.codes
     return max(high - qparams.zero_point, qparams.zero_point - low)
 
 
 def sum_shift(depth: int) -> int:
-    """By how many bits sums of int16 products are divided, to nearest, ties up, so that they have 30."""
+    """Returns by how many bits sums of int16 products are divided (to nearest, ties up) so that they fit 30 bits."""
     return (depth << 30).bit_length() - 30
 
 
@@ -218,7 +222,7 @@ _LOOPS = nested(
         "calls": "batches",
         "calls*batches*rows": _DEPTHS,
         "calls*batches*cols*rows/8": "",
-        "calls*batches*cols*rows/8*summed": _DEPTHS,  # of columns, because the first operand's zero point is none
+        "calls*batches*cols*rows/8*summed": _DEPTHS,  # column sums, for a zero point of the first operand
         "outputs": _DEPTHS,
     }
 )

@@ -25,7 +25,7 @@ _CONVOLUTIONS = (aten.conv2d.default, aten.conv_transpose2d.input)
 
 
 def affine(bound: Bound) -> tuple[Tensor, Tensor] | None:
-    """(scale, shift) per channel; None in training mode or with statistics that are not constant."""
+    """Returns (scale, shift) per channel; None in training mode or if statistics are not constant."""
     if bound.get("training"):
         return None
     constants = [bound[name] for name in ("running_mean", "running_var", "weight", "bias")]
@@ -42,7 +42,8 @@ def affine(bound: Bound) -> tuple[Tensor, Tensor] | None:
 
 
 def layer_before(node: Node) -> Node | None:
-    """The convolution or linear layer whose output channels are the normalization's, if nothing else reads it."""
+    """Returns the convolution or linear layer whose output channels are the normalized ones, if nothing else reads
+    it."""
     axis: int | None = 1
     while axis is not None and sole_user(node) is not None and is_call(node, *_MOVES):
         node, axis = node.all_input_nodes[0], _axis_before(node, axis)
@@ -60,7 +61,8 @@ _MOVES = (aten.reshape.default, aten.view.default, aten.permute.default, aten.tr
 
 
 def _axis_before(node: Node, axis: int) -> int | None:
-    """Which dimension of what a reshape or a permutation reads is this one of its result; None where none is."""
+    """Returns the dimension of the operand of a reshape or a permutation that becomes this one of its result, if there
+    is one."""
     bound, before, behind = bind(node), shape(node.all_input_nodes[0]), shape(node)
     if is_call(node, aten.permute.default):
         return int(bound["dims"][axis]) % len(before)
@@ -75,7 +77,7 @@ def _axis_before(node: Node, axis: int) -> int | None:
 
 
 def fold(layer: Node, scale: Tensor, shift: Tensor) -> None:
-    """Weights times scale, bias times scale plus shift, in place of the layer's own."""
+    """Replaces the layer's weights by weights * scale, and its bias by bias * scale + shift."""
     bound = bind(layer)
     weight = constant_data(bound["weight"]).to(torch.float64)
     axis = 1 if layer.target == aten.conv_transpose2d.input else 0
@@ -91,7 +93,7 @@ def fold(layer: Node, scale: Tensor, shift: Tensor) -> None:
 
 
 def as_convolution(like: Node, source: Node, scale: Tensor, shift: Tensor) -> Node:
-    """x * scale + shift as a 1x1 depthwise convolution over the image that the tensor is."""
+    """Adds x * scale + shift as a 1x1 depthwise convolution, with the tensor viewed as images."""
     n, channels, *spatial = sizes = shape(source)
     if spatial:
         height = 1 if len(spatial) == 1 else torch.Size(spatial[:-1]).numel()
@@ -123,7 +125,7 @@ def _normalized(bound: Bound) -> Node | None:
 
 
 def values_of_normalized(bound: Bound) -> None:
-    """The batch norm of decomposed graphs, which gives its statistics too, where only the values are read."""
+    """Rewrites the batch norm of decomposed graphs, which also returns its statistics, if only its values are read."""
     users = values_only(bound.node)
     values = _normalized(bound) if users else None
     if users and values is not None:

@@ -1,10 +1,10 @@
 """acc = bias + sum((x + input_offset) * w); out = clamp(requant(acc) + output_offset).
 
-NHWC input, OHWI weights, one multiplier and shift per output channel. Padding adds nothing to the sum.
-A weight that sees fewer input channels than there are makes the convolution grouped.
+NHWC input, OHWI weights, one multiplier and shift per output channel. Padding adds nothing to the sum. The convolution
+is grouped if the weight has fewer input channels than the input.
 
-With a `run` the weights have 4 bits (--weights int4): codes as those of 8 bits, which are factor * q, |q| <= 7, within
-a run of products; with `run` 0 all factors are 1.
+With a `run` the weights have 4 bits (--weights int4). The codes are then 8-bit values factor * q with |q| <= 7, with
+one factor for each run of that many products; if `run` is 0, all factors are 1.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def reference(
     activation_max: High,
     run: int | None = None,
 ) -> Tensor:
-    """float64 holds every product and sum of a convolution of this size exactly."""
+    """Computes the sums in float64, which holds every product and sum of a convolution of this size exactly."""
     x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
     w = weight.to(torch.float64).permute(TO_NCHW)
     groups = input.shape[3] // weight.shape[3]
@@ -119,7 +119,7 @@ def pte_limit(call: Call) -> str | None:
 
 
 def is_pointwise(call: Call) -> bool:
-    """1x1, stride 1, no padding, one group: it runs over any span of pixels."""
+    """Whether it is 1x1 with stride 1, no padding and one group, so that it runs over any span of pixels."""
     _, kh, kw, in_c = call.shape("weight")
     plain = list(call["stride"]) == [1, 1] and list(call["padding"]) == [0, 0]
     return kh == kw == 1 and plain and in_c == call.shape("input")[3]
@@ -132,7 +132,7 @@ def rows(call: Call) -> Rows:
 
 
 def is_depthwise_call(call: Call) -> bool:
-    """One group per input channel: a depthwise convolution that the .pte holds as a grouped one."""
+    """Whether it has one group per input channel: a depthwise convolution that the .pte holds as a grouped one."""
     return call.shape("weight")[3] == 1 and call.shape("input")[3] > 1
 
 
@@ -149,14 +149,15 @@ KERNELS = Several(kernel, (*kernels.DENSE, depthwise_conv2d.KERNELS))
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Any window that fits; in_c, out_c and widths at and around the kernels' tiles; groups; no bias."""
+    """Draws any window that fits, channels and widths at and around the kernels' tiles, groups, with or without a
+    bias."""
     groups, usual = draw.pick([1, 1, 1, 2, 3]), draw.flag()
     in_c, out_c = (draw.channels() for _ in range(2))
     kernel = draw.pick([(1, 1), (3, 3), (1, 1), (3, 3), (1, 1), (2, 5), (10, 4), (1, 3)])
     return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c), usual)
 
 
-# Kernel, whether it is a linear layer, run: cores have other kernels for each.
+# Kernel size, whether it is a linear layer, run: cores have separate kernels for each.
 _FORMS = [
     (kernel, pixel, run)
     for kernel, pixel in [*2 * [((1, 1), True), ((1, 1), False)], ((3, 3), False), ((2, 5), False), ((1, 3), False)]
@@ -165,7 +166,7 @@ _FORMS = [
 
 
 def int4_samples(draw: CaseDraw) -> dict[str, Any]:
-    """Draws calls as conv2d's, with one group, runs or none, and layers deep enough for several runs."""
+    """Draws calls like conv2d's, with one group, with runs or without, and layers deep enough for several runs."""
     seed = draw.seed()
     kernel, pixel, run = Random(seed).choice(_FORMS)
     deep = draw.pick([32, 63, 64, 65, 96, 640, 1200]) if kernel == (1, 1) else draw.channels()
@@ -175,7 +176,7 @@ def int4_samples(draw: CaseDraw) -> dict[str, Any]:
     case = weighted_case(draw, kernel, (in_c, out_c), sizes, usual, kinds=(INT8,))
     if pixel:
         case["input"] = case["input"][:1, :1, :1].contiguous()
-    if draw.pick([True, True, True, False]):  # for which cores have kernels of their own
+    if draw.pick([True, True, True, False]):  # cores have special kernels for these shifts
         case["requantize_shifts"] = case["requantize_shifts"].clamp(max=-1)
     return {**case, "weight": drawn(seed, sizes, run), "run": run}
 

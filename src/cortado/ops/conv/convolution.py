@@ -3,12 +3,12 @@
 Sums over taps, one multiplier and shift per output channel, windows, the descriptor of a layer and the variants of its
 kernel.
 
-Convolutions over images of height 1 in the .pte: CMSIS-NN has an MVE kernel for them that is right for some only.
-
-It makes one row of outputs: those that reach over the left end, those that reach over none, and as many over the right
-end as over the left. The windows at an end lie in scratch, filled up from that end and beginning a stride apart. So the
-last window must end with the padding, and the first output on the right must lack one input. It copies whole windows:
-it reads past an input that is shorter, and without padding past any input if the stride is more than 1.
+Convolutions over images of height 1 in the .pte: CMSIS-NN has an MVE kernel for them that is correct for some only. It
+computes one row of outputs in three parts: those whose windows extend past the left end, those inside, and as many past
+the right end as past the left. The windows at an end are copied to scratch, filled up from that end, one stride apart.
+So the last window must end exactly with the padding, and the first output on the right must lack exactly one input. It
+copies whole windows: it reads past the end of a shorter input, and without padding past any input if the stride is more
+than 1.
 """
 
 import math
@@ -42,7 +42,7 @@ from cortado.ops.move.reshape import VIEW
 def finish(
     acc: Tensor, bias: Tensor | None, multipliers: Tensor, shifts: Tensor, offset: int, low: int, high: int
 ) -> Tensor:
-    """Bias, per-channel rescaling along the last dimension, offset and clamp."""
+    """Adds the bias, requantizes per channel (along the last dimension), adds the offset and clamps."""
     if bias is not None:
         acc = acc + bias
     return clamp_int8(requant(acc, multipliers.to(torch.int64), shifts) + offset, low, high).contiguous()
@@ -59,7 +59,8 @@ def spatial_shape(call: Call, kernel: tuple[int, int], channels: int) -> tuple[i
 
 
 def macs(call: Call) -> int:
-    """Counts the multiply-accumulates of convolutions of any grouping: every output takes its share of the weights."""
+    """Counts the multiply-accumulates of a convolution of any grouping: each output uses one output channel's
+    weights."""
     return math.prod(call.out_shape) * (math.prod(call.shape("weight")) // call.out_shape[-1])
 
 
@@ -70,7 +71,7 @@ ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
 
 
 def weighted(bound: Bound, narrowest: Element) -> dict[str, Role]:
-    """The roles of such a layer's operands, in the element that is wanted of it."""
+    """Returns the roles of a weighted layer's operands, with the element asked for."""
     return {"input": Activation(bound.element), "weight": Weight(narrowest), "bias": Bias()}
 
 
@@ -86,7 +87,7 @@ def check_constants(bound: Bound) -> Reject | None:
 def rescaling(
     lowering: Lowering, input_name: str = "input", weight_name: str = "weight", divided: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Multipliers and shifts of in_scale * w_scale[c] / out_scale, for sums that were divided by 2^divided."""
+    """Returns multipliers and shifts for in_scale * w_scale[c] / out_scale, for sums that were divided by 2^divided."""
     in_scale, out_scale = lowering.q(input_name).scale * 2.0**divided, lowering.out.scale
     fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales(weight_name)]
     multipliers = torch.tensor([f.multiplier for f in fixed], dtype=torch.int32)
@@ -94,7 +95,7 @@ def rescaling(
 
 
 def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int, element: Element) -> tuple[Tensor, Tensor]:
-    """The least and the largest sum each output channel can reach over all input codes; weight [out_c, ...]."""
+    """Returns the least and the largest sum of each output channel over all input codes; weight is [out_c, ...]."""
     flat = weight.reshape(weight.shape[0], -1)
     above = flat.clamp(min=0).sum(1, dtype=torch.int64)
     below = flat.clamp(max=0).sum(1, dtype=torch.int64)
@@ -104,7 +105,7 @@ def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int, element: Elemen
 
 
 def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
-    """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its rescaling."""
+    """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its requantization."""
     room = INT32.high >> shifts.clamp(min=0).to(torch.int64)
     most = torch.maximum(high, -low)
     if bool((most > room).any()):
@@ -117,9 +118,9 @@ def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
 
 
 def requantization(lowering: Lowering, weight: Tensor, groups: int = 1) -> dict[str, Any]:
-    """The arguments every weighted operator shares: bias, offsets, multipliers, shifts, activation bounds.
+    """Returns the arguments that all weighted operators share: bias, offsets, multipliers, shifts, activation bounds.
 
-    weight is [out_c, ...]. A grouped convolution gets a bias in any case: CMSIS-NN steps through it group by group.
+    weight is [out_c, ...]. A grouped convolution always gets a bias: CMSIS-NN steps through it group by group.
     """
     given, bias = lowering.q("input"), lowering.data("bias")
     divided = reach.sum_shift(weight, bias) if reach.is_wide(given.element) else 0
@@ -149,7 +150,7 @@ def window(bound: Bound) -> dict[str, list[int]]:
 
 
 def cmsis_layer(call: Call) -> dict[str, Any]:
-    """A convolution as the functions that give CMSIS-NN's scratch sizes are told it."""
+    """Returns the arguments that describe a convolution to CMSIS-NN's functions for scratch sizes."""
     return {
         "input_nhwc": call.shape("input"),
         "filter_nhwc": call.shape("weight"),
@@ -167,7 +168,7 @@ def cmsis_layer(call: Call) -> dict[str, Any]:
 
 
 def fold_offset(call: Call, weight_sums: np.ndarray[Any, Any]) -> tuple[int, Array | None]:
-    """(in_offset, bias) with the input offset folded into the bias, where that fits 32 bits."""
+    """Returns (in_offset, bias) with the input offset folded into the bias, if that fits 32 bits."""
     bias = None if call["bias"] is None else call.array("bias").astype(np.int64)
     folded = weight_sums.astype(np.int64) * call["input_offset"] + (0 if bias is None else bias)
     if folded.min() >= INT32.low and folded.max() <= INT32.high:
@@ -194,7 +195,7 @@ def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
 
 
 def window_of(call: Call, kernel: tuple[int, int], groups: int = 1) -> Window:
-    """The window of a convolution, for the work of its kernel."""
+    """Returns the window of a convolution, for the work of its kernel."""
     return Window(
         in_w=call.shape("input")[2],
         in_c=call.shape("input")[3],
@@ -213,7 +214,7 @@ _WINDOW = ("kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w")
 
 
 def window_fits(fields: dict[str, Any], number: type[np.integer[Any]]) -> bool:
-    """Whether the window's numbers fit a packed descriptor, which has less room for them than a portable one."""
+    """Whether the window's sizes fit a packed descriptor, whose members are narrower than a portable one's."""
     limits = np.iinfo(number)
     return all(limits.min <= fields[name] <= limits.max for name in _WINDOW)
 
@@ -222,12 +223,12 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
 
 
-# What a portable layer's descriptor has and a packed one's has not: the stream holds it.
+# Members of a portable layer's descriptor that a packed one lacks, because its stream holds them.
 _IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift", "scale"})
 
 
 def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
+    """Returns a descriptor whose weights are a variant's stream, which holds biases and factors too."""
     kept = {name: value for name, value in fields.items() if name not in _IN_STREAM}
     return {**kept, "weights": Array(stream, packed=fields["weights"].data.shape)}
 
@@ -243,8 +244,8 @@ def weighted_case(
     usual: bool = False,
     kinds: tuple[Element, ...] = ELEMENTS,
 ) -> dict[str, Any]:
-    """Arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`, as networks
-    have them, for which cores have kernels of their own."""
+    """Draws the arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`,
+    values typical of networks, for which cores have specialized kernels."""
     seed = draw.seed()
     window = draw_window(draw, kernel, usual)
     sizes = [draw.whole(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9) for k, p, d in window.pop("fits")]
@@ -270,7 +271,8 @@ def weighted_case(
 
 
 def draw_window(draw: CaseDraw, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
-    """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
+    """Draws stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per
+    axis."""
     plain = usual or (kernel == (1, 1) and draw.flag())
     stride = [1, 1] if plain else [draw.pick([1, 1, 2, 3]) for _ in kernel]
     padding = [k // 2 for k in kernel] if plain else [draw.whole(0, k - 1) for k in kernel]
@@ -297,7 +299,7 @@ def is_wrong_on_mve(call: Call, depth: int) -> bool:
 def in_pte(
     operator: Operator, arguments: Mapping[str, Any], depth: int, add: PteWriter, target: CortexMTargetConfig
 ) -> Node:
-    """A convolution as it is; where that kernel would be wrong, in a form that it does not take."""
+    """Adds a convolution unchanged, or, where that kernel would be wrong, in a form that the kernel does not take."""
     if Isa.MVE not in target.isas or not is_wrong_on_mve(shaped_call(operator, arguments), depth):
         return add(operator, **arguments)
     if arguments["padding"][0] > 0:
@@ -306,7 +308,7 @@ def in_pte(
 
 
 def _on_padded_rows(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> dict[str, Any]:
-    """The rows of padding above and below the image written out: it is higher than 1 then."""
+    """Writes the rows of padding above and below the image out, which makes it higher than 1."""
     above, beside = arguments["padding"]
     rows = [0, above, 0, 0]
     border = {"pre_pad": rows, "post_pad": rows, "pad_value": -arguments["input_offset"]}
@@ -315,7 +317,7 @@ def _on_padded_rows(arguments: Mapping[str, Any], add: PteWriter, target: Cortex
 
 
 def _upright(arguments: Mapping[str, Any], add: PteWriter) -> dict[str, Any]:
-    """The length on the height: the same bytes under other sizes."""
+    """Swaps height and width: the same bytes under other sizes."""
     numbers = {name: list(reversed(arguments[name])) for name in ("stride", "padding", "dilation")}
     tensors = {name: _turned(arguments[name], add) for name in ("input", "weight")}
     return {**arguments, **numbers, **tensors}

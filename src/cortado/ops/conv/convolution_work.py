@@ -1,6 +1,7 @@
 """The loops of convolutions and linear layers: what the `work` of their kernels counts (ir/work.py).
 
-A term is what is done for each tile of pixels, for each channel of it, for each few products of such a channel.
+A term counts the iterations of one loop: over tiles of pixels, channels of a tile, or small groups of products of such
+a channel.
 """
 
 import math
@@ -11,10 +12,11 @@ from cortado.ops.conv.packing import LongRow
 from cortado.ops.loops import VECTOR, Window
 
 _LAID_OUT = tuple(f"{kind}_{what}" for kind in ("whole", "part") for what in ("pieces", "words", "bytes"))
-_SWIFT = nested({"nines": "", "swift": "kernel_h kernel_h*window_row/4"})  # windows that are copied by words
+_SWIFT = nested({"nines": "", "swift": "kernel_h kernel_h*window_row/4"})  # windows that are copied word by word
 _CUT = {"cut": "", "uncut": ""}
 
-# ---- terms: what each kernel has loops over --------------------------------------------------------------------------
+# ---- terms: the loops of each kernel
+# ----------------------------------------------------------------------------------
 
 # On cores without vectors, with tiles of four, two or one pixels.
 _OF_TILE = "group_c group_c/2 group_c*window/4 group_c/2*window/4 window/4 group_c%4"
@@ -60,12 +62,12 @@ _LANE_WINDOWS = {
 
 
 def _by_group(loops: dict[str, str]) -> tuple[str, ...]:
-    """All of it is done for each group of channels, beside what is done once."""
+    """Multiplies the terms of loops by the number of groups, and adds the totals, which are counted once."""
     totals = ("calls", "outputs", "read_bytes", "macs", "outside", "cut", "uncut")
     return (*totals, *(f"{term}*groups" for term in nested(loops)))
 
 
-# With vectors: behind the first products of four channels there are blocks of sixteen, of two pixels two at a time.
+# With vectors: after the first products of four channels come blocks of sixteen; for two pixels, two blocks at a time.
 _VECTOR_PIXELS = {
     "calls": "",
     "pairs*groups": "group_c/4 group_c/4*odd_block group_c/4*two_blocks",
@@ -115,10 +117,10 @@ _SMALL_PIXELS = {"calls": "", "tiles/4*groups": _OF_SMALL, "spans": "in_c/4", **
 _SMALL_LINEAR = {"calls": "", "spans": "out_c out_c/3 out_c/3*in_c out_c/3*fours", **_CUT}
 _SMALL_WINDOWS = (*nested({"calls": "kernel_h groups", "tiles/4*groups": _OF_SMALL, "outputs": "", **_CUT}), *_LAID_OUT)
 # 4-bit weights: tiles of four pixels on small cores, of two with DSP instructions, of two and one with vectors. A
-# linear layer takes four channels of one pixel, on small cores of a copy of it.
+# linear layer computes four channels of one pixel; on small cores, from a copy of the pixel.
 _NARROW_SMALL = nested({"calls": "", "tiles/4": "window taps group_c group_c*window/8", "outputs": ""})
 _NARROW_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c"})
-_RUNS_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*runs"})  # with factors of their own
+_RUNS_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*runs"})  # with a factor for each run
 _NARROW_DSP = nested({"calls": "", "tiles/2": "window/4 taps group_c/4 group_c/4*window/4"})
 _NARROW_VECTORS = "taps window/16 group_c/4 group_c/4*window/16"
 _NARROW_MVE = nested({"calls": "", "pairs": _NARROW_VECTORS, "singles": _NARROW_VECTORS})
@@ -140,7 +142,8 @@ _POINTED = {
     "moved_rows": "kernel_w",
     "skipped_rows": "",
 }
-# With vectors the taps stay, and the bytes are counted by which all of them have moved on, where no row is outside.
+# With vectors the pointers to taps are kept, and only their common offset advances, where no row lies outside the
+# image.
 _POINTED_VECTORS = {
     "calls": "kernel_h odd_taps",
     "pointed": "kernel_h taps",
@@ -228,28 +231,29 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Codes:
-    """Epilogue of a kernel, as far as its time depends on it."""
+    """The parts of a kernel's epilogue that its time depends on."""
 
-    lowest: int  # the smallest code that it gives
+    lowest: int  # the smallest code that it returns
     out_offset: int
-    has_offset: bool = False  # of the input, for portable kernels
+    has_offset: bool = False  # a nonzero input offset, for portable kernels
     lean: bool = False
-    limited: bool = False  # not all of int8 is allowed
+    limited: bool = False  # the clamp is narrower than int8
 
     @property
     def cut(self) -> int | None:
-        """The code of a sum that is not scaled: one below zero, where that is the smallest code anyway."""
+        """The code that a negative sum always gives, so that requantization is skipped; None unless it is the lower
+        bound."""
         return self.lowest if self.lowest == self.out_offset else None
 
     @property
     def flags(self) -> dict[str, float]:
-        """A negative sum is not rounded where it is cut off anyway."""
+        """Negative sums need no rounding if the clamp raises them to the output offset anyway."""
         return {"ties": float(self.lowest != self.out_offset), "has_offset": float(self.has_offset)}
 
 
 def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0) -> Work:
-    """Returns the work of a 1x1 convolution or a linear layer, over spans of pixels. `runs` of weights have
-    factors of their own."""
+    """Returns the work of a 1x1 convolution or a linear layer, over spans of pixels. `runs`: the number of runs of
+    weights that have a factor of their own."""
 
     def quantities(calls: Calls) -> Quantities:
         sizes = {"in_c": in_c, "out_c": out_c, "depth": in_c, "groups": 1, "taps": 1, "kernel_h": 1, "strided": 0}
@@ -260,7 +264,7 @@ def pixels_work(symbol: str, in_c: int, out_c: int, codes: Codes, runs: int = 0)
 
 
 def window_work(symbol: str, window: Window, codes: Codes) -> Work:
-    """Returns the work of a convolution that makes one row from the rows under its window."""
+    """Returns the work of a convolution that computes one row from the rows under its window."""
 
     def quantities(calls: Calls) -> Quantities:
         columns = window.columns(calls)
@@ -281,8 +285,8 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
 
 
 def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float]:
-    """Describes the products for one output: whether they are whole fours, vectors and pairs; their
-    blocks of vectors behind the first one."""
+    """Describes the products for one output: their number, whether they are a multiple of four, of a vector or of two,
+    and the blocks of vectors after the first one."""
     window, blocks = taps * depth, (taps * depth - 1) // VECTOR
     return {
         "window": window,
@@ -303,8 +307,8 @@ def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float
 
 
 def _tiles(calls: Calls, lean: bool) -> dict[str, float]:
-    """Pixels that calls make together. On small cores tiles have three or four pixels, or one or two; lean layers have
-    only the latter. With vectors they have two or one."""
+    """Counts the tiles of pixels. On small cores tiles have three or four pixels, or one or two; lean layers have only
+    the latter. With vectors they have two or one."""
     whole, rest = divmod(calls.spans, max(calls.span, 1))
     found = {"quads": 0.0, "halves": 0.0}
     for times, span in ((whole, calls.span), (1, rest)):
@@ -322,10 +326,13 @@ def _tiles(calls: Calls, lean: bool) -> dict[str, float]:
 
 
 def _gathered(window: Window, calls: Calls, *, by_words: bool, copied: bool) -> dict[str, float]:
-    """Windows as they are laid out for two pixels; an odd last one is `copied` for kernels that read two in any case.
-    Taps inside the image that lie together are one piece; whether the channels of a tap are whole fours makes a
-    difference. If not, some kernels copy windows that are all inside `by_words`, two of three rows of nine bytes at
-    once."""
+    """Counts the copying of windows into scratch, two pixels at a time; for kernels that always read two, an odd last
+    window is `copied` twice.
+
+    Adjacent taps inside the image are one piece; the cost depends on whether the channels of a tap are a multiple of
+    four. If they are not, some kernels copy windows that are completely inside `by_words`; two windows of three rows of
+    nine bytes are copied at once.
+    """
     depth, lefts = window.depth, window.lefts
     nines = by_words and window.kernel_h == 3 and window.kernel_w * depth == 9
     lefts += lefts[-1:] * ((copied or nines) and len(lefts) % 2)
@@ -335,7 +342,7 @@ def _gathered(window: Window, calls: Calls, *, by_words: bool, copied: bool) -> 
     empty = [[1] * window.kernel_w * len(lefts)]
     plain, kind = calls.calls - calls.edges, "whole" if depth % 4 == 0 else "part"
     totals = dict.fromkeys(_LAID_OUT, 0.0)
-    above = calls.edges * window.kernel_h - calls.outside  # rows of calls that have others outside of the image
+    above = calls.edges * window.kernel_h - calls.outside  # inside rows of calls that have other rows outside the image
     for parts, times in ((slow, plain * window.kernel_h), (pieces, above), (empty, calls.outside)):
         several = [piece for part in parts for piece in part]
         totals[f"{kind}_pieces"] += window.groups * times * len(several)
@@ -346,21 +353,21 @@ def _gathered(window: Window, calls: Calls, *, by_words: bool, copied: bool) -> 
 
 
 def _pieces(window: Window, left: int) -> list[int]:
-    """The taps of each piece of a window's row."""
+    """Returns the number of taps in each piece of a window's row."""
     taps = window.kernel_w
     inside = sum(0 <= left + tap * window.dilation_w < window.in_w for tap in range(taps))
     return [inside, *[1] * (taps - inside)] if window.plain and inside > 0 else [1] * taps
 
 
 def _vector_windows(window: Window, calls: Calls) -> dict[str, float]:
-    """With vectors: pairs of windows that are inside of the image and copied together; other windows; of these, such
-    as are read where they lie, rows of others that are one run of bytes, and rows that are not. Where no windows are
-    joint, rows that are copied as one run, and taps that are copied alone."""
+    """Counts, for kernels with vectors: pairs of windows inside the image, copied together (joint); other windows; of
+    these, windows read in place, rows copied as one run of bytes, and other rows. Without joint windows: rows copied as
+    one run, and taps copied one by one."""
     height, inner = window.kernel_h, window.in_w - window.kernel_w
     runs = [window.plain and 0 <= left <= inner for left in window.lefts]
     pairs = sum(a and b for a, b in zip(runs[::2], runs[1::2], strict=False)) if height > 1 else 0
     joint = (calls.calls - calls.edges) * pairs
-    rows = calls.calls * height - calls.outside  # of all calls, for each pixel
+    rows = calls.calls * height - calls.outside  # over all calls, for each pixel
     run_rows = rows * sum(runs) - joint * 2 * height
     windows = calls.calls * len(runs) - 2 * joint
     return {
@@ -374,9 +381,9 @@ def _vector_windows(window: Window, calls: Calls) -> dict[str, float]:
 
 
 def _few(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
-    """Returns the work of depthwise layers with fewer channels than a vector has bytes: pixels side by side whose
-    windows are inside of the image are one piece, every other pixel is one of its own; a vector takes as many pixels as
-    it has room for."""
+    """Counts the work of depthwise layers with fewer channels than a vector has bytes: adjacent pixels whose windows
+    lie inside the image are one piece, every other pixel is a piece of its own; a vector holds as many pixels as
+    fit."""
     several = max(calls.calls, 1)
     inside, border = columns["inside"] / several, columns["border"] / several
     joined = calls.calls - calls.edges if window.stride_w == 1 and inside else 0.0
@@ -388,9 +395,9 @@ def _few(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
 
 
 def _long(window: Window, calls: Calls, codes: Codes) -> dict[str, float]:
-    """Depthwise layers by long multiplies: rows of four channels that are laid out, in fours of columns, pairs
-    and single words; channels of which outputs are made; their tiles of four outputs, rows of these that are a loop's,
-    and tiles with limits."""
+    """Counts the work of depthwise layers with long multiplies: rows of four channels laid out in scratch, in fours of
+    columns, pairs and single words; channels of outputs; their tiles of four outputs, rows of tiles that need a loop,
+    and tiles that are clamped."""
     stride, height = window.stride_w, window.kernel_h
     packs = calls.calls * math.ceil(window.in_c / 4)
     row = LongRow.of(window.in_w, window.out_w, window.pad_left, stride, window.kernel_w)

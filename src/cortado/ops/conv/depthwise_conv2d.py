@@ -60,9 +60,9 @@ def reference(
     number = torch.int64 if wide else torch.int32
     x = torch.nn.functional.pad(input.to(number) + input_offset, (0, 0, pw, pw, ph, ph))
     x = x.repeat_interleave(depth_multiplier, dim=3)
-    height, width = x.shape[1] - dh * (kh - 1), x.shape[2] - dw * (kw - 1)  # where a window may start
+    height, width = x.shape[1] - dh * (kh - 1), x.shape[2] - dw * (kw - 1)  # where a window can start
     acc = torch.zeros((), dtype=number)
-    # One tap of all windows after the other: torch has no fast convolution of integers, nor of float64 by groups.
+    # Tap by tap, for all windows at once: torch has no fast convolution of integers, nor a fast grouped one of float64.
     for i, j in product(range(kh), range(kw)):
         rows = x[:, dh * i : dh * i + height : sh, dw * j : dw * j + width : sw]
         acc = torch.addcmul(acc, rows, weight[0, i, j].to(number))
@@ -79,9 +79,10 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    """Every input channel makes its own output channels.
+    """Takes convolutions in which every input channel has its own output channels.
 
-    A single input channel is an ordinary convolution, several images are a grouped one: ExecuTorch's kernel takes one.
+    With a single input channel it is an ordinary convolution; several images make it a grouped one, because
+    ExecuTorch's kernel takes only one image.
     """
     images, channels = shape(bound["input"])[:2]
     if bound["groups"] != channels or channels == 1 or images > 1:
@@ -107,7 +108,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def from_grouped(call: Call) -> Call:
-    """A grouped convolution with one input channel per group, as a call of this operator."""
+    """Converts a grouped convolution with one input channel per group into a call of this operator."""
     weight = call["weight"]
     arguments = {
         **call.arguments,
@@ -118,8 +119,8 @@ def from_grouped(call: Call) -> Call:
 
 
 def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """Writes the call; on MVE CMSIS-NN runs a layer with one input channel as an ordinary convolution, with the kernels
-    of one."""
+    """Writes the call; on MVE, CMSIS-NN runs a layer with one input channel as an ordinary convolution, with its
+    kernels."""
     if shape(arguments["input"])[3] > 1:
         return add(DEPTHWISE, **arguments)
     return convolution.in_pte(DEPTHWISE, arguments, 1, add, target)

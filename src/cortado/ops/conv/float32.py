@@ -1,9 +1,10 @@
-"""sum = bias, then + x * w for one tap after the other; out = sum within its bounds: convolutions and linear layers.
-With weights of int8, w is a code: sum = 0, then + x * w; out = sum * scale + bias.
+"""sum = bias, then + x * w for one tap after the other; out = clamp(sum): convolutions and linear layers.
+
+With weights of int8, w is a code: sum = 0, then + x * w; out = clamp(sum * scale + bias).
 
 Every product and every sum is rounded to float32, in the order of the window's rows, columns and channels; taps outside
-of the image add nothing. NHWC input, OHWI weights; a weight that sees fewer input channels than there are makes the
-convolution grouped. A product of matrices is the same over their common dimension, from 0 on.
+the image add nothing. NHWC input, OHWI weights; the convolution is grouped if the weight has fewer input channels than
+the input. A matrix product is the same sum over the common dimension, beginning with 0.
 """
 
 import math
@@ -70,7 +71,7 @@ def reference(
 
 
 def _added(sums: FloatArray, taps: FloatArray, w: FloatArray, columns: FloatArray) -> FloatArray:
-    """The products of one tap, channel after channel."""
+    """Adds the products of one tap, channel after channel."""
     for channel in range(w.shape[1]):
         seen = taps[..., columns + channel] if columns.any() else taps[..., channel : channel + 1]
         sums = sums + seen * w[:, channel]
@@ -78,7 +79,7 @@ def _added(sums: FloatArray, taps: FloatArray, w: FloatArray, columns: FloatArra
 
 
 def _sizes(image: Any, weight: Any, stride: list[int], padding: list[int], dilation: list[int]) -> list[int]:
-    """Height and width of what a window gives."""
+    """Returns height and width of a convolution's result."""
     axes = zip(image[1:3], weight[1:3], stride, padding, dilation, strict=True)
     return [(size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, step, pad, gap in axes]
 
@@ -91,7 +92,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def _layer(lowering: Lowering, weight: Tensor) -> dict[str, Any]:
-    """The constants and bounds of a layer; weight [out_c, kernel_h, kernel_w, in_c]."""
+    """Adds the constants of a layer and returns its arguments; weight is [out_c, kernel_h, kernel_w, in_c]."""
     bias = lowering.data("bias")
     given = torch.zeros(len(weight)) if bias is None else bias
     low, high = lowering.clamp
@@ -106,7 +107,8 @@ def _layer(lowering: Lowering, weight: Tensor) -> dict[str, Any]:
 
 
 def _codes(weight: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Weights as int8, and what a code of each channel stands for; as they are where that saves nothing."""
+    """Quantizes weights to int8 and returns them with a scale per channel; returns them unchanged if that saves
+    nothing."""
     real = weight.to(torch.float64)
     products = real.numel() // len(real)
     scale = (real.reshape(len(real), -1).abs().amax(1) / INT8.high).to(torch.float32)
@@ -148,7 +150,7 @@ KERNELS = Several(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Any window that fits, groups, bounds, numbers of any size."""
+    """Draws any window that fits, groups, bounds, numbers of any magnitude."""
     groups = draw.pick([1, 1, 1, 2, 3])
     in_c, out_c = (draw.channels() for _ in range(2))
     kernel = draw.pick([(1, 1), (1, 1), (3, 3), (3, 3), (2, 5), (1, 3)])
@@ -191,7 +193,7 @@ FLOAT_LINEAR_PATTERN = Pattern(
 
 
 def lower_transposed(lowering: Lowering) -> Node:
-    """Zeros between the pixels and around them, then a convolution with the weights turned around."""
+    """Lowers to a convolution: zeros are inserted between the pixels and around them, and the weights are flipped."""
     bound, weight = lowering.bound, lowering.data("weight")
     assert weight is not None
     stride, padding, dilation, rest = (
@@ -213,7 +215,7 @@ def lower_transposed(lowering: Lowering) -> Node:
 
 
 def _with_zeros(lowering: Lowering, image: Node, stride: list[int]) -> Node:
-    """stride - 1 zeros behind every pixel and row."""
+    """Inserts stride - 1 zeros after every pixel and row."""
     n, h, w, c = shape(image)
     made = lowering.view(image, (n * h, w, 1, c))
     made = surround(lowering, made, [(0, 0), (0, 0), (0, stride[1] - 1), (0, 0)], 0)

@@ -1,4 +1,5 @@
-"""Gradients of convolutions and pools in float32, and convolutions with computed weights, in calls that it takes."""
+"""Gradients of convolutions and pools in float32, and convolutions with computed weights, in terms of supported
+calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 
 
 def _apart(x: Tensor, dim: int, step: int) -> Tensor:
-    """Values with step - 1 zeros behind each."""
+    """Inserts step - 1 zeros after each value along a dimension."""
     if step == 1:
         return x
     sizes = list(x.shape)
@@ -27,7 +28,7 @@ def _apart(x: Tensor, dim: int, step: int) -> Tensor:
 
 
 def _placed(x: Tensor, dim: int, begin: int, step: int, size: int) -> Tensor:
-    """Values at begin, begin + step ... of `size` zeros, along one of the last dimensions."""
+    """Places values at begin, begin + step ... among `size` zeros, along one of the last dimensions."""
     wide = _apart(x, dim, step)
     wide = wide.narrow(dim, 0, min(wide.shape[dim], size - begin))
     pads = [0, 0] * (x.dim() - 1 - dim) + [begin, size - begin - wide.shape[dim]]
@@ -45,7 +46,7 @@ def convolution_backward(
     groups: int,
     **_: Any,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Tap by tap: of a tap, the gradient is a product of matrices."""
+    """Sums the gradients tap by tap: the gradient of one tap is a matrix product."""
     if transposed or weight.dim() != 4:
         return NotImplemented
     n, c, high, wide = input.shape
@@ -76,7 +77,7 @@ def convolution_backward(
 
 
 def _shares(windows: Sequence[tuple[int, int]], size: int, counts: Sequence[float]) -> Tensor:
-    """A matrix [windows, size]: the share of each window that a place has."""
+    """Returns a matrix [windows, size] with the weight that each position has in the mean of each window."""
     rows = []
     for (begin, end), count in zip(windows, counts, strict=True):
         rows.append([1.0 / count if begin <= at < end else 0.0 for at in range(size)])
@@ -114,7 +115,7 @@ def mean_backward(
 
 
 def largest_backward(grad_output: Tensor, self: Tensor, indices: Tensor, **_: Any) -> Tensor:
-    """Each gradient goes to the place that was largest."""
+    """Passes each gradient to the position that held the maximum."""
     *lead, high, wide = self.shape
     places = indices.reshape(-1, 1, indices.shape[-2] * indices.shape[-1])
     chosen = (places == torch.arange(high * wide).reshape(1, -1, 1)).to(torch.float32)
@@ -127,7 +128,7 @@ def largest_backward(grad_output: Tensor, self: Tensor, indices: Tensor, **_: An
 def computed_signal(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """A signal is an image of height 1."""
+    """Treats a signal as an image of height 1."""
     places = height_one(stride, 1), height_one(padding, 0), height_one(dilation, 1)
     return computed_convolution(input.unsqueeze(-2), weight.unsqueeze(2), bias, *places, groups).squeeze(-2)
 
@@ -142,7 +143,8 @@ def computed_transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """Zeros between the pixels and around them, then a convolution with the weights turned around."""
+    """Writes a transposed convolution out: zeros between the pixels and around them, then a convolution with flipped
+    weights."""
     steps, pads, rest, gaps = (pair(one) for one in (stride, padding, output_padding, dilation))
     (in_c, made, *kernel), borders = weight.shape, []
     for axis in (1, 0):  # the last dimension first
@@ -164,14 +166,14 @@ def computed_transposed_signal(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """A signal is an image of height 1."""
+    """Treats a signal as an image of height 1."""
     places = height_one(stride, 1), height_one(padding, 0), height_one(output_padding, 0)
     image, taps = input.unsqueeze(-2), weight.unsqueeze(2)
     return computed_transposed(image, taps, bias, *places, groups, height_one(dilation, 1)).squeeze(-2)
 
 
 def computed_named(weight: Tensor, transposed: bool, output_padding: Sequence[int], **rest: Any) -> Tensor:
-    """Writes a convolution of images out, where its weights or bias are no constants."""
+    """Writes a convolution of images out, if its weights or bias are not constant."""
     if weight.dim() != 4:
         return NotImplemented
     if transposed:
@@ -180,7 +182,7 @@ def computed_named(weight: Tensor, transposed: bool, output_padding: Sequence[in
 
 
 def _computed(bound: Bound) -> bool:
-    """Tells whether weights or a bias, of a batch, are no constants."""
+    """Whether the weights or the bias of a batched convolution are not constant."""
     given = [bound[name] for name in ("weight", "bias") if isinstance(bound.get(name), Node)]
     batched = len(shape(bound["input"])) == len(shape(bound["weight"]))
     return batched and not isinstance(bound["padding"], str) and not all(map(is_constant, given))

@@ -1,17 +1,15 @@
-"""Other spellings of convolutions: 1-D ones, unbatched ones, padding="same", zeros padded in front.
+"""Other spellings of convolutions: 1-D ones, unbatched ones, padding="same", a separate zero padding in front.
 
 Each becomes aten.conv2d on a batch of images; a 1-D signal is an image of height 1.
 
-Windows of more rows than a table of operands can name: height and width change places, which is nothing but another
-shape where the image is one pixel wide. A pool that is too wide for that as well goes along the one, then the other.
+Windows with more rows than an operand table can name: height and width are swapped, which is a mere reshape if the
+image is one pixel wide. A pool that is too wide even then is computed along one dimension, then along the other.
 
-Volumes [N, C, D, H, W] as images: convolutions and pools in three dimensions by those in two.
-
-Slices along the depth are a batch of images. A convolution reads the slices under its window as one image, whose
-channels are those of all these slices, so that its sum is rounded once; a transposed one does so for every phase of its
-stride along the depth. Pools go over height and width first, then over
-the depth, which are the rows of an image whose pixels of a slice lie side by side. In memory, as NHWC, both views are
-the same.
+Volumes [N, C, D, H, W] as images: 3-D convolutions and pools in terms of 2-D ones. Slices along the depth are a batch
+of images. A convolution reads the slices under its window as one image that has the channels of all these slices, so
+its sum is rounded once; a transposed one does so for every phase of its stride along the depth. Pools run over height
+and width first, then over the depth, as the rows of an image in which the pixels of a slice lie side by side. In NHWC
+memory both views are the same.
 """
 
 import math
@@ -50,14 +48,14 @@ class Pads:
         return self.top == self.bottom and self.left == self.right
 
     def split(self, reach: list[int]) -> tuple[list[int], "Pads"]:
-        """(padding of a convolution, what is left): each window keeps a tap inside the image."""
+        """Returns (padding of a convolution, remaining padding) such that each window keeps a tap inside the image."""
         vertical, horizontal = min(self.top, self.bottom, reach[0]), min(self.left, self.right, reach[1])
         rest = self + Pads(-vertical, -vertical, -horizontal, -horizontal)
         return [vertical, horizontal], rest
 
 
 def _pads(padding: Any, reach: list[int]) -> Pads:
-    """Padding in numbers. "same" splits an odd total so that the end gets one more, as PyTorch does."""
+    """Returns the padding in numbers. "same" puts the odd one of a total at the end, as PyTorch does."""
     if padding == "valid":
         return Pads(0, 0, 0, 0)
     if padding == "same":
@@ -68,7 +66,7 @@ def _pads(padding: Any, reach: list[int]) -> Pads:
 
 
 def zero_padding(node: Node) -> Pads | None:
-    """The padding of height and width, if the node pads with zeros there and nowhere else."""
+    """Returns the padding of height and width, if the node pads with zeros there and nowhere else."""
     if not is_call(node, aten.pad.default, aten.constant_pad_nd.default):
         return None
     bound = bind(node)
@@ -87,15 +85,14 @@ def pad_images(like: Node, source: Node, pads: Pads) -> Node:
 
 
 def images(like: Node, source: Node, spatial: int) -> Node:
-    """The input as [N, C, H, W]: a batch of one if it has none, height 1 for a signal."""
+    """Views the input as [N, C, H, W]: a batch of one if it is unbatched, height 1 for a signal."""
     sizes = list(shape(source))
     batched = sizes if len(sizes) == spatial + 2 else [1, *sizes]
     return add_view(like, source, batched if spatial == 2 else [*batched[:2], 1, batched[2]])
 
 
 def _conv2d(bound: Bound, source: Node, weight: Node, spatial: int) -> tuple[Any, ...]:
-    """The arguments of a conv2d of a batch of images; where its padding differs from side to side, the rest goes in
-    front."""
+    """Returns the arguments of a conv2d on a batch of images; uneven padding becomes a separate padding in front."""
     wide = (lambda value, fill: pair(value)) if spatial == 2 else height_one
     stride, dilation = wide(bound["stride"], 1), wide(bound["dilation"], 1)
     padding = bound["padding"] if isinstance(bound["padding"], str) else wide(bound["padding"], 0)
@@ -109,7 +106,7 @@ def _conv2d(bound: Bound, source: Node, weight: Node, spatial: int) -> tuple[Any
 
 
 def to_conv2d(bound: Bound) -> Node | None:
-    """A conv2d of a batch, its padding in numbers, zeros in front of it folded in where they are even."""
+    """Rewrites as a batched conv2d with numeric padding; a zero padding in front is folded in if it is even."""
     arguments = _conv2d(bound, images(bound.node, bound["input"], 2), bound["weight"], 2)
     if bound.node.target == aten.conv2d.default and arguments == tuple(bound.values.values()):
         return None  # nothing to change
@@ -117,7 +114,7 @@ def to_conv2d(bound: Bound) -> Node | None:
 
 
 def conv1d_to_conv2d(bound: Bound) -> Node | None:
-    """A signal is an image of height 1."""
+    """Treats a signal as an image of height 1."""
     weight = bound["weight"]
     if not is_constant(weight):
         return None
@@ -132,7 +129,7 @@ CONV1D_REWRITE = Rewrite(aten=(aten.conv1d.default, aten.conv1d.padding), rewrit
 
 # ---- tall forms ------------------------------------------------------------------------------------------
 
-MOST_ROWS = 255  # of a window, that a port of the C bundle's tables can name
+MOST_ROWS = 255  # rows of a window that a port in the C bundle's tables can name
 
 
 def _turned(*values: Any) -> list[list[int]]:
@@ -152,7 +149,7 @@ def convolution(
 def computed_convolution(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """A convolution whose weights are computed: a matrix product with the pixels under its windows."""
+    """Computes a convolution with computed weights: a matrix product with the pixels under its windows."""
     kernel, (steps, pads, gaps) = list(weight.shape[2:]), (pair(one) for one in (stride, padding, dilation))
     columns: Tensor = aten.im2col.default(input, kernel, gaps, pads, steps)
     images, pixels = input.shape[0], columns.shape[-1]
@@ -210,7 +207,7 @@ def avg_pool(
 
 
 def _pool_window(kernel_size: Any, stride: Any, *others: Any) -> tuple[list[list[int]] | None, list[list[int]]]:
-    """Splits off what goes along rows alone, if it has to, and turns the rest."""
+    """Splits off a pool along rows, if the window is too wide, and swaps height and width of the rest."""
     kernel = pair(kernel_size)
     numbers = [kernel, pair(stride) if stride else kernel, *(pair(one) for one in others)]
     if kernel[1] <= MOST_ROWS:
@@ -221,7 +218,7 @@ def _pool_window(kernel_size: Any, stride: Any, *others: Any) -> tuple[list[list
 
 
 def _is_tall_pool(bound: Bound) -> bool:
-    """Whether a pool's window is tall; a mean of the whole image is not meant, as its rows are summed one by one."""
+    """Whether a pool's window is tall. A mean of the whole image does not count: its rows are summed one by one."""
     kernel, sizes = pair(bound["kernel_size"]), shape(bound["self"])[-2:]
     whole = tuple(kernel) == sizes and not any(pair(bound["padding"]))
     mean = whole and "divisor_override" in bound.values
@@ -242,7 +239,7 @@ AVG_POOL = Decomposition(aten=(aten.avg_pool2d.default,), function=avg_pool, tak
 
 
 def as_images(volume: Tensor) -> Tensor:
-    """[N, C, D, H, W] as a batch of N * D images."""
+    """Reshapes [N, C, D, H, W] to a batch of N * D images."""
     n, channels, depth, height, width = volume.shape
     return volume.transpose(1, 2).reshape(n * depth, channels, height, width)
 
@@ -280,7 +277,7 @@ def volume_convolution(
 
 
 def _borders(padding: Any, taps: Sequence[int], gaps: Sequence[int]) -> list[tuple[int, int]]:
-    """Zeros before and behind, for each dimension; "same" puts an odd one behind."""
+    """Returns the zeros before and after, for each dimension; "same" puts an odd one after."""
     if isinstance(padding, str):
         reach = [gap * (tap - 1) if padding == "same" else 0 for tap, gap in zip(taps, gaps, strict=True)]
         return [(total // 2, total - total // 2) for total in reach]
@@ -297,7 +294,8 @@ def volume_transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """A transposed convolution for each phase of the stride along the depth, over the slices that its taps reach."""
+    """Adds a transposed convolution for each phase of the stride along the depth, over the slices that its taps
+    reach."""
     if len(input.shape) == 4:
         return volume_transposed(input[None], weight, bias, stride, padding, output_padding, groups, dilation)[0]
     steps, pads, rest, gaps = (triple(one) for one in (stride, padding, output_padding, dilation))
@@ -320,7 +318,8 @@ def volume_transposed(
 
 
 def _stacked(input: Tensor, places: list[list[int]]) -> Tensor:
-    """For each list an image whose channels are those of these slices; those that are outside are zeros."""
+    """Builds an image for each list of slices, with the channels of these slices; slices outside the volume are
+    zeros."""
     n, channels, slices, height, width = input.shape
     flat = [place if 0 <= place < slices else slices for row in places for place in row]
     if slices in flat:
@@ -347,7 +346,7 @@ def _batched(self: Tensor) -> Tensor:
 
 
 def _along_depth(volume: Tensor) -> Tensor:
-    """Rows are slices."""
+    """Views a volume as images whose rows are its slices."""
     n, channels, depth, height, width = volume.shape
     return volume.reshape(n, channels, depth, height * width)
 
@@ -369,7 +368,7 @@ def volume_max_pool(
 def volume_avg_pool(
     self: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, **_: Any
 ) -> Tensor:
-    """avg_pool3d by pools over two dimensions and one: a window's divisor is a product of one number for each
+    """Computes avg_pool3d as a 2-D pool and a 1-D pool: a window's divisor is a product with one factor per
     dimension."""
     volume, kernel, pads = _batched(self), triple(kernel_size), triple(padding)
     steps = triple(stride) if stride else kernel
@@ -381,7 +380,7 @@ def volume_avg_pool(
 
 
 def _over_all(bound: Bound) -> bool:
-    """Whether a pool goes over the depth and the slices; over one of them alone it is an image's already."""
+    """Whether a pool runs over both the depth and the slices; over only one of them it is a pool of images already."""
     kernel, pads = triple(bound["kernel_size"]), triple(bound["padding"])
     steps = triple(bound["stride"]) if bound["stride"] else kernel
     still = [numbers == (1, 1, 0) for numbers in zip(kernel, steps, pads, strict=True)]

@@ -1,4 +1,4 @@
-"""Kernels for int16 codes: what they can take, and their weights in the order they read them, as in packing.py."""
+"""Kernels for int16 codes: which layers they take, and weights in the order they read them, as in packing.py."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def pack_conv_tile_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
 
 
 def scratch_conv1x1_dsp(in_c: int, pixels: int) -> int:
-    """Bytes of scratch for conv1x1 `__dsp`, at most `pixels` at a time."""
+    """Returns the bytes of scratch for conv1x1 `__dsp`, at most `pixels` at a time."""
     return 4 * (in_c + 1 & ~1) if pixels > 1 else 0
 
 
@@ -44,7 +44,7 @@ def scratch_conv2d_mve(products: int, out_w: int) -> int:
 
 
 def _overlapping(channels: int, together: int) -> list[slice]:
-    """Slices of `together` channels each; the last may repeat some of those before."""
+    """Returns slices of `together` channels each; the last one can overlap the one before."""
     rest = [channels - together] if channels % together else []
     return [slice(first, first + together) for first in [*range(0, channels - together + 1, together), *rest]]
 
@@ -76,13 +76,14 @@ def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
 
 
 def pack_conv_tile_small(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
-    """The stream of conv_tile_s16__scalar.S: that of int8 codes, with the bias in front of the weights."""
+    """Packs the stream of conv_tile_s16__scalar.S: the one for int8 codes, with the bias in front of the weights."""
     stream = pack_conv_tile(weights, bias, multiplier, shift, Core.SMALL, groups).reshape(len(weights), -1)
     return np.concatenate([stream[:, -12:-8], stream[:, :-12], stream[:, -8:]], axis=1).ravel()
 
 
 def pack_linear_small(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of cortado_linear_s16__scalar: six channels each, of which the first and the fourth lie in turns."""
+    """Packs the stream of cortado_linear_s16__scalar: six channels at a time, the first and the fourth interleaved, and
+    so on."""
     six = pad_to(weights, 0, 6).reshape(-1, 2, 3, weights.shape[1])
     rows = pad_to(six.transpose(0, 2, 3, 1).reshape(len(six), -1), 1, 4)
     words = pad_to(np.stack([bias, multiplier, shift], axis=1), 0, 6).reshape(len(six), -1)

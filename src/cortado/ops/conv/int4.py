@@ -1,10 +1,11 @@
-"""Weights of 4 bits: how int8 codes become such, and what of them is stored.
+"""Weights of 4 bits: how int8 codes are reduced to them, and how they are stored.
 
-A code of 4 bits lies in [-7, 7]: it is factor * q of an int8 code. `RUN` products of an output channel, in the order
-kernel_h, kernel_w, in_c, have a factor of their own, or all of them have one, which is then part of the multiplier.
+A 4-bit code q lies in [-7, 7] and represents the int8 code factor * q. Each run of `RUN` products of an output channel,
+in the order kernel_h, kernel_w, in_c, has its own factor; or the whole channel has one, which is then part of the
+multiplier.
 
-What the kernels for 4-bit weights can take, and their weights in the order they read them, as packing.py has them for
-int8: two of them are a byte of the C bundle. Factors of runs are 3 to 18.
+Also which layers the kernels for 4-bit weights take, and weights in the order they read them, as packing.py has them
+for int8: a byte of the C bundle holds two of them. Factors of runs are 3 to 18.
 """
 
 from dataclasses import dataclass
@@ -21,24 +22,24 @@ from cortado.base.target import Core
 from cortado.ir import sampling
 from cortado.ops.conv.packing import Int8, Int32, as_bytes, factor_words, joined, pad_to
 
-RUN = 32  # products of a channel that have one factor
-LEAST = 3  # factors of runs take 4 bits: 3 to 18, whose 7 times is the largest int8 code but one
+RUN = 32  # products of a channel that share one factor
+LEAST = 3  # factors of runs are stored in 4 bits: 3 to 18, and 7 * 18 = 126 is an int8 code
 MOST_OF_LINEAR = 65536  # products of a channel, with DSP instructions
 MOST_PRODUCTS = 4096  # of a channel without factors, with DSP instructions: its sum fits 24 bits
-NARROW_ROWS = 4  # of a gate, whose products are computed together
-CHUNK = 512  # products of a gate without factors that are summed up at a time: 2^12 times their sum fits 32 bits
+NARROW_ROWS = 4  # of a gate, computed together
+CHUNK = 512  # products of a gate without factors summed at a time: 2^12 times their sum fits 32 bits
 UInt8 = NDArray[np.uint8]
-_EIGHTS = 8  # what makes a 4-bit weight positive
+_EIGHTS = 8  # added to a 4-bit weight to make it positive
 
 
 def pack_pairs(codes: Int8) -> UInt8:
-    """[channels, products] codes, two in a byte, the first in its lower half; of conv2d_narrow_s8.c."""
+    """Packs [channels, products] codes, two in a byte, the first in its lower half, for conv2d_narrow_s8.c."""
     halves = pad_to(codes, 1, 2).astype(np.int64) & 15
     return (halves[:, 0::2] + 16 * halves[:, 1::2]).astype(np.uint8)
 
 
 def fits(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> bool:
-    """Whether a core's own kernel takes a layer: right shifts only, sums that can be doubled."""
+    """Whether a core's specialized kernel takes a layer: right shifts only, and sums that can be doubled."""
     most = 128 * np.abs(codes.astype(np.int64)).sum(axis=1) + np.abs(bias.astype(np.int64))
     return bool(np.all(shift < 0) and np.all(most < 1 << 30))
 
@@ -50,8 +51,8 @@ def pack_narrow_dsp(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -
 
 
 def _fours(codes: NDArray[np.generic]) -> NDArray[np.generic]:
-    """[channels, products] codes, both by fours: halfwords of four channels, those of products k and k + 2, then those
-    of k + 1 and k + 3."""
+    """Packs [channels, products] codes, both multiples of four: halfwords of four channels each, for products k and k +
+    2, then for k + 1 and k + 3."""
     fours = codes.astype(np.int64).reshape(-1, 4, codes.shape[1])
     lower = fours[:, 0] + 16 * fours[:, 1] + 256 * fours[:, 2] + 273 * _EIGHTS
     halfwords = (lower + 4096 * fours[:, 3]).reshape(len(fours), -1, 2, 2)  # [four, k // 4, k // 2 % 2, k % 2]
@@ -66,7 +67,8 @@ def pack_runs_dsp(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32, s
 
 
 def _factor_halfwords(factors: UInt8) -> NDArray[np.generic]:
-    """[fours, bytes]: the factors of four channels in a halfword, for each run; a multiple of 4 bytes."""
+    """Returns [fours, bytes]: the factors of four channels in a halfword, for each run; padded to a multiple of 4
+    bytes."""
     even = pad_to(pad_to(factors.astype(np.int64) - LEAST, 1, 2), 0, 4).astype(np.int64)
     fours = even.reshape(-1, 4, even.shape[1])
     halfwords = fours[:, 0] + 16 * fours[:, 1] + 256 * fours[:, 2] + 4096 * fours[:, 3]
@@ -108,12 +110,13 @@ def scratch_linear_small(in_c: int, factors: bool) -> int:
 
 
 def _by_fours(table: Int32) -> NDArray[np.generic]:
-    """A table of channels as bytes, for each four of them."""
+    """Returns a table of channels as bytes, four channels in each row."""
     return as_bytes(pad_to(table.astype(np.int64), 0, 4).reshape(-1, 4))
 
 
 def _blocks(codes: Int8) -> NDArray[np.generic]:
-    """[fours, blocks, 32]: of sixteen products, bytes 16 * b + a of the first two of four channels, then 16 * d + c."""
+    """Returns [fours, blocks, 32]: for sixteen products of four channels a to d, the bytes 16 * b + a, then 16 * d +
+    c."""
     fours = pad_to(pad_to(codes, 1, 16), 0, 4).astype(np.int64).reshape(-1, 2, 2, -(-codes.shape[1] // 16), 16)
     pairs = fours[:, :, 0] + 16 * fours[:, :, 1]
     return pairs.transpose(0, 2, 1, 3).astype(np.int8).reshape(len(fours), -1, 32)
@@ -125,7 +128,8 @@ def pack_narrow_mve(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -
 
 
 def _factor_bytes(factors: UInt8) -> NDArray[np.generic]:
-    """[fours, 4, pairs of runs]: the factors of two runs of a channel in a byte, the first one's in its lower half."""
+    """Returns [fours, 4, pairs of runs]: the factors of two runs of a channel in a byte, the first one's in its lower
+    half."""
     even = pad_to(pad_to(factors.astype(np.int64) - LEAST, 1, 2), 0, 4).astype(np.int64)
     halves = even.reshape(-1, 4, even.shape[1] // 2, 2)
     return (halves[..., 0] + 16 * halves[..., 1]).astype(np.uint8).view(np.int8)
@@ -149,7 +153,7 @@ def pack_narrow_small(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32)
 
 
 def pack_runs_small(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The same with factors: five beside the shifts, then seven in a word."""
+    """Packs the same stream with factors: five in the word of the shifts, then seven in each word."""
     tables = factor_words(bias, multiplier, shift, Core.SMALL)
     shifts = np.maximum(shift, 0).astype(np.int64) + 32 * np.maximum(-shift, 0).astype(np.int64)
     words = [shifts + 1024 * _in_a_word(factors[:, :5])]
@@ -158,13 +162,13 @@ def pack_runs_small(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32,
 
 
 def _eights(codes: Int8) -> Int8:
-    """[channels, words, bytes]: eight weights in each word."""
+    """Returns [channels, words, bytes]: eight weights in each word."""
     halves = (pad_to(codes, 1, 8).astype(np.int64) & 15).reshape(len(codes), -1, 8)
     return as_bytes((halves << 4 * np.arange(8)).sum(axis=2))
 
 
 def _in_a_word(factors: UInt8) -> NDArray[np.int64]:
-    """[channels]: some factors, four bits each, and a 1 above the last."""
+    """Returns [channels]: the factors, four bits each, and a 1 above the last to mark the end."""
     halves = factors.astype(np.int64) - LEAST
     count = halves.shape[1]
     return np.asarray((halves << 4 * np.arange(count)).sum(axis=1) + (1 << 4 * count))
@@ -202,13 +206,13 @@ def pack_narrow_gates(
 
 
 def _gate_factors(factors: UInt8) -> NDArray[np.generic]:
-    """[fours of rows, 1]: those of one run or two, less 3, from the lowest bits on."""
+    """Returns [fours of rows, 1]: the factors of one run or two, less 3, from the lowest bits up."""
     fours = (factors.astype(np.int64) - LEAST).reshape(-1, NARROW_ROWS, factors.shape[1]).transpose(0, 2, 1)
     return (fours.reshape(len(fours), -1) << 4 * np.arange(fours[0].size)).sum(axis=1)[:, None]
 
 
 def _gate_halfwords(codes: Int8) -> NDArray[np.generic]:
-    """A halfword for each product, of every four k, k + 2, k + 1, k + 3."""
+    """Returns a halfword for each product; every four products come in the order k, k + 2, k + 1, k + 3."""
     halves = codes.reshape(-1, NARROW_ROWS, codes.shape[1]).astype(np.int64) & 15
     words = pad_to((halves << (4 * np.arange(NARROW_ROWS))[:, None]).sum(axis=1), 1, 4)
     ordered = words.reshape(len(words), -1, 2, 2).transpose(0, 1, 3, 2)
@@ -216,7 +220,7 @@ def _gate_halfwords(codes: Int8) -> NDArray[np.generic]:
 
 
 def _gate_lanes(codes: Int8) -> NDArray[np.generic]:
-    """A word for each two products of rows a to d: a, b, a, b, c, d, c, d, each 8 more."""
+    """Returns a word for every two products of rows a to d: a, b, a, b, c, d, c, d, each plus 8."""
     more = pad_to(codes, 1, 2).astype(np.int64).reshape(-1, 2, 2, -(-codes.shape[1] // 2), 2) + _EIGHTS
     ordered = more.transpose(0, 3, 1, 4, 2).reshape(
         len(more), -1, 8
@@ -232,14 +236,14 @@ ROW_FACTORS = range(1, max(FACTORS) + 1)  # of a whole row: it is not stored, or
 
 
 def rounded(codes: Tensor, factor: Tensor | int) -> Tensor:
-    """The q of each code, to nearest, ties away from zero."""
+    """Returns q of each code, rounded to nearest, ties away from zero."""
     half = torch.div(factor if isinstance(factor, Tensor) else torch.tensor(factor), 2, rounding_mode="floor")
     found = torch.sign(codes) * torch.div(codes.abs() + half, factor, rounding_mode="floor")
     return found.clamp(-LARGEST, LARGEST)
 
 
 def chosen_factors(codes: Tensor, weights: Tensor, factors: range) -> Tensor:
-    """For each row of int8 codes the factor with the least squared error; `weights` say how much each column counts."""
+    """Returns, for each row of int8 codes, the factor with the least squared error; `weights` weights the columns."""
     wide, best, least = codes.to(torch.int64), torch.zeros(len(codes), dtype=torch.int64), None
     for factor in factors:
         error = (((wide - factor * rounded(wide, factor)) ** 2).to(torch.float64) * weights).sum(1)
@@ -250,13 +254,13 @@ def chosen_factors(codes: Tensor, weights: Tensor, factors: range) -> Tensor:
 
 
 def padded_runs(flat: Tensor) -> Tensor:
-    """[channels, products] as [channels, runs, RUN], with zeros behind the last."""
+    """Reshapes [channels, products] to [channels, runs, RUN], with zeros after the last product."""
     short = -flat.shape[1] % RUN
     return torch.nn.functional.pad(flat, (0, short)).reshape(len(flat), -1, RUN)
 
 
 def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
-    """Weights of 4 bits, for samples of operators: [channels, ...]."""
+    """Draws 4-bit weights for samples of operators: [channels, ...]."""
     codes = sampling.codes(seed, sizes, -LARGEST, LARGEST)
     if run == 0:
         return codes
@@ -269,7 +273,7 @@ def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """Stored form of a call's weights: q as [channels, products], and the factors of runs as [channels, runs]."""
+    """The stored form of a call's weights: q as [channels, products], and the factors of runs as [channels, runs]."""
 
     codes: ArrayType
     factors: ArrayType | None

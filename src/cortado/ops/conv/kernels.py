@@ -1,8 +1,8 @@
-"""The kernels of convolutions and linear layers, as tables: the first row that takes a layer makes it.
+"""The kernels of convolutions and linear layers, as tables: the first row that takes a layer is used.
 
 A row names a C function, the elements of the activations and weights that it reads, the cores that have it, which
 layers fit, how it wants their weights packed and how much scratch it needs. The last row of each pair of elements is
-portable: every core has it, it takes any layer and reads weights as they are.
+portable: every core has it, it takes any layer and reads unpacked weights.
 """
 
 import math
@@ -29,7 +29,7 @@ from cortado.ops.reach import sum_shift
 
 
 class ConvForm(Enum):
-    """Spans that one call of a kernel makes; the value is how C calls it."""
+    """The span that one call of a kernel computes; the value is its name in C."""
 
     PIXELS = "conv1x1"  # any span of pixels
     WINDOW = "conv2d"  # one output row from the rows under the window
@@ -41,15 +41,15 @@ _Tables = tuple[Numbers, Numbers, Numbers]
 
 @dataclass(frozen=True)
 class ConvLayer:
-    """A call as its kernels see it: the portable descriptor, and what packing reads."""
+    """A call as its kernels see it: the portable descriptor, and the data that packing reads."""
 
     call: Call
     form: ConvForm
     fields: dict[str, Any]
     weights: Numbers
     tables: _Tables  # bias, multiplier and shift of each output channel
-    packs: bool  # some kernel with packed weights may take it
-    stored: int4.StoredWeights | None = None  # of weights of 4 bits
+    packs: bool  # some kernel with packed weights can take it
+    stored: int4.StoredWeights | None = None  # 4-bit weights
 
     @property
     def elements(self) -> tuple[Element, Element]:
@@ -83,16 +83,16 @@ class ConvLayer:
 
     @property
     def depth(self) -> int:
-        """Products of one tap."""
+        """The number of products of one tap."""
         return self.call.shape("weight")[3]
 
     @property
     def runs(self) -> int:
-        """Runs of 4-bit weights that have a factor of their own."""
+        """The number of runs of 4-bit weights that have a factor of their own."""
         return 0 if self.stored is None or self.stored.factors is None else self.stored.factors.shape[1]
 
     def stream(self, narrow: Callable[..., Numbers], runs: Callable[..., Numbers]) -> Numbers:
-        """4-bit weights as one of two functions packs them, the second with factors."""
+        """Packs 4-bit weights with one of two functions; the second takes factors."""
         assert self.stored is not None
         given = [self.stored.codes] if self.stored.factors is None else [self.stored.codes, self.stored.factors]
         return (narrow if self.stored.factors is None else runs)(*given, *self.tables)
@@ -140,7 +140,7 @@ def _int16_layer(call: Call, form: ConvForm) -> ConvLayer:
         "multiplier": Array(multiplier),
         "shift": Array(shift),
     }
-    # Elsewhere sums are of 64 bits, and so is the portable kernel.
+    # Other layers have 64-bit sums, which only the portable kernel has.
     fits = fields["sum_shift"] == 0 and int16.fits(multiplier, shift) and window_fits(fields, np.int16)
     return ConvLayer(call, form, fields, shaped, _tables(call, fields["bias"]), packs=fits)
 
@@ -149,7 +149,7 @@ def _int4_layer(call: Call, form: ConvForm) -> ConvLayer:
     weights = call.array("weight")
     flat = weights.reshape(len(weights), -1)
     stored, common = int4.StoredWeights.of(weights, call["run"]), common_fields(call, flat.sum(axis=1, dtype=np.int64))
-    # The input's zero point is part of the bias: what a sum is without any input fits 32 bits.
+    # The input offset is always folded into the bias: that is the sum for codes of 0, which fits 32 bits.
     assert common.pop("in_offset") == 0
     fields = {
         **window_fields(call, weights.shape[1:3]),
@@ -198,7 +198,7 @@ _INT4_FIELDS = {
 
 
 def _packed_fields(layer: ConvLayer, stream: Numbers, grouped: bool) -> dict[str, Any]:
-    """The descriptor of a row with packed weights."""
+    """Returns the descriptor of a row with packed weights."""
     if grouped:
         kept = {name: value for name, value in layer.fields.items() if name != "depth_multiplier"}
         return packed({**kept, "groups": kept["in_c"]}, stream)
@@ -207,10 +207,10 @@ def _packed_fields(layer: ConvLayer, stream: Numbers, grouped: bool) -> dict[str
         return {name: kept[name] for name in (*_INT4_FIELDS[layer.form], "out_offset", "act_min", "act_max", "weights")}
     if layer.call.element.floating:
         return packed({name: value for name, value in layer.fields.items() if name != "groups"}, stream)
-    # With a depth multiplier of 1, which all others need, neither it nor the output channels are of use.
+    # With a depth multiplier of 1, which all other rows need, it is redundant, and so are the output channels.
     unused = {"depth_multiplier", "out_c"} if "depth_multiplier" in layer.fields else {"sum_shift"}
     found = packed({name: value for name, value in layer.fields.items() if name not in unused}, stream)
-    if layer.elements == A16W8:  # it has no zero point: these are read outside of the image
+    if layer.elements == A16W8:  # no zero point: zeros are read outside the image
         found["zero"] = None if layer.form is ConvForm.PIXELS else Array(np.zeros(layer.fields["in_c"], np.int16))
     return found
 
@@ -218,7 +218,7 @@ def _packed_fields(layer: ConvLayer, stream: Numbers, grouped: bool) -> dict[str
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 _EVERY = (Core.PORTABLE, Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
-_WITH_DSP = (Core.DSP, Core.MVE)  # where the rows for vectors leave some layers
+_WITH_DSP = (Core.DSP, Core.MVE)  # also MVE: layers that the rows for vectors don't take
 
 
 A8W8, A16W8, A8W4 = (INT8, INT8), (INT16, INT8), (INT8, INT4)
@@ -227,7 +227,7 @@ A32W32, A32W8 = (FLOAT32, FLOAT32), (FLOAT32, INT8)
 
 @dataclass(frozen=True)
 class ConvKernel:
-    """A kernel, and which layers it takes. Its functions are given a layer, and the first of its cores."""
+    """A kernel, and which layers it takes. Its functions get a layer and the first of its cores."""
 
     symbol: str
     elements: tuple[Element, Element]  # of activations and weights
@@ -235,9 +235,9 @@ class ConvKernel:
     fits: Callable[[ConvLayer, Core], bool] = lambda layer, core: True
     pack: Callable[[ConvLayer, Core], Numbers] | None = None  # None: portable
     scratch: Callable[[ConvLayer, Core], int] = lambda layer, core: 0
-    lean: Callable[[ConvLayer, Core], int] | None = None  # scratch of the same with fewer pixels at a time
+    lean: Callable[[ConvLayer, Core], int] | None = None  # scratch of a variant with fewer pixels at a time
     tile: int = 1
-    grouped: bool = False  # a depthwise layer as a grouped convolution: several outputs of a channel too, more scratch
+    grouped: bool = False  # takes a depthwise layer as a grouped convolution: depth multipliers too, more scratch
 
     def takes(self, layer: ConvLayer, core: Core) -> bool:
         if core not in self.cores or layer.elements != self.elements:
@@ -247,7 +247,7 @@ class ConvKernel:
 
 
 def _one_pixel(fits: Callable[[ConvLayer, Core], bool]) -> Callable[[ConvLayer, Core], bool]:
-    """A single pixel is a linear layer, which has kernels of its own."""
+    """Restricts a row to single pixels: linear layers, which have kernels of their own."""
     return lambda layer, core: layer.pixels == 1 and fits(layer, core)
 
 
@@ -305,7 +305,7 @@ def _pack_int4_linear(layer: ConvLayer, core: Core) -> Numbers:
 
 
 def _int4_rows(form: ConvForm, *, runs: bool) -> list[ConvKernel]:
-    """4-bit weights; `runs` of them have factors."""
+    """Returns the rows for 4-bit weights, with a factor for each run if `runs`."""
     kind, name = "runs" if runs else "narrow", form.value
 
     def fits(layer: ConvLayer, core: Core) -> bool:
@@ -357,11 +357,12 @@ def _int4_rows(form: ConvForm, *, runs: bool) -> list[ConvKernel]:
     ]  # fmt: skip
 
 
-_CODES_PAY = {Core.DSP: 6, Core.MVE: 2}  # channels, of which blocks of 8 are fewer cycles than one after the other
+_CODES_PAY = {Core.DSP: 6, Core.MVE: 2}  # fewest output channels for which blocks of 8 pay
 
 
 def _float_rows(form: ConvForm) -> list[ConvKernel]:
-    """Several outputs at once, each of one sum; windows are gathered by two."""
+    """Returns the rows for float32: several outputs at once, each summed in order; windows are gathered two at a
+    time."""
     name, window = form.value, form is ConvForm.WINDOW
 
     def scratch(layer: ConvLayer, core: Core) -> int:
@@ -392,12 +393,12 @@ def _float_rows(form: ConvForm) -> list[ConvKernel]:
 
 
 def _many(least: int) -> Callable[[ConvLayer, Core], bool]:
-    """Returns a test for as many output channels as input channels, and a least number of them."""
+    """Returns a predicate: as many output channels as input channels, and at least `least`."""
     return lambda y, core: y.fields["in_c"] == y.fields["out_c"] and y.fields["in_c"] >= least
 
 
 def _slid(layer: ConvLayer) -> tuple[tuple[int, int], tuple[int, int, int]]:
-    """Widths of input and output; horizontal stride, left padding and dilation."""
+    """Returns (widths of input and output), (horizontal stride, left padding, dilation)."""
     known = layer.fields
     return (known["in_w"], known["out_w"]), (known["stride_w"], known["pad_left"], known["dilation_w"])
 
@@ -408,8 +409,8 @@ def _row3x3(layer: ConvLayer, core: Core) -> bool:
 
 
 def _long_pays(layer: ConvLayer, core: Core) -> bool:
-    """Whether long multiplies take a layer, and fewer cycles than depthwise_s8__dsp, by what a row costs on an M4:
-    tiles of four outputs and words to lay out, against outputs and their taps."""
+    """Whether long multiplies take a layer, in fewer cycles than depthwise_s8__dsp. The estimates are cycles per row on
+    an M4: tiles of four outputs and words to lay out, against outputs and their taps."""
     (high, wide), (columns, slide), in_c = layer.window, _slid(layer), layer.fields["in_c"]
     if not packing.fits_depthwise_long(layer.weights, layer.tables[0], layer.shift, in_c, columns, slide):
         return False
@@ -551,7 +552,7 @@ TABLES = {
 
 
 def kernel(call: Call, core: Core, form: ConvForm, own: bool = False) -> Kernel:
-    """`own`: only kernels with the form's own descriptor."""
+    """Chooses the first kernel that takes a call; `own`: only kernels with the form's own descriptor."""
     layer = _layer(call, form)
     row, *others = [row for row in TABLES[form] if row.takes(layer, core) and not (own and row.grouped)]
     made = _made(layer, row)
@@ -580,13 +581,13 @@ def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:
 
 
 def bare(form: ConvForm, row: ConvKernel) -> Kernel:
-    """A row's function and descriptor, whatever the layer."""
+    """Returns a row's function and descriptor type, without the data of a layer."""
     reads = (Row(0), Operand.OUT, Operand.N) if form is ConvForm.PIXELS else (Operand.ROWS, Operand.OUT)
     name = ConvForm.WINDOW.value if row.grouped else form.value
     narrow, codes = (name, "layer_f32") if row.pack else ("narrow", "layer_codes_f32")
     known = {A16W8: "layer_s16", A8W4: narrow, A32W32: "layer_f32", A32W8: codes}
     layer = known.get(row.elements, name)
-    # Of real numbers, only windows that are gathered need scratch.
+    # Of the kernels for float32, only those that gather windows need scratch.
     needs = not row.elements[0].floating or (row.pack is not None and form is ConvForm.WINDOW)
     return Kernel(
         call=CCall(f"cortado_{row.symbol}", (Operand.LAYER, *reads, *((Operand.SCRATCH,) if needs else ()))),
@@ -604,17 +605,17 @@ class ConvKernels:
         return kernel(call, core, self.form)
 
     def every(self) -> Iterator[tuple[Core, Kernel]]:
-        """All functions that calls may be made with, and the cores that have them; nothing of a layer."""
+        """Yields every function that calls can use, with the cores that have it, without the data of a layer."""
         for row in TABLES[self.form]:
             for core in row.cores:
                 yield core, bare(self.form, row).typed([row.elements[0]], row.elements[0])
 
     def meeting(self, weights: Element) -> frozenset[str]:
-        """The elements of activations that meet such weights, by name."""
+        """Returns the names of the activation elements that kernels combine with such weights."""
         return frozenset(row.elements[0].name for row in TABLES[self.form] if row.elements[1] == weights)
 
 
-# Of dense layers, pixel by pixel where they are of single pixels.
+# The kernels of dense layers, over spans of pixels for pointwise layers.
 DENSE = (ConvKernels(ConvForm.PIXELS), ConvKernels(ConvForm.WINDOW))
 
 

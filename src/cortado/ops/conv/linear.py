@@ -1,8 +1,8 @@
-"""A linear layer is a 1x1 convolution over one pixel per row of its input: per-channel weights, no ISA dependence.
+"""A linear layer is a 1x1 convolution over one pixel per row of its input: per-channel weights, the same for every ISA.
 
-quantized_linear is the other way to write it, with one scale for all weights:
-acc = bias + sum((x + input_offset) * w); out = clamp(requant(acc) + output_offset).
-On MVE ExecuTorch reads kernel_sum = bias + input_offset * sum(w) instead of bias, elsewhere bias instead of kernel_sum.
+quantized_linear is the other form, with one scale for all weights: acc = bias + sum((x + input_offset) * w); out =
+clamp(requant(acc) + output_offset). On MVE ExecuTorch reads kernel_sum = bias + input_offset * sum(w) instead of bias,
+elsewhere bias instead of kernel_sum.
 """
 
 import math
@@ -75,7 +75,7 @@ def reference(
     activation_max: High,
     activation_min: Low,
 ) -> Tensor:
-    """kernel_sum where it is given: a call that carries both must mean the same with either."""
+    """Uses kernel_sum if it is given: a call that carries both must mean the same with either."""
     w = weights.to(torch.float64) + filter_offset
     acc = (input.to(torch.float64) + (input_offset if kernel_sum is None else 0)) @ w.T
     start = bias if kernel_sum is None else kernel_sum
@@ -84,7 +84,7 @@ def reference(
 
 
 def one_scale(weight: Tensor, bias: Tensor | None, scales: Tensor) -> tuple[Tensor, Tensor | None, float]:
-    """Weights and bias of channels with different scales under the largest of them."""
+    """Requantizes the weights and the bias of channels with different scales to the largest of the scales."""
     largest = scales.max()
     ratio = scales / largest
     codes = torch.round(weight.to(torch.float64) * ratio[:, None]).clamp(-INT8.high, INT8.high).to(torch.int8)
@@ -93,8 +93,8 @@ def one_scale(weight: Tensor, bias: Tensor | None, scales: Tensor) -> tuple[Tens
 
 
 def lower_per_tensor(lowering: Lowering) -> Node:
-    """Lowers a layer with what the target's cores read alone: bias, kernel_sum, or for a target that stands for several
-    kinds both."""
+    """Lowers a layer with just the constant that the target's cores read: bias or kernel_sum, or both for a target with
+    several ISAs."""
     data = lowering.data("weight")
     assert data is not None
     weight, bias, scale = one_scale(data, lowering.data("bias"), lowering.weight_scales("weight"))
@@ -126,7 +126,7 @@ def lower_per_tensor(lowering: Lowering) -> Node:
 
 
 def as_conv2d(call: Call) -> Call:
-    """The same layer as a call of conv2d: its kernels and their packing serve both."""
+    """Converts the call to conv2d, to share its kernels and their packing."""
     weights, bias = call["weights"], call["bias"]
     out_c, in_c = weights.shape
     if call["kernel_sum"] is not None:

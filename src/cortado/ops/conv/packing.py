@@ -1,8 +1,8 @@
-"""Kernel variants: what each can take, its constants in the order it reads them, and the scratch it needs.
+"""Kernel variants: which layers each takes, its constants in the order it reads them, and its scratch.
 
-All of it is known at compile time. The portable kernels take weights as they are, need no scratch, and are what remains
-where a `fits_` function here says no. Biases already hold the folded input offset. Shifts are between -31 and 30, and
-acc * 2^shift fits in 32 bits: that much the operators guarantee.
+All of it is known at compile time. The portable kernels take unpacked weights, need no scratch, and are the fallback
+where a `fits_` function here returns False. Biases already contain the folded input offset. The operators guarantee
+that shifts are between -31 and 30 and that acc * 2^shift fits in 32 bits.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Int32 = NDArray[np.int32]
 
 
 def _largest_sums(weights: Int8, bias: Int32, channel_axis: int) -> NDArray[np.int64]:
-    """An upper bound of each channel's sum, whatever the input."""
+    """Returns an upper bound of each channel's sum over all inputs."""
     axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
     return 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
 
@@ -30,7 +30,7 @@ def _doubling_fits(weights: Int8, bias: Int32, shift: Int32, channel_axis: int) 
 
 
 def _no_minimum(weights: Int8) -> bool:
-    """Two products of a byte and a weight fit 16 bits unless a weight is -128."""
+    """Whether no weight is -128, so that the sum of two products of a byte and a weight fits 16 bits."""
     return not np.any(weights == INT8.low)
 
 
@@ -40,7 +40,8 @@ def fits_conv_tile(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool
 
 
 def fits_conv_lanes(weights: Int8, bias: Int32, shift: Int32) -> bool:
-    """Whether conv2d_lanes or conv1x1_lanes `__dsp` takes a layer: two channels' weights in 16 bits, sums of 24."""
+    """Whether conv2d_lanes or conv1x1_lanes `__dsp` takes a layer: weights of two channels in 16 bits, sums of 24
+    bits."""
     small = bool(np.all(_largest_sums(weights, bias, 0) < 1 << 23))
     return small and _no_minimum(weights) and bool(np.all(shift < 0))
 
@@ -51,7 +52,7 @@ def fits_linear_group(weights: Int8, bias: Int32, shift: Int32) -> bool:
 
 
 def fits_linear_lanes(weights: Int8, bias: Int32, shift: Int32) -> bool:
-    """Whether linear_lanes `__dsp` takes a layer: two channels' weights in 16 bits."""
+    """Whether linear_lanes `__dsp` takes a layer: weights of two channels in 16 bits."""
     return _no_minimum(weights) and fits_linear_group(weights, bias, shift)
 
 
@@ -74,7 +75,7 @@ def fits_depthwise3x3_dsp(
     `act` is the clamp, `columns` the widths of input and output, `slide` horizontal stride, left padding and dilation.
     """
     (in_w, out_w), (stride, pad, dilation) = columns, slide
-    over = (out_w - 1) * stride - pad + 2 - (in_w - 1)  # how far the last window reaches past the row
+    over = (out_w - 1) * stride - pad + 2 - (in_w - 1)  # by how many columns the last window extends past the row
     geometry = weights.shape[:2] == (3, 3) and stride in (1, 2) and dilation == 1 and pad in (0, 1) and over <= 1
     inside = in_w >= 3 - pad  # the first window's third column
     return (
@@ -95,7 +96,10 @@ def fits_depthwise_long(
     weights: Int8, bias: Int32, shift: Int32, in_c: int, columns: tuple[int, int], slide: tuple[int, int, int]
 ) -> bool:
     """Whether depthwise_long `__dsp` takes a layer: words of two columns and of two weights, sums of 20 bits and a
-    sign. weights [kernel_h, kernel_w, out_c]; `columns` and `slide` as above."""
+    sign.
+
+    weights [kernel_h, kernel_w, out_c]; `columns` and `slide` as above.
+    """
     (_, out_w), (stride, _, dilation) = columns, slide
     kernel_h, kernel_w, out_c = weights.shape
     sums = 128 * np.abs(weights.astype(np.int64)).sum(axis=(0, 1))
@@ -134,7 +138,7 @@ def fits_depthwise3x3_mve(weights: Int8, shift: Int32) -> bool:
     return plain and fits_depthwise_mve(weights, shift) and bool(np.all(shift < 0))
 
 
-ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, which its variants take as b
+ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, which its variants expect as b
 
 
 def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int], act: tuple[int, int]) -> bool:
@@ -153,38 +157,38 @@ def fits_mul_mve(shift: int) -> bool:
 
 
 def fits_mul_dsp(shift: int) -> bool:
-    """Whether mul_channel `__dsp` takes a layer, which allows any code: what it adds before the shift fits 32 bits."""
+    """Whether mul_channel `__dsp` takes a layer with any codes: the rounded product before the shift fits 32 bits."""
     return -20 <= shift < 0
 
 
 def fits_means_mve(count: int) -> bool:
-    """Whether means `__mve` divides sums of `count` bytes exactly: |sum| + count / 2 < 129 * count, and the product of
-    that with the error of 2^32 / count, which is below count, has to stay below 2^32."""
+    """Whether means `__mve` divides sums of `count` bytes exactly. |sum| + count / 2 < 129 * count, and the rounding
+    error of 2^32 / count is below count; their product has to stay below 2^32."""
     return 129 * count**2 < 1 << 32
 
 
 def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
-    """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums of 16 bits."""
+    """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums that fit 16 bits."""
     return kernel_h * kernel_w <= 256
 
 
 def fits_batch_matmul(rows: int, cols: int, depth: int, shift: int, core: Core) -> bool:
-    """Whether batch_matmul `__dsp` or `__mve` takes a product: tiles of two rows, every output is shifted right, and
-    doubled sums of products of two bytes, each with its zero point, fit 32 bits."""
+    """Whether batch_matmul `__dsp` or `__mve` takes a product: tiles of two rows, a right shift of every output, and
+    doubled sums of products of two bytes, each with its zero point subtracted, that fit 32 bits."""
     return rows >= 2 and cols >= (4 if core is Core.MVE else 2) and shift < 0 and depth * 255 * 255 < 1 << 30
 
 
 def pad_to(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
-    """Zeros at the end of one axis, up to a multiple."""
+    """Pads one axis at its end with zeros, up to a multiple."""
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, -array.shape[axis] % multiple)
     return np.pad(array, widths)
 
 
 def _shift_words(shift: Int32, core: Core) -> NDArray[np.uint32]:
-    """Left shift, right shift << 8, and the sign bit if there is a right shift.
+    """Returns left shift, right shift << 8, and the sign bit if there is a right shift.
 
-    Cores with a long multiply use its upper word, so they double first.
+    Cores with a long multiply use its upper word, so their left shift is one more (doubling).
     """
     right = np.maximum(-shift, 0).astype(np.uint32)
     left = np.maximum(shift, 0).astype(np.uint32) + np.uint32(core is not Core.SMALL)
@@ -192,7 +196,8 @@ def _shift_words(shift: Int32, core: Core) -> NDArray[np.uint32]:
 
 
 def _multiplier_words(multiplier: Int32, core: Core) -> NDArray[np.uint32]:
-    """Small cores multiply by signed halves: the upper one is one more where the lower one is negative."""
+    """Returns multipliers as words. Small cores multiply by signed halves, so the upper half is one more if the lower
+    one is negative."""
     words = multiplier.astype(np.int64)
     if core is Core.SMALL:
         low = words.astype(np.int16).astype(np.int64)
@@ -201,14 +206,14 @@ def _multiplier_words(multiplier: Int32, core: Core) -> NDArray[np.uint32]:
 
 
 def as_bytes(words: NDArray[np.generic]) -> Int8:
-    """32-bit words as their bytes, along a new last axis."""
+    """Returns 32-bit words as their bytes, along a new last axis."""
     return words.astype("<u4")[..., None].view(np.int8)
 
 
 def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core, groups: int = 1) -> Int8:
-    """The stream of conv_tile_s8__scalar_dsp.S: [out_c, ...] weights with bias and factors between them.
+    """Packs the stream of conv_tile_s8__scalar_dsp.S: [out_c, ...] weights with biases and factors in between.
 
-    Products are padded with zeros to a multiple of 4, channels to what the kernel takes together.
+    Products are padded with zeros to a multiple of 4, channels to the number that the kernel computes together.
     """
     together = 2 if core is Core.LONG else 1
     words = factor_words(bias, multiplier, shift, core)
@@ -238,15 +243,15 @@ def pack_linear_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int3
 
 
 def _lanes(weights: NDArray[np.generic]) -> Int8:
-    """[.., channels, products] weights by fours of both: halfwords 256 * b + a of two channels, those of products k and
-    k + 2 of either two, then those of k + 1 and k + 3."""
+    """Packs [.., channels, products] weights, both multiples of four: halfwords 256 * b + a of two channels, for
+    products k and k + 2 of either two, then for k + 1 and k + 3."""
     fours = weights.astype(np.int64).reshape(-1, 2, 2, weights.shape[-1])  # [four, pair, channel of the pair, product]
     lanes = (fours[:, :, 0] + 256 * fours[:, :, 1]).reshape(len(fours), 2, -1, 2, 2)  # [.., k // 4, k // 2 % 2, k % 2]
     return np.ascontiguousarray(lanes.transpose(0, 2, 4, 1, 3).astype("<i2")).view(np.int8)
 
 
 def joined(*parts: NDArray[np.generic]) -> Int8:
-    """The parts of each group of channels behind one another."""
+    """Concatenates the parts for each group of channels."""
     return np.ascontiguousarray(np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)).reshape(-1)
 
 
@@ -256,10 +261,10 @@ def scratch_conv1x1_tile(in_c: int, pixels: int, core: Core) -> int:
 
 
 def scratch_conv2d_tile(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
-    """Bytes of scratch for conv2d `__scalar` and `__dsp`, and conv2d_lanes `__dsp`; depth = in_c / groups.
+    """Returns the bytes of scratch for conv2d `__scalar` and `__dsp`, and conv2d_lanes `__dsp`; depth = in_c / groups.
 
-    Small cores take four pixels at a time, two in a lean layer, others always two. DSP cores gather windows as bytes
-    first unless every tap is a multiple of 4.
+    Small cores compute four pixels at a time, two in a lean layer; other cores always two. DSP cores gather windows as
+    bytes first unless the depth of a tap is a multiple of 4.
     """
     padded = taps * depth + 3 & ~3
     if core is Core.DSP:
@@ -268,9 +273,10 @@ def scratch_conv2d_tile(taps: int, depth: int, out_w: int, core: Core, lean: boo
 
 
 def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
-    """The stream of depthwise_pixel_s8__scalar_dsp.S: [kernel_h, kernel_w, channels] weights, four channels at a time.
+    """Packs the stream of depthwise_pixel_s8__scalar_dsp.S: [kernel_h, kernel_w, channels] weights, four channels at a
+    time.
 
-    Needs at least 4 channels and a depth multiplier of 1. The last four channels may repeat some of those before.
+    Needs at least 4 channels and a depth multiplier of 1. The last four channels can overlap the four before.
     """
     channels = weights.shape[2]
     taps = pad_to(weights.reshape(-1, channels), 0, 2 if core is Core.DSP else 1)
@@ -279,7 +285,7 @@ def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     for first in [*range(0, channels - 3, 4), *([channels - 4] if channels % 4 else [])]:
         four = slice(first, first + 4)
         products = taps[:, four]
-        if core is Core.DSP:  # of two taps, channels 0 and 1 of both, then channels 2 and 3 of both
+        if core is Core.DSP:  # of two taps: channels 0 and 1 of both, then channels 2 and 3 of both
             products = products.reshape(-1, 2, 2, 2).transpose(0, 2, 1, 3)
         parts += [as_bytes(bias[four]).reshape(-1), products.reshape(-1), as_bytes(words[four]).reshape(-1)]
     return np.ascontiguousarray(np.concatenate(parts))
@@ -296,19 +302,19 @@ def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: 
 
 
 def long_words(kernel_w: int, stride: int) -> int:
-    """The words of a row of weights of depthwise_long `__dsp`."""
+    """Returns the number of words in a row of weights of depthwise_long `__dsp`."""
     return -(-kernel_w // 2) if stride == 1 else kernel_w // 4 * 2 + min(kernel_w % 4, 2)
 
 
 @dataclass(frozen=True)
 class LongRow:
-    """How depthwise_long `__dsp` lays out the columns under one row of outputs."""
+    """The layout of the columns under one row of outputs, as depthwise_long `__dsp` reads them."""
 
-    tiles: int  # of four outputs; the first has an output before the first one
+    tiles: int  # of four outputs; the first begins one output before the row
     words: int  # of a row of weights
     places: int  # words of two columns each
-    inside: int  # of them, those that come by fours of columns
-    edges: int  # those that come one by one
+    inside: int  # words of these that are copied four columns at a time
+    edges: int  # words that are set one by one
 
     @staticmethod
     def of(in_w: int, out_w: int, pad_left: int, stride: int, kernel_w: int) -> "LongRow":
@@ -327,8 +333,8 @@ class LongRow:
 
 
 def pack_depthwise_long(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, in_c: int, stride: int) -> Int8:
-    """The stream of depthwise_long_rows_s8__dsp.S: [kernel_h, kernel_w, out_c] weights, four input channels at a time,
-    the last of which may repeat some of those before."""
+    """Packs the stream of depthwise_long_rows_s8__dsp.S: [kernel_h, kernel_w, out_c] weights, four input channels at a
+    time; the last four can overlap the four before."""
     _, kernel_w, out_c = weights.shape
     words, each = long_words(kernel_w, stride), out_c // in_c
     wide = np.pad(weights.astype(np.int64), ((0, 0), (0, 4 * words), (0, 0)))
@@ -359,13 +365,13 @@ def scratch_depthwise_mve(kernel_h: int, kernel_w: int) -> int:
 
 
 def group_channels(core: Core) -> int:
-    """How many output channels the inner loop of linear layers takes together."""
+    """Returns how many output channels the inner loop of linear layers computes together."""
     return 3 if core is Core.SMALL else 4
 
 
 def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) -> Int8:
-    """The stream of linear_group_s8__scalar_dsp.S or gates_s8.c: [out_c, in_c] weights, a few channels at a time, and
-    behind them, from a multiple of 4 bytes on, the row of `tables` of each."""
+    """Packs the stream of linear_group_s8__scalar_dsp.S or gates_s8.c: [out_c, in_c] weights, a few channels at a time,
+    each group followed, at a multiple of 4 bytes, by its rows of `tables`."""
     together = group_channels(core)
     flat = pad_to(weights, 0, together)
     if core is Core.DSP:  # four products of each channel in turn
@@ -378,13 +384,13 @@ def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) ->
 
 
 def factor_words(bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> NDArray[np.generic]:
-    """The words of cortado_asm.h of each channel."""
+    """Returns each channel's words as cortado_asm.h describes them."""
     words = [bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)]
     return np.stack(words, axis=1)
 
 
 def _by_blocks(weights: NDArray[np.generic], together: int, size: int) -> NDArray[np.generic]:
-    """`size` products of each of the channels of a group in turn, the last ones padded with zeros."""
+    """Interleaves the channels of a group, `size` products of each in turn; the last ones are padded with zeros."""
     padded = pad_to(weights, 1, size)
     return padded.reshape(-1, together, padded.shape[1] // size, size).transpose(0, 2, 1, 3)
 
@@ -404,8 +410,8 @@ def pack_gates_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) 
 
 
 def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
-    """The stream of linear `__scalar` and `__dsp`: right shifts only, less 1. On small cores the words of conv_tile,
-    behind products that are a multiple of 4 bytes."""
+    """Packs the stream of linear `__scalar` and `__dsp`: right shifts only, stored less 1; on small cores with the
+    words of conv_tile, after products that are padded to a multiple of 4 bytes."""
     if core is Core.SMALL:
         return pack_group_stream(weights, factor_words(bias, multiplier, shift, core), core)
     return pack_group_stream(weights, np.stack([bias, multiplier, -1 - shift], axis=1), core)
@@ -432,11 +438,11 @@ _MVE_LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 
 
 def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of depthwise3x3_pixels_s8__mve.S and depthwise_pixel_s8__mve.S, sixteen channels together.
+    """Packs the stream of depthwise3x3_pixels_s8__mve.S and depthwise_pixel_s8__mve.S, sixteen channels at a time.
 
     Weights are [kernel_h, kernel_w, channels]. Needs a depth multiplier of 1 and no weight of -128; all shifts to the
-    right, or none too for the second. The last sixteen channels may repeat some of those before; fewer than sixteen
-    are pixel after pixel.
+    right, for the second kernel also shifts of 0. The last sixteen channels can overlap the sixteen before; fewer than
+    sixteen are repeated, so that a vector holds several pixels.
     """
     channels = weights.shape[2]
     taps = weights.reshape(-1, channels)

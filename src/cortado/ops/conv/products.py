@@ -1,4 +1,4 @@
-"""Sums of products in other spellings: einsum, baddbmm, mv, dot, inner, outer and their like become matrix products."""
+"""Sums of products in other spellings: einsum, baddbmm, mv, dot, inner, outer and so on become matrix products."""
 
 import math
 import string
@@ -37,7 +37,7 @@ DOTS = "..."
 
 
 def parsed(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[str], str] | str:
-    """The letters of every operand and of the result, or why there are none."""
+    """Returns the letters of every operand and of the result, or the reason why an einsum is refused."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if not arrow:
@@ -58,12 +58,12 @@ def parsed(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[str], s
 
 
 def _is_unusual(bound: Bound) -> bool:
-    """A diagonal, or operands that are repeated: torch writes it in smaller calls."""
+    """Whether the einsum has a diagonal or broadcasts a dimension: torch then decomposes it into smaller calls."""
     return isinstance(parsed(bound["equation"], [shape(operand) for operand in bound["tensors"]]), str)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """nn.Bilinear as two products: a linear layer of the first input gives the weights for the second."""
+    """Computes nn.Bilinear as two products: a linear layer of the first input yields the weights for the second."""
     made, first, second = weight.shape
     weights = weight.permute(1, 0, 2).reshape(first, made * second)
     rows = torch.mm(input1.reshape(-1, first), weights).reshape(-1, made, second)
@@ -72,7 +72,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def _letters_for_dots(equation: str, terms: Sequence[str], shapes: Sequence[Sequence[int]]) -> str | None:
-    """Letters that nobody has for the dimensions that an ellipsis stands for; None where operands differ in them."""
+    """Returns unused letters for the dimensions that an ellipsis stands for; None if operands differ in them."""
     found = set()
     for term, sizes in zip(terms, shapes, strict=True):
         before, dots, behind = term.partition(DOTS)
@@ -85,8 +85,8 @@ def _letters_for_dots(equation: str, terms: Sequence[str], shapes: Sequence[Sequ
 
 
 def einsum(bound: Bound) -> Node | None:
-    """Operands two at a time; what only one of them has is summed before, what both have and nobody needs is what the
-    product sums over."""
+    """Contracts the operands two at a time. A dimension that only one of them has and nothing else needs is summed
+    first; one that both have and nothing later needs is summed by the product."""
     operands = list(bound["tensors"])
     found = parsed(bound["equation"], [shape(operand) for operand in operands])
     if isinstance(found, str):
@@ -105,7 +105,7 @@ def einsum(bound: Bound) -> Node | None:
 
 
 def _summed(like: Node, operand: Lettered, needed: set[str]) -> Lettered | None:
-    """An operand summed over the dimensions that nobody needs."""
+    """Sums an operand over the dimensions that nothing else needs."""
     dims = frozenset(place for place, letter in enumerate(operand.letters) if letter not in needed)
     if not dims:
         return operand
@@ -116,7 +116,7 @@ def _summed(like: Node, operand: Lettered, needed: set[str]) -> Lettered | None:
 
 
 def _arranged(like: Node, operand: Lettered, letters: str, sizes: Sequence[int]) -> Node:
-    """An operand with its dimensions in this order, under these sizes; a constant is kept that way."""
+    """Permutes an operand's dimensions into this order and reshapes it to these sizes; a constant is computed here."""
     order = [operand.letters.index(letter) for letter in letters]
     if is_constant(operand.node):
         return add_constant(like, "operand", constant_data(operand.node).permute(order).reshape(list(sizes)))
@@ -124,7 +124,7 @@ def _arranged(like: Node, operand: Lettered, letters: str, sizes: Sequence[int])
 
 
 def _contracted(like: Node, left: Lettered, right: Lettered, later: set[str]) -> Lettered:
-    """The product of two tensors, summed over what both have and nobody needs later."""
+    """Multiplies two tensors, summing over the dimensions that both have and nothing later needs."""
     if is_constant(left.node):
         left, right = right, left
     sizes = {**left.sizes(), **right.sizes()}
@@ -147,7 +147,7 @@ def _contracted(like: Node, left: Lettered, right: Lettered, later: set[str]) ->
 
 
 def match_einsum(bound: Bound) -> Reject:
-    """Refuses what the rewrite left alone."""
+    """Refuses the einsum calls that the rewrite left alone."""
     found = parsed(bound["equation"], [shape(operand) for operand in bound["tensors"]])
     why = found if isinstance(found, str) else "is not a product of float32 tensors"
     return Reject(f"'{bound['equation']}' {why}")
@@ -165,14 +165,14 @@ def scaled(like: Node, node: Node, factor: float) -> Node:
 
 
 def plus_product(bound: Bound) -> Node | None:
-    """beta * self + alpha * (a @ b): baddbmm, addmv, and addmm where it has factors."""
+    """Rewrites beta * self + alpha * (a @ b): baddbmm and addmv."""
     like, names = bound.node, _OPERANDS[bound.node.target]  # type: ignore[index]
     result = scaled(like, product(like, *(bound[name] for name in names)), bound["alpha"])
     return _plus(bound, result)
 
 
 def plus_products(bound: Bound) -> Node | None:
-    """addbmm: the products of all batch entries in one sum."""
+    """Rewrites addbmm: the products of all batch entries in one sum."""
     like, (batches, rows, depth) = bound.node, shape(bound["batch1"])
     columns = shape(bound["batch2"])[2]
     left = _arranged(like, Lettered(bound["batch1"], "brd"), "rbd", (rows, batches * depth))
@@ -190,13 +190,13 @@ _OPERANDS = {aten.baddbmm.default: ("batch1", "batch2"), aten.addmv.default: ("m
 
 
 def to_product(bound: Bound) -> Node | None:
-    """mv, dot and vdot."""
+    """Rewrites mv, dot and vdot."""
     second = "vec" if "vec" in bound.values else "tensor" if "tensor" in bound.values else "other"
     return product(bound.node, bound["self"], bound[second])
 
 
 def inner(bound: Bound) -> Node | None:
-    """torch.inner: sums of products over the last dimension of both."""
+    """Rewrites torch.inner: sums of products over the last dimension of both operands."""
     left, right = bound["self"], bound["other"]
     if not shape(left) or not shape(right):
         return add_call(bound.node, aten.mul.Tensor, left, right)

@@ -2,21 +2,21 @@
 
 Input pixel (i, j) reaches the output pixels (i * stride + ky * dilation - padding, ...). NHWC input, OHWI weights.
 
-One form of call serves the .pte and the C bundle. CMSIS-NN's kernel is right only for some shapes and knows neither
-dilation nor groups, so a layer is lowered to an equal one that it computes rightly: more taps, all zero. The C kernel
-skips those: a tap row or column of zeros, and blocks of zeros between groups, never reach the bundle.
+One form of call serves the .pte and the C bundle. CMSIS-NN's kernel is correct only for some shapes and supports
+neither dilation nor groups, so a layer is lowered to an equivalent one that it computes correctly: with more taps, all
+zero. The C kernel skips those: tap rows or columns of zeros, and blocks of zeros between groups, never reach the
+bundle.
 
 In C most layers run as ordinary convolutions. The output pixels x, x + stride, x + 2 * stride, ... are a convolution of
-the input with every stride-th tap. Beginning at x = 0, 1, ... stride - 1 they lie side by side in the row, so one
-convolution makes them all, as its output channels; and each of the stride rows that follow one another has its own.
-With groups there is one for every such x (_columns.py).
+the input with every stride-th tap. The results for x = 0, 1, ... stride - 1 lie side by side in the row, so one
+convolution computes them all, as its output channels; each of `stride` consecutive rows has its own convolution. With
+groups there is one convolution for every such x as well.
 
-Transposed convolutions with groups, in C: a grouped or depthwise convolution for each phase of rows and columns.
+Transposed convolutions with groups, in C: a grouped or depthwise convolution for each phase of rows and columns. The
+pixels x, x + stride, x + 2 * stride, ... of an output row are a row of one such convolution. It computes them side by
+side; they are then moved to their positions.
 
-The pixels x, x + stride, x + 2 * stride, ... of an output row are a row of one such convolution. It makes them side by
-side, and they are then moved to their places.
-
-aten.convolution, as decomposed graphs have it: each kind under its own name, in the spelling the rest knows.
+aten.convolution, as decomposed graphs have it, is rewritten to the aten call of its kind.
 """
 
 import math
@@ -64,7 +64,7 @@ from cortado.ops.loops import COPIED, RunSteps, copies
 
 # ---- columns ---------------------------------------------------------------------------------------------
 
-MOST = 4  # phases of one axis
+MOST = 4  # phases of one axis, at most
 
 _KINDS = {
     "cortado_conv2d_t": "conv_columns",
@@ -72,14 +72,15 @@ _KINDS = {
     "cortado_depthwise_t": "depthwise_columns",
     "cortado_depthwise_packed_t": "depthwise_packed_columns",
 }
-ALIGNED = 16  # bytes, to which the scratch of a column's kernel is
+ALIGNED = 16  # bytes: the alignment of a column kernel's scratch
 _MOST_DENSE = 4096  # bytes of weights, with the zeros between groups
-# Products that take as long as laying out the window of one group does.
+# The number of products that take as long as laying out the window of one group.
 _WINDOW = {Core.SMALL: 100, Core.LONG: 150, Core.DSP: 200, Core.MVE: 1000, Core.PORTABLE: 150}
 
 
 def pays(call: Call, phases: tuple[Phases, Phases], groups: int, core: Core) -> bool:
-    """Whether groups are faster by themselves than with zeros between them: with few channels they are not."""
+    """Whether computing groups separately is faster than one dense layer with zeros between them; with few channels it
+    is not."""
     down, across = phases
     out_c, _, _, in_c = call.shape("weight")
     columns, depth = len(across.taps), in_c // groups
@@ -93,7 +94,7 @@ def pays(call: Call, phases: tuple[Phases, Phases], groups: int, core: Core) -> 
 
 
 def _column_call(call: Call, phases: tuple[Phases, Phases], place: tuple[int, int], groups: int) -> Call:
-    """The convolution of one phase of rows and one of columns: what its one row call gets and gives."""
+    """Returns the convolution of one phase of rows and one of columns: the operands and result of one row call."""
     (down, across), column = phases, place[1]
     weights = split_groups(column_weights(call.array("weight"), down, across, place), groups)
     n, height, width, out_c = call.out_shape
@@ -109,14 +110,14 @@ def _column_call(call: Call, phases: tuple[Phases, Phases], place: tuple[int, in
 
 
 def _row_kernel(call: Call, core: Core) -> Kernel:
-    """By window, even where it is one pixel: its rows come as pointers."""
+    """Chooses a kernel for windows even for a single pixel, because its rows are given as pointers."""
     if conv2d.is_depthwise_call(call):
         return kernels.kernel(depthwise_conv2d.from_grouped(call), core, ConvForm.DEPTHWISE, own=True)
     return kernels.kernel(call, core, ConvForm.WINDOW)
 
 
 def columns_kernel(call: Call, phases: tuple[Phases, Phases], groups: int, core: Core) -> Kernel:
-    """One kernel for all phases of rows and columns; the portable one where they would have different ones."""
+    """Builds one kernel for all phases of rows and columns; the portable one if they would have different ones."""
     down, across = phases
     places = [(row, column) for row in range(len(down.taps)) for column in range(len(across.taps))]
     calls = [_column_call(call, phases, place, groups) for place in places]
@@ -133,7 +134,7 @@ def _with_lean(whole: Kernel, lean: Kernel) -> Kernel:
 
 
 def _columns_bare(part: Kernel, rows: int) -> Kernel:
-    """The function and descriptor of columns that are made by one kernel."""
+    """Returns the function and descriptor type of columns that are computed by one kernel."""
     assert part.struct is not None
     top, name = Offset(Operand.ROWS, by=Member("top", phases=rows)), _KINDS[part.struct]
     given = (Operand.LAYER, top, Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(part.call.function))
@@ -196,7 +197,7 @@ def reference(
     activation_min: Low,
     activation_max: High,
 ) -> Tensor:
-    """The sums over all taps in float64, which holds them exactly, then cut to the output."""
+    """Computes the sums over all taps in float64, which holds them exactly, then crops to the output."""
     x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
     w = weight.to(torch.float64).permute(3, 0, 1, 2)
     every = torch.conv_transpose2d(x, w, None, stride, dilation=dilation)
@@ -227,7 +228,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def macs(call: Call) -> int:
-    """Every pixel of the input meets every weight once."""
+    """Counts the multiply-accumulates: every input pixel is multiplied by every weight once."""
     return math.prod(call.shape("input")[:3]) * math.prod(call.shape("weight"))
 
 
@@ -235,10 +236,10 @@ def macs(call: Call) -> int:
 
 
 def to_conv_transpose2d(bound: Bound) -> Node | None:
-    """A batch of images, one group. A signal is an image of height 1.
+    """Rewrites to a batch of images and one group. A signal is an image of height 1.
 
-    The quantizer scales weights per output channel, so that has to be an axis of the weight: groups are written as
-    one group with zeros between them.
+    The quantizer scales weights per output channel, which therefore has to be an axis of the weight: groups are written
+    as one group with zeros between them.
     """
     weight, groups = bound["weight"], int(bound["groups"])
     spatial = len(shape(weight)) - 2
@@ -310,7 +311,7 @@ def pte_limit(call: Call) -> str | None:
 
 @dataclass(frozen=True)
 class WholeLayer:
-    """A layer that is made at once: the taps that are no zeros, and groups."""
+    """A layer that is computed in one call: its nonzero taps, and its groups."""
 
     call: Call
     weights: np.ndarray[Any, Any]
@@ -357,12 +358,12 @@ class WholeLayer:
         }
 
     def wide_fields(self) -> dict[str, Any]:
-        """Codes without a zero point, and sums that may be divided before."""
+        """Returns the members for codes without a zero point, whose sums can be divided before requantization."""
         kept = {name: value for name, value in self.fields().items() if name not in ("in_offset", "out_offset")}
         return {**kept, "sum_shift": reach.sum_shift(self.call["weight"], self.call["bias"])}
 
     def work(self) -> Work:
-        """For every output its rows of taps, and the products of each tap."""
+        """Counts, for every output, its rows of taps, and the products of each tap."""
         call, taps = self.call, self.taps
         n, *sizes, in_c = call.shape("input")
         _, height, width, out_c = call.out_shape
@@ -407,7 +408,7 @@ WHOLE = KernelTable(
 
 
 def _reached(size: int, out: int, taps: Taps, stride: int, pad: int, dilation: int) -> int:
-    """Pairs of an output position and a tap that an input position reaches it through."""
+    """Counts the pairs of an output position and a tap through which an input position reaches it."""
     places = [y + pad - (taps.first + tap * taps.step) * dilation for y in range(out) for tap in range(taps.count)]
     return sum(place % stride == 0 and 0 <= place // stride < size for place in places)
 
@@ -419,8 +420,8 @@ def axes(call: Call) -> tuple[Phases, Phases]:
 
 
 def as_convolutions(call: Call) -> bool:
-    """A stride that the row loop can repeat rows by; whole pixels in every row, or few of them where there are groups:
-    these have a convolution for every column of a pixel."""
+    """Whether a layer runs as convolutions: the vertical stride is one that the row loop can repeat rows by; rows are a
+    multiple of the horizontal stride, or, with groups, have a separate convolution for each of a few phases."""
     stride_h, stride_w = call["stride"]
     if stride_h.bit_count() != 1 or stride_h > MOST:
         return False
@@ -436,7 +437,7 @@ def rows(call: Call) -> Rows | None:
 
 
 def phase_call(call: Call, phase: int) -> Call:
-    """The convolution of one phase: what its one row call gets and gives."""
+    """Returns the convolution of one phase of the rows: the operands and result of one row call."""
     down, across = axes(call)
     count = len(across.taps)
     n, height, width, out_c = call.out_shape
@@ -457,7 +458,7 @@ def phase_call(call: Call, phase: int) -> Call:
 
 
 def _phases_kernel(call: Call, core: Core) -> Kernel:
-    """One convolution per phase of the rows, all by the same kernel."""
+    """Builds one convolution per phase of the rows, all with the same kernel."""
     down, _ = axes(call)
     calls = [phase_call(call, phase) for phase in range(len(down.taps))]
     parts = [kernels.kernel(one, core, ConvForm.WINDOW) for one in calls]
@@ -500,7 +501,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 @dataclass(frozen=True)
 class PhaseKernels(Kernels):
-    """Convolutions of phases, of one column after the other or of all: by the kernels of windows, and of depthwise
+    """The convolutions of phases, for one column phase at a time or for all: kernels for windows, and for depthwise
     layers with their own descriptor."""
 
     def __call__(self, call: Call, core: Core) -> Kernel:
@@ -527,7 +528,7 @@ KERNELS = Several(kernel, (WHOLE, PhaseKernels()))
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Any kernel, stride, padding, output padding and dilation; some taps zero, some layers in groups."""
+    """Draws any kernel, stride, padding, output padding and dilation; some taps zero, some layers in groups."""
     kernel = [draw.whole(1, 5) for _ in range(2)]
     stride = [draw.whole(1, 4) for _ in range(2)]
     dilation = [draw.pick([1, 1, 1, 2, 3]) for _ in range(2)]

@@ -1,6 +1,6 @@
-"""The taps of transposed convolutions: which are zero, which reach an output pixel, which CMSIS-NN needs to be right.
+"""The taps of transposed convolutions: which are zero, which reach an output pixel, which CMSIS-NN needs to be correct.
 
-Weights are OHWI, dilation counts.
+Weights are OHWI; taps are `dilation` positions apart.
 """
 
 import math
@@ -12,11 +12,11 @@ import numpy as np
 
 from cortado.base.numerics import Tensor
 
-# ---- groups and gaps written out, and found again ------------------------------------------------------------
+# ---- groups and gaps written out, and detected again ------------------------------------------------------------
 
 
 def dense(weight: Tensor, groups: int) -> Tensor:
-    """[in_c, out_c / groups, kh, kw] as one group: [in_c, out_c, kh, kw]."""
+    """Writes [in_c, out_c / groups, kh, kw] weights out as one group: [in_c, out_c, kh, kw]."""
     in_c, group_out, kh, kw = weight.shape
     if groups == 1:
         return weight
@@ -27,7 +27,7 @@ def dense(weight: Tensor, groups: int) -> Tensor:
 
 
 def dilated(weight: Tensor, dilation: list[int]) -> Tensor:
-    """OHWI weights with the gaps of their dilation filled with zeros."""
+    """Writes the gaps of dilated OHWI weights out as zeros."""
     out_c, kh, kw, in_c = weight.shape
     sizes = [d * (k - 1) + 1 for k, d in zip((kh, kw), dilation, strict=True)]
     wide = weight.new_zeros(out_c, *sizes, in_c)
@@ -36,7 +36,7 @@ def dilated(weight: Tensor, dilation: list[int]) -> Tensor:
 
 
 def group_count(weights: np.ndarray[Any, Any]) -> int:
-    """The most groups that OHWI weights split into, everything between them being zero."""
+    """Returns the largest number of groups that OHWI weights split into, with only zeros between them."""
     used = (weights != 0).any(axis=(1, 2))
     out_c, in_c = used.shape
     for groups in range(math.gcd(out_c, in_c), 1, -1):
@@ -48,7 +48,7 @@ def group_count(weights: np.ndarray[Any, Any]) -> int:
 
 
 def split_groups(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
-    """[out_c, kh, kw, in_c / groups] of dense weights."""
+    """Returns [out_c, kh, kw, in_c / groups] of dense weights."""
     out_c, kh, kw, in_c = weights.shape
     blocks = weights.reshape(groups, out_c // groups, kh, kw, groups, in_c // groups)
     return np.concatenate([blocks[group, :, :, :, group] for group in range(groups)])
@@ -73,7 +73,7 @@ class Taps:
         return slice(self.first, self.first + (self.count - 1) * self.step + 1, self.step)
 
 
-# ---- shapes that CMSIS-NN computes rightly -------------------------------------------------------------------
+# ---- shapes that CMSIS-NN computes correctly -----------------------------------------------------------------
 
 
 # CMSIS-NN turns the layer into a convolution with reversed weights for strides up to 2 and more channels than this.
@@ -90,17 +90,17 @@ class TransposedAxis:
     extra: int  # output padding
 
     def with_zeros(self, front: int, back: int) -> "TransposedAxis":
-        """The same layer with zero taps before and behind its own: what they reach is cut off or added again."""
+        """Adds zero taps before and after its own, and adjusts the padding so that the layer computes the same."""
         taps = self.kernel + front + back
         return replace(self, kernel=taps, pad=self.pad + front, extra=self.extra + front - back)
 
 
 def rolling_rows(axis: TransposedAxis) -> tuple[int, int]:
-    """Zero taps (front, back) for the rows of CMSIS-NN's rolling buffer.
+    """Returns the zero taps (front, back) for the rows of CMSIS-NN's rolling buffer.
 
     It writes out stride rows for every input row, counted from the padding, which has to be a multiple of the stride;
-    all of them must be rows of the output, and what is left after the last must be in the kernel_h - stride rows that
-    follow.
+    all of them must be rows of the output, and the rows that remain after the last input row must be among the kernel_h
+    - stride rows that follow.
     """
     back = max(0, axis.extra - axis.pad)
     front = max(0, axis.stride + axis.pad - axis.kernel - axis.extra)
@@ -108,9 +108,9 @@ def rolling_rows(axis: TransposedAxis) -> tuple[int, int]:
 
 
 def rolling_columns(axis: TransposedAxis, stride_h: int) -> tuple[int, int]:
-    """Zero taps (front, back) for its columns: a row holds as many as the taps reach, max(kernel, stride) per pixel.
+    """Returns the zero taps (front, back) for its columns: a row has room for max(kernel, stride) columns per pixel.
 
-    Its size function takes the vertical stride for the horizontal one.
+    CMSIS-NN's size function uses the vertical stride in place of the horizontal one.
     """
     front = max(0, axis.stride - axis.kernel) if axis.stride > stride_h else 0
     return front, max(0, axis.extra - axis.pad)
@@ -121,15 +121,15 @@ def uses_reversed_weights(in_c: int, stride: list[int]) -> bool:
 
 
 def zero_taps(rows: TransposedAxis, columns: TransposedAxis, sizes: tuple[int, ...]) -> list[tuple[int, int]] | None:
-    """Zero taps (front, back) per axis that make CMSIS-NN right for an NHWC input; None if none do."""
+    """Returns zero taps (front, back) per axis that make CMSIS-NN correct for an NHWC input; None if there are none."""
     images, height, _, in_c = sizes
     if uses_reversed_weights(in_c, [rows.stride, columns.stride]):
-        # A convolution padded by what the taps reach beyond the layer's padding, which must not be negative.
+        # A convolution padded by the distance that the taps reach past the layer's padding, which must not be negative.
         taps = [(0, max(0, axis.pad - axis.kernel + 1)) for axis in (rows, columns)]
         fits = all(back <= axis.extra for (_, back), axis in zip(taps, (rows, columns), strict=True))
-        return taps if fits and images == 1 else None  # for more images it was never seen to be right
+        return taps if fits and images == 1 else None  # never observed correct for several images
     taps = [rolling_rows(rows), rolling_columns(columns, rows.stride)]
-    # Input that ends within the padding leaves the rolling buffer at the wrong row.
+    # If the input ends within the padding, the rolling buffer stops at the wrong row.
     return taps if rows.pad + taps[0][0] <= height * rows.stride else None
 
 
@@ -138,9 +138,9 @@ def zero_taps(rows: TransposedAxis, columns: TransposedAxis, sizes: tuple[int, .
 
 @dataclass(frozen=True)
 class Phases:
-    """One axis as convolutions: phase p makes the output positions p, p + stride, ... from `taps` of the kernel.
+    """One axis as convolutions: phase p computes the output positions p, p + stride, ... from `taps` of the kernel.
 
-    Tap t of phase p reads the input `taps[p][t]` positions behind that of the output; all lie in first .. last.
+    Tap t of phase p reads the input `taps[p][t]` positions after that of the output; all of them lie in first .. last.
     """
 
     taps: tuple[Mapping[int, int], ...]
@@ -161,12 +161,12 @@ class Phases:
         return Phases(taps, min(places), max(places))
 
     def range(self, phase: int) -> tuple[int, int]:
-        """The first and last place that a phase reads."""
+        """Returns the first and the last position that a phase reads."""
         places = self.taps[phase].values() or (0,)
         return min(places), max(places)
 
     def reach(self, phase: int) -> tuple[int, int]:
-        """The same from the output's own place at the latest: a window can't begin behind it."""
+        """Returns the same range, extended to include the output's own position: a window can't begin after it."""
         first, last = self.range(phase)
         return min(first, 0), max(last, 0)
 
@@ -174,7 +174,8 @@ class Phases:
 def column_weights(
     weights: np.ndarray[Any, Any], down: Phases, across: Phases, place: tuple[int, int]
 ) -> np.ndarray[Any, Any]:
-    """The convolution that makes the pixels of one phase of rows and one of columns, its groups still written out."""
+    """Returns the weights of the convolution for one phase of rows and one of columns, with groups still written
+    out."""
     out_c, _, _, in_c = weights.shape
     (top, bottom), (left, right) = down.range(place[0]), across.reach(place[1])
     wide = np.zeros((out_c, bottom - top + 1, right - left + 1, in_c), dtype=weights.dtype)
@@ -185,7 +186,8 @@ def column_weights(
 
 
 def phase_weights(weights: np.ndarray[Any, Any], down: Phases, across: Phases, phase: int) -> np.ndarray[Any, Any]:
-    """The convolution that makes the rows of one phase, its output channels the columns' phases side by side."""
+    """Returns the weights of the convolution for one phase of rows; its output channels are the column phases, side by
+    side."""
     out_c, _, _, in_c = weights.shape
     top, bottom = down.range(phase)
     width = across.last - across.first + 1
