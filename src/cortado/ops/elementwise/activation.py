@@ -1,7 +1,7 @@
-"""out = table[x + 128]: every function of one int8 tensor, element by element, is 256 entries.
+"""out = table[x + 128]: every elementwise function of one int8 tensor is a table of 256 entries.
 
 The entry for code x is quantize(f(dequantize(x))), computed here in float32 exactly as the calibrated model computes
-it. Where f has no finite value the entry saturates: +inf becomes the largest code, -inf the smallest, NaN (the square
+it. If f has no finite value, the entry saturates: +inf becomes the largest code, -inf the smallest, NaN (the square
 root or logarithm of a negative number) the output's zero point.
 """
 
@@ -49,7 +49,7 @@ _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
 TRUTH = QParams(1.0, 0, INT8)  # truth values: 0 and 1
 UNIT_INTERVAL = QParams(1 / 256, INT8.low, INT8)  # [0, 1): sigmoid, hardsigmoid, softmax
 PLUS_MINUS_ONE = QParams(1 / 128, 0, INT8)  # [-1, 1): tanh
-WIDE_UNIT = QParams(1 / 32768, 0, INT16)  # the same of int16, which is symmetric
+WIDE_UNIT = QParams(1 / 32768, 0, INT16)  # the same for int16, which is symmetric
 USUAL_OUTPUT = {
     aten.sigmoid.default: UNIT_INTERVAL,
     aten.hardsigmoid.default: UNIT_INTERVAL,
@@ -80,7 +80,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def refuse(bound: Bound) -> Reject:
-    """Refuses what is left of comparisons and selections once every function of one tensor has become a table."""
+    """Refuses the comparisons and selections that remain once every function of one tensor has become a table."""
     if dtype(bound.node) == torch.bool:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
     if not dtype(bound.node).is_floating_point:
@@ -100,7 +100,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
-    """A call that looks every code of `source` up in these 256 entries; a table of a table is one table."""
+    """Adds a call that looks every code of `source` up in these 256 entries; a table of a table becomes one table."""
     before = TABLE.of(source)
     if before is not None:
         codes, source = codes[before.to(torch.int64) + 128], source.kwargs["input"]  # type: ignore[assignment]
@@ -110,7 +110,7 @@ def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
 
 
 def entries(values: Tensor, out: QParams) -> Tensor:
-    """256 real numbers as codes, saturating."""
+    """Quantizes 256 real numbers to codes, saturating."""
     finite = torch.nan_to_num(values.to(torch.float32), nan=0.0, posinf=math.inf, neginf=-math.inf)
     kind = out.element
     codes: Tensor = _quantize(finite, out.scale, out.zero_point, *kind.codes, kind.torch_dtype)
@@ -134,7 +134,8 @@ def lower(lowering: Lowering) -> Node:
 
 
 def match_bytes(bound: Bound, source: Node) -> Quantization | Reject:
-    """An input of 8 bits: its values are codes already, and what is computed of them has a scale that keeps all 256."""
+    """Takes an 8-bit input: its values are codes already, and the result gets a scale that keeps all 256 of them
+    apart."""
     if dtype(source).itemsize != 1:
         return Reject(f"takes {dtype(source)} values as they are; convert them to float32 first")
     return Quantization({}, byte_qparams(function_of(bound.node)(byte_values(dtype(source))), dtype(source)))
@@ -160,8 +161,7 @@ def match_rescale(bound: Bound) -> Quantization | Reject:
 
 
 def lower_rescale(lowering: Lowering) -> Node:
-    """A tensor that is needed in other quantization parameters than its own: concatenation, minimum, maximum; or in
-    another element."""
+    """Requantizes a tensor to other parameters (for a concatenation, minimum or maximum), or to another element."""
     given, out = lowering.q("input"), lowering.out
     if INT16 in (given.element, out.element):
         return requantized(lowering, lowering.node("input"), given, out)
@@ -169,10 +169,10 @@ def lower_rescale(lowering: Lowering) -> Node:
 
 
 def clamped(lowering: Lowering, node: Node) -> Node:
-    """A kernel's result within the clamp behind it, for kernels that have no bounds of their own.
+    """Applies a clamp that follows a kernel without bounds of its own.
 
-    Mostly the codes' own bounds are the clamp: the scale was calibrated on clamped values. A bound next to the last
-    code is as good as the last code, being one rounding away from it.
+    Usually the range of the codes already is the clamp: the scale was calibrated on clamped values. A bound next to the
+    last code is as good as the last code: it is one rounding away.
     """
     low, high = lowering.bounds()
     if low <= lowering.out.element.low + 1 and high >= lowering.out.element.high - 1:
@@ -197,12 +197,13 @@ _BITWISE = {
 
 
 def to_bitwise(bound: Bound) -> Node:
-    """Rewrites Python's operators."""
+    """Rewrites Python's operators as bitwise calls."""
     return add_call(bound.node, _BITWISE[bound.node.target], bound["self"], bound["other"])  # type: ignore[index]
 
 
 def to_leaky_relu(bound: Bound) -> Node | None:
-    """In evaluation mode rrelu has one slope, the middle of its range. (FX keeps a random call that nothing reads.)"""
+    """Rewrites rrelu, which in evaluation mode has one slope, the middle of its range. (FX keeps a random call that
+    nothing reads.)"""
     if bound["training"]:
         return None
     return add_call(bound.node, aten.leaky_relu.default, bound["self"], (bound["lower"] + bound["upper"]) / 2)
@@ -213,10 +214,11 @@ def to_clamp(bound: Bound) -> Node:
 
 
 def to_fewer_slopes(bound: Bound) -> Node | None:
-    """PReLU with a slope per channel, as operators that exist: one slope for all is a table and stays.
+    """Rewrites PReLU with a slope per channel in terms of supported calls; a single slope makes it a table, and it
+    stays.
 
-    max(x, slope * x) where no slope is above 1, min(x, slope * x) where none is below, x + (slope - 1) * min(x, 0)
-    where there are both.
+    max(x, slope * x) if no slope is above 1, min(x, slope * x) if none is below, x + (slope - 1) * min(x, 0) if there
+    are both.
     """
     source, weight = bound["self"], bound["weight"]
     slopes = attribute(weight)
@@ -259,7 +261,7 @@ KERNELS = KernelTable(
 
 
 def is_identity(call: Call) -> bool:
-    """A table that gives back every code is no table: a relu behind a relu, a product with a number."""
+    """Whether a table maps every code to itself: a relu after a relu, a product with a number."""
     return torch.equal(call["lut"], all_codes().to(torch.int8))
 
 

@@ -1,9 +1,8 @@
-"""a' = requant((a - a_zp) << 20, a_multiplier, a_shift), b' alike; out = clamp(requant(a' + b') + out_zp).
+"""a' = requant((a - a_zp) << 20, a_multiplier, a_shift), likewise b'; out = clamp(requant(a' + b') + out_zp).
 
-Of int16, whose zero points are 0, the same with << 13: a difference of codes then has 28 bits in both.
-
-A subtraction is an addition whose second multiplier is negative: the rounding of requant is defined for either sign,
-and the runtime takes any int32. `alpha` scales that multiplier, so it costs nothing either.
+For int16, whose zero points are 0, the shift is 13: a difference of codes then has 28 bits for both elements. A
+subtraction is an addition whose second multiplier is negative: the rounding of requant is defined for either sign, and
+the runtime takes any int32. `alpha` scales that multiplier, so it is free too.
 
 lerp: a point between two tensors is a sum with factors.
 """
@@ -34,7 +33,7 @@ from cortado.ops.elementwise.pointwise import uniform_value
 
 aten = torch.ops.aten
 LEFT_SHIFTS = {INT8.bits: 20, INT16.bits: 13}  # a difference of codes has 8 bits, or 15
-LARGEST_SHIFT = 2  # |a' + b'| <= 2^28, and kernels rely on 30 bits
+LARGEST_SHIFT = 2  # |a' + b'| <= 2^28, and kernels rely on sums below 2^30
 
 
 def reference(
@@ -77,7 +76,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def lower_sum(lowering: Lowering, self_factor: float, other_factor: float) -> Node:
-    """self_factor * self + other_factor * other, as one call."""
+    """Adds self_factor * self + other_factor * other as one call."""
     operands = binary.prepare(lowering)
     sides = [_term(lowering, "self", self_factor), _term(lowering, "other", other_factor)]
     if operands.swapped:
@@ -105,7 +104,7 @@ def lower_sum(lowering: Lowering, self_factor: float, other_factor: float) -> No
 
 
 def _term(lowering: Lowering, name: str, factor: float) -> tuple[int, float]:
-    """Zero point and scale of factor * operand."""
+    """Returns zero point and scale of factor * operand."""
     qparams = lowering.q(name)
     return qparams.zero_point, factor * qparams.scale
 
@@ -119,7 +118,7 @@ def to_sub(bound: Bound) -> Node | None:
 
 
 def to_reversed_sub(bound: Bound) -> Node | None:
-    """rsub(a, b) = b - alpha * a."""
+    """Rewrites rsub(a, b) = b - alpha * a."""
     if not isinstance(bound["other"], Node):
         return None
     new = binary.broadcast(bound, bound["other"], bound["self"], by_channel=True)
@@ -127,7 +126,7 @@ def to_reversed_sub(bound: Bound) -> Node | None:
 
 
 def to_sum_with(combination: Any, by_channel: bool) -> Callable[[Bound], Node]:
-    """addcmul and addcdiv: self + value * combination(tensor1, tensor2)."""
+    """Returns a rewrite of addcmul or addcdiv: self + value * combination(tensor1, tensor2)."""
 
     def rewrite(bound: Bound) -> Node:
         pair = binary.broadcast(bound, bound["tensor1"], bound["tensor2"], by_channel)
@@ -153,7 +152,7 @@ def _fours(calls: Calls) -> Quantities:
 
 
 def _work(call: Call) -> Work:
-    """One by one, with a loop of its own for an operand whose factor is a half."""
+    """Counts element by element; there is a separate loop for an operand whose factor is 1/2."""
     fields = _fields(call)
     half = any(_factor(fields, one) == packing.ADD_HALF for one in "ab")
     unhalved = _has_left_shift(call) or not half
@@ -169,7 +168,7 @@ def _has_left_shift(call: Call) -> bool:
 
 
 def _is_swapped(call: Call) -> bool:
-    """Whether kernels read the first operand second: a half is to be the factor of `b`."""
+    """Whether kernels read the operands in reverse order: the factor 1/2 has to be that of `b`."""
     return not binary.is_by_channel(call) and (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
 
 
@@ -211,7 +210,7 @@ def _fits_fours(call: Call) -> bool:
 
 
 def _both_ways(row: KernelRow) -> tuple[KernelRow, KernelRow]:
-    """A row that reads its operands as they come, and one that swaps them."""
+    """Returns a row that reads its operands in order, and one that swaps them."""
     fits = row.fits
 
     def straight(call: Call) -> bool:
@@ -233,7 +232,7 @@ _CHANNEL = replace(
     numbers=binary.channels,
     work=lambda call: loops("calls calls*channels outputs", channels=binary.channels(call)[0]),
 )
-# Of int16, one for every core, which rounds with the multiply that the core has.
+# The int16 kernels are the same for every core; they round with the multiply that the core has.
 _WIDE = replace(_WHOLE, reads=INT16, struct="cortado_add_s16_t", fields=_wide_fields, work=binary.wide_work)
 
 KERNELS = KernelTable(
@@ -253,11 +252,11 @@ KERNELS = KernelTable(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Any two scales, either sign, any output scale that fits; equal shapes and a channel operand."""
+    """Draws any two scales, either sign, any output scale that fits; equal shapes or a channel operand."""
     scales = [2.0 ** draw.real(-8, 0) for _ in range(2)]
     twice_largest = 2 * max(scales)
     left, right = (Fixed.of(scale / twice_largest) for scale in scales)
-    # 2^-16: sums of all kinds; 2^1: nearly cancelling operands, where almost every result saturates.
+    # Up to 2^-16: ordinary sums; up to 2^1: nearly cancelling operands, where almost every result saturates.
     out = Fixed.of(2.0 ** draw.pick([draw.real(-22, -16), draw.real(-16, 1.99)]))
     kind = draw.pick([INT8, INT8, INT16])
     sign = draw.pick([1, -1])
@@ -299,14 +298,14 @@ RSUB_REWRITE = Rewrite(aten=(aten.rsub.Tensor,), rewrite=to_reversed_sub)
 
 
 def between(bound: Bound) -> Node:
-    """(1 - weight) * self + weight * end; with a weight for each element self + weight * (end - self)."""
+    """Rewrites lerp as (1 - weight) * self + weight * end; with a weight tensor as self + weight * (end - self)."""
     like, start, end, weight = bound.node, bound["self"], bound["end"], bound["weight"]
     number = uniform_value(weight) if isinstance(weight, Node) else weight
     if number is None:
         step = add_call(like, aten.mul.Tensor, add_call(like, aten.sub.Tensor, end, start), weight)
         return add_call(like, aten.add.Tensor, start, step)
     part = add_call(like, aten.mul.Tensor, start, 1.0 - float(number))
-    if number == 0:  # an addition has no such factor
+    if number == 0:  # an addition can't have such a factor
         return add_call(like, aten.add.Tensor, part, add_call(like, aten.mul.Tensor, end, 0.0))
     return add_call(like, aten.add.Tensor, part, end, alpha=float(number))
 

@@ -1,8 +1,8 @@
-"""Shared parts of binary operators: how shapes that differ are brought together, and rescaling that fits.
+"""Shared parts of binary operators: broadcasting of different shapes, and requantization factors that fit.
 
-Kernels take equal shapes; add and mul also take an operand that holds one value for each of the last dimension's
-channels, which the runtime wants to see as [pixels, channels, 1, 1] and [1, channels, 1, 1]. Everything else is
-expanded, in the float graph, before quantization.
+Kernels take equal shapes; add and mul also take an operand that holds one value for each channel of the last dimension,
+which the runtime expects as [pixels, channels, 1, 1] and [1, channels, 1, 1]. Everything else is expanded, in the float
+graph, before quantization.
 """
 
 import math
@@ -34,11 +34,11 @@ from cortado.ops.move.reshape import VIEW
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
-REALS = (INT8, INT16)  # the elements in which two real operands can meet
+REALS = (INT8, INT16)  # the elements that two real operands can share
 
 
 class Form(Enum):
-    """How an operand's elements meet those of the result."""
+    """How an operand is broadcast to the result."""
 
     EQUAL = "one for each element"
     CHANNEL = "one for each channel of one NCHW image"
@@ -50,7 +50,7 @@ def padded(sizes: Shape, rank: int) -> Shape:
 
 
 def form_of(sizes: Shape, out: Shape) -> Form | None:
-    """The form of an operand; None where it has to be expanded."""
+    """Returns the form of an operand; None if it has to be expanded."""
     if math.prod(sizes) == math.prod(out):
         return Form.EQUAL
     aligned = padded(sizes, len(out))
@@ -63,7 +63,7 @@ def form_of(sizes: Shape, out: Shape) -> Form | None:
 
 
 def is_image(node: Node) -> bool:
-    """Whether a tensor comes out of convolutions or pools, and so lies in memory as NHWC."""
+    """Whether a tensor is the result of convolutions or pools, and so lies in memory as NHWC."""
     while is_pointwise(node):
         node = node.all_input_nodes[0]
     made = any(pattern.images for pattern in patterns_of(node.target))
@@ -74,14 +74,14 @@ def is_image(node: Node) -> bool:
 
 
 def broadcast(bound: Bound, left: Node, right: Node, by_channel: bool) -> tuple[Node, Node]:
-    """The two operands, expanded where no kernel could take them as they are."""
+    """Returns the two operands, expanded where no kernel could take them otherwise."""
     out = tuple(torch.broadcast_shapes(shape(left), shape(right)))
     forms = {node: form_of(shape(node), out) for node in (left, right)}
     if uniform_value(left) is not None or uniform_value(right) is not None:
         return _alone(bound, left, out), _alone(bound, right, out)
     if not by_channel:
         return _expanded(bound, left, out), _expanded(bound, right, out)
-    if Form.EQUAL not in forms.values():  # an outer product: one of them becomes the full one
+    if Form.EQUAL not in forms.values():  # an outer product: one operand is expanded to the full shape
         full = left if forms[right] is not None else right
         left, right = (_expanded(bound, node, out) if node is full else node for node in (left, right))
     if is_image(left) or is_image(right):
@@ -90,13 +90,14 @@ def broadcast(bound: Bound, left: Node, right: Node, by_channel: bool) -> tuple[
 
 
 def _across_channels(bound: Bound, node: Node, out: Shape) -> Node:
-    """One value per pixel, for all its channels: a short run of copies beats transposing the image there and back."""
+    """Expands one value per pixel to all its channels: a short run of copies is cheaper than transposing the image
+    twice."""
     across = form_of(shape(node), out) is Form.SUFFIX and padded(shape(node), len(out))[1] != out[1]
     return _expanded(bound, node, out) if across else node
 
 
 def _expanded(bound: Bound, node: Node, out: Shape) -> Node:
-    """Copied out to the full shape; images pixel by pixel, as they lie in memory."""
+    """Expands an operand to the full shape; for images pixel by pixel, in the order of memory."""
     if form_of(shape(node), out) is Form.EQUAL:
         return node
     if len(out) != 4 or not any(is_image(operand) for operand in bound.node.all_input_nodes):
@@ -107,7 +108,7 @@ def _expanded(bound: Bound, node: Node, out: Shape) -> Node:
 
 
 def broadcast_to(bound: Bound, node: Node, out: Shape) -> Node:
-    """An operand under the shape of the result, copied out where it has fewer values."""
+    """Reshapes an operand to the shape of the result, and expands it if it has fewer values."""
     if shape(node) == out:
         return node
     if form_of(shape(node), out) is Form.EQUAL:
@@ -116,7 +117,8 @@ def broadcast_to(bound: Bound, node: Node, out: Shape) -> Node:
 
 
 def _alone(bound: Bound, node: Node, out: Shape) -> Node:
-    """An operand beside a single constant number: its own shape must be the result's for it to be a table."""
+    """Gives the tensor operand of a call with a single constant number the result's shape, which makes the call a
+    table."""
     if uniform_value(node) is not None or shape(node) == out:
         return node
     if form_of(shape(node), out) is Form.EQUAL:
@@ -125,7 +127,8 @@ def _alone(bound: Bound, node: Node, out: Shape) -> Node:
 
 
 def _to_channels(bound: Bound, node: Node, out: Shape) -> Node:
-    """A single computed number is broadcast over the channels: a kernel then makes few long runs, not many of one."""
+    """Broadcasts a single computed number over the channels: a kernel then runs a few long runs, not many of length
+    one."""
     if form_of(shape(node), out) is not None:
         return node
     if math.prod(shape(node)) > 1:
@@ -138,7 +141,7 @@ def _to_channels(bound: Bound, node: Node, out: Shape) -> Node:
 
 
 def rewritten(bound: Bound, target: Any, by_channel: bool, **rest: Any) -> Node | None:
-    """target(self, other) with its operands brought together; None where nothing changes."""
+    """Returns target(self, other) with its operands broadcast; None if nothing changes."""
     left, right = bound["self"], bound["other"]
     if not (isinstance(left, Node) and isinstance(right, Node)):
         return None if target == bound.node.target else add_call(bound.node, target, left, right, **rest)
@@ -149,7 +152,7 @@ def rewritten(bound: Bound, target: Any, by_channel: bool, **rest: Any) -> Node 
 
 
 def check(bound: Bound, by_channel: bool) -> Reject | None:
-    """Why no kernel takes these two operands."""
+    """Returns the reason why no kernel takes these two operands."""
     name = bound.node.target.__name__.split(".")[0] if hasattr(bound.node.target, "__name__") else "it"
     sides = (bound["self"], bound["other"])
     if not all(isinstance(side, Node) and uniform_value(side) is None for side in sides):
@@ -164,7 +167,7 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
 
 
 def of_one_element(bound: Bound) -> Quantization:
-    """Both operands and the result in the element that is wanted."""
+    """Quantizes both operands and the result with the wanted element."""
     kind = bound.element
     return Quantization({"self": Activation(kind), "other": Activation(kind)}, Activation(kind))
 
@@ -174,7 +177,7 @@ def of_one_element(bound: Bound) -> Quantization:
 
 @dataclass(frozen=True)
 class Operands:
-    """Two operands as a kernel takes them, the one with all elements first, and the way back to the result's shape."""
+    """Two operands as a kernel takes them, the full one first, and a function that restores the result's shape."""
 
     first: Node
     second: Node
@@ -183,7 +186,7 @@ class Operands:
 
 
 def prepare(lowering: Lowering) -> Operands:
-    """Equal shapes as they are; a channel operand as NHWC images or as rows, with channels last."""
+    """Prepares operands: equal shapes unchanged; with a channel operand as NHWC images or as rows, channels last."""
     out = shape(lowering.bound.node)
     forms = {name: form_of(shape(lowering.node(name)), out) for name in ("self", "other")}
     if all(form is Form.EQUAL for form in forms.values()):
@@ -199,7 +202,7 @@ def prepare(lowering: Lowering) -> Operands:
 
 
 def viewed(lowering: Lowering, name: str, sizes: Shape) -> Node:
-    """An operand under another shape; a constant is stored that way."""
+    """Returns an operand under another shape; a constant is stored with that shape."""
     data = lowering.data(name)
     if data is None or tuple(data.shape) == sizes:
         return lowering.view(lowering.node(name), sizes)
@@ -207,7 +210,8 @@ def viewed(lowering: Lowering, name: str, sizes: Shape) -> Node:
 
 
 def _nhwc(lowering: Lowering, name: str, out: Shape) -> tuple[Node, Callable[[Node], Node]]:
-    """One NCHW image as NHWC, and the way back: the transposes meet those of convolutions."""
+    """Returns one NCHW image as NHWC, and a function that reverts it: the transposes cancel with those of
+    convolutions."""
     channels = out[1]
     height, width = (out[2], out[3]) if len(out) == 4 else (1, math.prod(out[2:]))
     image = lowering.transpose(viewed(lowering, name, (1, channels, height, width)), TO_NHWC)
@@ -215,13 +219,13 @@ def _nhwc(lowering: Lowering, name: str, out: Shape) -> tuple[Node, Callable[[No
 
 
 def flat_rank4(lowering: Lowering, node: Node) -> Node:
-    """A view of at most four dimensions: CMSIS-NN's minimum and maximum look at the last four dimensions only."""
+    """Returns a view of at most four dimensions: CMSIS-NN's minimum and maximum read only the last four."""
     out = shape(lowering.bound.node)
     return lowering.view(node, out if len(out) <= 4 else (math.prod(out),))
 
 
 def fixed(lowering: Lowering, factor: float, largest_shift: int) -> Fixed:
-    """A factor whose shift leaves the accumulator within 30 bits."""
+    """Returns a factor whose shift keeps the accumulator within 30 bits."""
     found = Fixed.of(factor) if factor < 2.0**30 else None
     if found is None or found.shift > largest_shift:
         left, right = lowering.q("self").scale, lowering.q("other").scale
@@ -237,7 +241,7 @@ def fixed(lowering: Lowering, factor: float, largest_shift: int) -> Fixed:
 
 
 def in_pte(operator: Operator, arguments: Mapping[str, Any], add: PteWriter) -> Node:
-    """The runtime broadcasts along dimension 1 of rank 4 tensors only."""
+    """Writes the call with views: the runtime broadcasts only along dimension 1 of rank 4 tensors."""
     sizes, channels = shape(arguments["self"]), math.prod(shape(arguments["other"]))
     if sizes == shape(arguments["other"]):
         return add(operator, **arguments)
@@ -247,7 +251,7 @@ def in_pte(operator: Operator, arguments: Mapping[str, Any], add: PteWriter) -> 
 
 
 def pte_limit(call: Call) -> str | None:
-    """Broadcasting that is left to the runtime's kernels."""
+    """Returns the reason if the runtime's kernels can't broadcast these operands."""
     mine, other = call.shape("self"), call.shape("other")
     one, every = sorted((mine, other), key=math.prod)
     per_channel = len(mine) == len(other) == 4 and one[1] == every[1] == math.prod(one) and looks_channels_last(every)
@@ -257,7 +261,7 @@ def pte_limit(call: Call) -> str | None:
 
 
 def by_channel(call: Call) -> int | None:
-    """The number of channels where `other` holds one value per channel; None for equal shapes."""
+    """Returns the number of channels if `other` holds one value per channel; None for equal shapes."""
     left, right = call.shape("self"), call.shape("other")
     return None if left == right else math.prod(right)
 
@@ -267,12 +271,12 @@ def is_by_channel(call: Call) -> bool:
 
 
 def channels(call: Call) -> tuple[int, ...]:
-    """The number of channels, as kernels are given it behind their spans."""
+    """Returns the number of channels as kernels get it, as an argument after their spans."""
     return (by_channel(call) or 1,)
 
 
 def rows(call: Call) -> Rows:
-    """Elementwise; a channel operand is read whole by every row."""
+    """Returns the rows of an elementwise kernel; every row reads a channel operand whole."""
     second = ONE_ROW if by_channel(call) is None else RowRule(stride=0)
     return Rows((ONE_ROW, second), pixelwise=True, elementwise=True)
 
@@ -286,7 +290,7 @@ def output_shape(call: Call) -> Shape:
 
 
 def operator_on_two(**record: Any) -> Operator:
-    """An operator on two tensors of one element, element by element."""
+    """Makes an elementwise operator on two tensors of one element."""
     return Operator(
         shape=output_shape,
         rows=rows,
@@ -298,14 +302,14 @@ def operator_on_two(**record: Any) -> Operator:
 
 
 def work(channels: int | None, lowest: int) -> Work:
-    """Element by element, or channel by channel with what is made of the second operand's number."""
+    """Counts element by element; with a channel operand also its preparation, channel by channel."""
     terms = "calls outputs cut uncut" if channels is None else "calls calls*channels outputs cut uncut"
     return loops(terms, lowest, channels=channels or 0)
 
 
 def wide_work(call: Call) -> Work:
-    """Returns the work on 16-bit codes: one element after the other, in a loop over the channels of each pixel
-    where one has few."""
+    """Returns the work on 16-bit codes: one element at a time; with a channel operand, a loop over the channels of each
+    pixel."""
     channels = by_channel(call)
     if channels is None:
         return ONE_BY_ONE
@@ -313,7 +317,7 @@ def wide_work(call: Call) -> Work:
 
 
 def draw_operands(draw: CaseDraw, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
-    """Two tensors of codes: equal shapes of any rank, or one with a value per channel."""
+    """Draws two tensors of codes: equal shapes of any rank, or one with a value per channel."""
     seed = draw.seed()
     kind = draw.pick(["equal", "equal", "rows", "image"]) if by_channel else "equal"
     channels, pixels = draw.channels(), draw.whole(1, 9)

@@ -1,4 +1,4 @@
-"""where and masked_fill: a choice between real numbers, integers or truth values by a truth value."""
+"""where and masked_fill: a selection between real numbers, integers or truth values by a truth value."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 
 def _parts(bound: Bound) -> tuple[Any, Any, Any]:
-    """The condition, what is taken where it holds, and what elsewhere."""
+    """Returns the condition, the value where it holds, and the value elsewhere."""
     if "mask" in bound.values:
         return bound["mask"], bound["value"], bound["self"]
     return bound["condition"], bound["self"], bound["other"]
@@ -53,7 +53,7 @@ def real(making: Making, bound: Bound) -> Node | None:
     like, numbers = bound.node, [known_number(side) for side in (first, second) if is_number(side)]
     floating = wanted_element(like).floating
     if is_constant(condition) and not all(map(math.isfinite, numbers)) and not floating:
-        return None  # a mask that no softmax has taken
+        return None  # a mask that no softmax has absorbed
     if is_constant(condition) and len(numbers) == 1 and not floating:
         return zeroed(like, *_kept(bound), numbers[0])
     mask = _condition(making, bound)
@@ -67,14 +67,14 @@ def real(making: Making, bound: Bound) -> Node | None:
 
 
 def _kept(bound: Bound) -> tuple[Node, torch.Tensor]:
-    """The tensor that a choice beside a number takes, and where."""
+    """Returns the tensor of a selection between a tensor and a number, and where it is taken."""
     condition, first, second = _parts(bound)
     data = constant_data(condition)
     return (second, ~data) if is_number(first) else (first, data)
 
 
 def _side(making: Making, bound: Bound, side: Any) -> Node | None:
-    """A tensor of the result's shape, or a constant of one number, without a dimension where the result has none."""
+    """Returns a tensor of the result's shape, or a constant with one number (rank 0 if the result has rank 0)."""
     if is_number(side):
         sizes = (1,) * min(1, len(shape(bound.node)))
         return add_constant(bound.node, "number", torch.full(sizes, float(known_number(side))))
@@ -86,7 +86,7 @@ def _side(making: Making, bound: Bound, side: Any) -> Node | None:
 
 
 def truth(making: Making, bound: Bound) -> Node | None:
-    """One where the condition holds, or the other where it does not."""
+    """Selects one side where the condition holds, and the other where it does not."""
     _, *sides = _parts(bound)
     condition = _condition(making, bound)
     if condition is None:
@@ -97,7 +97,7 @@ def truth(making: Making, bound: Bound) -> Node | None:
 
 
 def _where(making: Making, bound: Bound, holds: Node, side: Any) -> Node | None:
-    """Returns the truth value where the mask holds."""
+    """Returns the side's truth value where the mask holds, 0 elsewhere."""
     if is_number(side):
         return add_call(bound.node, aten.mul.Tensor, holds, float(known_number(side)))
     found = making.truth(side)

@@ -1,9 +1,9 @@
-"""out = 1 where requant((a - a_zp) << 20) is below, equal to or above requant((b - b_zp) << 20), as asked, else 0.
+"""out = 1 where requant((a - a_zp) << 20) is below, equal to or above requant((b - b_zp) << 20), as requested, else 0.
 
-Codes of one scale and zero point are compared as they are, and so are integers, of which one side may be a single
-number. Real numbers that differ by less than a step have equal codes, and are equal here. Truth values are real
-numbers, 0 and 1, of scale 1 and zero point 0: they are moved, multiplied, joined as any tensor; only an output of the
-model is made boolean (truth.py).
+Codes with equal scale and zero point are compared directly, and so are integers, where one side can be a single number.
+Real numbers that differ by less than a step have equal codes, and compare as equal. Truth values are real numbers, 0
+and 1, with scale 1 and zero point 0: they are moved, multiplied and joined like any tensor; only an output of the model
+is converted to boolean (truth.py).
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ ACCEPTED = tuple(sorted({found.accepts for found in calls(CallKind.COMPARE).valu
 
 
 def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
-    """Returns where a is below, equal to or above b, as the bits of `accepts` ask."""
+    """Returns where a is below, equal to or above b, as the bits of `accepts` say."""
     if accepts == BELOW | ABOVE:
         return a != b  # NaN too
     wanted = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
@@ -103,7 +103,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:
-    """The factors that bring both operands to one unit, so large that nothing leaves 30 bits."""
+    """Returns the factors that convert both operands to a common unit, large enough that results fit 30 bits."""
     unit = 2 * max(left.scale, right.scale)
     return Fixed.of(left.scale / unit), Fixed.of(right.scale / unit)
 
@@ -131,7 +131,8 @@ def match_ids(bound: Bound) -> Quantization | Reject:
 
 
 def lower_ids(lowering: Lowering) -> Node:
-    """A comparison of integers: no factors to bring them into one unit; a number is a constant with one value."""
+    """Lowers a comparison of integers, which needs no conversion to a common unit; a number is a constant with one
+    value."""
     bound, unit = lowering.bound, Fixed.of(0.5)
     if bound.nodes("other"):
         other = words(lowering, "other")
@@ -207,7 +208,7 @@ KERNELS = KernelTable(
 
 
 def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
-    """The meaning of an operand's codes: codes of equal meaning are compared as they are."""
+    """Returns what decides the meaning of an operand's codes: codes of equal meaning are compared directly."""
     zero_point, multiplier, shift = (call[f"{operand}_{name}"] for name in ("zero_point", "multiplier", "shift"))
     return zero_point, multiplier, shift
 

@@ -1,6 +1,6 @@
 """out = clamp(round_away(((a - a_zp) / (b - b_zp)) * factor) + out_zp), in float32; a quotient by zero is zero.
 
-One of the three operators that are float32 by definition. factor = a_scale / (b_scale * out_scale).
+One of the three operators that are defined in float32. factor = a_scale / (b_scale * out_scale).
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ from cortado.ops.float_graph import add_constant
 from cortado.ops.loops import ELEMENTS
 
 aten = torch.ops.aten
-LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runtime does without a check
+LARGEST_FACTOR = 2.0**22  # times 255 it still fits int32; the runtime converts without a check
 
 
 def reference(
@@ -74,7 +74,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def to_div(bound: Bound) -> Node | None:
-    """A division by a constant tensor is a product with its reciprocals."""
+    """Rewrites a division by a constant tensor as a product with its reciprocals."""
     other = bound["other"]
     data = attribute(other) if isinstance(other, Node) and uniform_value(other) is None else None
     if data is None or bool((data == 0).any()) or not isinstance(bound["self"], Node):
@@ -115,7 +115,7 @@ def pte_limit(call: Call) -> str | None:
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Zero denominators, ties and saturation included."""
+    """Draws operands with zero denominators, ties and saturation included."""
     factor = draw.pick([draw.pick([0.5, 1.0, 2.0, 64.0]), draw.real(2.0**-10, 2.0**22)])
     kind = draw.pick([INT8, INT8, INT16])
     return {

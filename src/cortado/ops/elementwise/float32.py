@@ -1,7 +1,7 @@
 """out = a + b, a - b, a * b, a / b, min(a, b), max(a, b), atan2(a, b) or a^b, within bounds, in float32.
 
-Operands have any shapes that meet, and one of them may be a number. The first six are one operation, rounded once; the
-smaller and the larger of NaN and anything are NaN.
+Operands have any shapes that broadcast, and one of them can be a number. The first six are one operation, rounded once;
+minimum and maximum return NaN if either operand is NaN.
 """
 
 import math
@@ -37,7 +37,7 @@ aten = torch.ops.aten
 _Shape = tuple[int, ...]
 _Bounds = tuple[float, float]
 
-# By target; beside which the second operand may be a number.
+# By target; the second operand can be a number.
 HOW: dict[OpOverload, int] = {
     aten.add.Tensor: How.SUM,
     aten.sub.Tensor: How.DIFFERENCE,
@@ -60,7 +60,7 @@ _REVERSED = (aten.rsub.Tensor, aten.rsub.Scalar)
 
 
 def _compared(a: FloatArray, b: FloatArray, accepts: int) -> FloatArray:
-    """Truth values as 0 and 1; what is below or above is all that is not equal, NaN too."""
+    """Returns truth values as 0 and 1; NaN counts as not equal."""
     if accepts == BELOW | ABOVE:
         return (a != b).astype(np.float32)
     found = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
@@ -78,7 +78,7 @@ _MADE: dict[int, Callable[[FloatArray, FloatArray], FloatArray]] = {
     POWER: float32.pow,
 }
 _MADE |= {COMPARISON + accepts: partial(_compared, accepts=accepts) for accepts in ACCEPTED}
-_ALONE = {ANGLE: "atan2", POWER: "pow"}  # which have a C function each
+_ALONE = {ANGLE: "atan2", POWER: "pow"}  # each has its own C function
 
 
 @quiet
@@ -111,7 +111,8 @@ def _walk(bound: Bound) -> list[tuple[int, int, int]]:
 
 
 def walk(first: _Shape, second: _Shape, out: _Shape) -> list[tuple[int, int, int]]:
-    """Loops over the result, outermost first: turns, and the strides of both operands; as few as possible."""
+    """Returns the loops over the result, outermost first, as (count, stride of first, stride of second), merged where
+    possible."""
     rank, strides = len(out), []
     for sizes in (padded(first, len(out)), padded(second, len(out))):
         steps = strides_of(sizes)
@@ -130,7 +131,7 @@ def walk(first: _Shape, second: _Shape, out: _Shape) -> list[tuple[int, int, int
 def calculate(
     lowering: Lowering, first: Node | float, second: Node | float, how: int, bounds: _Bounds = NO_BOUNDS
 ) -> Node:
-    """A call on two operands, of which one may be a number."""
+    """Adds a call on two operands, one of which can be a number."""
     sides = [[one] if isinstance(one, Node) else [] for one in (first, second)]
     numbers = [float(one) for one in (first, second) if not isinstance(one, Node)]
     return lowering.call(
@@ -145,13 +146,14 @@ def calculate(
 
 
 def _names(bound: Bound) -> tuple[str, str]:
-    """The arguments of a call that are its operands."""
+    """Returns the names of a call's operands."""
     second = "exponent" if "exponent" in bound.values else "other"
     return "self", second
 
 
 def _operand(lowering: Lowering, name: str) -> Node | float:
-    """A tensor, or a number, also where a constant holds one; `alpha` times the second operand of a sum."""
+    """Returns a tensor, or a number (also for a constant that holds one); `alpha` multiplies the second operand of a
+    sum."""
     value, alpha = lowering.bound[name], lowering.bound.get("alpha", 1) if name != "self" else 1
     data = lowering.data(name) if isinstance(value, Node) else None
     if data is not None and data.numel() == 1 and len(data.shape) <= len(shape(lowering.bound.node)):
@@ -180,7 +182,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _as_result(lowering: Lowering, side: Node | float, out: _Shape) -> Node | float:
-    """An operand that lies as the result does, or is one number for all."""
+    """Expands an operand to the result's shape, unless it repeats with a period or is a single number."""
     if not isinstance(side, Node) or period(shape(side), out) is not None:
         return side
     return calculate(lowering, side, lowering.constant("ones", torch.ones(out)), How.PRODUCT)
@@ -196,7 +198,7 @@ def _by_channel(bound: Bound) -> bool:
 
 
 def period(sizes: _Shape, out: _Shape) -> int | None:
-    """Elements after which an operand begins anew; None where it does not lie as the result does."""
+    """Returns the number of elements after which an operand repeats within the result; None if it does not repeat."""
     if math.prod(sizes) == math.prod(out):
         return INT32.high
     aligned = padded(sizes, len(out))
@@ -218,7 +220,7 @@ def periods(call: Call) -> tuple[int, int] | None:
 
 
 def rows(call: Call) -> Rows | None:
-    """Row by row where each operand lies as the result does, or is a pixel or a number for all."""
+    """Runs row by row if each operand lies as the result does, or is a pixel or a number for all."""
     found, out = periods(call), output_shape(call)
     row = math.prod(out[2:]) if len(out) == 4 else math.prod(out)
     if found is None or any(one != INT32.high and row % one for one in found):
@@ -242,7 +244,7 @@ def _strided_fields(call: Call) -> dict[str, Field]:
 
 
 def _row(symbol: str, sides: tuple[str, ...]) -> KernelRow:
-    """A row for calls of these operands; a number stands for the other."""
+    """Returns a row for calls with these tensor operands; a missing one is a number."""
     a, b = (Row(sides.index(name)) if name in sides else Absent() for name in ("self", "other"))
     return KernelRow(
         f"{symbol}_f32",
@@ -319,7 +321,7 @@ def _work(call: Call) -> Work:
 
 
 def relayout(arguments: Any, perm: Sequence[int]) -> Any:
-    """Operands of one shape may come in any order of dimensions."""
+    """Returns the arguments unchanged if both operands have the same shape: dimensions can then be in any order."""
     alike = {shape(one) for name in ("self", "other") for one in arguments[name]}
     return arguments if len(alike) == 1 else None
 
@@ -351,7 +353,7 @@ def _drawn(draw: CaseDraw, sizes: _Shape, kind: str) -> _Shape:
 
 
 def is_identity(call: Call) -> bool:
-    """A tensor times 1, without bounds."""
+    """Whether it is a tensor times 1, without bounds."""
     bounds = (call["activation_min"], call["activation_max"])
     return not call["other"] and call["how"] == How.PRODUCT and call["number"] == 1.0 and bounds == NO_BOUNDS
 

@@ -1,6 +1,6 @@
-"""out = a where mask is not 0, else b; integers as float32 and back, truth values as float32: 1 and 0.
+"""out = a where mask is not 0, else b; conversions of integers to float32 and back, and of truth values: 1 and 0.
 
-A number too large for 32 bits becomes the nearest integer that is not, NaN becomes 0.
+A number too large for 32 bits becomes the nearest integer that fits, NaN becomes 0.
 """
 
 import math
@@ -36,7 +36,7 @@ from cortado.ops.loops import ELEMENTS
 aten = torch.ops.aten
 
 
-# ---- a choice ------------------------------------------------------------------------------------------------
+# ---- a selection ---------------------------------------------------------------------------------------------
 
 
 def reference(*, mask: Tensor, self: Tensor, other: Tensor) -> Tensor:

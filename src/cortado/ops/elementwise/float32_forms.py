@@ -1,4 +1,4 @@
-"""Functions and norms that float32 has no operator of its own for, in calls that it has operators for."""
+"""Functions and norms without a float32 operator of their own, in terms of calls that have one."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _Dims = Sequence[int] | int | None
 
 
 def sinh(self: Tensor) -> Tensor:
-    """By exp(x) - 1, which is exact near 0; where that is large, the other half does not count."""
+    """Computes sinh from exp(x) - 1, which is exact near 0; where that is large, the second term is negligible."""
     size = torch.expm1(self.abs())
     half = torch.where(size > 1e9, size * 0.5, (size + size / (size + 1.0)) * 0.5)
     return torch.where(self < 0, -half, half)
@@ -58,7 +58,7 @@ def fmod(self: Tensor, other: Tensor | float) -> Tensor:
 
 
 def lerp(self: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
-    """From the end that is nearer, as torch computes it; its own decomposition also copies the layout of memory."""
+    """Computes from the nearer end, as torch does; torch's own decomposition also copies the memory layout."""
     way = end - self
     if isinstance(weight, Tensor):
         return torch.where(weight.abs() < 0.5, self + weight * way, end - way * (1.0 - weight))
@@ -98,7 +98,7 @@ def distances(x1: Tensor, x2: Tensor, p: float = 2.0, **_: Any) -> Tensor:
 
 
 def angle(self: Tensor) -> Tensor:
-    """The angle of a real number: 0 or pi."""
+    """Returns the angle of a real number: 0 or pi."""
     return torch.where(self < 0, torch.full((1,), math.pi), torch.where(self != self, self, torch.zeros((1,))))
 
 
@@ -108,7 +108,7 @@ def pair_distances(self: Tensor, p: float = 2.0) -> Tensor:
 
 
 def rrelu(self: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, **_: Any) -> Tensor:
-    """In evaluation mode one slope, the middle of its range."""
+    """Computes rrelu in evaluation mode: one slope, the middle of its range."""
     return NotImplemented if training else torch.nn.functional.leaky_relu(self, (lower + upper) / 2)
 
 
@@ -118,7 +118,7 @@ def round_decimals(self: Tensor, *, decimals: int) -> Tensor:
 
 
 def of_numbers(chosen: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """The smaller or the larger; of NaN and a number the number."""
+    """Returns a minimum or maximum that picks the number if the other operand is NaN."""
 
     def called(self: Tensor, other: Tensor) -> Tensor:
         return torch.where(torch.isnan(self), other, torch.where(torch.isnan(other), self, chosen(self, other)))
@@ -127,7 +127,7 @@ def of_numbers(chosen: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, 
 
 
 def copy_sign(self: Tensor, other: Tensor) -> Tensor:
-    """Takes the signs of zeros too: the reciprocal of -0 is below 0."""
+    """Copies signs, those of zeros included: the reciprocal of -0 is below 0."""
     return self.abs() * torch.where((other < 0) | (torch.reciprocal(other) < 0), -1.0, 1.0)
 
 
@@ -170,7 +170,7 @@ _FUNCTIONS: dict[Any, Any] = {
 
 
 def _moments(self: Tensor, dim: _Dims, correction: float) -> tuple[Tensor, Tensor]:
-    """Variance and mean over dimensions, which stay."""
+    """Returns variance and mean over dimensions, which are kept."""
     dims = list(range(self.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     dims = dims or list(range(self.dim()))
     mean = self.mean(dims, keepdim=True)
@@ -266,11 +266,11 @@ _NORMS: dict[Any, Any] = {
     aten.instance_norm.default: instance_norm,
 }
 
-# ---- one after the other -------------------------------------------------------------------------------------------
+# ---- running values -------------------------------------------------------------------------------------------------
 
 
 def _extremes(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """cummax and cummin: the values and where they stand, of equal ones the last."""
+    """Returns cummax or cummin: the running extremes and their positions, the last one among equals."""
 
     def found(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if self.dim() == 0:
@@ -289,7 +289,7 @@ def _extremes(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor
 
 
 def running_logsumexp(self: Tensor, dim: int) -> Tensor:
-    """Step by step, so that what is small beside a later one keeps its digits."""
+    """Computes step by step, so that a value that is small next to a later one keeps its digits."""
     if self.dim() == 0:
         return NotImplemented
     found = list(self.unbind(dim))
@@ -314,7 +314,7 @@ def _of_float32(like: Bound, compared: Callable[[Bound], Node]) -> Node | None:
 
 
 def is_nan(bound: Bound) -> Node | None:
-    """NaN alone is not equal to itself."""
+    """Rewrites isnan: only NaN is not equal to itself."""
     return _of_float32(bound, lambda like: add_call(like.node, aten.ne.Tensor, like["self"], like["self"]))
 
 

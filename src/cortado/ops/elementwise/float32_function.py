@@ -1,6 +1,6 @@
-"""out = f(x) in float32, number by number: the functions of one argument, and bounds.
+"""out = f(x) in float32, element by element: functions of one argument, and bounds.
 
-Each is a fixed sequence of IEEE operations, the same in C and here; NaN gives the canonical NaN.
+Each is a fixed sequence of IEEE operations, the same in C and here; NaN results are the canonical NaN.
 """
 
 import math

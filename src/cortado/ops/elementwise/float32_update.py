@@ -1,8 +1,8 @@
-"""out = self * weight + (factor x rows + other * decay); moved = other + out * rate; in float32: state that is moved by
-a product of matrices, and other state that this moves.
+"""out = self * weight + (factor x rows + other * decay); moved = other + out * rate; in float32: state that a matrix
+product updates, and other state that this update moves.
 
-What gradient descent makes of parameters and momenta. Each product and each sum is rounded; the product of matrices is
-the sum over their common dimension, from its first product on.
+These are the updates of gradient descent to parameters and momenta. Each product and each sum is rounded; the matrix
+product is the sum over the common dimension, starting with its first product.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def walked(call: Call) -> Rows:
-    """Element by element, and the factors whole."""
+    """Runs element by element; the factors are read whole."""
     whole = RowRule(stride=0)
     return Rows((ONE_ROW, whole, whole, *(ONE_ROW for _ in call["other"])), pixelwise=True, elementwise=True)
 
@@ -60,7 +60,7 @@ def _work(call: Call) -> Work:
 
 
 def _row(others: int, read: tuple[bool, bool]) -> KernelRow:
-    """A row for calls with another tensor, or without, of which these results are read."""
+    """Returns a row for calls with another tensor, or without, for which these results are read."""
     out, moved = (Operand.OUT if read[0] else Absent()), (Absent() if read[0] else Operand.OUT)
     behind = Written(Row(3 + others)) if all(read) else moved
     return KernelRow(

@@ -1,9 +1,12 @@
 """Functions of one int16 tensor, element by element.
 
-Most are 513 values, 128 codes apart, with straight lines between them, which are fitted to all 65,536 codes:
-out = t[i] + ((t[i + 1] - t[i]) * f + 64) >> 7 with x + 32768 = 128 * i + f.
-One that has few values, as a comparison or a floor, is the list of its runs: the last code of each, and its value.
-One that jumps between values, or is steep somewhere, has the 128 values themselves where a line is too far from them.
+Most are tables of 513 values, 128 codes apart, with linear interpolation, fitted to all 65,536 codes: out = t[i] +
+((t[i + 1] - t[i]) * f + 64) >> 7 with x + 32768 = 128 * i + f.
+
+A function with few values, like a comparison or a floor, is a list of runs: the last code of each, and its value.
+
+A function that jumps, or is steep somewhere, keeps the exact 128 values of those segments where interpolation is too
+far off.
 """
 
 from dataclasses import dataclass, replace
@@ -29,10 +32,10 @@ from cortado.ops.loops import ELEMENTS
 STEP = 128  # codes from one entry to the next
 ENTRIES = 513
 MOST_RUNS = 512
-CLOSE = 32.0  # codes that a line may be off
-MOST_EXACT = 64  # parts of 128 codes whose values are kept
-SEEN = 8192  # codes up to which calibration has seen values: int16 has room for four times as much
-FAR = 512.0  # codes: what is further off all the same is refused
+CLOSE = 32.0  # codes: the largest accepted interpolation error
+MOST_EXACT = 64  # segments of 128 codes with exact values
+SEEN = 8192  # codes: the range that calibration has seen; int16 has headroom for four times as much
+FAR = 512.0  # codes: a larger remaining error is refused
 
 
 def reference(*, input: Tensor, table: Tensor) -> Tensor:
@@ -62,14 +65,14 @@ def all_codes() -> Tensor:
 
 @dataclass(frozen=True)
 class FunctionRuns:
-    """A function of few values."""
+    """A function with few values, as runs of codes."""
 
     ends: Tensor
     values: Tensor
 
 
 def runs_of(codes: Tensor) -> FunctionRuns | None:
-    """The runs of a function's codes over all 65,536; None where there are many."""
+    """Returns the runs of a function over all 65,536 codes; None if there are many."""
     changes = (codes[1:] != codes[:-1]).nonzero().reshape(-1)
     if len(changes) >= MOST_RUNS:
         return None
@@ -78,7 +81,7 @@ def runs_of(codes: Tensor) -> FunctionRuns | None:
 
 
 def _fitted(values: ArrayType) -> ArrayType:
-    """The entries whose lines are nearest to the values, by least squares: normal equations of three diagonals."""
+    """Returns the entries with the least squared interpolation error: tridiagonal normal equations."""
     part = np.arange(STEP) / STEP
     up, down = part, 1.0 - part
     rows = values.reshape(-1, STEP)
@@ -101,13 +104,13 @@ def _fitted(values: ArrayType) -> ArrayType:
 
 
 def _touching(values: ArrayType) -> ArrayType:
-    """The entries that are the function's own values."""
+    """Returns the function's own values as entries."""
     return np.append(values[::STEP], 2 * values[-1] - values[-2])
 
 
 def entries_of(values: Tensor) -> Tensor:
-    """The table of a function, given its values at all codes in steps of the output: of two, the one whose largest
-    error is smaller."""
+    """Returns the table of a function, given its values at all codes in steps of the output: the better of two by
+    largest error."""
     wanted = values.to(torch.float64).clamp(*INT16.codes).numpy()
     tables = [
         torch.from_numpy(made(wanted).round()).clamp(*INT16.codes).to(torch.int16) for made in (_touching, _fitted)
@@ -121,7 +124,7 @@ def entries_of(values: Tensor) -> Tensor:
 
 
 def distances(table: Tensor, values: Tensor) -> Tensor:
-    """Returns for each part of 128 codes how far its line is off these values, in codes."""
+    """Returns, for each segment of 128 codes, the largest interpolation error, in codes."""
     wanted = values.to(torch.float64).clamp(*INT16.codes)
     found = reference(input=all_codes().to(torch.int16), table=table).to(torch.float64)
     return (found - wanted).abs().reshape(-1, STEP).amax(1)
@@ -129,16 +132,17 @@ def distances(table: Tensor, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PatchedTable:
-    """Lines, and for some parts of 128 codes the values themselves: parts[i] is 0, or one more than where they are."""
+    """A table for interpolation, and exact values for some segments of 128 codes: parts[i] is 0, or 1 + the position in
+    `exact`."""
 
     table: Tensor
     parts: Tensor
     exact: Tensor
-    left: float  # codes that the lines are off where they are kept
+    left: float  # the largest error of interpolation where it is kept, in codes
 
 
 def patched(values: Tensor) -> PatchedTable:
-    """The values in place of the lines that are too far off: first where calibration has seen codes, then the worst."""
+    """Keeps exact values for the segments that are too far off: first those in the calibrated range, then the worst."""
     wanted = values.to(torch.float64).clamp(*INT16.codes)
     table = torch.from_numpy(_touching(wanted.numpy()).round()).clamp(*INT16.codes).to(torch.int16)
     off = distances(table, values)
@@ -154,7 +158,7 @@ def patched(values: Tensor) -> PatchedTable:
 
 
 def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) -> Node:
-    """A call that gives these real numbers, one for each of the 65,536 codes."""
+    """Adds a call that returns these real numbers, one for each of the 65,536 codes."""
     finite = torch.nan_to_num(values.to(torch.float64), nan=0.0, posinf=torch.inf, neginf=-torch.inf)
     steps = finite / out.scale + out.zero_point
     runs = runs_of(steps.round().clamp(*out.element.codes).to(torch.int32))

@@ -1,6 +1,7 @@
-"""Functions of several tensors, element by element, and products along a dimension, in calls that have operators.
+"""Functions of several tensors, element by element, and products along a dimension, in terms of calls that have
+operators.
 
-Squares in the float graph, however they are written, and what stands between them and a square root.
+Also finds squares in the float graph, however they are written, and the number added between them and a square root.
 """
 
 import math
@@ -22,17 +23,17 @@ aten = torch.ops.aten
 
 
 def of_several(bound: Bound) -> bool:
-    """Whether a call has several tensors as operands; a function of one is a table, whatever it computes."""
+    """Whether a call has several tensors as operands; a function of a single one is a table."""
     return len(operands(bound.node)) > 1
 
 
 def log_add_exp(self: Tensor, other: Tensor) -> Tensor:
-    """log(exp(a) + exp(b)) = max(a, b) + softplus(-|a - b|)."""
+    """Computes log(exp(a) + exp(b)) = max(a, b) + softplus(-|a - b|)."""
     return torch.maximum(self, other) + torch.nn.functional.softplus(-torch.abs(self - other))
 
 
 def x_log_y(self: Tensor, other: Tensor) -> Tensor:
-    """A logarithm of 0 counts where it is not multiplied by 0."""
+    """Computes x * log(y) with y clamped, so that 0 * log(0) is 0."""
     smallest = torch.finfo(torch.float32).smallest_normal
     return self * torch.log(torch.clamp(other, min=smallest))
 
@@ -43,7 +44,7 @@ def copy_sign(self: Tensor, other: Tensor) -> Tensor:
 
 
 def divided(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tensor:
-    """A quotient, and what rounds it."""
+    """Computes a quotient and rounds it as `rounding_mode` says."""
     quotient = torch.div(self, other)
     if rounding_mode is None:
         return quotient
@@ -55,12 +56,12 @@ def floor_divided(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _gives_reals(bound: Bound) -> bool:
-    """Quotients of integers that are rounded are integers, and have rules of their own."""
+    """Whether a quotient is of real numbers; rounded quotients of integers are integers, with rules of their own."""
     return dtype(bound.node).is_floating_point and of_several(bound)
 
 
 def product(self: Tensor, dim: int, keepdim: bool = False, **_: Any) -> Tensor:
-    """Halves are multiplied by each other, until one number is left: as few roundings as can be."""
+    """Multiplies halves with each other until one number is left: this way each result is rounded the fewest times."""
     size = self.shape[dim]
     while size > 1:
         half = size // 2
@@ -94,17 +95,17 @@ DIVIDED = Decomposition(
 FLOOR_DIVIDED = Decomposition(aten=(aten.floor_divide.default,), function=floor_divided, takes=_gives_reals)
 PRODUCT = Decomposition(aten=(aten.prod.dim_int,), function=product, takes=asks_for_float32)
 PRODUCT_OF_ALL = Decomposition(aten=(aten.prod.default,), function=product_of_all, takes=asks_for_float32)
-# Without NaN, which no compiled model knows, a sum that leaves NaN out is a sum.
+# Compiled models have no NaN, so a sum that skips NaN is a plain sum.
 SUM_OF_NUMBERS = Decomposition(aten=(aten.nansum.default,), function=sum_of_numbers, takes=asks_for_float32)
 
 
 # ---- squares ---------------------------------------------------------------------------------------------
 
-LONGEST = 2**16  # squares of codes, of which a sum has 32 bits
+LONGEST = 2**16  # squares of codes, whose sum fits 32 bits
 
 
 def squared(node: Any) -> Node | None:
-    """The operand that a node squares, or None."""
+    """Returns the operand that a node squares, or None."""
     if not isinstance(node, Node) or node.op != "call_function" or dtype(node) != torch.float32:
         return None
     bound = bind(node)
@@ -115,7 +116,7 @@ def squared(node: Any) -> Node | None:
 
 
 def summed(node: Node) -> Node | None:
-    """The operand whose squares a node sums over some dimensions, or None."""
+    """Returns the operand whose squares a node sums over some dimensions, or None."""
     if not is_call(node, aten.sum.default, aten.sum.dim_IntList) or dtype(node) != torch.float32:
         return None
     base = squared(bind(node)["self"])
@@ -124,7 +125,7 @@ def summed(node: Node) -> Node | None:
 
 
 def root_argument(root: Node) -> tuple[Node, float]:
-    """The operand of a root without an added number, and that number."""
+    """Returns the operand of a root without an added number, and that number."""
     source: Node = bind(root)["self"]
     if is_call(source, aten.add.Tensor) and isinstance(bind(source)["other"], int | float):
         return bind(source)["self"], float(bind(source)["other"] * bind(source)["alpha"])
@@ -132,7 +133,7 @@ def root_argument(root: Node) -> tuple[Node, float]:
 
 
 def is_under_root(node: Node) -> bool:
-    """Whether a sum of squares is there for its root alone."""
+    """Whether a sum of squares is only read by its root."""
     user = sole_user(node)
     if user is not None and is_call(user, aten.add.Tensor):
         user = sole_user(user)

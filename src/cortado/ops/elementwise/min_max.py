@@ -33,7 +33,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def lower_to(operator: Operator, lowering: Lowering) -> Node:
-    """A call on raw codes. CMSIS-NN looks at the last four dimensions only, so higher ranks are flattened."""
+    """Adds a call on raw codes. CMSIS-NN reads only the last four dimensions, so higher ranks are flattened."""
     operands = binary.prepare(lowering)
     flat = (binary.flat_rank4(lowering, node) for node in (operands.first, operands.second))
     first, second = flat
@@ -42,7 +42,7 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
 
 
 def kernels(name: str) -> KernelTable:
-    """The kernels of minimum or maximum; of 16 bits, one for all cores."""
+    """Returns the kernels of minimum or maximum; for 16 bits there is one for all cores."""
     row = KernelRow(f"{name}_s8", INT8, arguments=(Row(0), Row(1), Operand.OUT, Operand.N), work=ELEMENTS)
     return KernelTable(
         (
@@ -64,7 +64,7 @@ MINIMUM = binary.operator_on_two(
 
 
 def clamped(bound: Bound) -> Node | None:
-    """clamp between tensors, of which one at least is computed: the larger of two, then the smaller."""
+    """Rewrites a clamp between tensors, at least one of them computed: a maximum, then a minimum."""
     limits = ((aten.maximum.default, bound.get("min")), (aten.minimum.default, bound.get("max")))
     given = [(target, limit) for target, limit in limits if limit is not None]
     if all(is_constant(limit) for _, limit in given):

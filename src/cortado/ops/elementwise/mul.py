@@ -23,7 +23,7 @@ from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.activation import clamped
 
 aten = torch.ops.aten
-# A product of two differences is below 2^16, and kernels rely on 30 bits; of 16 bits it has them already.
+# A product of two differences is below 2^16, and kernels rely on 30 bits; int16 products have 30 bits already.
 LARGEST_SHIFTS = {INT8.bits: 14, INT16.bits: 0}
 
 
@@ -69,7 +69,7 @@ def to_mul(bound: Bound) -> Node | None:
 
 
 def split_gate(bound: Bound) -> Node:
-    """glu: the first half of a dimension times the sigmoid of the second."""
+    """Rewrites glu: the first half of a dimension times the sigmoid of the second."""
     source: Node = bound["self"]
     dim = bound["dim"] % len(shape(source))
     half = shape(source)[dim] // 2
@@ -99,7 +99,7 @@ def _wide_fields(call: Call) -> dict[str, int]:
 
 
 def _vector_work(call: Call) -> Work:
-    """Eight numbers at a time; of channels, eight of them of all pixels."""
+    """Counts eight numbers at a time; with a channel operand, eight channels of all pixels."""
     width = binary.by_channel(call)
 
     def quantities(calls: Calls) -> Quantities:
@@ -112,7 +112,7 @@ def _vector_work(call: Call) -> Work:
 
 
 def _fours_work(call: Call) -> Work:
-    """Four channels of all pixels at a time, then those that are left one by one."""
+    """Counts four channels of all pixels at a time, then the remaining channels one by one."""
     channels = binary.by_channel(call) or 1
 
     def quantities(calls: Calls) -> Quantities:
@@ -159,7 +159,7 @@ KERNELS = KernelTable(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Any factor from products that vanish to products that saturate; equal shapes and a channel operand."""
+    """Draws any factor, from products that vanish to products that saturate; equal shapes or a channel operand."""
     kind = draw.pick([INT8, INT16])
     power = draw.pick([draw.real(-12, 0), draw.real(-31, 13.99)]) if kind.affine else draw.real(-31, -0.01)
     factor = Fixed.of(2.0**power)

@@ -2,7 +2,7 @@
 
 `where(x > 0, x, 0.1 * x)`, `x * sigmoid(x)` and `x * relu6(x + 3) / 6` are such pieces just as `tanh(x)` is. Pieces are
 found in the float graph, before quantization, so that no edge inside a piece gets quantization parameters. A piece of
-more than one call becomes one `cortado::pointwise` node that carries its calls as text.
+more than one call becomes one `cortado::pointwise` node that holds its calls as text.
 """
 
 import json
@@ -27,7 +27,7 @@ aten = torch.ops.aten
 
 # ---- which calls are pointwise -------------------------------------------------------------------------------
 
-_SEVERAL = (  # what may read several tensors
+_SEVERAL = (  # kinds of calls that can read several tensors
     CallKind.SUM,
     CallKind.PRODUCT,
     CallKind.QUOTIENT,
@@ -47,11 +47,11 @@ def _tensor_arguments(target: OpOverload) -> int:
 
 
 FUNCTIONS: frozenset[OpOverload] = frozenset(
-    [target for target in calls(*_ONE) if _tensor_arguments(target) == 1] + [aten.positive.default]  # which is a copy
+    [target for target in calls(*_ONE) if _tensor_arguments(target) == 1] + [aten.positive.default]  # a copy
 )
 COMBINATIONS: frozenset[OpOverload] = frozenset([*calls(*_ONE, *_SEVERAL), *_CONVERSIONS]) - FUNCTIONS
 
-_FILLED = {  # tensors of one value -> where that value stands
+_FILLED = {  # tensors of one value -> the argument that holds it, or the value
     aten.full.default: "fill_value",
     aten.full_like.default: "fill_value",
     aten.scalar_tensor.default: "s",
@@ -60,7 +60,7 @@ _FILLED = {  # tensors of one value -> where that value stands
     aten.ones.default: 1,
     aten.ones_like.default: 1,
 }
-_LARGEST_UNIFORM = 2**16  # constants above that size are not searched for being all the same
+_LARGEST_UNIFORM = 2**16  # larger constants are not checked for holding only one value
 
 
 # ---- a piece as text -----------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _parsed(function: str) -> tuple[tuple[OpOverload, tuple[Any, ...], dict[str,
 
 
 def computed(input: Tensor, function: str) -> Tensor:
-    """A piece of calls, given as text, on these values."""
+    """Evaluates a piece, given as text, on these values."""
     return _values(input, function)[-1]
 
 
@@ -106,7 +106,7 @@ def _run(input: Tensor, function: str) -> Tensor:
 
 
 def _values(input: Tensor, function: str) -> list[Tensor]:
-    """The results of a piece's calls on these values, behind the values themselves."""
+    """Returns these values, followed by the results of a piece's calls on them."""
     values: list[Tensor] = [input]
 
     def value(item: Any) -> Any:
@@ -126,22 +126,22 @@ POINTWISE: OpOverload = torch.ops.cortado.pointwise.default
 
 
 def last_call(node: Node) -> Any:
-    """The target of the call whose result a pointwise node gives."""
+    """Returns the target of the call whose result a pointwise node returns."""
     return _parsed(bind(node)["function"])[-1][0] if is_call(node, POINTWISE) else node.target
 
 
 def calls_of(node: Node) -> tuple[OpOverload, ...]:
-    """The targets of the calls that a pointwise node stands for."""
+    """Returns the targets of the calls that a pointwise node is made of."""
     return tuple(target for target, _, _ in _parsed(bind(node)["function"])) if is_call(node, POINTWISE) else ()
 
 
 def is_table(node: Node) -> bool:
-    """Whether a call is a function of one tensor, which its operator looks up."""
+    """Whether a call is a function of one tensor, computed by table lookup."""
     return node.target in FUNCTIONS or node.target == POINTWISE
 
 
 def function_of(node: Node) -> Callable[[Tensor], Tensor]:
-    """The function that a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
+    """Returns the function that a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
     target: Any = node.target
     others = {name: value for name, value in bind(node).values.items() if not isinstance(value, Node)}
     name = operand_name(node)
@@ -149,7 +149,7 @@ def function_of(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 def operand_name(node: Node) -> str:
-    """The name of the one tensor argument."""
+    """Returns the name of the only tensor argument."""
     return next(name for name, value in bind(node).values.items() if isinstance(value, Node))
 
 
@@ -157,7 +157,7 @@ def operand_name(node: Node) -> str:
 
 
 def attribute(node: Node) -> Tensor | None:
-    """The data behind a get_attr node; None for anything else."""
+    """Returns the tensor of a get_attr node; None for anything else."""
     value: Any = node.graph.owning_module if node.op == "get_attr" else None
     for part in str(node.target).split(".") if value is not None else ():
         value = getattr(value, part, None)
@@ -168,17 +168,17 @@ def attribute(node: Node) -> Tensor | None:
 
 
 def is_elementwise(target: Any) -> bool:
-    """Whether calls of a target are functions of each element of their operands."""
+    """Whether calls of a target work element by element."""
     return target in FUNCTIONS or target in COMBINATIONS
 
 
 def is_pointwise(node: Node) -> bool:
-    """Whether a call may be part of a table; in float32 there is none."""
+    """Whether a call can be part of a table; in float32 there are no tables."""
     return node.op == "call_function" and is_elementwise(node.target) and not wanted_element(node).floating
 
 
 def uniform_value(node: Node) -> float | int | bool | None:
-    """The value of a constant tensor that holds one value only; None for anything else."""
+    """Returns the value of a constant tensor with only one value; None for anything else."""
     if node.op == "get_attr":
         data = attribute(node)
         if data is None or not 1 <= data.numel() <= _LARGEST_UNIFORM or bool((data != data.reshape(-1)[0]).any()):
@@ -193,14 +193,14 @@ def uniform_value(node: Node) -> float | int | bool | None:
 
 
 def operands(node: Node) -> list[Node]:
-    """The tensors a call depends on: those that are not one constant number."""
+    """Returns the tensors that a call depends on, except constants with a single value."""
     return [parent for parent in node.all_input_nodes if uniform_value(parent) is None]
 
 
 def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
-    """Every node of a piece -> the tensor it is a function of. Nodes in `cut` belong to no piece.
+    """Maps every node of a piece to the tensor it is a function of. Nodes in `cut` belong to no piece.
 
-    A shape that differs from its source's would mean broadcasting, which is no function of one element.
+    A shape that differs from its source's would mean broadcasting, which is not a function of one element.
     """
     found: dict[Node, Node] = {}
     for node in graph.nodes:
@@ -219,7 +219,7 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
 
 
 def is_bytes(node: Node) -> bool:
-    """An input of 8 bits, so that any function of it is a table; or what is the same bytes in another order."""
+    """Whether a node is an 8-bit input, so that any function of it is a table, or only moves the bytes of one."""
     if not holds_integers(node) or dtype(node).itemsize != 1 or node.op == "placeholder":
         return node.op == "placeholder" and holds_integers(node) and dtype(node).itemsize == 1
     moves = dtype(node) != torch.bool and any(pattern.moves for pattern in patterns_of(node.target))
@@ -228,7 +228,7 @@ def is_bytes(node: Node) -> bool:
 
 
 def gives_truth(node: Node) -> bool:
-    """Whether a pointwise node gives truth values, as the real numbers 0 and 1."""
+    """Whether a pointwise node returns truth values, as the real numbers 0 and 1."""
     if not is_call(node, POINTWISE):
         return False
     *calls, last = _parsed(bind(node)["function"])
@@ -236,15 +236,15 @@ def gives_truth(node: Node) -> bool:
         return False
     before = json.dumps(json.loads(bind(node)["function"])[:-1])
     source = node.all_input_nodes[0]
-    kind = dtype(source) if holds_integers(source) else torch.float32  # codes stand for real numbers
+    kind = dtype(source) if holds_integers(source) else torch.float32  # codes represent real numbers
     return _values(torch.zeros(1, dtype=kind), before)[-1].dtype == torch.bool
 
 
 def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
-    """Every piece of more than one call, and every arithmetic with constants, becomes one pointwise node."""
+    """Replaces every piece of several calls, or of arithmetic with constants, by one pointwise node."""
     found = sources(module.graph, cut)
     ends = [node for node in found if is_float32(node) and any(found.get(u) is not found[node] for u in node.users)]
-    # All texts first: replacing one end changes what the text of another would be made from.
+    # All texts first: replacing one end would change the nodes that another text is made from.
     texts = [text_of(node, found[node]) for node in ends]
     for node, text in zip(ends, texts, strict=True):
         if text is not None:
@@ -254,7 +254,7 @@ def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
 
 
 def text_of(end: Node, root: Node) -> str | None:
-    """The piece from root to end; None where it is a single call that needs no other spelling."""
+    """Returns the piece from root to end as text; None if it is a single call that needs no other form."""
     if end.target in FUNCTIONS and end.all_input_nodes == [root]:
         return None
     positions: dict[Node, int] = {root: 0}
@@ -282,7 +282,7 @@ def text_of(end: Node, root: Node) -> str | None:
 
 
 def _between(root: Node, end: Node) -> list[Node]:
-    """The nodes of a piece, each behind those it needs."""
+    """Returns the nodes of a piece in topological order."""
     order: list[Node] = []
     seen = {root}
     stack = [(end, False)]
@@ -314,7 +314,7 @@ def _number(value: Any, default: float) -> float:
 
 
 def clamp_bounds(bound: Bound) -> tuple[float, float]:
-    """(low, high) of a call of relu, relu6, hardtanh or clamp."""
+    """Returns (low, high) of a call of relu, relu6, hardtanh or clamp."""
     target = bound.node.target
     if target == aten.relu.default:
         return 0.0, math.inf
@@ -326,7 +326,7 @@ def clamp_bounds(bound: Bound) -> tuple[float, float]:
 
 
 def is_clamp(node: Node) -> tuple[float, float] | None:
-    """(low, high) if the node only clamps its input; a clamp with its bounds crossed is left to the table."""
+    """Returns (low, high) if the node only clamps its input; a clamp with low > high is left to the table."""
     if node.op != "call_function" or node.target not in CLAMPS:
         return None
     low, high = clamp_bounds(bind(node))
@@ -334,7 +334,8 @@ def is_clamp(node: Node) -> tuple[float, float] | None:
 
 
 def hoist_clamps(module: GraphModule, fuses: Callable[[Node], bool]) -> None:
-    """conv -> max_pool -> relu becomes conv -> relu -> max_pool, where `fuses(conv)` says conv carries the relu."""
+    """Moves clamps up: conv -> max_pool -> relu becomes conv -> relu -> max_pool, if `fuses(conv)` says that conv fuses
+    it."""
     for node in list(module.graph.nodes):
         if is_clamp(node) is not None:
             chain = _movers_above(node)
@@ -343,7 +344,7 @@ def hoist_clamps(module: GraphModule, fuses: Callable[[Node], bool]) -> None:
 
 
 def _movers_above(node: Node) -> list[Node]:
-    """The data movement and max-pooling right above a node that nothing else reads, nearest first."""
+    """Returns the data movement and max-pooling directly above a node, nearest first, if nothing else reads them."""
     chain: list[Node] = []
     parent = node.all_input_nodes[0]
     while any(pattern.monotone for pattern in patterns_of(parent.target)) and sole_user(parent) is not None:

@@ -1,9 +1,8 @@
 """out = clamp(requant((x - input_zero_point) << up) + output_zero_point): codes in another scale, or another element.
 
-up makes 28 bits of a difference of codes: 20 for int8, 13 for int16. From int8 to int8 a table is looked up instead
-(activation.py). Where both sides have the same steps, or int16 codes a power of two more (frontend/quantize/sharing),
-nothing
-is multiplied.
+The shift up makes a difference of codes 28 bits wide: 20 for int8, 13 for int16. Between int8 and int8 a table is used
+instead (activation.py). If both sides have the same step, or int16 codes a smaller one by a power of two
+(frontend/quantize/sharing), nothing is multiplied.
 """
 
 from dataclasses import replace
@@ -25,9 +24,9 @@ from cortado.ir.work import loops
 from cortado.ops.loops import EIGHTS, ELEMENTS, FOURS
 
 UPS = {INT8.bits: 20, INT16.bits: 13}
-# One step of an operand is all of the output's codes from here on; a larger factor gives the same.
+# From this factor on, one step of the operand spans all output codes; a larger factor gives the same result.
 MOST = {INT8.bits: 2.0**16, INT16.bits: 2.0**15 - 2.0**-8}
-WIDER = 128  # int16 steps to one of int8: 255 of these from zero are int16 codes still
+WIDER = 128  # int16 steps per int8 step: 255 int8 steps away from zero are still within int16
 
 
 def reference(
@@ -54,7 +53,7 @@ def factor_of(given: QParams, out: QParams) -> Fixed:
 def requantized(
     lowering: Lowering, source: Node, given: QParams, out: QParams, bounds: tuple[int, int] | None = None
 ) -> Node:
-    """A tensor of codes in other parameters, within bounds."""
+    """Requantizes a tensor of codes to other parameters, within bounds."""
     factor, (low, high) = factor_of(given, out), bounds or out.element.codes
     return lowering.call(
         REQUANTIZE,
@@ -69,7 +68,7 @@ def requantized(
 
 
 def left_shift(call: Call) -> int | None:
-    """By which power of two codes are multiplied; None where it is another number, or a part."""
+    """Returns the power of two that codes are multiplied by; None if the factor is another number, or below 1."""
     given = call.element_of("input")
     shift = call["output_shift"] - 1 + UPS[given.bits]
     exact = call["output_multiplier"] == 2**30 and shift >= 0
@@ -77,7 +76,7 @@ def left_shift(call: Call) -> int | None:
 
 
 def is_widened(call: Call) -> bool:
-    """int8 codes as int16, every one of them exactly."""
+    """Whether it converts int8 codes to int16 exactly."""
     shift, zero = left_shift(call), call["input_zero_point"]
     if shift is None or _bits(call) != (INT8.bits, INT16.bits):
         return False
@@ -87,7 +86,7 @@ def is_widened(call: Call) -> bool:
 
 
 def is_limited(call: Call) -> bool:
-    """int16 codes as bytes, limited to what these hold."""
+    """Whether it converts int16 codes to bytes by saturation alone."""
     if left_shift(call) != 0 or _bits(call) != (INT16.bits, INT8.bits):
         return False
     return (call["activation_min"], call["activation_max"]) == INT8.codes and call["input_zero_point"] == 0
@@ -151,7 +150,7 @@ KERNELS = KernelTable(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """All pairs of elements; factors from codes that vanish to codes that saturate."""
+    """Draws all pairs of elements; factors from codes that vanish to codes that saturate."""
     as_usual = draw.flag()  # nothing is multiplied
     pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]
     given, out = draw.pick(pairs)

@@ -1,7 +1,7 @@
-"""out = a where mask is not 0, b elsewhere: integers, or codes of one scale and zero point, those of the output.
+"""out = a where mask is not 0, b elsewhere: integers, or codes with the scale and zero point of the output.
 
-One of the two may be a number, or of codes its code; either may have one value for all. The condition holds truth
-values as 0 and 1 (compare.py); a selection that is a function of one tensor is a table instead.
+One of the two can be a number (for codes, its code); either can have one value for all elements. The condition holds
+truth values as 0 and 1 (compare.py); a selection that is a function of one tensor is a table instead.
 """
 
 import math
@@ -66,7 +66,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def condition_codes(lowering: Lowering) -> Node:
-    """The condition as codes that are 0 where it does not hold; a constant has a scale of its own."""
+    """Returns the condition as codes that are 0 where it does not hold; a constant one has its own scale."""
     data = lowering.data("mask")
     if data is None:
         return truth_codes(lowering, "mask")
@@ -92,17 +92,18 @@ def lower(lowering: Lowering) -> Node:
 
 
 def steps_of(call: Call, name: str) -> int:
-    """1 for an operand that has a value for each of the result's, 0 for one that has one for all, or none."""
+    """Returns 1 for an operand with a value for each element of the result, 0 for one with a single value, or for
+    none."""
     return int(bool(call[name]) and math.prod(call.shapes(name)[0]) == math.prod(call.shape("mask")))
 
 
 def _takes(*names: str) -> Callable[[Call], bool]:
-    """Returns a test for calls of which these sides are tensors."""
+    """Returns a predicate for calls in which exactly these sides are tensors."""
     return lambda call: names == tuple(name for name in ("self", "other") if call[name])
 
 
 def _bytewise(call: Call) -> bool:
-    """One byte for each of the result's on every side that is a tensor."""
+    """Whether every side that is a tensor has one byte for each element of the result."""
     return call.element.bytes == 1 and all(steps_of(call, name) for name in ("self", "other") if call[name])
 
 
@@ -115,7 +116,7 @@ _BOTH, _FIRST, _SECOND = _takes("self", "other"), _takes("self"), _takes("other"
 
 
 def _any_row(fits: Callable[[Call], bool], a: Argument, b: Argument) -> KernelRow:
-    """Values of any size, single ones among them."""
+    """Returns a row for values of any size, single ones included."""
     return KernelRow(
         "where",
         None,
