@@ -1,7 +1,7 @@
 """out = a + b, a - b, a * b, a // b, a % b, min(a, b), max(a, b), their bits or shifts, modulo 2^32, of integers.
 
-One of the two may be a single number for all. Quotients are rounded down and remainders have the divisor's sign, as in
-Python and torch; both are 0 where the divisor is. A shift by less than 0 or more than 31 is one by all bits.
+One of the two can be a single number for all elements. Quotients are rounded down and remainders have the divisor's
+sign, as in Python and torch; both are 0 if the divisor is. A shift by less than 0 or more than 31 shifts all bits out.
 """
 
 import math
@@ -36,7 +36,7 @@ class How(IntEnum):
     REMAINDER = 4
     SMALLER = 5
     LARGER = 6
-    BOUNDED_SUM = 7  # of a reduction alone
+    BOUNDED_SUM = 7  # only for reductions
     AND = 8
     OR = 9
     XOR = 10
@@ -45,7 +45,7 @@ class How(IntEnum):
 
 
 def calculated(a: Tensor, b: Tensor, how: int) -> Tensor:
-    """The result in 64 bits, which hold every result of 32."""
+    """Returns the result in 64 bits, which hold the exact result for any 32-bit operands."""
     if how in (How.QUOTIENT, How.REMAINDER):
         safe = torch.where(b == 0, 1, b)
         found = a.div(safe, rounding_mode="floor") if how == How.QUOTIENT else a.remainder(safe)
@@ -93,18 +93,18 @@ CALCULATED_IDS = torch.ops.cortado.calculated_ids.default
 
 
 def steps_of(*operands: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...]:
-    """1 for an operand that has a number for each of the result's, 0 for one that has one for all."""
+    """Returns 1 for an operand with a number for each element of the result, 0 for one with a single number."""
     return tuple(int(math.prod(sizes) == math.prod(out)) for sizes in operands)
 
 
 def refused_shapes(*operands: tuple[int, ...], out: tuple[int, ...]) -> Reject | None:
-    """Every operand has the result's shape, or is a single number."""
+    """Refuses operands that have neither the result's shape nor a single number."""
     odd = [sizes for sizes in operands if math.prod(sizes) not in (1, math.prod(out))]
     return Reject(f"takes integers of equal shapes, or one number, got {list(odd[0])}") if odd else None
 
 
 def words(lowering: Lowering, name: str) -> Node:
-    """An operand as int32, a constant too."""
+    """Returns an operand as int32, also a constant one."""
     return as_words(lowering, lowering.bound.nodes(name)[0], name)
 
 

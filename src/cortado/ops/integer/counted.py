@@ -1,7 +1,9 @@
-"""out = f(x), an integer of 32 bits for each code of x: `(x * 4).floor().long()`, and whatever else ends in an integer.
+"""out = f(x), a 32-bit integer for each code of x: `(x * 4).floor().long()`, and any other function that returns
+integers.
 
-The function is known for every code, so each digit of its integers is a table: of 8 bits for int8 codes, of 16 bits for
-int16. Integers of one digit are that table, widened; of more digits, the sum of them. No kernel of its own.
+The function is known for every code, so each digit of its integers is a table: digits have 8 bits for int8 codes, 16
+bits for int16. Integers of one digit are that table, widened; of more digits, the sum of the tables. It has no kernel
+of its own.
 """
 
 import torch
@@ -28,7 +30,7 @@ COUNTED: OpOverload = torch.ops.cortado.counted.default
 
 
 def counted(node: Node, root: Node) -> Node | None:
-    """The integers of a call that is a function of one tensor of real numbers, element by element."""
+    """Adds the integers that a call computes, if it is an elementwise function of one tensor of real numbers."""
     text = text_of(node, root)
     return None if text is None else add_call(node, COUNTED, root, text)
 
@@ -54,7 +56,8 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _digits(values: Tensor, element: Element) -> list[Tensor]:
-    """Integers as sums of digits times powers of two, the lowest first; each digit is a code of the element."""
+    """Returns integers as digits to be multiplied by powers of two, the lowest first; each digit is a code of the
+    element."""
     found: list[Tensor] = []
     while not found or bool(values.any()):
         digit = (values - element.low).remainder(element.steps + 1) + element.low

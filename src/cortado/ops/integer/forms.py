@@ -1,6 +1,6 @@
-"""Arithmetic of integers: sums, products, quotients, bounds, in operators of 32 bits.
+"""Arithmetic of integers: sums, products, quotients, bounds, in terms of 32-bit operators.
 
-Integers that are only moved: the same call, on integers of 32 bits.
+Integers that are only moved: the same call, on 32-bit integers.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,8 @@ def _remainder(a: Interval | None, b: Interval) -> Interval:
 
 
 def _bits(a: Interval, b: Interval, both: Interval | None) -> Interval:
-    """All numbers of as many bits as either has; `both`: a closer bound where neither is negative."""
+    """Returns the interval of all numbers with as many bits as either has; `both`: a tighter one if neither is
+    negative."""
     width = max(abs(end).bit_length() for end in (a.low, a.high, b.low, b.high))
     if min(a.low, b.low) < 0:
         return Interval(-(2**width), 2**width - 1)
@@ -91,7 +92,7 @@ def bounds_by(how: How, first: str = "self", second: str = "other") -> Bounds:
 
 
 def both(making: Making, bound: Bound, left: Any, right: Any, how: How) -> Node | None:
-    """Two operands, either of which may be a number, under the shape of the result."""
+    """Adds an operation on two operands, either of which can be a number, in the shape of the result."""
     like = bound.node
     first, second = word_of(making, like, left), word_of(making, like, right)
     if first is None or second is None:
@@ -141,7 +142,7 @@ RELU_RULE = DomainRule(
 
 
 def _divided(making: Making, bound: Bound) -> Node | None:
-    """div with a rounding mode; without one it gives real numbers."""
+    """Computes div with a rounding mode; without one its result is real."""
     mode = bound.get("rounding_mode")
     if mode == "trunc":
         return _truncated(making, bound)
@@ -154,7 +155,7 @@ def _divisor(bound: Bound) -> int | None:
 
 
 def _truncated(making: Making, bound: Bound) -> Node | None:
-    """Towards 0, by a number: the quotient of what is above 0, less that of what is below."""
+    """Divides by a number, rounding towards 0: the quotient of the positive part, less that of the negative part."""
     number, word = _divisor(bound), making.word(bound["self"])
     if not number or word is None:
         return None
@@ -167,7 +168,7 @@ def _truncated(making: Making, bound: Bound) -> Node | None:
 
 
 def _left_over(making: Making, bound: Bound) -> Node | None:
-    """fmod by a number: what a quotient that is rounded towards 0 leaves."""
+    """Computes fmod by a number: the remainder of a quotient that is rounded towards 0."""
     number, word, quotient = _divisor(bound), making.word(bound["self"]), _truncated(making, bound)
     if number is None or word is None or quotient is None:
         return None
@@ -176,7 +177,7 @@ def _left_over(making: Making, bound: Bound) -> Node | None:
 
 
 def _smaller_bounds(making: Making, bound: Bound) -> Interval | None:
-    """A quotient, or what it leaves, is no further from 0 than the dividend."""
+    """Bounds a quotient or a remainder: its magnitude is at most the dividend's."""
     found = making.interval(bound["self"])
     if found is None:
         return None
@@ -241,7 +242,7 @@ def _clamped_bounds(making: Making, bound: Bound) -> Interval | None:
     limits = [(making.interval(limit), how) for limit, how in _limits(bound)]
     known = [one for one, _ in limits if one is not None]
     found = making.interval(bound["self"])
-    if found is None:  # between both limits, whatever it was
+    if found is None:  # between both limits, whatever the operand
         return known[0].hull(known[1]) if len(known) == 2 else None
     for limit, how in limits:
         found = bounds_of(how, found, limit)
@@ -249,7 +250,7 @@ def _clamped_bounds(making: Making, bound: Bound) -> Interval | None:
 
 
 def _power(making: Making, bound: Bound) -> Node | None:
-    """A product of a tensor with itself, as often as a small number says."""
+    """Computes a small power as repeated products."""
     exponent, word = integer_in(bound.get("exponent", 2)), making.word(bound["self"])
     if exponent is None or not 1 <= exponent <= MOST_FACTORS or word is None:
         return None
@@ -301,12 +302,12 @@ CLAMPED_RULE = DomainRule(
 
 
 def operands(bound: Bound) -> list[Node]:
-    """The operands that are moved: the first argument, a tensor or several."""
+    """Returns the operands that are moved: the first argument, a tensor or several."""
     return bound.nodes(next(iter(bound.values)))
 
 
 def rest(bound: Bound) -> dict[str, Any] | None:
-    """All other arguments, constants as their data; None where one is computed."""
+    """Returns all other arguments, constants as their data; None if one of them is computed."""
     others = dict(list(bound.values.items())[1:])
     nodes = [leaf for leaf in pytree.tree_leaves(others) if isinstance(leaf, Node)]
     if not all(is_constant(node) for node in nodes):
@@ -324,14 +325,15 @@ def words(making: Making, bound: Bound) -> Node | None:
 
 
 MOVED = DomainRule(aten=(), bounds=bounds, words=words, closed=True, keeps_truth=True)
-"""Of every call whose pattern says that it only moves; constant positions are asked for by the rule of positions."""
+"""The rule of every call whose pattern says that it only moves data; constant positions are handled by the rule of
+positions."""
 
 
 # ---- borders -------------------------------------------------------------------------------------------------
 
 
 def _filling(bound: Bound) -> int | None:
-    """The fill value of a constant border."""
+    """Returns the fill value of a constant padding."""
     return integer_in(bound.get("value") or 0) if bound.get("mode", "constant") == "constant" else None
 
 

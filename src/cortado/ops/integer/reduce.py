@@ -1,6 +1,6 @@
-"""out = the sum of integers along a dimension, modulo 2^32, the smallest or the largest of them; or what it is so far.
+"""out = the sum of integers along a dimension, modulo 2^32, or the smallest or largest of them; total or running.
 
-Counts of truth values are sums, too. A sum that torch computes in float does not wrap around: it is bounded by 32 bits.
+Counts of truth values are sums, too. A sum that torch computes in float does not wrap around: it saturates to 32 bits.
 """
 
 import math
@@ -31,7 +31,7 @@ aten = torch.ops.aten
 
 
 def reduced(values: Tensor, how: int, running: bool) -> Tensor:
-    """Along the middle of three dimensions, in 64 bits."""
+    """Reduces the middle of three dimensions, in 64 bits."""
     wide = values.to(torch.int64)
     if how in (How.SUM, How.BOUNDED_SUM):
         total = wide.cumsum(1) if running else wide.sum(1, keepdim=True)
@@ -62,14 +62,14 @@ REDUCED_IDS = torch.ops.cortado.reduced_ids.default
 
 
 def _dims(bound: Bound) -> list[int]:
-    """The dimensions that a reduction names; all of them where it names none."""
+    """Returns the dimensions that a reduction names; all of them if it names none."""
     rank, given = len(shape(bound["self"])), bound.get("dim")
     values = [given] if isinstance(given, int) else list(given or ())
     return sorted({dim % rank for dim in values}) if values and rank else list(range(rank))
 
 
 def along(like: Node, word: Node, dims: Sequence[int], how: How, *, running: bool = False) -> Node:
-    """These dimensions become the middle one of three; moved side by side where they are not."""
+    """Reduces these dimensions, viewed as the middle one of three; they are permuted first if they are not adjacent."""
     rank, sizes = len(shape(word)), shape(word)
     first = dims[0] if dims else 0
     if list(dims) != list(range(first, first + len(dims))):
@@ -96,7 +96,7 @@ def _sum(making: Making, bound: Bound, *, running: bool = False) -> Node | None:
 
 
 def _sum_bounds(making: Making, bound: Bound) -> Interval | None:
-    """Returns the bounds of sums of as many numbers as come together, or fewer."""
+    """Returns the bounds of sums of that many numbers, or for running sums of fewer."""
     found, sizes = making.interval(bound["self"]), shape(bound["self"])
     if found is None:
         return None
@@ -111,7 +111,7 @@ def _same_bounds(making: Making, bound: Bound) -> Interval | None:
 
 
 def _count(making: Making, bound: Bound) -> Node | None:
-    """count_nonzero: the sum of what is not 0."""
+    """Computes count_nonzero: the sum of the truth values."""
     truth = making.truth(bound["self"])
     if truth is None:
         return None

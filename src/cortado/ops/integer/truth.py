@@ -1,7 +1,7 @@
 """Truth values: 0 and 1 as real numbers inside a model, booleans (a view of the same bytes) or integers at its border.
 
-Rules for comparisons, logic and conversions. Comparisons of integers, with one another and with numbers, are those of
-32 bits, and exact; truth values are compared as the 0 and 1 that they are, real numbers as their codes.
+Rules for comparisons, logic and conversions. Comparisons of integers, with one another and with numbers, are exact, in
+32 bits; truth values are compared as 0 and 1, real numbers as codes.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def truth_codes(lowering: Lowering, name: str = "self") -> Node:
-    """An operand as codes of 0 and 1."""
+    """Returns an operand as codes 0 and 1."""
     source, known = lowering.node(name), lowering.q(name)
     if known == TRUTH:
         return source
@@ -88,7 +88,7 @@ COMPARISONS: dict[OpOverload, int] = {target: found.accepts for target, found in
 
 
 def compares(node: Node) -> bool:
-    """Whether a call compares real numbers, be it inside a function of one tensor."""
+    """Whether a call compares real numbers, possibly inside a function of one tensor."""
     return is_call(node, COMPARED) or any(target in COMPARISONS for target in calls_of(node))
 
 
@@ -96,7 +96,7 @@ def compares(node: Node) -> bool:
 
 
 def _is_real_tensor(value: Any) -> bool:
-    """Whether an operand is a tensor of real numbers, other than a constant that holds one number only."""
+    """Whether an operand is a tensor of real numbers, and not a constant with only one number."""
     return isinstance(value, Node) and dtype(value).is_floating_point and not is_number(value)
 
 
@@ -126,7 +126,7 @@ def _compared_words(making: Making, bound: Bound, accepts: int) -> Node | None:
 
 
 def compared_number(like: Node, left: Node, target: Any, right: Any) -> Node:
-    """Compares real numbers with one number: a function of one tensor, or in float32 a comparison."""
+    """Compares real numbers with one number: as a function of one tensor, or in float32 as a comparison."""
     if not wanted_element(like).floating:
         return add_call(like, aten.to.dtype, add_call(like, target, left, right), torch.float32)
     beside = torch.full((1,) * max(len(shape(left)), 1), float(known_number(right)))
@@ -153,7 +153,7 @@ COMPARED_RULE = DomainRule(aten=tuple(COMPARISONS), truth=compared)
 
 
 def both_truths(making: Making, bound: Bound, target: Any, *rest: Any) -> Node | None:
-    """A call on the truth of two operands, brought under one shape."""
+    """Adds a call on two truth values, broadcast to the result's shape."""
     given = [bound["self"], bound["other"]]
     sides = [_truth_of(making, bound.node, side) for side in given]
     if sides[0] is None or sides[1] is None:
@@ -214,7 +214,7 @@ NOT_RULE = DomainRule(
 
 
 def _quantifier(packet: Any, target: Any) -> DomainRule:
-    """any or all; of uint8 they give 0 and 1 of that type."""
+    """Returns the rule for any or all; on uint8 they return 0 and 1 of that type."""
 
     def words(making: Making, bound: Bound) -> Node | None:
         found = _quantified(making, bound, target)
@@ -236,7 +236,7 @@ ALL_RULE = _quantifier(aten.all, aten.amin.default)
 
 
 def _converted(making: Making, bound: Bound) -> Node | None:
-    """Integers of another type; a real number has no such form."""
+    """Converts integers to another type; a real number has no integer form."""
     return None if _is_real_tensor(bound["self"]) else making.word(bound["self"])
 
 
@@ -264,7 +264,7 @@ CONVERTED_RULE = DomainRule(
 
 
 def _one_hot(making: Making, bound: Bound) -> Node | None:
-    """Which of the classes each id is."""
+    """Compares each id with every class."""
     like, word, count = bound.node, making.word(bound["self"]), int(bound["num_classes"])
     if word is None or count <= 0:
         return None

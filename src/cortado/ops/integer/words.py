@@ -1,8 +1,8 @@
-"""Shared parts of integer rules: numbers among operands, shapes brought together, calls on 32 bits, narrower types.
+"""Shared parts of integer rules: numbers as operands, broadcasting, 32-bit calls, narrower types.
 
-out = x modulo 2^bits, between the bounds of a type: what int8, int16, uint8 and int32 keep of a result too large. It
-has no kernel of its own: it is a sum, a remainder and a difference; for 32 bits nothing, as every calculation is modulo
-2^32.
+out = x modulo 2^bits, between the bounds of a type: what int8, int16, uint8 and int32 keep of a larger result. There is
+no kernel of its own: it is computed as a sum, a remainder and a difference; for 32 bits as nothing, because every
+calculation is modulo 2^32.
 """
 
 import math
@@ -31,19 +31,19 @@ aten = torch.ops.aten
 
 
 def is_number(value: Any) -> bool:
-    """Whether an operand is a number, or a constant that holds one number only."""
+    """Whether an operand is a number, or a constant with only one number."""
     return isinstance(value, bool | int | float) or (isinstance(value, Node) and uniform_value(value) is not None)
 
 
 def known_number(value: Any) -> float:
-    """Returns the number of an operand which `is_number`."""
+    """Returns the number of an operand for which `is_number` holds."""
     found = uniform_value(value) if isinstance(value, Node) else value
     assert found is not None
     return found
 
 
 def number_as(kind: torch.dtype, number: int) -> int:
-    """A number beside a tensor of a type: what the type keeps of it."""
+    """Converts a number to a tensor's type, wrapping around."""
     if kind in (torch.bool, torch.int64) or kind.is_floating_point:
         return number
     low, high = torch.iinfo(kind).min, torch.iinfo(kind).max
@@ -51,13 +51,13 @@ def number_as(kind: torch.dtype, number: int) -> int:
 
 
 def integer_in(value: Any) -> int | None:
-    """The integer that a number is; None for anything else."""
+    """Returns a number as an integer; None if it isn't one, or if the operand is not a number."""
     number = known_number(value) if is_number(value) else math.nan
     return int(number) if math.isfinite(number) and number == int(number) else None
 
 
 def word_of(making: Making, like: Node, value: Any) -> Node | None:
-    """An operand as integers of 32 bits: a tensor, or a number."""
+    """Returns an operand, a tensor or a number, as 32-bit integers."""
     if not is_number(value):
         return making.word(value)
     number = integer_in(value)
@@ -65,19 +65,19 @@ def word_of(making: Making, like: Node, value: Any) -> Node | None:
 
 
 def broadcast_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
-    """An operand under the shape of the result; a single number stays one."""
+    """Broadcasts an operand to the shape of the result; a single number stays single."""
     return add_view(like, node, (1,) * len(sizes)) if math.prod(shape(node)) == 1 else expanded_word(like, node, sizes)
 
 
 def expanded_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
-    """An operand under a shape, copied out where it has fewer values."""
+    """Reshapes an operand, and expands it if it has fewer values."""
     if math.prod(shape(node)) == math.prod(sizes):
         return add_view(like, node, sizes)
     return add_call(like, aten.expand.default, add_view(like, node, padded(shape(node), len(sizes))), list(sizes))
 
 
 def calculated(like: Node, left: Node, right: Node, how: How) -> Node:
-    """A calculation on two operands, under the shape that both have together."""
+    """Adds a calculation on two operands, in the shape that they broadcast to."""
     sizes = tuple(torch.broadcast_shapes(shape(left), shape(right)))
     found = add_call(
         like, CALCULATED_IDS, broadcast_word(like, left, sizes), broadcast_word(like, right, sizes), int(how)
@@ -86,7 +86,7 @@ def calculated(like: Node, left: Node, right: Node, how: How) -> Node:
 
 
 def calculated_by(like: Node, node: Node, number: int, how: How) -> Node:
-    """A calculation with one number."""
+    """Adds a calculation with one number."""
     constant = add_constant(like, "number", torch.tensor([number]).reshape((1,) * len(shape(node))))
     return add_call(like, CALCULATED_IDS, node, constant, int(how))
 

@@ -1,7 +1,7 @@
-"""Calls on integers and truth values that are written out in others: orders, products, positions among boundaries.
+"""Calls on integers and truth values, decomposed into others: sorting, products, positions among boundaries.
 
-Orders of integers are counted: how many others of a row come before each. That takes as many comparisons as a row has
-pairs, so rows are bounded; the largest and its position take none of them.
+Sorting is done by counting, for each integer of a row, how many of the others come before it. That takes as many
+comparisons as a row has pairs, so the length of rows is limited; the largest and its position need none of this.
 """
 
 import math
@@ -17,8 +17,8 @@ from cortado.ops.float_graph import is_constant
 
 aten = torch.ops.aten
 
-LONGEST_ORDER = 64  # of a row of integers that is sorted
-MOST_PRODUCTS = 2**16  # of a matrix product of integers, which are held at once
+LONGEST_ORDER = 64  # of a row of integers to be sorted
+MOST_PRODUCTS = 2**16  # of a matrix product of integers; all of them are in memory at once
 
 
 # ---- truth values as numbers -------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def _gives_truth(bound: Bound) -> bool:
 
 
 def either(self: Tensor, other: Tensor, **_: Any) -> Tensor:
-    """The sum of two truth values, which is one."""
+    """Adds two truth values, which gives a truth value."""
     return torch.logical_or(self, other)
 
 
@@ -38,12 +38,12 @@ def both(self: Tensor, other: Tensor) -> Tensor:
 
 
 def some(self: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """amax of truth values."""
+    """Computes amax of truth values."""
     return torch.any(self, list(dim) or list(range(len(self.shape))), keepdim)
 
 
 def every(self: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """amin of truth values."""
+    """Computes amin of truth values."""
     return torch.all(self, list(dim) or list(range(len(self.shape))), keepdim)
 
 
@@ -66,7 +66,7 @@ def _is_short(bound: Bound) -> bool:
 
 
 def _first(self: Tensor, dim: int | None, keepdim: bool, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """The largest or smallest integer along a dimension, and its first position."""
+    """Returns the largest or smallest integer along a dimension, and its first position."""
     x = (self if dim is not None else self.reshape(-1)).to(torch.int64)
     along = (dim if dim is not None else 0) % len(x.shape)
     best = torch.amax(x, [along], True) if largest else torch.amin(x, [along], True)
@@ -97,7 +97,8 @@ def smallest_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tenso
 
 
 def _best(self: Tensor, count: int, dim: int, *, descending: bool) -> tuple[Tensor, Tensor]:
-    """The first `count` integers in order along a dimension, and their positions; of equal ones the first."""
+    """Returns the first `count` integers in sorted order along a dimension, and their positions; the order is
+    stable."""
     x = self.to(torch.int64).movedim(dim, -1)
     size = x.shape[-1]
     mine, others = x.unsqueeze(-1), x.unsqueeze(-2)
@@ -111,7 +112,7 @@ def _best(self: Tensor, count: int, dim: int, *, descending: bool) -> tuple[Tens
 
 
 def sorted_along(self: Tensor, dim: int, descending: bool, **_: Any) -> tuple[Tensor, Tensor]:
-    """Stable, whether that is asked for or not."""
+    """Sorts stably, whether that is requested or not."""
     return _best(self, self.shape[dim], dim, descending=descending)
 
 
@@ -136,7 +137,7 @@ BEST = Decomposition(aten=(aten.topk.default,), function=best_along, takes=_is_s
 
 
 def product(self: Tensor, other: Tensor) -> Tensor:
-    """A matrix product of integers: all products, and their sums."""
+    """Computes a matrix product of integers: all products, then their sums."""
     left = self if len(self.shape) > 1 else self.unsqueeze(0)
     right = other if len(other.shape) > 1 else other.unsqueeze(-1)
     found = (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2)
@@ -165,7 +166,7 @@ def is_among(elements: Tensor, test_elements: Tensor, invert: bool, **_: Any) ->
 
 
 def bucket(self: Tensor, boundaries: Tensor, right: bool, **_: Any) -> Tensor:
-    """How many boundaries lie before each number; `right`: those that equal it, too."""
+    """Counts the boundaries below each number; `right`: also those that equal it."""
     before = boundaries <= self.unsqueeze(-1) if right else boundaries < self.unsqueeze(-1)
     return before.to(torch.int64).sum(-1)
 
