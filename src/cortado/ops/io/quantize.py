@@ -41,7 +41,8 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def match_real(bound: Bound) -> Quantization | Reject:
-    """Codes of other parameters are no real numbers: where there is a way, a table (activation.py) has taken them."""
+    """Refuses codes of other parameters, which are not real numbers: tables (activation.py) have taken the convertible
+    ones."""
     known = facts.qparams(bound["input"])
     if known is None:
         return match(bound)
@@ -60,7 +61,7 @@ def arguments(qparams: QParams) -> dict[str, object]:
 
 
 def qparams_of(bound: Bound) -> QParams:
-    """Returns the qparams of a quantize or dequantize with numbers for parameters: the other way."""
+    """Returns the qparams of a quantize or dequantize call whose parameters are numbers: the inverse of `arguments`."""
     return QParams(float(bound["scale"]), int(bound["zero_point"]), element_of(bound["dtype"]))
 
 

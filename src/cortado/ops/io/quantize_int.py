@@ -1,7 +1,7 @@
 """out = clamp(requant(clamp(x, low, high)) + zero_point): integers of more than 8 bits as real numbers.
 
-`.to(torch.float32)` of them is where real numbers begin. `low` and `high` are a little beyond what the codes stand for,
-so that nothing overflows on the way. int16 codes are rounded once, out = clamp(x * multiplier * 2^(shift - 31)).
+This is `.to(torch.float32)` of integers. `low` and `high` are slightly outside the range of the codes, so that no
+intermediate result overflows. int16 codes are rounded once: out = clamp(x * multiplier * 2^(shift - 31)).
 """
 
 import math
@@ -40,7 +40,7 @@ def reference(
 
 
 def arguments(out: QParams) -> dict[str, Any]:
-    """The operator's arguments that turn integers into codes of these parameters."""
+    """Returns the operator's arguments that convert integers to codes of these parameters."""
     low, high = -INT32.high, INT32.high
     if out.element.affine:
         fixed = Fixed.of(1.0 / out.scale)

@@ -1,9 +1,9 @@
 """out = x XOR 0x80, byte by byte: an input of uint8 as codes, 0 becoming -128 and 255 becoming 127.
 
-An input of 8 bits holds codes already: u = code + 128 for uint8, u = code for int8. `x.float()` is then a tensor of
-scale 1 and zero point -128, `x.float() / 255` one of scale 1/255, `(x.float() - 128) / 64` one of scale 1/64 and zero
-point 0: what is computed of it, as far as it is a straight line through an int8 zero point, changes the scale and moves
-nothing. Anything else is a table of 256 entries, over all that the input can be, so nothing saturates.
+An 8-bit input holds codes already: u = code + 128 for uint8, u = code for int8. `x.float()` is then a tensor with scale
+1 and zero point -128, `x.float() / 255` one with scale 1/255, `(x.float() - 128) / 64` one with scale 1/64 and zero
+point 0: an affine function of it with an int8 zero point only changes the scale and moves nothing. Any other function
+is a table of 256 entries, over all values of the input, so nothing saturates.
 """
 
 import math
@@ -18,8 +18,8 @@ from cortado.ir.kernel_table import only
 from cortado.ir.op import Operator
 from cortado.ops.loops import FOURS
 
-SMALLEST = 2.0**-60  # scale there is
-STRAIGHT = 1e-3  # steps that a straight line may be off its codes: float32 rounds
+SMALLEST = 2.0**-60  # the smallest scale
+STRAIGHT = 1e-3  # steps that an affine function can differ from its codes: float32 rounds
 
 _NO_PTE = "a .pte takes real numbers"
 
@@ -32,18 +32,18 @@ def reference(*, input: Tensor) -> Tensor:
     return flipped(input).contiguous()
 
 
-# ---- what 8 bits stand for -----------------------------------------------------------------------------------
+# ---- the meaning of 8 bits --------------------------------------------------------------------------------------
 
 
 def byte_values(kind: torch.dtype) -> Tensor:
-    """The value of each of the bytes -128 ... 127 in an input of this type."""
+    """Returns the value of each of the bytes -128 ... 127 in an input of this type."""
     found = torch.arange(INT8.low, INT8.high + 1, dtype=torch.int32).to(torch.int8)
     return found if kind == torch.int8 else found.view(torch.uint8).to(kind)
 
 
 def byte_qparams(values: Tensor, kind: torch.dtype) -> QParams:
-    """The scale and zero point of a function's values for all bytes: those that make it a straight line of codes, or
-    else the finest that hold all of them."""
+    """Returns the scale and zero point for a function's values at all bytes: those for which an affine function yields
+    the codes themselves, or else the finest that cover all values."""
     finite = values[values.isfinite()].to(torch.float64)
     if finite.numel() == 0:
         return QParams(1.0, 0, INT8)
@@ -55,7 +55,8 @@ def byte_qparams(values: Tensor, kind: torch.dtype) -> QParams:
 
 
 def _line(values: Tensor) -> QParams | None:
-    """In the order of what the bytes mean, the values are (code - zero point) * scale, up or down; None otherwise."""
+    """Returns parameters such that the values, in the order of the bytes' meaning, are (code - zero point) * scale;
+    None otherwise."""
     first, last = float(values.min()), float(values.max())
     scale = (last - first) / INT8.steps
     if not (math.isfinite(scale) and scale >= SMALLEST):

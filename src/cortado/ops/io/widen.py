@@ -1,6 +1,6 @@
-"""out = x, as 32 bits: integers of 8 or 16 bits, and truth values, in the type that ids and comparisons have.
+"""out = x, in 32 bits: integers of 8 or 16 bits, and truth values, in the type of ids and comparisons.
 
-`ids.long()` of an input of 8 or 16 bits is just that.
+`ids.long()` of an input of 8 or 16 bits is exactly this.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def as_words(lowering: Lowering, node: Node, name: str = "words") -> Node:
-    """Integers of any type as int32, constants too."""
+    """Returns integers of any type as int32, constants included."""
     data = lowering.constant_of(node)
     if data is not None:
         return lowering.constant(name, _narrowed(lowering, data))
