@@ -1,8 +1,8 @@
 """out = the first position of the largest code along the last dimension, or of the smallest; a second result, values =
-the code that is there.
+the code at that position.
 
-Where real numbers differ by less than a step their codes are equal, and the first of them is taken, as torch does for
-equal numbers.
+Real numbers that differ by less than a step have equal codes; the first of these is taken, as torch does for equal
+numbers.
 """
 
 import math
@@ -35,7 +35,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def last(lowering: Lowering, node: Node, dim: int) -> Node:
-    """A tensor with one of its dimensions behind the others."""
+    """Moves one dimension of a tensor to the end."""
     rank = len(shape(node))
     order = [*(other for other in range(rank) if other != dim % max(rank, 1)), *([dim % rank] if rank else [])]
     return lowering.transpose(node, tuple(order))

@@ -1,6 +1,7 @@
-"""out = the inputs one after the other along one dimension.
+"""out = the inputs, concatenated along one dimension.
 
-Inputs that are needed in another scale elsewhere are looked up in a table each on the way; in the .pte a table before.
+An input that other calls need in another scale is rescaled by a table while it is copied; in the .pte by a table before
+the call.
 """
 
 import math
@@ -69,7 +70,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def without_empty(bound: Bound) -> Node | None:
-    """Empty tensors may stand in a list; they add nothing, whatever their shape."""
+    """Drops empty tensors from a list; they add nothing, whatever their shape."""
     parts = bound.nodes("tensors")
     filled = [part for part in parts if 0 not in shape(part)]
     if len(filled) in (0, len(parts)):
@@ -78,7 +79,8 @@ def without_empty(bound: Bound) -> Node | None:
 
 
 def in_one_type(bound: Bound) -> Node | None:
-    """Integers of several types are joined as torch promotes them; words of 32 and 64 bits are the same here."""
+    """Converts integers of several types to the type torch promotes them to; 32-bit and 64-bit integers are the same
+    here."""
     wanted, parts = dtype(bound.node), bound.nodes("tensors")
     if wanted.is_floating_point or {dtype(part) for part in parts} <= {wanted, torch.int32, torch.int64, torch.bool}:
         return None
@@ -106,7 +108,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 @dataclass(frozen=True)
 class JoinedInput:
-    """An input, and the table it is looked up in on the way to the output."""
+    """An input, and the table that rescales it to the output, if any."""
 
     node: Node
     table: Node | None = None
@@ -116,7 +118,8 @@ class JoinedInput:
 
 
 def operands(lowering: Lowering) -> list[JoinedInput]:
-    """The inputs, all in the output's scale. A table over a tensor that others read too is looked up by the call."""
+    """Returns the inputs, all in the output's scale; if others read a table's source too, this call does the table
+    lookup."""
     nodes = lowering.bound.nodes("tensors")
     return [_part(lowering, node, f"tensor{number}") for number, node in enumerate(nodes)]
 
@@ -133,7 +136,7 @@ def _part(lowering: Lowering, node: Node, name: str) -> JoinedInput:
 
 
 def join(lowering: Lowering, parts: list[JoinedInput], dim: int) -> Node:
-    """One call, or a tree of calls where there are more inputs than a step can have."""
+    """Adds one call, or a tree of calls if there are more inputs than a step can have."""
     while len(parts) > MAX_INPUTS:
         groups = [parts[i : i + MAX_INPUTS] for i in range(0, len(parts), MAX_INPUTS)]
         parts = [JoinedInput(join(lowering, group, dim)) for group in groups]
@@ -166,7 +169,7 @@ def _as_column(x: torch.Tensor) -> torch.Tensor:
 
 
 def _lower_at_least(lowering: Lowering, rank: int, dim: int) -> Node:
-    """vstack, dstack, column_stack: every input first gets `rank` dimensions, as numpy would give it them."""
+    """Lowers vstack, dstack, column_stack: every input is first reshaped to `rank` dimensions, as numpy does."""
     target = {(2, 0): torch.atleast_2d, (3, 2): torch.atleast_3d, (2, 1): _as_column}
     parts = [
         part.view(lowering, target[rank, dim](torch.empty(shape(part.node), device="meta")).shape)
@@ -179,7 +182,7 @@ def _lower_at_least(lowering: Lowering, rank: int, dim: int) -> Node:
 
 
 def rows(call: Call) -> Rows | None:
-    """Channels are joined pixel by pixel, columns row by row."""
+    """Joins channels pixel by pixel, columns row by row."""
     rules = tuple(ONE_ROW for _ in shapes(call))
     rank = len(shapes(call)[0])
     if call["dim"] == rank - 1:
@@ -188,7 +191,7 @@ def rows(call: Call) -> Rows | None:
 
 
 def _widths(call: Call) -> list[int]:
-    """Bytes of each tensor's run."""
+    """Returns the number of bytes that each tensor contributes to a run."""
     return [math.prod(part[call["dim"] :]) * call.element.bytes for part in shapes(call)]
 
 
@@ -241,7 +244,7 @@ _LOOKED_UP = ("lookups", "looked", "looked_vectors")
 
 
 def _work(widths: Sequence[int], with_tables: Sequence[bool] | None = None) -> Work:
-    """A run of each input after the other; some are looked up in a table on the way."""
+    """Counts a run of each input after the other; some are rescaled by a table."""
     row, tables = sum(widths), with_tables or [False] * len(widths)
     starts = [sum(widths[:number]) for number in range(len(widths))]
     looked = [width for width, table in zip(widths, tables, strict=True) if table]

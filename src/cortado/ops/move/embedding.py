@@ -1,10 +1,10 @@
 """out[i] = table[id[i]]: a row of constant codes for each id. The output has the scale and zero point of the table.
 
-An id below 0 counts as 0, one beyond the table as the last: nothing is read outside of it, whatever comes in. (Eager
-torch refuses such ids; a build with CORTADO_ENABLE_RUNTIME_CHECKS stops at them.)
+An id below 0 counts as 0, one past the end of the table as the last: nothing is read outside the table, whatever the
+input. (Eager torch refuses such ids; a build with CORTADO_ENABLE_RUNTIME_CHECKS stops at them.)
 
-With a `run`, the table has 4 bits (--weights int4): two codes are a byte of the C bundle. Within a run of a row they
-are zero_point + factor * q, |q| <= 7, factor 1 to 18; with `run` 0 a whole row has one factor.
+With a `run`, the table has 4 bits (--weights int4): a byte of the C bundle holds two codes. Codes are zero_point +
+factor * q, |q| <= 7, with a factor of 1 to 18 for each run of a row; if `run` is 0, a whole row has one factor.
 """
 
 import math
@@ -44,12 +44,12 @@ NO_PTE = "ExecuTorch has no int8 kernel"
 
 
 def within(ids: Tensor, count: int) -> Tensor:
-    """Ids as they are used: none outside of a table of `count` rows."""
+    """Clamps ids to a table of `count` rows."""
     return ids.to(torch.int64).clamp(0, count - 1)
 
 
 def reference(*, weight: Tensor, indices: Tensor, zero_point: int = 0, run: int | None = None) -> Tensor:
-    """The codes of a table say it all, however many bits are stored of them."""
+    """Looks rows up; the table holds the full codes, however many bits are stored for them."""
     return weight[within(indices, len(weight))].contiguous()
 
 
@@ -61,7 +61,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def looked_up(like: Node, table: Node, ids: Node) -> Node | None:
-    """table[ids] as an embedding: rows of a constant of any rank, by ids that are computed; None for anything else."""
+    """Adds table[ids] as an embedding: rows of a constant of any rank, by computed ids; None for anything else."""
     counted = dtype(ids) in (torch.int32, torch.int64) and not is_constant(ids)
     if not counted or not is_constant(table) or not shape(table) or not dtype(table).is_floating_point:
         return None
@@ -71,12 +71,12 @@ def looked_up(like: Node, table: Node, ids: Node) -> Node | None:
 
 
 def selected(bound: Bound) -> Node | None:
-    """index_select along the first dimension of a constant."""
+    """Rewrites index_select along the first dimension of a constant."""
     return looked_up(bound.node, bound["self"], bound["index"]) if bound["dim"] == 0 else None
 
 
 def one_hot(bound: Bound) -> None:
-    """Rows of a unit matrix, where they are wanted as real numbers."""
+    """Rewrites one_hot as rows of a unit matrix, if its result is converted to real numbers."""
     like, count = bound.node, int(bound["num_classes"])
     wanted = [user for user in like.users if is_call(user, aten.to.dtype) and dtype(user) == torch.float32]
     if count <= 0 or is_constant(bound["self"]) or not wanted:
@@ -88,8 +88,8 @@ def one_hot(bound: Bound) -> None:
 
 
 def layer_of_rows(like: Node, source: Node, weight: Tensor, bias: Tensor | None = None) -> Node | None:
-    """A linear layer of looked-up rows as the rows that went through it, looked up: one-hot vectors times a matrix are
-    an embedding. None where the source is something else, or where the new table is larger than what it stands for."""
+    """Folds a linear layer into the table whose rows it reads: one-hot vectors times a matrix are an embedding. None if
+    the source is something else, or if the new table is larger than what it replaces."""
     rows = _origin(source)
     if not is_call(rows, aten.embedding.default) or not is_constant(bind(rows)["weight"]):
         return None
@@ -99,7 +99,7 @@ def layer_of_rows(like: Node, source: Node, weight: Tensor, bias: Tensor | None 
     saved = table.numel() if len(rows.users) == 1 else 0
     if depth % width or places * count * out > saved + weight.numel():
         return None
-    parts = weight.detach().reshape(out, places, width).permute(1, 2, 0)  # of each place, what its row is multiplied by
+    parts = weight.detach().reshape(out, places, width).permute(1, 2, 0)  # the weights of each place
     made = (table.detach() @ parts).reshape(places * count, out)
     if places == 1:
         made = made if bias is None else made + bias.detach().reshape(-1)
@@ -109,7 +109,7 @@ def layer_of_rows(like: Node, source: Node, weight: Tensor, bias: Tensor | None 
 
 
 def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: Tensor | None) -> Node:
-    """Rows of one table for each place, added up."""
+    """Adds the sum of rows of one table, one row for each place."""
     *outer, places, count = sizes
     firsts = add_constant(like, "firsts", count * torch.arange(places))
     own = add_call(like, aten.add.Tensor, add_view(like, ids, (*outer, places)), firsts)
@@ -120,14 +120,14 @@ def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: 
 
 
 def _origin(source: Node) -> Node:
-    """The tensor behind a chain of views."""
+    """Returns the tensor that a chain of views reads."""
     while is_call(source, aten.view.default, aten.reshape.default) and len(source.users) == 1:
         source = source.all_input_nodes[0]
     return source
 
 
 def check(bound: Bound) -> Reject | None:
-    """Why no kernel looks these ids up in this table."""
+    """Returns the reason why no kernel looks these ids up in this table."""
     table, ids = bound["weight"], bound["indices"]
     if table.op not in ("get_attr", "placeholder") or USER_INPUT.known(table):
         return Reject(f"needs a constant table, got {table.name}, which is computed")
@@ -151,20 +151,20 @@ def lower(lowering: Lowering) -> Node:
 
 
 def narrowed(weight: Tensor, zero_point: int, run: int) -> Tensor:
-    """The nearest table that has 4 bits, by the squared error of each run."""
+    """Returns the nearest 4-bit table, by the squared error of each run."""
     length = run or weight.shape[1]
     found = []
     for part in torch.split(weight.to(torch.int64) - zero_point, length, dim=1):
         factors = chosen_factors(part, torch.ones(part.shape[1]), ROW_FACTORS)[:, None]
         near = zero_point + factors * rounded(part, factors)
         beyond = (near < INT8.low).to(torch.int64) - (near > INT8.high).to(torch.int64)
-        found.append(near + factors * beyond)  # a step back where a code would not be one of 8 bits
+        found.append(near + factors * beyond)  # a step back if the code would not fit 8 bits
     return torch.cat(found, 1).to(torch.int8)
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """q as [count, width], and factors as [count, runs]."""
+    """A 4-bit table: q as [count, width], and factors as [count, runs]."""
 
     codes: ArrayType
     factors: ArrayType
@@ -261,7 +261,7 @@ KERNELS = KernelTable(
 
 
 def draw_ids(draw: CaseDraw, sizes: tuple[int, ...], count: int) -> Tensor:
-    """Ids for a table of `count` rows; some of them outside of it."""
+    """Draws ids for a table of `count` rows; some of them out of range."""
     ids = sampling.codes(draw.seed(), sizes, -2, count + 1, torch.int32)
     if draw.seed() % 3 == 0:
         ids.reshape(-1)[0] = torch.iinfo(torch.int32).min

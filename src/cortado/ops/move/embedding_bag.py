@@ -1,8 +1,9 @@
 """out = clamp(requant(sum over the ids of a bag of (table[id] - table_zero_point)) + output_zero_point).
 
-Ids that equal padding_idx are left out. The factor holds the scales, and for a mean one over the number of ids that
-were not: there is one for each number there can be, so that nothing is divided at run time. A bag of padding alone is
-zero. Ids outside of the table count as its first or last row, as in an embedding. int16 codes are rounded once.
+Ids that equal padding_idx are skipped. The factor contains the scales, and for a mean the division by the number of ids
+that were not skipped: there is a factor for each possible number, so nothing is divided at run time. A bag with only
+padding gives zero. Ids outside the table count as its first or last row, as in an embedding. int16 codes are rounded
+once.
 """
 
 from dataclasses import replace
@@ -83,8 +84,8 @@ BAGS = torch.ops.cortado.bags.default
 
 
 def to_bags(bound: Bound) -> None:
-    """torch has all ids in a row, and says where each bag begins. Bags of one size are one call, [bags, ids]; others
-    are put behind each other. The maximum is an embedding's."""
+    """Rewrites embedding_bag. torch has all ids in one list, with the position where each bag begins. Bags of equal
+    size are one call, [bags, ids]; others are concatenated. A maximum is that of an embedding."""
     node, ends = bound.node, _ends(bound)
     if ends is None:
         return
@@ -98,7 +99,7 @@ def to_bags(bound: Bound) -> None:
 
 
 def _made(bound: Bound, start: int, end: int, size: int, padding: int) -> Node:
-    """Bags of one size; that of no ids is zero."""
+    """Adds the bags of one size; an empty bag is zero."""
     node, ids = bound.node, bound["indices"]
     if not size:
         return add_constant(node, "empty", torch.zeros(1, shape(bound["weight"])[1]))
@@ -112,7 +113,7 @@ def _made(bound: Bound, start: int, end: int, size: int, padding: int) -> Node:
 
 
 def _ends(bound: Bound) -> list[int] | None:
-    """Returns where each bag ends; None where that is not known, and where the other results are read."""
+    """Returns where each bag ends; None if that is not constant, or if the other results are read."""
     if not is_constant(bound["offsets"]) or _reads_others(bound):
         return None
     starts = constant_data(bound["offsets"]).tolist()
@@ -120,7 +121,7 @@ def _ends(bound: Bound) -> list[int] | None:
 
 
 def _reads_others(bound: Bound) -> bool:
-    """Whether somebody reads the bags' sizes, which torch gives beside what is in them."""
+    """Whether anything reads torch's other results, the sizes and offsets of the bags."""
     return any(part.users for position in (1, 2, 3) for part in parts_of(bound.node, position))
 
 
@@ -134,8 +135,8 @@ def any_bags(
     padding_idx: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Bags as large as all ids together, which the ids of other bags are left out of. It stands for all four results,
-    of which one is read."""
+    """Computes bags of the size of all ids together, where ids of other bags are masked out. Returns its one result in
+    place of all four, of which only the first is read."""
     count, rows = indices.shape[0], weight.shape[0]
     starts = offsets[:-1] if include_last_offset else offsets
     ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], torch.tensor([count])])
@@ -146,7 +147,7 @@ def any_bags(
     if per_sample_weights is not None:
         made = torch.matmul(torch.where(inside, per_sample_weights, 0.0), aten.embedding.default(weight, indices))
         return made, made, made, made
-    ids = torch.where(inside, indices, rows)  # a row of its own for what is left out
+    ids = torch.where(inside, indices, rows)  # ids that are masked out get a row of their own
     if mode == _MAX:
         table = torch.cat([weight, weight.amin(0, keepdim=True)])
         largest = aten.embedding.default(table, ids).amax(1)
@@ -157,14 +158,14 @@ def any_bags(
 
 
 def _is_any(bound: Bound) -> bool:
-    """Sizes that are computed, weights of single ids, or a maximum beside padding."""
+    """Whether sizes are computed, single ids have weights, or a maximum has padding."""
     beside_maximum = int(bound["mode"]) == _MAX and bound.get("padding_idx") is not None
     others = bound["per_sample_weights"] is not None or beside_maximum
     return not _reads_others(bound) and (others or not is_constant(bound["offsets"]))
 
 
 def refuse(bound: Bound) -> Reject:
-    """Refuses the calls that are left alone."""
+    """Refuses the calls that are left."""
     return Reject("gives the sizes of its bags or their offsets, which are read; supported is what is in the bags")
 
 
@@ -249,7 +250,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     several = draw.flag() and padding != NO_PADDING
     multipliers, shifts = sampling.fixed_points(draw.seed(), ids + 1 if several else 1, -8, 1)
     given = draw_ids(draw, (bags, ids), count)
-    if padding == NO_PADDING:  # the kernel's word for none is an id that nobody has
+    if padding == NO_PADDING:  # the kernel encodes "no padding" as an id that can't occur
         given = given.clamp(min=-(2**31) + 1)
     kind = draw.pick([INT8, INT8, INT16])
     return {

@@ -1,4 +1,4 @@
-"""Places that values decide, in float32, in calls that it has operators for: a place is compared with all there are."""
+"""Scatters, embeddings and samples at computed positions, in float32: an index is compared with all positions."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -float("inf"), "amin":
 
 
 def is_place(index: Tensor, count: int, dim: int) -> Tensor:
-    """Truth values: which of `count` places, along a new dimension, an index is."""
+    """Compares an index with `count` positions, along a new dimension; returns truth values."""
     sizes = [1] * (index.dim() + 1)
     sizes[dim] = count
     return index.unsqueeze(dim) == torch.arange(count).reshape(sizes)
@@ -44,7 +44,7 @@ def scatter_reduce(
 
 
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The next of the source where the mask holds: a place is how many held before."""
+    """Takes the next source element where the mask holds: its position is the number of true values before."""
     flat = torch.broadcast_to(mask, self.shape).to(torch.float32).reshape(-1)
     place = torch.cumsum(flat, 0) - 1.0
     inside = place.clamp(0.0, float(source.numel() - 1)).to(torch.int64)
@@ -73,7 +73,7 @@ def embedding_bag(
     padding_idx: int,
     **_: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums, means or maxima of rows of a table, from each offset to the next."""
+    """Computes sums, means or maxima of rows of a table, from each offset to the next."""
     bags, count = offsets.shape[0] - include_last_offset, indices.shape[0]
     begin = offsets[:bags].unsqueeze(1)
     ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], torch.full((1,), count)])
@@ -102,7 +102,7 @@ def _unnormalized(at: Tensor, size: int, align: bool) -> Tensor:
 
 
 def _reflected(at: Tensor, low: float, high: float) -> Tensor:
-    """Positions reflected between two borders, as often as it takes."""
+    """Reflects positions between two borders, as often as necessary."""
     span = high - low
     if span == 0:
         return at * 0.0
@@ -120,7 +120,7 @@ def _padded(at: Tensor, size: int, mode: int, align: bool) -> Tensor:
 
 
 def _pixels(input: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Pixels [n, c, h, w] at whole places [n, h, w], 0 outside."""
+    """Returns pixels [n, c, h, w] at integer positions [n, h, w], 0 outside."""
     n, c, high, wide = input.shape
     row, column = y.clamp(0.0, high - 1.0), x.clamp(0.0, wide - 1.0)
     inside = (row == y).to(torch.float32) * (column == x).to(torch.float32)
@@ -130,7 +130,7 @@ def _pixels(input: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _cubic(part: Tensor) -> list[Tensor]:
-    """Weights of the four pixels around a place, by torch's cubic of -0.75."""
+    """Returns the weights of the four pixels around a position: torch's cubic interpolation with a = -0.75."""
     a = -0.75
 
     def far(t: Tensor) -> Tensor:

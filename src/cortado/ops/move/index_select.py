@@ -39,7 +39,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def pick(lowering: Lowering, node: Node, dim: int, index: Sequence[int]) -> Node:
-    """node's elements at these positions of one dimension; the node itself when they are all in their places."""
+    """Selects a node's elements at these positions of one dimension; returns the node itself if all are in place."""
     if list(index) == list(range(shape(node)[dim])):
         return node
     positions = lowering.constant("index", torch.tensor(index, dtype=torch.int64))
@@ -68,7 +68,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def match_brackets(bound: Bound) -> Quantization | Reject:
-    """x[:, [2, 0, 1]]."""
+    """Matches x[:, [2, 0, 1]]."""
     given = [item for item in bound["indices"] if item is not None]
     if len(given) != 1:
         return Reject(f"takes a list of positions along one dimension, got lists along {len(given)}")
@@ -93,7 +93,7 @@ def lower_flip(lowering: Lowering) -> Node:
 
 
 def lower_roll(lowering: Lowering) -> Node:
-    """Along each dimension by its shift; without dimensions, as one long vector."""
+    """Rolls along each dimension by its shift; without dimensions, the flattened tensor."""
     bound, node = lowering.bound, lowering.node("self")
     shifts, dims = int_list(bound["shifts"]), int_list(bound["dims"])
     if not dims:
@@ -108,7 +108,7 @@ def lower_roll(lowering: Lowering) -> Node:
 
 
 def rows(call: Call) -> Rows | None:
-    """Channels are picked pixel by pixel, columns row by row."""
+    """Picks channels pixel by pixel, columns row by row."""
     dim, rank = call["dim"], len(call.shape("self"))
     if dim == rank - 1:
         return Rows((ONE_ROW,), pixelwise=True)
@@ -116,7 +116,7 @@ def rows(call: Call) -> Rows | None:
 
 
 def _inner(call: Call) -> int:
-    """Bytes of one position."""
+    """Returns the number of bytes at one position."""
     return math.prod(call.shape("self")[call["dim"] + 1 :]) * call.element.bytes
 
 

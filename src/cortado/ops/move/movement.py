@@ -1,7 +1,7 @@
-"""Shared parts of operators that only move data: quantization, strided loops in C, dimensions in another order.
+"""Shared parts of operators that only move data: quantization, strided loops in C, permuted dimensions.
 
-Pixel and channel shuffles are a reshape, a transpose and a reshape; permute_copy, t_copy and their like give what the
-calls without `_copy` give, in memory of their own.
+Pixel and channel shuffles are a reshape, a transpose and a reshape; permute_copy, t_copy and so on compute what the
+calls without `_copy` do, but never alias their operand.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,8 @@ MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
 
 
 def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
-    """The output holds the input's values, whatever their element: codes with their scale and zero point, integers."""
+    """Gives the output the input's values, whatever their element: codes with their scale and zero point, or
+    integers."""
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
     if holds_integers(bound[argument]) or bound.element.floating:
@@ -43,7 +44,7 @@ def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
 
 
 def strides_of(sizes: Sequence[int]) -> list[int]:
-    """Elements between neighbours along each dimension of a contiguous tensor."""
+    """Returns the distance, in elements, of neighbours along each dimension of a contiguous tensor."""
     strides, step = [], 1
     for size in reversed(sizes):
         strides.append(step)
@@ -52,7 +53,7 @@ def strides_of(sizes: Sequence[int]) -> list[int]:
 
 
 def loops(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The same walk in as few loops as possible: loops of one turn go, loops that continue each other become one."""
+    """Returns the same walk with as few loops as possible: drops loops of one iteration, merges contiguous ones."""
     found: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -75,7 +76,7 @@ class StridedWalk:
 
 
 def strided_rows(walk: Callable[[Call], StridedWalk]) -> tuple[KernelRow, KernelRow]:
-    """The kernels of calls that read their operand in strides."""
+    """Returns the kernels of calls that read their operand with strides."""
 
     def fields(call: Call) -> dict[str, Field]:
         turns, steps = loops((found := walk(call)).sizes, found.strides)
@@ -98,11 +99,12 @@ def strided_rows(walk: Callable[[Call], StridedWalk]) -> tuple[KernelRow, Kernel
 
 
 def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, item: int) -> Work:
-    """Runs of the innermost dimension, as they lie or value by value; a turn for every two innermost dimensions."""
+    """Counts runs of the innermost dimension, copied whole or value by value; one iteration for every two innermost
+    dimensions."""
     inner = len(sizes) - 1
     length, step = sizes[inner], strides[inner - 1] if inner else 0
     area = length * (sizes[inner - 1] if inner else 1)
-    singles = ("singles",) if item == 1 else ("halves", "whole_words")  # which have a loop for each size
+    singles = ("singles",) if item == 1 else ("halves", "whole_words")  # there is a loop for each size
 
     def quantities(calls: Calls) -> Quantities:
         values = calls.outputs / item
@@ -118,17 +120,17 @@ def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, ite
 
 
 def six(values: Sequence[int], fill: int) -> tuple[int, ...]:
-    """A descriptor's array of fixed length."""
+    """Pads values to the fixed length of a descriptor's array."""
     return tuple([*values, *[fill] * (MAX_LOOPS - len(values))])
 
 
-# ---- dimensions in another order -----------------------------------------------------------------------------
+# ---- permuted dimensions --------------------------------------------------------------------------------------
 
 Relayout = Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any]]
 
 
 def unpermuted(values: Sequence[int], perm: Sequence[int]) -> list[int]:
-    """One number per dimension of x.permute(perm), as numbers of the dimensions of x."""
+    """Reorders one number per dimension of x.permute(perm) to the dimensions of x."""
     result = [0] * len(perm)
     for position, dim in enumerate(perm):
         result[dim] = values[position]
@@ -136,12 +138,12 @@ def unpermuted(values: Sequence[int], perm: Sequence[int]) -> list[int]:
 
 
 def relayout_dim(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
-    """The relayout of operators that work along one dimension."""
+    """Permutes the dimension of operators that work along one."""
     return {**arguments, "dim": perm[arguments["dim"]]}
 
 
 def relayout_lists(*names: str) -> Relayout:
-    """For operators with a number per dimension in each of these arguments."""
+    """Returns the relayout of operators that have a number per dimension in each of these arguments."""
 
     def relayout(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
         return {**arguments, **{name: unpermuted(arguments[name], perm) for name in names}}
@@ -155,7 +157,7 @@ aten = torch.ops.aten
 
 
 def lower_shuffle(lowering: Lowering) -> Node:
-    """[N, C*r*r, H, W] -> [N, C, H*r, W*r]."""
+    """Lowers [N, C*r*r, H, W] -> [N, C, H*r, W*r] to a view, a transpose and a view."""
     source, factor = lowering.node("self"), int(lowering.bound["upscale_factor"])
     *batch, channels, height, width = shape(source)
     count = len(batch)
@@ -165,7 +167,7 @@ def lower_shuffle(lowering: Lowering) -> Node:
 
 
 def lower_unshuffle(lowering: Lowering) -> Node:
-    """[N, C, H*r, W*r] -> [N, C*r*r, H, W]."""
+    """Lowers [N, C, H*r, W*r] -> [N, C*r*r, H, W] to a view, a transpose and a view."""
     source, factor = lowering.node("self"), int(lowering.bound["downscale_factor"])
     *batch, channels, height, width = shape(source)
     count = len(batch)
@@ -175,7 +177,7 @@ def lower_unshuffle(lowering: Lowering) -> Node:
 
 
 def lower_channel_shuffle(lowering: Lowering) -> Node:
-    """Channels dealt out of `groups` heaps in turn."""
+    """Lowers a channel shuffle, which interleaves the channels of `groups` groups."""
     source, groups = lowering.node("self"), int(lowering.bound["groups"])
     batch, channels, *rest = shape(source)
     split = lowering.view(source, (batch, groups, channels // groups, *rest))
@@ -192,12 +194,12 @@ CHANNEL_SHUFFLE_PATTERN = Pattern(
 
 # ---- copy forms ------------------------------------------------------------------------------------------
 
-# What is copied by one call and has no pattern of its own yet.
+# Calls whose `_copy` variants have no pattern of their own.
 _NAMES = "permute t transpose unsqueeze squeeze slice select detach alias"
 
 
 def _plain() -> dict[OpOverload, OpOverload]:
-    """Every overload of a `_copy`, and the one without."""
+    """Returns every overload of a `_copy`, with the overload without it."""
     found = {}
     for name in _NAMES.split():
         copied, plain = getattr(aten, f"{name}_copy"), getattr(aten, name)
@@ -211,7 +213,7 @@ PLAIN = _plain()
 
 
 def without_copy(bound: Bound) -> Node:
-    """The call without the copy, in the spelling that it has itself."""
+    """Replaces a `_copy` call by the call without it, rewritten to that one's canonical spelling."""
     target = PLAIN[bound.node.target]  # type: ignore[index]
     plain, spelled = (
         add_call(bound.node, target, *bound.node.args, **bound.node.kwargs),

@@ -1,4 +1,5 @@
-"""out = the input with a border of one value; reflected, replicated and circular borders pick elements of the input."""
+"""out = the input with a border of one value; reflected, replicated and circular borders select elements of the
+input."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,11 +28,11 @@ from cortado.ops.move.slice import take
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
-LONGEST_BORDER = 255  # rows above an image that a step of the C bundle can count
+LONGEST_BORDER = 255  # rows above an image that the row rule of a step can count
 
 
 def reference(*, input: Tensor, pre_pad: list[int], post_pad: list[int], pad_value: int) -> Tensor:
-    if input.is_floating_point():  # the value's bits
+    if input.is_floating_point():  # pads the bit patterns
         bits = reference(input=input.view(torch.int32), pre_pad=pre_pad, post_pad=post_pad, pad_value=pad_value)
         return bits.view(torch.float32)
     before, after = (own(widths, input.dim()) for widths in (pre_pad, post_pad))
@@ -40,12 +41,12 @@ def reference(*, input: Tensor, pre_pad: list[int], post_pad: list[int], pad_val
 
 
 def own(widths: Sequence[int], rank: int) -> Sequence[int]:
-    """One width for each dimension. In the .pte zeros stand before them: see in_pte."""
+    """Returns one width for each dimension. In the .pte these are preceded by zeros: see in_pte."""
     return widths[len(widths) - rank :]
 
 
 def dimensions(call: Call) -> list[tuple[int, int, int]]:
-    """(size, before, after) of each dimension."""
+    """Returns (size, before, after) of each dimension."""
     sizes = call.shape("input")
     before, after = (own(call[name], len(sizes)) for name in ("pre_pad", "post_pad"))
     return list(zip(sizes, before, after, strict=True))
@@ -59,7 +60,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def mode(bound: Bound) -> str:
-    """constant, reflect, replicate or circular."""
+    """Returns the mode: constant, reflect, replicate or circular."""
     name = str(bound.node.target)
     if "reflection" in name:
         return "reflect"
@@ -67,7 +68,7 @@ def mode(bound: Bound) -> str:
 
 
 def sides(bound: Bound) -> list[tuple[int, int]]:
-    """(before, after) for every dimension; a negative border cuts off. PyTorch counts from the last dimension."""
+    """Returns (before, after) for every dimension; a negative border crops. PyTorch counts from the last dimension."""
     widths = int_list(bound.get("pad") or bound.get("padding"))
     pairs = list(zip(widths[::2], widths[1::2], strict=True))[::-1]
     return [(0, 0)] * (len(shape(bound["self"])) - len(pairs)) + pairs
@@ -99,7 +100,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def border_index(how: str, size: int, before: int, after: int) -> list[int]:
-    """The input's position for every output position of one dimension."""
+    """Returns the input position for every output position of one dimension."""
     positions = range(-before, size + after)
     if how == "replicate":
         return [min(max(position, 0), size - 1) for position in positions]
@@ -110,7 +111,8 @@ def border_index(how: str, size: int, before: int, after: int) -> list[int]:
 
 
 def surround(lowering: Lowering, node: Node, widths: list[tuple[int, int]], value: int) -> Node:
-    """A border of one code. The kernels know four dimensions; of more, each is padded alone, as one of three."""
+    """Adds a border of one code. The kernels take four dimensions; of more, each is padded separately, viewed as one of
+    three."""
     if not any(map(any, widths)):
         return node
     if len(widths) <= PTE_MAX_RANK:
@@ -128,14 +130,14 @@ def surround(lowering: Lowering, node: Node, widths: list[tuple[int, int]], valu
 
 
 def looks_channels_last(sizes: Sequence[int]) -> bool:
-    """Whether ExecuTorch's runtime takes a tensor in plain order for a channels-last one: then it permutes sizes."""
+    """Whether ExecuTorch's runtime mistakes a contiguous tensor for a channels-last one, and so permutes its sizes."""
     return len(sizes) == 4 and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
 
 
 def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """The runtime reads four widths whatever the rank. It guesses no layout for three dimensions: those without a
-    doubt are padded as they are, others as [channels, height, width], or the last two dimensions and then the first
-    two, each pair beside all others as one."""
+    """Writes the padding. The runtime reads four widths whatever the rank, and guesses the layout of four dimensions,
+    but not of three. Unambiguous shapes are padded directly, others as [channels, height, width], or the last two
+    dimensions and then the first two, with the other two merged."""
     source, value = arguments["input"], arguments["pad_value"]
     sizes = shape(source)
     widths = list(zip(*(own(arguments[name], len(sizes)) for name in ("pre_pad", "post_pad")), strict=True))
@@ -169,7 +171,7 @@ def pte_limit(call: Call) -> str | None:
 
 
 def rows(call: Call) -> Rows | None:
-    """Row by row unless images are added: a row above or below the image has no input row."""
+    """Runs row by row unless images are added: a row above or below the image has no input row."""
     before, after = call["pre_pad"], call["post_pad"]
     if len(before) != 4 or before[0] or after[0] or before[1] > LONGEST_BORDER:
         return None
@@ -177,9 +179,9 @@ def rows(call: Call) -> Rows | None:
 
 
 def _runs(call: Call) -> list[tuple[int, int, int]]:
-    """Size and padding of each dimension, in as few as possible."""
+    """Returns size and padding of each dimension, with as few dimensions as possible."""
     dims = dimensions(call)[0 if rows(call) is None else 2 :]
-    while len(dims) > 1 and dims[-1][1:] == (0, 0):  # whole pixels are padding: longer runs
+    while len(dims) > 1 and dims[-1][1:] == (0, 0):  # only whole pixels are padded: merge for longer runs
         size = dims.pop()[0]
         dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)
     return dims
@@ -209,12 +211,12 @@ KERNELS = KernelTable((_BYTES, of_size(_BYTES, "pad_wide")))
 
 
 def _work(rank: int, run: int, item: int) -> Work:
-    """A run of the innermost dimension after the other; whether it is inside is asked of every dimension. Values of
-    several bytes that are not read are written one by one."""
+    """Counts runs of the innermost dimension; for each, every dimension is checked for being inside. Values of several
+    bytes that are padding are written one by one."""
     terms = ("calls", "calls*rank", "runs", "runs*rank", "outputs", "read_bytes", *(("filled",) if item > 1 else ()))
 
     def quantities(calls: Calls) -> Quantities:
-        read = calls.read_bytes * (1 - calls.outside / max(calls.calls, 1))  # a row above the image has nothing to read
+        read = calls.read_bytes * (1 - calls.outside / max(calls.calls, 1))  # rows above the image read nothing
         filled = max(calls.outputs - read, 0) / item
         return {"rank": rank, "runs": calls.outputs / (run * item), "filled": filled}
 

@@ -1,6 +1,6 @@
 """out[..., j] = in[..., position[..., j]]: the codes at computed positions along the last dimension.
 
-At positions that topk or argmax have found in the same tensor they are a result of that call.
+At positions that topk or argmax found in the same tensor, they are a secondary output of that call.
 """
 
 import math
@@ -55,14 +55,15 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(PICK, input=source, positions=positions)
 
 
-POSITIONS, VALUES = "out", "values"  # the results of what looks for the best
+POSITIONS, VALUES = "out", "values"  # the results of the operators that search for extremes
 
 
 def _read(positions: bool, values: bool) -> Callable[[Call], bool]:
     return lambda call: (call.gives(POSITIONS), call.gives(VALUES)) == (positions, values)
 
 
-# Where a kernel writes both, by which are read: the first goes where outputs go, a second one behind the operand.
+# A kernel can write both results; by which of them are read: the first goes to the output, the second to the row after
+# the operand's.
 _WRITTEN: tuple[tuple[Callable[[Call], bool], Argument, Argument], ...] = (
     (_read(True, True), Operand.OUT, Written(Row(1))),
     (_read(True, False), Operand.OUT, Absent()),
@@ -73,7 +74,7 @@ _WRITTEN: tuple[tuple[Callable[[Call], bool], Argument, Argument], ...] = (
 def by_results(
     symbols: Mapping[str, Element], numbers: Callable[[Call], tuple[int, ...]], work: Callable[[Call], Work]
 ) -> KernelTable:
-    """The kernels of what looks for the best: `numbers` are those behind the span."""
+    """Returns the kernels of the operators that search for extremes; `numbers` are the arguments after the span."""
     count = 3 if any("topk" in symbol for symbol in symbols) else 2
     given = tuple(map(Number, range(count)))
     return KernelTable(

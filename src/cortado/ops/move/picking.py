@@ -1,8 +1,8 @@
 """Calls that pick values at constant positions, or by gather at computed ones: gather, unfold, x[i, j], diagonal.
 
-Every such call is made once on the positions themselves, 0, 1, 2, ...; what comes out says which value goes where. The
-positions become an index_select along one dimension of a view, as short as the pattern allows: what is alike for every
-entry of the leading dimensions is kept once, and runs of neighbours move together.
+Every such call is run once on the positions themselves, 0, 1, 2, ...; the result says which value goes where. The
+positions become an index_select along one dimension of a view, made as short as the pattern allows: leading dimensions
+whose entries are all treated alike are factored out, and runs of neighbours move together.
 """
 
 import math
@@ -27,7 +27,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Picked:
-    """The view [outer, count, inner] of a tensor, and the positions that are taken along its middle."""
+    """The view [outer, count, inner] of a tensor, and the positions taken along its middle dimension."""
 
     outer: int
     inner: int
@@ -35,7 +35,7 @@ class Picked:
 
 
 def simplest(positions: Tensor, sizes: Sequence[int]) -> Picked:
-    """`positions` are those of a tensor of `sizes` in the order of the result."""
+    """Factors positions in a tensor of `sizes`, in the order of the result, into the smallest view."""
     flat, total = positions.reshape(-1), math.prod(sizes)
     outer = 1
     for size in sizes:
@@ -52,7 +52,7 @@ def simplest(positions: Tensor, sizes: Sequence[int]) -> Picked:
 
 
 def _alike(flat: Tensor, count: int, total: int) -> bool:
-    """Whether the same is done in each of `count` equal parts of the tensor, one after the other."""
+    """Whether the positions are the same within each of `count` equal parts of the tensor, part after part."""
     if flat.numel() % count:
         return False
     rows = flat.reshape(count, -1)
@@ -60,7 +60,7 @@ def _alike(flat: Tensor, count: int, total: int) -> bool:
 
 
 def _in_runs(flat: Tensor, length: int, total: int) -> bool:
-    """Whether whole runs of this length move, each from a multiple of it."""
+    """Whether whole runs of this length move, each from a multiple of the length."""
     if flat.numel() % length or total % length:
         return False
     runs = flat.reshape(-1, length)
@@ -68,7 +68,7 @@ def _in_runs(flat: Tensor, length: int, total: int) -> bool:
 
 
 def pick(like: Node, source: Node, positions: Tensor) -> Node:
-    """The values of `source` at these positions of all its values in a row, in the shape of `positions`."""
+    """Picks the values of `source` at these positions of the flattened tensor, in the shape of `positions`."""
     sizes = shape(source)
     found = simplest(positions, sizes)
     count = math.prod(sizes) // (found.outer * found.inner)
@@ -79,7 +79,7 @@ def pick(like: Node, source: Node, positions: Tensor) -> Node:
 
 
 def picked(bound: Bound) -> Node | None:
-    """A call that only moves values, to places that depend on nothing."""
+    """Rewrites a call that only moves values to constant positions."""
     others, target = rest(bound), bound.node.target
     source: Node = next(iter(bound.values.values()))
     sizes = shape(source)
@@ -91,7 +91,7 @@ def picked(bound: Bound) -> Node | None:
 
 
 def strided(bound: Bound) -> Node | None:
-    """as_strided of a tensor whose values lie in order: frames that overlap."""
+    """Rewrites as_strided of a contiguous tensor: overlapping frames."""
     source: Node = bound["self"]
     value = VALUE.must(source)
     reach = sum((size - 1) * step for size, step in zip(bound["size"], bound["stride"], strict=True))
@@ -105,7 +105,7 @@ def strided(bound: Bound) -> Node | None:
 
 
 def gathered(bound: Bound) -> Node | None:
-    """gather at positions that are computed: along the last dimension, of as many rows as there are positions for."""
+    """Rewrites gather at computed positions: along the last dimension, over only the rows that have positions."""
     like, source, index = bound.node, bound["self"], bound["index"]
     rank = len(shape(source))
     if not rank or is_constant(source) or 0 in shape(index):
@@ -120,7 +120,7 @@ def gathered(bound: Bound) -> Node | None:
 
 
 def columns(bound: Bound) -> Node | None:
-    """unfold of images: windows are picked from a padded image."""
+    """Rewrites unfold of images: windows are picked from a padded image."""
     like, source = bound.node, bound["self"]
     top, left = pair(bound["padding"])
     if top or left:
@@ -132,7 +132,8 @@ def columns(bound: Bound) -> Node | None:
 
 
 def brackets(bound: Bound) -> Node | None:
-    """x[i, j], x[:, [[0, 1], [2, 3]]]; a list along one dimension is an index_select as it is, table[ids] a lookup."""
+    """Rewrites x[i, j], x[:, [[0, 1], [2, 3]]]; a list along one dimension is an index_select already, table[ids] a
+    lookup."""
     given = [item for item in bound["indices"] if item is not None]
     if len(given) == 1 and bound["indices"][0] is not None and is_constant(bound["self"]):
         return _row_of(bound.node, bound["self"], given[0])
@@ -142,14 +143,14 @@ def brackets(bound: Bound) -> Node | None:
 
 
 def _row_of(like: Node, table: Node, ids: Node) -> Node | None:
-    """table[ids], where -1 is the last row."""
+    """Adds table[ids], where -1 is the last row."""
     if is_constant(ids) or dtype(ids) not in (torch.int32, torch.int64):
         return None
     return looked_up(like, table, add_call(like, aten.remainder.Scalar, ids, shape(table)[0]))
 
 
 def taken_along(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """take_along_dim as a gather: self and positions have one shape but for the dimension."""
+    """Computes take_along_dim as a gather: self and positions are broadcast except along the dimension."""
     if dim is None:
         return aten.gather.default(self.reshape(-1), 0, indices.reshape(-1))
     others = [1 if axis == dim % self.dim() else size for axis, size in enumerate(self.shape)]
@@ -159,12 +160,12 @@ def taken_along(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
 
 
 def taken(self: Tensor, index: Tensor) -> Tensor:
-    """take as a gather of all values in a row."""
+    """Computes take as a gather from the flattened tensor."""
     return aten.gather.default(self.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
 
 
 def linear_place(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Positions along several dimensions as those along one that has them all; -1 is the last of each."""
+    """Combines positions along several dimensions into positions along their flattened one; -1 is the last of each."""
     place = torch.remainder(positions[0], sizes[0])
     for one, size in zip(positions[1:], sizes[1:], strict=True):
         place = place * size + torch.remainder(one, size)
@@ -172,7 +173,7 @@ def linear_place(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 
 
 def at_several(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """x[i, j] at computed positions: the dimensions become one, and so do the positions."""
+    """Computes x[i, j] at computed positions: the dimensions are flattened, and their positions combined."""
     given = [(dim, one) for dim, one in enumerate(indices) if one is not None]
     first, last = given[0][0], given[-1][0]
     place = linear_place([one for _, one in given], self.shape[first : last + 1])
@@ -180,7 +181,7 @@ def at_several(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def _several_places(bound: Bound) -> bool:
-    """Lists of positions side by side, of which one at least is computed."""
+    """Whether adjacent dimensions are indexed by lists of positions, at least one of them computed."""
     dims = [dim for dim, one in enumerate(bound["indices"]) if one is not None]
     whole = all(dtype(one) in (torch.int32, torch.int64) for one in bound["indices"] if one is not None)
     return len(dims) > 1 and dims == list(range(dims[0], dims[-1] + 1)) and whole and computed_places(bound)

@@ -1,14 +1,13 @@
-"""Calls that write values into places of a tensor: scatter, index_put, index_copy, index_fill, index_add, fold,
+"""Calls that write values to positions of a tensor: scatter, index_put, index_copy, index_fill, index_add, fold,
 diag_embed.
 
-Where the places are constant, the call is made once on positions, of the tensor's own values and behind them of those
-that are written; what comes out says which value stands where, and is picked from both. Where they are computed, a
-comparison with all places of the dimension tells which ones are meant; of several writes to one place the last one is
-picked, as torch's own loop leaves it, or their sum is added.
+If the positions are constant, the call is run once on the numbers of the tensor's own values, followed by those of the
+written values; the result says which value goes where, and is picked from both. If they are computed, they are compared
+with all positions of the dimension; of several writes to one position the last one is picked, as torch's own loop
+leaves it, or their sum is added.
 
-triu, tril and masked_fill with a constant mask: a product with ones and zeros, and the filling added.
-
-x[mask] = number is a masked_fill, whatever the mask is.
+triu, tril and masked_fill with a constant mask: a product with ones and zeros, and the filling added. x[mask] = number
+is a masked_fill, whatever the mask is.
 """
 
 import math
@@ -34,11 +33,11 @@ from cortado.ops.move.picking import linear_place, pick
 aten = torch.ops.aten
 
 
-# ---- at places that are constant -----------------------------------------------------------------------------
+# ---- at constant positions ---------------------------------------------------------------------------------------
 
 
 def placed(bound: Bound, written: str = "src") -> Node | None:
-    """A call that puts the values of one tensor into places of another, which depend on nothing."""
+    """Rewrites a call that puts the values of one tensor into constant positions of another."""
     like: Node = bound.node
     target: Any = like.target
     base, source = bound["self"], bound[written]
@@ -59,7 +58,7 @@ def placed(bound: Bound, written: str = "src") -> Node | None:
 
 
 def masked(bound: Bound) -> Node | None:
-    """masked_scatter; of one number it is a masked_fill, wherever the mask holds."""
+    """Rewrites masked_scatter; with a single number it is a masked_fill."""
     number = uniform_value(bound["source"])
     if number is None or is_constant(bound["mask"]):
         return placed(bound, "source")
@@ -67,7 +66,7 @@ def masked(bound: Bound) -> Node | None:
 
 
 def _longest_run(positions: Tensor, sizes: tuple[tuple[int, ...], ...]) -> int:
-    """Values that lie side by side in both tensors, and move together."""
+    """Returns how many values lie side by side in both tensors, and move together."""
     longest, length = 1, 1
     for size in reversed(positions.shape):
         length *= size
@@ -80,18 +79,18 @@ def _longest_run(positions: Tensor, sizes: tuple[tuple[int, ...], ...]) -> int:
 
 
 def filled_at(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """index_fill: a mask over the dimension."""
+    """Computes index_fill: a mask over the dimension."""
     size = self.shape[dim]
     hit = (index.reshape(-1, 1) == torch.arange(size)).any(0)
     sizes = [size if place == dim % len(self.shape) else 1 for place in range(len(self.shape))]
     return torch.masked_fill(self, hit.reshape(sizes), value)
 
 
-# ---- at places that may be computed --------------------------------------------------------------------------
+# ---- at positions that can be computed ---------------------------------------------------------------------------
 
 
 def _hits(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """[..., written, places of the dimension]: which of them a written value goes to."""
+    """Returns [..., written, positions of the dimension]: the position that each written value goes to."""
     return index.movedim(dim, -1).unsqueeze(-1) == torch.arange(self.shape[dim])
 
 
@@ -102,14 +101,14 @@ def number_scattered(self: Tensor, dim: int, index: Tensor, value: Any) -> Tenso
 
 
 def scattered(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """scatter, computed by a matrix of hits. No place may be written twice: torch leaves open what is there then."""
+    """Computes scatter with a matrix of hits. No position can be written twice: torch leaves the result undefined."""
     hits = _hits(self, dim, index)
     mask = (hits.squeeze(-2) if hits.shape[-2] == 1 else hits.any(-2)).movedim(-1, dim)
     return torch.where(mask, _summed(hits, dim, _read(src, index)), self)
 
 
 def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """scatter_add, computed by a matrix of hits; rows that no index names stay as they are."""
+    """Computes scatter_add with a matrix of hits; rows that no index names stay unchanged."""
     sums = _summed(_hits(self, dim, index), dim, _read(src, index))
     rest = [size - made for size, made in zip(self.shape, sums.shape, strict=True)]
     missing = [width for size in reversed(rest) for width in (0, size)]
@@ -117,19 +116,20 @@ def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def _read(src: Tensor, index: Tensor) -> Tensor:
-    """The part of a larger tensor that a scatter reads: as much as there are places."""
+    """Returns the part of a larger tensor that a scatter reads: as much as there are positions."""
     return src[tuple(slice(0, size) for size in index.shape)]
 
 
 def _summed(hits: Tensor, dim: int, src: Tensor) -> Tensor:
-    """The sum of what goes to each place; of integers one by one, for matrix products are of real numbers."""
+    """Sums the values that go to each position; integers one by one, since matrix products are of real numbers."""
     if not src.is_floating_point():
         return torch.where(hits, src.movedim(dim, -1).unsqueeze(-1), 0).sum(-2).movedim(-1, dim)
     return torch.matmul(src.movedim(dim, -1).unsqueeze(-2), hits.to(torch.float32)).squeeze(-2).movedim(-1, dim)
 
 
 def index_added(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """A linear layer along the dimension, whose weights are 0 and 1; of integers, sums of what is chosen."""
+    """Computes index_add as a linear layer along the dimension with weights 0 and 1; for integers, as sums of selected
+    values."""
     places = index.reshape(-1, 1) == torch.arange(self.shape[dim])
     if not self.is_floating_point():
         return self + _summed(places, dim, source * int(alpha))
@@ -140,11 +140,11 @@ def index_added(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
 
 
 def put_at(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """index_put: the dimensions that are indexed become one, and so do the positions along them."""
+    """Computes index_put: the indexed dimensions are flattened, and the positions along them combined."""
     given = {dim: one for dim, one in enumerate(indices) if one is not None}
     dims, rank = list(given), len(self.shape)
     others = [dim for dim in range(rank) if dim not in given]
-    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # where torch puts the places of several
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # where torch puts the positions
     order = [*others[:first], *dims, *others[first:]]
     rows = self.permute(order)
     place = linear_place(list(given.values()), [self.shape[dim] for dim in dims])
@@ -157,7 +157,7 @@ def put_at(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 
 
 def _last_written(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Rows of a tensor, and in place of those that are written the last one that goes there."""
+    """Returns a tensor's rows, each replaced by the last row written to it, if any."""
     size, count = self.shape[dim], index.numel()
     mine, theirs = torch.arange(size), torch.arange(size, size + count)
     chosen = torch.where(index.reshape(-1, 1) == mine, theirs.reshape(-1, 1), mine).amax(0)
@@ -165,7 +165,8 @@ def _last_written(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tens
 
 
 def _is_put(bound: Bound) -> bool:
-    """Sums, and rows at places of which one at least is computed; a single one is chosen where its number is met."""
+    """Whether it accumulates, or writes rows at positions of which at least one is computed; a single row is written by
+    a comparison (positions.py)."""
     given = [one for one in bound["indices"] if one is not None]
     if not given or any(dtype(one) not in (torch.int32, torch.int64) for one in given) or 0 in shape(bound["self"]):
         return False
@@ -176,7 +177,7 @@ def _is_put(bound: Bound) -> bool:
 
 
 def _whole(bound: Bound) -> bool:
-    """Every row of the tensor has its own places."""
+    """Whether every row of the tensor has positions of its own."""
     base, index = shape(bound["self"]), shape(bound["index"])
     dim = bound["dim"] % max(1, len(base))
     return bool(base) and all(a == b for place, (a, b) in enumerate(zip(base, index, strict=True)) if place != dim)
@@ -194,7 +195,7 @@ def _computed(bound: Bound) -> bool:
 
 
 def folded(self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    """col2im: windows side by side are put there; those that overlap are summed, by a transposed convolution."""
+    """Computes col2im: adjacent windows are put in place; overlapping ones are summed, by a transposed convolution."""
     sizes, kernel, gaps, pads, steps = (pair(one) for one in (output_size, kernel_size, dilation, padding, stride))
     batched = self if len(self.shape) == 3 else self[None]
     taps = math.prod(kernel)
@@ -219,7 +220,7 @@ def folded(self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padd
 
 
 def diagonal_of(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """diag_embed: a vector on the diagonal of a matrix of zeros."""
+    """Computes diag_embed: a vector on the diagonal of a matrix of zeros."""
     size = self.shape[-1] + abs(offset)
     rank = len(self.shape) + 1
     padded = F.pad(self, (max(offset, 0), max(-offset, 0)))  # by columns
@@ -257,11 +258,11 @@ DIAGONAL_OF = Decomposition(aten=(aten.diag_embed.default,), function=diagonal_o
 
 # ---- zeroing forms ---------------------------------------------------------------------------------------
 
-_LARGE = 20.0  # what is filled with such a number has a range of its own
+_LARGE = 20.0  # a filling this large gets a range of its own
 
 
 def _zeroed(like: Node, source: Node, kept: Tensor) -> Node:
-    """`kept` is 1 where a value stays and 0 elsewhere."""
+    """Multiplies a tensor with `kept`, which is 1 where a value stays and 0 elsewhere."""
     return add_call(like, aten.mul.Tensor, source, add_constant(like, "kept", kept.to(dtype(source))))
 
 
@@ -273,7 +274,8 @@ def triangle(bound: Bound) -> Node:
 
 
 def filled(bound: Bound) -> Node | None:
-    """masked_fill with a small number by a constant mask; a large one would take the range of the others."""
+    """Rewrites masked_fill with a small number and a constant mask; a large one would dominate the range of the
+    result."""
     like, mask, value = bound.node, bound["mask"], bound["value"]
     number = uniform_value(value) if isinstance(value, Node) else value
     if number is None or not is_constant(mask) or not abs(float(number)) < _LARGE or is_constant(bound["self"]):
@@ -285,7 +287,7 @@ def filled(bound: Bound) -> Node | None:
 
 
 def zeroed(like: Node, source: Node, kept: Tensor, number: float) -> Node:
-    """A tensor where `kept` holds, and a number elsewhere."""
+    """Returns a tensor where `kept` holds, and a number elsewhere."""
     result = _zeroed(like, source, kept)
     if number == 0:
         return result
@@ -293,7 +295,7 @@ def zeroed(like: Node, source: Node, kept: Tensor, number: float) -> Node:
 
 
 def written(bound: Bound) -> Node | None:
-    """A number, written where a mask holds: over the dimensions that it has, from the place on where it stands."""
+    """Rewrites writing a number where a mask holds: over the mask's dimensions, from the one that it indexes on."""
     like, source, indices = bound.node, bound["self"], bound["indices"]
     given = [(place, one) for place, one in enumerate(indices) if one is not None]
     number = uniform_value(bound["values"])

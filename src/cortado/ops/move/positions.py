@@ -1,7 +1,7 @@
-"""Values at positions that are computed: x[:, i], index_select, gather, index_copy, and writes of single rows.
+"""Values at computed positions: x[:, i], index_select, gather, index_copy, and writes of single rows.
 
-Values are picked along the last dimension (pick.py). What is written at one position is chosen
-by comparing every row's number with it. A position below 0 counts from the end, where torch lets it.
+Values are picked along the last dimension (pick.py). A value written at one position is selected by comparing every
+row's number with the position. A position below 0 counts from the end, where torch allows it.
 """
 
 import math
@@ -50,7 +50,7 @@ LOOKUP_RULE = DomainRule(aten=(aten.embedding.default, BAGS), integers=("indices
 
 
 def _place(bound: Bound) -> tuple[int, Any] | None:
-    """The dimension that is indexed, and the positions; None where there are several."""
+    """Returns the indexed dimension and the positions; None if several dimensions are indexed."""
     if "index" in bound.values:
         return bound["dim"] % max(len(shape(bound["self"])), 1), bound["index"]
     given = [(dim, one) for dim, one in enumerate(bound["indices"]) if one is not None]
@@ -58,7 +58,7 @@ def _place(bound: Bound) -> tuple[int, Any] | None:
 
 
 def _taken(making: Making, bound: Bound, form: OperandForm) -> Node | None:
-    """Rows at computed positions: picked along the last dimension, for every entry of the others."""
+    """Reads rows at computed positions: picks along the last dimension, for every entry of the others."""
     place, source, like = _place(bound), form(bound["self"]), bound.node
     if place is None or source is None or not shape(source):
         return None
@@ -78,7 +78,7 @@ def _taken(making: Making, bound: Bound, form: OperandForm) -> Node | None:
 
 
 def _back(like: Node, found: Node, dim: int) -> Node:
-    """The picked values, with the last dimension moved back to its place."""
+    """Moves the last dimension of the picked values back to its place."""
     rank = len(shape(found))
     order = (*range(dim), rank - 1, *range(dim, rank - 1))
     return add_view(like, add_permute(like, found, order), shape(like))
@@ -108,7 +108,7 @@ TAKEN_RULE = DomainRule(
 
 
 def _written(making: Making, bound: Bound, form: OperandForm) -> Node | None:
-    """One row that is written: chosen where a row's number is the position."""
+    """Writes one row: selected where a row's number equals the position."""
     place, like = _place(bound), bound.node
     value = form(bound["values" if "values" in bound.values else "source"])
     source = form(bound["self"])
@@ -131,7 +131,7 @@ def _written(making: Making, bound: Bound, form: OperandForm) -> Node | None:
 
 
 def _row(bound: Bound, value: Node, sizes: tuple[int, ...], dim: int, rank: int) -> Node:
-    """The written values, with the dimension of the position in its place."""
+    """Returns the written values, with the indexed dimension in its place."""
     if rank or "source" in bound.values:
         return add_view(bound.node, value, padded(shape(value), len(sizes)))
     inner = padded(shape(value), len(sizes) - 1)
@@ -156,7 +156,7 @@ WRITTEN_RULE = DomainRule(
 
 
 def _position_bounds(making: Making, bound: Bound) -> Interval:
-    """Along a dimension, or among all values."""
+    """Returns the bounds of positions along a dimension, or among all values."""
     sizes, dim = shape(bound["self"]), bound.get("dim")
     return Interval(0, max(math.prod(sizes) if dim is None or not sizes else sizes[dim], 1) - 1)
 

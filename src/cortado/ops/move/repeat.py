@@ -28,7 +28,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def repeat(lowering: Lowering, node: Node, repeats: list[int]) -> Node:
-    """One call, or one per dimension where the kernel's loops don't suffice."""
+    """Adds one call, or one per dimension if the kernel's loops don't suffice."""
     if all(count == 1 for count in repeats):
         return node
     if len(walk(shape(node), repeats)[0]) <= MAX_LOOPS:
@@ -41,7 +41,7 @@ def repeat(lowering: Lowering, node: Node, repeats: list[int]) -> Node:
 
 
 def lower_expand(lowering: Lowering) -> Node:
-    """expand, broadcast_to: dimensions of size 1 grow to the output's."""
+    """Lowers expand and broadcast_to: dimensions of size 1 grow to the output's."""
     source, sizes = lowering.node("self"), shape(lowering.bound.node)
     before = (*[1] * (len(sizes) - len(shape(source))), *shape(source))
     repeats = [size // old for size, old in zip(sizes, before, strict=True)]
@@ -49,7 +49,7 @@ def lower_expand(lowering: Lowering) -> Node:
 
 
 def lower_repeat(lowering: Lowering) -> Node:
-    """repeat and tile may have more numbers than the input has dimensions, tile also fewer."""
+    """Lowers repeat and tile, which can have more numbers than the input has dimensions; tile also fewer."""
     bound, source = lowering.bound, lowering.node("self")
     repeats = [int(count) for count in bound.get("repeats") or bound.get("dims") or []]
     rank = max(len(repeats), len(shape(source)))
@@ -59,13 +59,14 @@ def lower_repeat(lowering: Lowering) -> Node:
 
 
 def interleaved(bound: Bound) -> tuple[tuple[int, ...], int]:
-    """(the input's shape, the dimension) of a repeat_interleave; without a dimension it flattens first."""
+    """Returns (the input's shape, the dimension) of a repeat_interleave; without a dimension the input is flattened
+    first."""
     sizes = shape(bound["self"])
     return ((math.prod(sizes),), 0) if bound["dim"] is None else (sizes, bound["dim"] % len(sizes))
 
 
 def lower_interleave(lowering: Lowering) -> Node:
-    """Every element `repeats` times: a new dimension behind its own is repeated and merged into it."""
+    """Repeats every element `repeats` times: a new dimension after its own is repeated and merged into it."""
     bound = lowering.bound
     sizes, dim = interleaved(bound)
     outer, inner = math.prod(sizes[: dim + 1]), math.prod(sizes[dim + 1 :])
@@ -77,7 +78,7 @@ def lower_interleave(lowering: Lowering) -> Node:
 
 
 def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[int]]:
-    """Each dimension is a loop that starts over `repeats` times and one through its elements."""
+    """Walks each dimension with two loops: one that repeats it with stride 0, and one over its elements."""
     turns, steps = [], []
     for size, stride, count in zip(sizes, strides_of(sizes), repeats, strict=True):
         turns += [count, size]

@@ -1,6 +1,6 @@
 """The same bytes under another shape: no kernel, no copy. In the .pte it is aten's view.
 
-out = input with its dimensions in another order: a layout change that no pass could remove.
+out = input with its dimensions permuted: a layout change that no pass could remove.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def to_reshape(bound: Bound) -> Node:
-    """All views as one operator with the final shape; a view of a view reads the first one's input."""
+    """Rewrites all views as one call with the final shape; a view of a view reads the first one's input."""
     source: Node = bound.node.all_input_nodes[0]
     size = list(shape(bound.node))
     if is_call(source, aten.reshape.default):
@@ -93,7 +93,7 @@ def transpose_reference(*, input: Tensor, perm: list[int]) -> Tensor:
 
 
 def permutation(bound: Bound) -> tuple[int, ...]:
-    """The order of dimensions a call asks for, found by making it on a tensor whose sizes tell its dimensions apart."""
+    """Returns the order of dimensions that a call produces, found by running it on a tensor with distinct sizes."""
     probe = torch.empty([2 + dim for dim in range(len(shape(bound["self"])))], device="meta")
     target: Any = bound.node.target
     result = target(probe, *bound.node.args[1:], **bound.node.kwargs)
@@ -101,7 +101,7 @@ def permutation(bound: Bound) -> tuple[int, ...]:
 
 
 def walk(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The output's dimensions, each with the stride it walks the input with, in as few loops as possible."""
+    """Returns the output's dimensions with their strides in the input, in as few loops as possible."""
     strides = strides_of(sizes)
     return loops([sizes[dim] for dim in perm], [strides[dim] for dim in perm])
 
@@ -121,14 +121,14 @@ def transpose_lower(lowering: Lowering) -> Node:
 
 
 def merged(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Input shape and permutation with the dimensions that stay together made one."""
+    """Returns input shape and permutation, with the dimensions that stay together merged."""
     turns, steps = walk(sizes, perm)
     by_stride = sorted(range(len(turns)), key=lambda position: -steps[position])
     return [turns[position] for position in by_stride], [by_stride.index(position) for position in range(len(turns))]
 
 
 def pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """The runtime's kernel knows four dimensions; more are merged, or are left to the portable kernel."""
+    """Writes the call; the runtime's kernel takes four dimensions. More are merged, or left to the portable kernel."""
     source, perm = arguments["input"], arguments["perm"]
     if len(perm) <= PTE_MAX_RANK:
         return add(TRANSPOSE, **arguments)

@@ -27,7 +27,7 @@ from cortado.ops.move.movement import StridedWalk, relayout_dim, shared, strided
 # ---- slice -----------------------------------------------------------------------------------------------
 
 aten = torch.ops.aten
-LARGEST_STRIDE = 255  # rows that a step of the C bundle can leave out
+LARGEST_STRIDE = 255  # the largest row stride of a step
 
 
 def reference(*, self: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
@@ -45,7 +45,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def take(lowering: Lowering, node: Node, dim: int, start: int, end: int, step: int = 1) -> Node:
-    """node[start:end:step] along dim; the node itself when that is all of it."""
+    """Adds node[start:end:step] along dim; returns the node itself if that is all of it."""
     size = shape(node)[dim]
     if (start, end, step) == (0, size, 1):
         return node
@@ -78,7 +78,7 @@ def lower_select(lowering: Lowering) -> Node:
 
 
 def rows(call: Call) -> Rows | None:
-    """Channels are taken pixel by pixel, columns row by row; rows from the first one on are a stride."""
+    """Takes channels pixel by pixel, columns row by row; taking every n-th row from the first on is a row stride."""
     dim, rank = call["dim"], len(call.shape("self"))
     if call["step"] == 1 and dim == rank - 1:
         return Rows((ONE_ROW,), pixelwise=True)
@@ -97,7 +97,7 @@ def _walk(call: Call) -> StridedWalk:
 
 
 def _fields(call: Call) -> dict[str, int]:
-    """Bytes of a part of each pixel, or of each row."""
+    """Returns the bytes copied per pixel, or per row, and their offset and stride."""
     sizes, dim, rule = call.shape("self"), call["dim"], rows(call)
     assert rule is not None
     item = math.prod(sizes[dim + 1 :]) * call.element.bytes
@@ -111,7 +111,7 @@ def _work(call: Call) -> Work:
 
 
 def _row_fields(call: Call) -> dict[str, int]:
-    """Whole rows, as they come."""
+    """Returns the fields for copying whole rows."""
     width = math.prod(call.shape("self")[2:]) * call.element.bytes
     return {"offset": 0, "in_stride": width, "width": width}
 
@@ -145,7 +145,7 @@ KERNELS = KernelTable((_BY_ROW, _BY_PIXEL, *strided_rows(_walk)), streams=(_ROWS
 
 
 def running(call: Call, core: Core) -> Running | None:
-    """Rows from any one on: those before are left out."""
+    """Describes how it runs on a stream: rows from any first one on; earlier rows are skipped."""
     if len(call.shape("self")) != 4 or call["dim"] != 1 or call["step"] > LARGEST_STRIDE:
         return None
     return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), _ROWS.made(call))
@@ -193,7 +193,8 @@ def dimension(bound: Bound) -> int:
 
 
 def to_slices(bound: Bound) -> None:
-    """Every part becomes a slice that starts where the parts before it end; the split itself is left without users."""
+    """Replaces every part by a slice that starts where the parts before it end; the split itself is left without
+    users."""
     dim, start = dimension(bound), 0
     for position, part in enumerate(VALUE.must(bound.node)):
         end = start + int(part.shape[dim])

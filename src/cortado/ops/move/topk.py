@@ -1,9 +1,8 @@
 """out = the positions of the k largest codes along the last dimension, or of the smallest, the best first; a second
-result, values = the codes that are there.
+result, values = the codes at these positions.
 
-Of equal codes the one that comes first is the better.
-
-What stands at a place in sorted order: median, kthvalue, quantile; by topk, from the end that is nearer.
+Of equal codes the first is the better. Order statistics (median, kthvalue, quantile) are computed by topk, from the
+nearer end.
 """
 
 import math
@@ -38,7 +37,7 @@ def reference(*, input: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
 
 
 def _ranks(numbers: Tensor) -> Tensor:
-    """float32 in the order of integers, NaN above all; zeros of either sign are equal."""
+    """Maps float32 to integers of the same order, NaN above all; zeros of either sign are equal."""
     bits = torch.where(numbers.isnan(), torch.nan, numbers).view(torch.int32).to(torch.int64)
     return torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
@@ -54,8 +53,8 @@ _LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool
 
 
 def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
-    """By the function that the model calls: of equal numbers a stable sort takes the first, others any. They come in
-    order, though a model may leave that open (sorted=False): `capture.eager.RightKernels` does the same."""
+    """Calls the function that the model calls: of equal numbers a stable sort takes the first, others any. Results are
+    in sorted order even where a model leaves that open (sorted=False): `capture.eager.RightKernels` does the same."""
     if all:
         return torch.sort(self, dim=-1, descending=largest, stable=stable).indices
     return torch.topk(self, k, dim=-1, largest=largest).indices
@@ -71,7 +70,8 @@ BEST = torch.ops.cortado.best_positions.default
 
 
 def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool = True) -> Tensor:
-    """The same where of equal numbers the first is the better, as in C: by how many numbers come before each."""
+    """Computes the same, but takes the first of equal numbers as the C kernel does, by counting the numbers before
+    each."""
     mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
     places = torch.arange(self.shape[-1])
     better = others > mine if largest else others < mine
@@ -82,7 +82,7 @@ def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool
 
 @dataclass(frozen=True)
 class _Along:
-    """A call that looks along one dimension of a tensor, as one that looks along the last."""
+    """A call along one dimension of a tensor, converted to one along the last."""
 
     like: Node
     source: Node
@@ -101,7 +101,7 @@ class _Along:
 
 
 def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
-    """Replaces both results of a sort: positions, and the values that are there."""
+    """Replaces both results of a sort: the positions, and the values at these positions."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
     best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))
@@ -196,7 +196,7 @@ ARGSORT_REWRITE = Rewrite(aten=(aten.argsort.default, aten.argsort.stable), rewr
 
 
 def _in_order(self: Tensor, low: int, high: int, dim: int) -> list[tuple[Tensor, Tensor]]:
-    """The values at two places of a dimension in ascending order, counted from 0, and where they are."""
+    """Returns the values at two ranks of a dimension in ascending order, counted from 0, and their positions."""
     size = self.shape[dim]
     near = high < size - low
     found = torch.topk(self, high + 1 if near else size - low, dim=dim, largest=not near)
@@ -214,7 +214,7 @@ def kth_value(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
 
 
 def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The median, of an even number of values the lower of the two in the middle, as in torch; and its position."""
+    """Returns the median (of an even number of values the lower middle one, as in torch) and its position."""
     return _at(self, (self.shape[dim] - 1) // 2, dim, keepdim)
 
 
@@ -225,7 +225,7 @@ def median_of_all(self: Tensor) -> Tensor:
 def quantile(
     self: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The q-th quantile, interpolated where its place lies between two of the sorted values."""
+    """Computes the q-th quantile, interpolated if its rank lies between two of the sorted values."""
     ranks = len(self.shape)
     source = self.reshape(-1) if dim is None else self
     axis = -1 if dim is None else dim
@@ -244,7 +244,7 @@ def quantile(
 def quantile_shape(
     self: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """Something of the shape of a quantile. Some versions of torch look at the value of q to know it, as a tensor."""
+    """Returns a tensor with the shape of a quantile. Some versions of torch read the value of q to determine it."""
     return self.amin(() if dim is None else dim, keepdim)
 
 

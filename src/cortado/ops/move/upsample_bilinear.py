@@ -1,12 +1,11 @@
 """out = (sum over the four neighbours of weight * code + 2^21) >> 22: bilinear resizing, the codes keep their scale.
 
-NHWC. `rows` says for every output row where it lies among the input's, in steps of 2^-11, and `columns` for every
-column. Position p reads floor(p) and the next one, which at the far end is not there and not read: the weight is 0.
+NHWC. `rows` gives for every output row its position in the input, in steps of 2^-11, and `columns` for every column.
+Position p reads floor(p) and the next one, except at the far end, where there is no next one and its weight is 0.
 
-Images that are resized by weights along each axis: bicubic, with anti-aliasing, and volumes.
-
-Every output pixel is a sum of input pixels, and its weights are products of one for each axis. So each axis is a linear
-layer along its dimension, whose weights are what the call itself makes of rows that are 0 but for a single 1.
+Images that are resized by weights along each axis: bicubic, with anti-aliasing, and volumes. Every output pixel is a
+sum of input pixels whose weights are products of one weight per axis. So each axis is a linear layer along its
+dimension; its weights are the results of the call itself on unit vectors.
 """
 
 from dataclasses import replace
@@ -38,7 +37,7 @@ ONE = 1 << FRACTION_BITS
 
 
 def reference(*, input: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Rows, then columns: all of it exact, the one rounding is the last."""
+    """Interpolates rows, then columns, exactly; only the final result is rounded."""
     x = _between(input.to(torch.int64), rows, 1)
     x = _between(x, columns, 2)
     half = 1 << (2 * FRACTION_BITS - 1)
@@ -46,7 +45,7 @@ def reference(*, input: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _between(x: Tensor, positions: Tensor, dim: int) -> Tensor:
-    """The sums of each position's two neighbours along a dimension, times their weights."""
+    """Returns the weighted sums of each position's two neighbours along a dimension."""
     first = positions.to(torch.int64) >> FRACTION_BITS
     second = (first + 1).clamp(max=x.shape[dim] - 1)
     weights = (positions & (ONE - 1)).to(torch.int64).reshape(-1, *[1] * (x.dim() - dim - 1))
@@ -74,7 +73,7 @@ _FACTORS = {1: ("scales",), 2: ("scales_h", "scales_w")}  # of a signal, of an i
 
 
 def positions(bound: Bound) -> list[Tensor]:
-    """Returns where the outputs lie along each spatial dimension: what PyTorch itself makes of a ramp."""
+    """Returns the positions of the outputs along each spatial dimension: PyTorch's own result for a ramp."""
     sizes, out_sizes = shape(bound[_source(bound)])[2:], shape(bound.node)[2:]
     factors = bound.get("scale_factors") or [bound.get(name) for name in _FACTORS[len(sizes)]]
     found = []
@@ -86,7 +85,7 @@ def positions(bound: Bound) -> list[Tensor]:
 
 
 def lower(lowering: Lowering) -> Node:
-    """A signal is an image of height 1."""
+    """Lowers a resizing; a signal is an image of height 1."""
     bound = lowering.bound
     source = lowering.node(_source(bound))
     batch, channels, *sizes = shape(source)
@@ -103,7 +102,8 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _factor(call: Call) -> int | None:
-    """f, if output row y reads only rows beside row y // f, and f is a power of two: by that the row loop repeats."""
+    """Returns f if output row y reads only rows next to row y // f and f is a power of two, by which the row loop can
+    repeat."""
     height, places = call.shape("input")[1], call.array("rows")
     factor = len(places) // height
     beside = (places >> FRACTION_BITS) - np.arange(len(places)) // max(factor, 1)
@@ -161,7 +161,7 @@ def _work(call: Call) -> Work:
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Positions as factors and sizes give them, and any others that increase."""
+    """Draws positions as factors and sizes give them, and any other increasing ones."""
     sizes = [draw.whole(1, 6) for _ in range(2)]
     image = (draw.whole(1, 2), *sizes, draw.channels())
     places = []
@@ -205,7 +205,7 @@ UPSAMPLE_BILINEAR_PATTERN = Pattern(
 
 
 def _weights(bound: Bound, axis: int, spatial: int) -> Tensor:
-    """[out, in]: of what each output pixel is made along one axis."""
+    """Returns [out, in]: the weights of every output pixel along one axis."""
     target: Any = bound.node.target
     assert isinstance(target, OpOverload)
     size, out = shape(bound["input"])[2 + axis], shape(bound.node)[2 + axis]
@@ -221,7 +221,7 @@ def _weights(bound: Bound, axis: int, spatial: int) -> Tensor:
     return made.movedim(2 + axis, 2).reshape(size, out, -1)[..., 0].T
 
 
-STILL = 2  # pixels along the other axes, which keep their size: of a single one torch makes mistakes
+STILL = 2  # size of the other axes, which stay as they are: torch makes mistakes for a size of 1
 
 
 def resized(bound: Bound) -> Node | None:

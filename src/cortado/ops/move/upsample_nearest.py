@@ -1,4 +1,5 @@
-"""out[n, y, x, c] = in[n, y / factors[0], x / factors[1], c], NHWC. Other than whole factors pick rows and columns."""
+"""out[n, y, x, c] = in[n, y / factors[0], x / factors[1], c], NHWC. With fractional factors, rows and columns are
+picked."""
 
 import math
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def positions(bound: Bound) -> list[list[int]]:
-    """For each spatial dimension the input position of every output position: what PyTorch's own rounding says."""
+    """Returns, for each spatial dimension, the input position of every output position, with PyTorch's own rounding."""
     sizes, out_sizes = shape(bound["input" if "input" in bound.values else "self"])[2:], shape(bound.node)[2:]
     exact = "exact" in str(bound.node.target)
     line = aten._upsample_nearest_exact1d.vec if exact else aten.upsample_nearest1d.vec
@@ -53,7 +54,7 @@ def positions(bound: Bound) -> list[list[int]]:
 
 
 def _scale_factors(bound: Bound) -> list[float | None]:
-    """The factors the model asks for; None where it asks for a size."""
+    """Returns the scale factors that the model gives; None for an axis with a size instead."""
     spatial = len(shape(bound.node)) - 2
     if bound.get("scale_factors") is not None:
         return list(bound["scale_factors"])
@@ -62,7 +63,7 @@ def _scale_factors(bound: Bound) -> list[float | None]:
 
 
 def whole_factor(index: list[int], size: int) -> int | None:
-    """f, if every position comes f times in a row."""
+    """Returns f if every position occurs f times in a row."""
     factor = len(index) // size
     return factor if index == [position // factor for position in range(factor * size)] and factor else None
 
@@ -92,7 +93,7 @@ def match(bound: Bound) -> Any:
 
 
 def pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """The portable upsampling kernel reads NCHW; repeating two new dimensions is the same and moves whole pixels."""
+    """Writes a repeat along two new dimensions, which moves whole pixels; the portable upsampling kernel reads NCHW."""
     source, (down, right) = arguments["input"], arguments["factors"]
     n, h, w, c = shape(source)
     apart = add(VIEW, self=source, size=[n, h, 1, w, 1, c])
@@ -104,7 +105,7 @@ def pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfi
 
 
 def _by_row(call: Call) -> bool:
-    """The row loop repeats rows by powers of two."""
+    """Whether it runs row by row: the row loop repeats rows by powers of two."""
     return call["factors"][0].bit_count() == 1
 
 
@@ -113,7 +114,7 @@ def rows(call: Call) -> Rows | None:
 
 
 def _item(call: Call) -> int:
-    """Bytes of one pixel."""
+    """Returns the number of bytes in a pixel."""
     return call.shape("input")[3] * call.element.bytes
 
 
@@ -156,7 +157,7 @@ def _pixel_runs(pixels: float, channels: int) -> dict[str, float]:
 
 
 def _row_work(width: int, channels: int, right: int) -> Work:
-    """A run for every output pixel."""
+    """Counts a run for every output pixel of a row."""
     return Work(
         ("calls", "pixels", *COPIED),
         lambda calls: {"pixels": calls.calls * width, **_pixel_runs(calls.calls * width * right, channels)},
@@ -164,7 +165,7 @@ def _row_work(width: int, channels: int, right: int) -> Work:
 
 
 def _work(rows: int, sizes: tuple[int, int], factors: tuple[int, int]) -> Work:
-    """The same for every row, then copies of what it gave."""
+    """Counts the same for every row, and the copies of the resulting rows."""
     (width, channels), (down, right) = sizes, factors
     row = width * right * channels
     more = copies(rows * (down - 1), row, RunSteps(0, row), RunSteps(row, row))
