@@ -1,1 +1,1 @@
-"""Pools, reductions, norms: how windows and rows become one number."""
+"""Pools, reductions, norms: operators that reduce windows and rows to one number."""

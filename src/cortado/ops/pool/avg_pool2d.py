@@ -1,11 +1,11 @@
 """out = clamp(round_away(sum of the window inside the image / pixels of the window inside the image)).
 
-NHWC. The output keeps the input's scale and zero point, so no rescaling happens.
+NHWC. The output keeps the input's scale and zero point, so nothing is requantized.
 
-The mean over an image, or its upper rows, spreads much less than its pixels do, so it has a scale of its own:
-out = clamp(requant(sum of (x + input_offset)) + output_offset). A sum is the same with another factor. To ExecuTorch
-that is a convolution of a column with weights of 1, over a view in which the image is as high as it has pixels and as
-wide as it has channels, four by four.
+The mean over an image, or over its upper rows, spreads much less than its pixels do, so it has a scale of its own: out
+= clamp(requant(sum of (x + input_offset)) + output_offset). A sum is the same with another factor. In ExecuTorch that
+is a convolution with a column of weights of 1, over a view in which the image is as high as it has pixels and as wide
+as it has blocks of up to four channels.
 """
 
 import math
@@ -38,7 +38,7 @@ _UNIT = Fixed.of(1.0)
 
 
 def _pool_sums(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], ceil_mode: bool) -> Tensor:
-    """Window sums, exact in float64; NCHW."""
+    """Returns window sums, exact in float64; NCHW."""
     pooled = torch.nn.functional.avg_pool2d(
         x, kernel, stride, padding, ceil_mode=ceil_mode, count_include_pad=True, divisor_override=1
     )
@@ -77,7 +77,8 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    """Takes pools that divide by the pixels inside the image; other divisors were rewritten (forms.py) before."""
+    """Takes pools that divide by the number of pixels inside the image; other divisors have been rewritten
+    (forms.py)."""
     kind = Activation(bound.element)
     if is_mean(bound):
         return Quantization({"self": kind}, kind)
@@ -87,13 +88,13 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 MOST_PIXELS = 4096
-FEW_PIXELS = 256  # up to here the .pte may hold 16 weights for each pixel, beyond it holds one
-# From here on every sum but 0 gives the smallest or the largest code, and so it does with a smaller factor.
+FEW_PIXELS = 256  # up to here the .pte can hold 16 weights for each pixel, above it one
+# From this factor on, every sum but 0 saturates; a larger factor gives the same codes.
 LARGEST_FACTORS = {INT8.bits: 2.0**9, INT16.bits: 2.0**3}  # 4,096 pixels of 16 bits have 28 of 31
 
 
 def is_mean(bound: Bound) -> bool:
-    """One window of one image, as wide as the image, whatever its sum is divided by."""
+    """Whether it is one window of one image, as wide as the image, whatever its sum is divided by."""
     divisor = bound["divisor_override"]
     if any(pair(bound["padding"])) or bound["ceil_mode"] or shape(bound.node)[2:] != (1, 1):
         return False
@@ -125,12 +126,12 @@ def lower_mean(lowering: Lowering) -> Node:
 
 
 def block_of(channels: int, pixels: int) -> int:
-    """Channels that lie side by side in the view: more are faster, and take more weights."""
+    """Returns how many channels lie side by side in the view: more are faster, but take more weights."""
     return next(block for block in (4, 2, 1) if channels % block == 0 and (pixels <= FEW_PIXELS or block == 1))
 
 
 def ones_of(pixels: int, block: int) -> Tensor:
-    """The weights of that convolution: every channel of a block by itself."""
+    """Returns the weights of that convolution, which keeps the channels of a block separate."""
     return torch.eye(block, dtype=torch.int8).reshape(block, 1, 1, block).repeat(1, pixels, 1, 1)
 
 
@@ -162,7 +163,8 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
 
 
 def is_one_window(call: Call) -> bool:
-    """One output pixel, no padding: the rows are summed as they come, so none of them has to be kept."""
+    """Whether it has one output pixel and no padding: the rows are accumulated as they arrive, so none has to be
+    kept."""
     if call.element_of("input").bits == INT16.bits:
         return False
     inside = all(k <= size for k, size in zip(call["kernel_size"], call.shape("input")[1:3], strict=True))
@@ -185,7 +187,7 @@ _SUMMED = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y)
 
 
 def pool_fields(call: Call, dilation: int = 1) -> dict[str, int]:
-    """The window of a pool."""
+    """Returns the descriptor members of a pool's window."""
     return {
         "in_w": call.shape("input")[2],
         "channels": call.shape("input")[3],
@@ -303,7 +305,7 @@ def mean_reference(
 
 
 def mean_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """A column of pixels moves over the blocks of channels; the next one down would be outside the image."""
+    """Writes the mean as a convolution with a column of pixels that slides over the blocks of channels."""
     _, height, width, channels = shape(arguments["input"])
     block = block_of(channels, arguments["pixels"])
     factors = {
@@ -363,7 +365,7 @@ _MEANS = tuple(
     replace(_MEAN, symbol="global_mean_s8", reads=INT8, cores=cores, arguments=(*_SUMMED, Callee(sums)))
     for sums, cores in _SUM_ROWS
 )
-# After every row the mean over the last ones: see running_mean_s8.c.
+# Means over the last rows, after every row: see running_mean_s8.c.
 _RUNNING_MEANS = tuple(
     replace(row, symbol="running_mean_s8", scratch=_running_scratch, scratch_check=None) for row in _MEANS
 )
@@ -383,7 +385,7 @@ WIDEST_ROW = 255  # pixels whose sum fits 16 bits
 
 
 def mean_samples(draw: CaseDraw) -> dict[str, Any]:
-    """Factors from means that vanish to means that saturate."""
+    """Draws factors from means that vanish to means that saturate."""
     height, width, channels = draw.whole(1, 9), draw.whole(2, 9), draw.channels()
     pixels = width * draw.whole(1, height)
     kind = draw.pick([INT8, INT8, INT16])

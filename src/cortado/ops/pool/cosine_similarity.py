@@ -1,8 +1,8 @@
 """out = clamp(zero_point + requant(c)), c = sum(a * b) / sqrt(sum(a^2) * sum(b^2)) with 24 fractional bits, per row.
 
-a and b are codes without their zero points: their scales cancel. The sums are exact; those of squares are at least
-`input_least` and `other_least`, eps^2 in steps of the operands and never 0. Of int16 codes the root of each sum has 31
-bits, and the divisor is the upper half of their product.
+a and b are codes minus their zero points; the scales cancel. The sums are exact; sums of squares are at least
+`input_least` and `other_least`, which are eps^2 in steps of the operands and never 0. For int16 codes, the root of each
+sum has 31 bits, and the divisor is the upper half of their product.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from cortado.ops.float_graph import add_view
 from cortado.ops.pool import measures
 
 aten = torch.ops.aten
-LARGEST_ROW = 2**15  # the sum of 255^2 so often fits 31 bits
+LARGEST_ROW = 2**15  # the sum of that many 255^2 fits 31 bits
 FRACTION_BITS = 24
 
 # ---- in the float graph --------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def reference(
 
 
 def _of_wide(dot: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The cosine with 24 fractional bits."""
+    """Returns the cosine with 24 fractional bits."""
     sizes, lefts = zip(*(measures.normalized(squares) for squares in (first, second)), strict=True)
     size = (measures.root(sizes[0]) * measures.root(sizes[1])) >> 31
     left = (lefts[0] >> 1) + (lefts[1] >> 1) + FRACTION_BITS - 31

@@ -1,7 +1,7 @@
 """out[i] = clamp(requant(s[i] << left_shift) + output_zero_point), s[i] the sum of x[j] - input_zero_point for j <= i.
 
-Along the last dimension. The sums are exact: rounding does not run on from one element to the next. The shift gives
-small sums the bits that requant rounds twice with; int16 codes are rounded once, without it.
+Along the last dimension. The sums are exact: rounding errors don't accumulate. The shift keeps the two roundings of
+requant from losing bits of small sums; int16 codes are rounded once, without it.
 """
 
 from collections.abc import Sequence
@@ -44,11 +44,11 @@ def reference(
 
 # ---- from aten -----------------------------------------------------------------------------------------------
 
-LARGEST_ROW = 2 ** (SUM_BITS - 16)  # sums have room for eight bits more
+LARGEST_ROW = 2 ** (SUM_BITS - 16)  # leaves room in the sums for eight more bits
 
 
 def _room(length: int) -> int:
-    """Bits that the sums of a row leave."""
+    """Returns the number of bits that the sums of a row leave free."""
     return SUM_BITS - (INT8.steps * length).bit_length()
 
 
@@ -64,8 +64,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def _factor(ratio: float, room: int) -> tuple[int, int]:
-    """Returns the factor; where the output is much finer than its input all but the smallest sums saturate, and may do
-    so earlier."""
+    """Returns the factor, limited to where all but the smallest sums saturate anyway."""
     fixed = Fixed.of(min(ratio, INT8.steps) / 2**room)
     return fixed.multiplier, fixed.shift
 

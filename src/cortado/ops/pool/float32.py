@@ -1,7 +1,7 @@
 """Means, sums, products, the smallest and the largest of numbers, over windows or whole dimensions, in float32.
 
-The numbers are taken in ascending order: found = the first, then found + x, found * x, or the smaller or larger of the
-two, which is NaN where x is. A mean is the sum divided by their number, or by a divisor.
+The numbers are combined in ascending order: found = the first, then found + x, found * x, or the smaller or larger of
+the two, which is NaN if x is. A mean is the sum divided by the count, or by a divisor.
 """
 
 import math
@@ -141,7 +141,7 @@ KERNELS = only(
 
 
 def _window_work(call: Call) -> Work:
-    """Taps of windows, and those that lie in the image, which a mean adds."""
+    """Counts the taps of windows, and those inside the image, which a mean adds."""
     seen, mean = pool_window(call, call["dilation"][1]), float(call["how"] == MEAN)
     windows = ("spans*in_c", "spans*in_c*kernel_h", "spans*in_c*taps", "spans*in_c*mean")
     terms = ("calls", *windows, "taps_inside*in_c", "taps_inside*in_c*mean")
@@ -193,7 +193,8 @@ FLOAT_POOL2D_PATTERN = Pattern(
 
 
 def one_window(kernel: Sequence[int], how: int) -> dict[str, Any] | None:
-    """The arguments beside the image of a pool that gives what a reduction does, bit for bit; None where none does."""
+    """Returns the arguments, except the image, of a pool that computes what a reduction does, bit for bit; None if
+    there is none."""
     if how not in (MEAN, How.SUM, How.LARGER):
         return None
     low, high = NO_BOUNDS
@@ -215,7 +216,7 @@ def one_window(kernel: Sequence[int], how: int) -> dict[str, Any] | None:
 
 @quiet
 def reduce_reference(*, input: Tensor, how: int, running: bool) -> Tensor:
-    """[outer, length, inner]."""
+    """Reduces the middle dimension of [outer, length, inner]."""
     x = input.numpy()
     found = [x[:, 0]]
     for at in range(1, x.shape[1]):
@@ -305,7 +306,7 @@ def match_reduce(bound: Bound) -> Quantization | Reject:
 
 
 def _folded(lowering: Lowering, dims: frozenset[int]) -> tuple[Node, tuple[int, ...]]:
-    """The operand as [outer, length, inner], and the dimensions that are left, in the order in which they lie."""
+    """Returns the operand as [outer, length, inner], and the remaining dimensions in memory order."""
     source = lowering.node("self")
     sizes = shape(source)
     order = TO_NHWC if len(sizes) == 4 and dims <= {2, 3} else tuple(range(len(sizes)))
@@ -321,7 +322,8 @@ def _folded(lowering: Lowering, dims: frozenset[int]) -> tuple[Node, tuple[int, 
 
 
 def _is_signal(node: Node) -> bool:
-    """Whether a layer made [batch, channels, time] with its channels last, and what was called since kept the order."""
+    """Whether [batch, channels, time] was computed by a layer with channels last, and calls since then kept the
+    layout."""
     sizes = shape(node)
     while node.op == "call_function" and len(node.all_input_nodes) == 1:
         source = node.all_input_nodes[0]
@@ -344,7 +346,7 @@ def lower_reduce(lowering: Lowering) -> Node:
     folded, kept = _folded(lowering, dims_of(bound, len(sizes)))
     if bound.node.target in _POSITIONS:
         made = lowering.call(FLOAT_POSITION, input=folded, how=how)
-    elif shape(folded)[1] == 1:  # of one number, all of them are that number
+    elif shape(folded)[1] == 1:  # any reduction of one number is that number
         made = folded
     else:
         made = lowering.call(FLOAT_REDUCE, input=folded, how=how, running=False)

@@ -1,7 +1,7 @@
-"""Other spellings of pools: 1-D ones, unbatched ones, adaptive ones, averages over something else than the image.
+"""Other spellings of pools: 1-D ones, unbatched ones, adaptive ones, averages with other divisors.
 
-Each becomes aten.avg_pool2d or aten.max_pool2d on a batch of images, or a convolution with equal weights where the
-divisor is a constant: zeros outside the image then add nothing. So do averages over small windows inside the image,
+Each becomes aten.avg_pool2d or aten.max_pool2d on a batch of images, or, if the divisor is constant, a convolution with
+equal weights, because zeros outside the image then add nothing. So do averages over small windows inside the image,
 which spread less than their pixels: as a convolution they have a scale of their own.
 """
 
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """How windows slide over one axis."""
+    """A window sliding along one axis."""
 
     size: int
     kernel: int
@@ -39,7 +39,7 @@ class WindowAxis:
 
     @property
     def over(self) -> int:
-        """How far the last window reaches past the image and its padding; below 0: what it leaves unseen."""
+        """How far the last window extends past the image and its padding; if negative, how much no window covers."""
         return (self.count - 1) * self.stride + self.kernel - (self.size + 2 * self.pad)
 
 
@@ -60,7 +60,7 @@ def _axes(bound: Bound, source: Node, spatial: int) -> tuple[WindowAxis, WindowA
 
 
 def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
-    """An average over the pixels inside the image, or a convolution where the divisor is the same everywhere."""
+    """Adds an average over the pixels inside the image, or a convolution if the divisor is the same everywhere."""
     source = images(bound.node, bound["self"], spatial)
     axes = _axes(bound, source, spatial)
     divisor = bound.get("divisor_override")
@@ -76,19 +76,20 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
     return add_view(bound.node, result, shape(bound.node))
 
 
-MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as more weights would cost too much flash
+MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, since more weights would cost too much flash
 
 
 def _is_small_window(axes: tuple[WindowAxis, WindowAxis]) -> bool:
-    """Inside the image, and not all of it: the mean of an image has a kernel of its own."""
+    """Whether windows are small and inside the image, but not all of it: the mean of an image has a kernel of its
+    own."""
     inside = all(axis.pad == 0 and axis.over <= 0 for axis in axes)
     whole = all(axis.count == 1 for axis in axes)
     return inside and not whole and 1 < axes[0].kernel * axes[1].kernel <= MOST_WEIGHTS
 
 
 def window_sums(like: Node, source: Node, axes: tuple[WindowAxis, WindowAxis], divisor: int) -> Node:
-    """The sum of each window over a divisor: a depthwise convolution whose weights are all alike, or of a whole image
-    what its mean is, with another divisor."""
+    """Divides the sum of each window by a divisor: a depthwise convolution with equal weights, or for a whole image the
+    operator for means, with another divisor."""
     kernel = [axis.kernel for axis in axes]
     whole = all(axis.count == 1 and axis.pad == 0 and axis.over <= 0 for axis in axes)
     if whole and divisor > 0 and is_one_image(shape(source), kernel):
@@ -112,7 +113,7 @@ def window_sums(like: Node, source: Node, axes: tuple[WindowAxis, WindowAxis], d
 def _explicit_padding(
     like: Node, source: Node, axes: tuple[WindowAxis, WindowAxis]
 ) -> tuple[Node, tuple[WindowAxis, WindowAxis]]:
-    """Padding that counts becomes part of the image; at the end only as much as some window sees."""
+    """Makes padding that counts part of the image; at the end only as much as a window covers."""
     after = [axis.pad + min(0, axis.over) for axis in axes]
     sizes = [axis.size + axis.pad + max(0, end) for axis, end in zip(axes, after, strict=True)]
     pads = Pads(axes[0].pad, max(0, after[0]), axes[1].pad, max(0, after[1]))
@@ -143,7 +144,7 @@ def avg_pool1d_to_2d(bound: Bound) -> Node:
 
 
 def avg_pool3d_to_2d(bound: Bound) -> Node | None:
-    """Rewrites a pool over depth alone, as local_response_norm has it, or over height and width alone."""
+    """Rewrites a pool over depth only, as in local_response_norm, or over height and width only."""
     like, sizes = bound.node, shape(bound["self"])
     kernel, padding = (triple(bound[name]) for name in ("kernel_size", "padding"))
     stride = triple(bound["stride"]) if bound["stride"] else kernel
@@ -182,12 +183,12 @@ def max_pool1d_to_2d(bound: Bound) -> Node:
 
 
 def refuse_positions(bound: Bound) -> Reject:
-    """The refusal of a max pool whose positions are used, which no rewrite took."""
+    """Refuses a max pool whose positions are read, which no rewrite took."""
     return Reject("gives positions that are used, as for an unpooling; supported are the values of a max pool")
 
 
 def max_pool_values(bound: Bound) -> None:
-    """max_pool2d_with_indices and its 1-D form, when nobody reads the indices."""
+    """Rewrites max_pool2d_with_indices and its 1-D form, if nothing reads the indices."""
     users = values_only(bound.node)
     if users:
         spatial = 2 if bound.node.target == aten.max_pool2d_with_indices.default else 1
@@ -198,12 +199,12 @@ def max_pool_values(bound: Bound) -> None:
 
 
 def adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
-    """(start, end) of each window, as PyTorch chooses them."""
+    """Returns (start, end) of each window, as PyTorch chooses them."""
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
 def even_windows(size: int, count: int) -> tuple[int, int] | None:
-    """(kernel, stride) if all windows are equally large and far apart."""
+    """Returns (kernel, stride) if all windows have the same size and stride."""
     windows = adaptive_windows(size, count)
     kernels = [end - start for start, end in windows]
     strides = [after - before for (before, _), (after, _) in pairwise(windows)] or kernels
@@ -219,7 +220,8 @@ def _even_axes(source: Node, counts: list[int]) -> tuple[WindowAxis, WindowAxis]
 
 
 def _uneven_average(like: Node, source: Node, counts: list[int]) -> Node:
-    """Windows of different sizes: every output pixel is its own weighted sum over the image, a linear layer."""
+    """Averages windows of different sizes: every output pixel has its own weights over the image, as in a linear
+    layer."""
     n, channels, *sizes = shape(source)
     masks = []
     for size, count in zip(sizes, counts, strict=True):
@@ -252,7 +254,7 @@ def adaptive_avg_pool(bound: Bound) -> Node:
 
 
 def _uneven_maximum(like: Node, source: Node, counts: list[int]) -> Node:
-    """Windows of different sizes: the largest of each window's rows, then of each window's columns of those."""
+    """Takes the maximum of windows of different sizes: over rows, then over columns."""
     for dim, count in enumerate(counts, start=2):
         windows = adaptive_windows(shape(source)[dim], count)
         slices = [add_call(like, aten.slice.Tensor, source, dim, start, end) for start, end in windows]
@@ -262,7 +264,7 @@ def _uneven_maximum(like: Node, source: Node, counts: list[int]) -> Node:
 
 
 def adaptive_max_pool(bound: Bound) -> None:
-    """Rewrites an adaptive maximum whose indices nobody reads."""
+    """Rewrites an adaptive maximum whose indices nothing reads."""
     users = values_only(bound.node)
     if not users:
         return

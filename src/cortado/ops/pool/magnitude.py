@@ -1,9 +1,9 @@
 """out = clamp(zero_point + sqrt(start + sum) * factor): Euclidean norms, of rows or element by element.
 
-The sum is that of squares of one tensor's codes, of those of two side by side (hypot, complex numbers), or of their
-differences plus an offset (distances). Codes are without their zero points, times multipliers of up to 12 bits that
-bring them to one step, in which `start` and the offset are counted too. The sum is exact and its root is rounded once,
-so that small magnitudes beside large ones lose nothing: squares in int8 would.
+The sum is over squares of one tensor's codes, of two tensors' (hypot, complex numbers), or of their differences plus an
+offset (distances). Codes have their zero points subtracted and are multiplied by up to 12 bits, which converts them to
+a common step; `start` and the offset are in that step too. The sum is exact and its root is rounded once, so small
+magnitudes next to large ones are not lost: squares in int8 would lose them.
 """
 
 import math
@@ -37,7 +37,7 @@ from cortado.ops.pool.reductions import Reduction, dims_of, reduce
 
 aten = torch.ops.aten
 MULTIPLIER_BITS = 12
-LARGEST_START = 2**60  # squares have 56 bits; what is beyond leaves nothing of them in the output
+LARGEST_START = 2**60  # squares have 56 bits; next to a larger start they don't change the output
 LARGEST_OFFSET = 2**21
 LARGEST_ROW = LONGEST  # squares of differences then sum to 62 bits
 
@@ -75,31 +75,31 @@ def _broadcast(like: Node, *sources: Node) -> list[Node]:
 
 
 def _side_by_side(like: Node, first: Node, second: Node, eps: float = 0.0) -> Node:
-    """Element by element, of tensors that can be broadcast."""
+    """Adds norms of two tensors, element by element, with broadcasting."""
     return add_call(like, MAGNITUDE_IN_FLOAT, *_broadcast(like, first, second), False, False, 0.0, eps)
 
 
 def _of_rows(like: Node, source: Node, dims: Sequence[int], eps: float = 0.0) -> Node:
-    """Computes the norms of one tensor, over some of its dimensions."""
+    """Adds the norms of one tensor, over some of its dimensions."""
     rows = measures.as_rows(like, source, dims)
     return add_view(like, add_call(like, MAGNITUDE_IN_FLOAT, rows, None, True, False, 0.0, eps), shape(like))
 
 
 def _distance(like: Node, left: Node, right: Node, offset: float) -> Node:
-    """Along the last dimension of tensors that can be broadcast."""
+    """Adds distances along the last dimension, with broadcasting."""
     rows = [measures.as_rows(like, one, [len(shape(one)) - 1]) for one in _broadcast(like, left, right)]
     return add_view(like, add_call(like, MAGNITUDE_IN_FLOAT, *rows, True, True, offset, 0.0), shape(like))
 
 
 def hypot(bound: Bound) -> Node | None:
-    """hypot of two tensors; None for one tensor and a number, which is a table."""
+    """Rewrites hypot of two tensors; None for one tensor and a number, which is a table."""
     if len(operands(bound.node)) < 2:
         return None
     return _side_by_side(bound.node, bound["self"], bound["other"])
 
 
 def root_of_squares(bound: Bound) -> Node | None:
-    """sqrt(a * a + b * b + eps) and sqrt((x * x).sum(dim) + eps), however squares are written."""
+    """Rewrites sqrt(a * a + b * b + eps) and sqrt((x * x).sum(dim) + eps), however squares are written."""
     source, eps = root_argument(bound.node)
     row = summed(source)
     if row is not None and len(source.users) == 1 and eps >= 0:
@@ -113,7 +113,7 @@ def root_of_squares(bound: Bound) -> Node | None:
 
 
 def of_complex(bound: Bound) -> Node | None:
-    """abs of complex numbers whose parts are known."""
+    """Rewrites abs of complex numbers whose real and imaginary parts are known."""
     source = bound["self"]
     if is_call(source, aten.complex.default):
         return _side_by_side(bound.node, bind(source)["real"], bind(source)["imag"])
@@ -124,7 +124,7 @@ def of_complex(bound: Bound) -> Node | None:
 
 
 def _of_other_order(like: Node, source: Node, order: float, dims: frozenset[int]) -> Node | None:
-    """The sum of sizes, or the largest of them."""
+    """Adds the sum of magnitudes, or the largest of them."""
     if order not in (1.0, math.inf):
         return None
     sizes = add_call(like, aten.abs.default, source)
@@ -153,7 +153,7 @@ def pairwise(bound: Bound) -> Node | None:
 
 
 def each_to_each(bound: Bound) -> Node | None:
-    """cdist: rows of one matrix from rows of another."""
+    """Rewrites cdist: distances of rows of one matrix from rows of another."""
     left, right = bound["x1"], bound["x2"]
     one = [*shape(left)[:-1], 1, shape(left)[-1]]
     other = [*shape(right)[:-2], 1, *shape(right)[-2:]]
@@ -162,8 +162,7 @@ def each_to_each(bound: Bound) -> Node | None:
 
 
 def in_wide(bound: Bound) -> Node | None:
-    """A norm written out as squares, sums and a root, for int16: squares of 16 bits lose nothing that a sum in int8
-    would keep."""
+    """Writes a norm out as squares, sums and a root, for int16: squares in 16 bits keep all that an int8 sum would."""
     like, terms = bound.node, [bound["input"]] if bound.get("other") is None else [bound["input"], bound["other"]]
     if bound["apart"]:
         apart = add_call(like, aten.sub.Tensor, *terms)

@@ -68,7 +68,7 @@ def lower(lowering: Lowering) -> Node:
     sizes = [
         [pooled_size(size, k, s, p, up, d) for size, k, s, p, d in axes] for up in (False, bool(bound["ceil_mode"]))
     ]
-    clipped = sizes[0] != sizes[1]  # the last window reaches past the padding
+    clipped = sizes[0] != sizes[1]  # the last window extends past the padding
     operator = DILATED_MAX_POOL2D if dilation != [1, 1] else CLIPPED_MAX_POOL2D if clipped else MAX_POOL2D
     result = lowering.call(
         operator,
@@ -95,7 +95,8 @@ def pte_limit(call: Call) -> str | None:
 
 
 def clipped_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
-    """ExecuTorch's kernel has no windows that reach past the padding: the image grows by the smallest code."""
+    """Writes the pool on a larger image, padded with the smallest code: ExecuTorch's kernel has no windows past the
+    padding."""
     source = arguments["input"]
     numbers = (arguments[name] for name in ("kernel_size", "stride", "padding"))
     grow = [_missing(*axis) for axis in zip(shape(source)[1:3], *numbers, strict=True)]
@@ -105,7 +106,7 @@ def clipped_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexM
 
 
 def _missing(size: int, kernel: int, stride: int, border: int) -> int:
-    """Rows that the last window of ceil_mode lacks."""
+    """Returns the number of rows that the last window of ceil_mode lacks."""
     last = (pooled_size(size, kernel, stride, border, ceil_mode=True) - 1) * stride
     return max(0, last + kernel - (size + 2 * border))
 

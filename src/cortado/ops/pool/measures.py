@@ -1,7 +1,7 @@
-"""Shared parts of operators that make one number of a row: variances, distances, similarities.
+"""Shared parts of operators that reduce a row to one number: variances, distances, similarities.
 
-Sums of squares of codes are exact, of up to 62 bits. One is brought to 61 or 62 bits by an even shift, and its root or
-its upper half has 30 or more, whatever its size: groups of small values lose nothing.
+Sums of squares of codes are exact, with up to 62 bits. Each is normalized to 61 or 62 bits by an even shift; its root
+or its upper half then has 30 bits or more, whatever its size, so groups of small values lose nothing.
 """
 
 import math
@@ -23,21 +23,21 @@ from cortado.ir.sampling import CaseDraw
 from cortado.ops.float_graph import add_permute, add_view
 
 WIDE = 62
-FURTHEST = 62  # a shift beyond which nothing is left of a product
+FURTHEST = 62  # a larger shift leaves nothing of a product
 
 
 # ---- integers ------------------------------------------------------------------------------------------------
 
 
 def root(value: Tensor) -> Tensor:
-    """The integer square root of numbers below 2^62: float64's, mended."""
+    """Returns the integer square root of numbers below 2^62: float64's, corrected."""
     found = value.to(torch.float64).sqrt().floor().to(torch.int64)
     found = found - (found * found > value).to(torch.int64)
     return found + ((found + 1) * (found + 1) <= value).to(torch.int64)
 
 
 def normalized(value: Tensor) -> tuple[Tensor, Tensor]:
-    """value << left, of 61 or 62 bits, and left, which is even; zeros stay as they are."""
+    """Returns value << left, which has 61 or 62 bits, and left, which is even; zeros stay 0."""
     left = torch.zeros_like(value)
     for step in (32, 16, 8, 4, 2):
         fits = value < (1 << (WIDE - step))
@@ -46,7 +46,7 @@ def normalized(value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rescaled(mantissa: Tensor, multiplier: int, right: Tensor) -> Tensor:
-    """mantissa * multiplier / 2^right, ties up; both factors are below 2^31 and not negative."""
+    """Returns mantissa * multiplier / 2^right, rounded, ties up; both factors are below 2^31 and not negative."""
     product = mantissa * multiplier
     half = torch.where(right > 0, 1 << (right - 1).clamp(0, FURTHEST), 0)
     inside = (product + half) >> right.clamp(0, FURTHEST)
@@ -54,7 +54,7 @@ def rescaled(mantissa: Tensor, multiplier: int, right: Tensor) -> Tensor:
 
 
 def factor(lowering: Lowering, value: float) -> dict[str, int]:
-    """A factor as multiplier * 2^(shift - 31)."""
+    """Returns a factor as multiplier * 2^(shift - 31)."""
     mantissa, exponent = math.frexp(value)
     multiplier = min(round(mantissa * 2**31), 2**31 - 1)
     if exponent > 30:
@@ -69,7 +69,7 @@ def factor(lowering: Lowering, value: float) -> dict[str, int]:
 
 
 def as_rows(like: Node, source: Node, dims: Sequence[int]) -> Node:
-    """A tensor as [rows, what one number is made of]."""
+    """Views a tensor as [rows, the values that one number is computed from]."""
     sizes = shape(source)
     kept = [dim for dim in range(len(sizes)) if dim not in dims]
     view = (math.prod(sizes[dim] for dim in kept), math.prod(sizes[dim] for dim in dims))
@@ -86,7 +86,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def rows(operands: int) -> Rows:
-    """Every number needs its own row only."""
+    """Returns the rows of operators in which every number needs only its own row."""
     return Rows((ONE_ROW,) * operands, pixelwise=True)
 
 
@@ -109,7 +109,7 @@ def draw_codes(draw: CaseDraw, sizes: tuple[int, ...], kind: Element) -> Tensor:
 
 
 def draw_pair(draw: CaseDraw, kind: Element = INT8) -> dict[str, Any]:
-    """Two tensors of a sample, sometimes equal, of many values or few, and their zero points."""
+    """Draws two tensors, sometimes equal, with many values or few, and their zero points."""
     sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
     ends, seed = draw_ends(draw, kind), draw.seed()
     return {

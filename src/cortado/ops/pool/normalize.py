@@ -1,11 +1,11 @@
 """out = clamp((high(d * f) + offset[c]) >> fraction_bits): layer, group, instance and RMS normalization.
 
-The statistics of a group of n codes are exact: its mean is sum / n, n^2 times its variance n * sum(q^2) - sum^2. The
-input's scale cancels but for eps, which becomes the integer `epsilon` beside the variance. The variance is written as
-mantissa * 4^x with a mantissa of 32 bits, so that deviations d = (n * q - sum) << (exponent - x) use the same bits
+The statistics of a group of n codes are exact: its mean is sum / n, n^2 times its variance is n * sum(q^2) - sum^2. The
+input's scale cancels except in eps, which becomes the integer `epsilon` added to the variance. The variance is written
+as mantissa * 4^x with a mantissa of 32 bits, so that deviations d = (n * q - sum) << (exponent - x) use the same bits
 whether the spread of a group is one step of the input or all 255; f = high(scale[c] * 2^45 / sqrt(mantissa)). RMS
-normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31. Where exponent - x is negative f is divided by
-2^(x - exponent), of int16 codes d is.
+normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31. If exponent - x is negative, f is divided by
+2^(x - exponent); for int16 codes d is.
 """
 
 import math
@@ -56,7 +56,8 @@ def _high(a: Tensor, b: Tensor | int) -> Tensor:
 
 
 def inverse_root(a: Tensor) -> Tensor:
-    """1/(2 * sqrt(a)) with 30 fractional bits, for a in [1/4, 1) with 31: each Newton step squares the error."""
+    """Returns 1/(2 * sqrt(a)) with 30 fractional bits, for a in [1/4, 1) with 31: each Newton step squares the
+    error."""
     root = FIRST - _high(a, SLOPE)
     for _ in range(3):
         root = _high(root, (3 << 29) - (_high(_high(root, root), a) << 2)) << 1
@@ -64,7 +65,7 @@ def inverse_root(a: Tensor) -> Tensor:
 
 
 def _bits(value: Tensor) -> Tensor:
-    """The length of a number below 2^62; float64 holds each half."""
+    """Returns the bit length of a number below 2^62; float64 holds each half exactly."""
     high = value >> 31
     long = torch.frexp(high.to(torch.float64)).exponent + 31
     return torch.where(high > 0, long, torch.frexp(value.to(torch.float64)).exponent).to(torch.int64)
@@ -75,7 +76,7 @@ def _shifted(value: Tensor, left: Tensor) -> Tensor:
 
 
 def by_group(input: Tensor, dim: int, first: int, groups: int) -> Tensor:
-    """The tensor as [samples, groups, channels of a group, pixels]."""
+    """Returns the tensor as [samples, groups, channels of a group, pixels]."""
     samples, channels = math.prod(input.shape[:first]), input.shape[dim]
     flat = input.reshape(samples, -1, channels).transpose(1, 2) if dim != first else input
     return flat.reshape(samples, groups, channels // groups, -1)
@@ -126,7 +127,7 @@ def reference(
 
 
 def group_size(bound: Bound) -> int:
-    """How many values are normalized together."""
+    """Returns how many values are normalized together."""
     sizes = shape(bound["input"])
     if "normalized_shape" in bound.values:
         return math.prod(bound["normalized_shape"])
@@ -153,18 +154,17 @@ def match(bound: Bound) -> Quantization | Reject:
 
 @dataclass(frozen=True)
 class AffineSteps:
-    """Weight and bias in steps of the output, its zero point in the bias: per channel, or one number for all."""
+    """Weight and bias in steps of the output, the bias including its zero point: per channel, or one number for all."""
 
     weight: Tensor
     bias: Tensor
 
 
 def constants(count: int, epsilon: float, steps: AffineSteps, kind: Element = INT8) -> dict[str, Any] | None:
-    """The kernel's numbers for groups of `count`; `epsilon` is n^2 * eps in steps of the input squared.
+    """Returns the kernel's numbers for groups of `count`; `epsilon` is n^2 * eps in steps of the input squared.
 
-    The variance gets as many bits as there are; a deviation d = n * (q - mean) is at most sqrt(n) standard deviations,
-    and at most 255 * n, of int16 codes 65535 * n. None where a step of the output is too small to be computed in 32
-    bits.
+    The variance gets all the bits available; a deviation d = n * (q - mean) is at most sqrt(n) standard deviations, and
+    at most 255 * n, for int16 codes 65535 * n. None if a step of the output is too small to be computed in 32 bits.
     """
     shift = (VARIANCE_BITS - math.frexp(count**2 * 2.0 ** SQUARE_BITS[kind] + epsilon)[1]) // 2 * 2
     fixed = round(math.ldexp(epsilon, shift))
@@ -172,7 +172,7 @@ def constants(count: int, epsilon: float, steps: AffineSteps, kind: Element = IN
     by_spread = DEVIATION_BITS - 16 + shift // 2 - ((count - 1).bit_length() + 1) // 2
     by_range = DEVIATION_BITS - (kind.steps * count).bit_length() + ((least.bit_length() - 31) >> 1)
     exponent = max(by_spread, by_range)
-    # out = high(d * f) * 2^-fraction_bits, where f holds weight * 2^power.
+    # out = high(d * f) * 2^-fraction_bits, where f contains weight * 2^power.
     beside = 17 + shift // 2 - exponent  # power - fraction_bits
     powers = [31 - math.frexp(size)[1] for size in (float(steps.weight.abs().max()),) if size > 0]
     largest_bias = float(steps.bias.abs().max()) + 1
@@ -192,7 +192,7 @@ def constants(count: int, epsilon: float, steps: AffineSteps, kind: Element = IN
 
 
 def steps_of(lowering: Lowering) -> AffineSteps:
-    """Weight and bias in steps of the output."""
+    """Returns weight and bias in steps of the output."""
     given = {name: lowering.data(name) if lowering.bound.get(name) is not None else None for name in ("weight", "bias")}
     weight, bias = (None if data is None else data.flatten().to(torch.float64) for data in given.values())
     sizes = {len(data) for data in (weight, bias) if data is not None} or {1}
@@ -244,8 +244,8 @@ def lower_channels(lowering: Lowering) -> Node:
 def rms_norm_in_float(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
-    beside a tensor, which would become a constant of the program."""
+    """Writes the norm out. torch's own decomposition has a power, for which ExecuTorch finds no kernel name, and adds a
+    number to a tensor, which would become a constant of the program."""
     dims = list(range(-len(normalized_shape), 0))
     eps = torch.finfo(torch.float32).eps if eps is None else eps
     mean = (input * input).mean(dims, keepdim=True)
@@ -254,7 +254,7 @@ def rms_norm_in_float(
 
 
 def _unit(input: Tensor, dims: list[int], eps: float) -> Tensor:
-    """Numbers less their mean, over their deviation: a quotient, as both are of one size whatever the variance is."""
+    """Returns (x - mean) / deviation as a quotient: both have similar magnitudes, whatever the variance."""
     centered = input - input.mean(dims, keepdim=True)
     return centered / torch.sqrt((centered * centered).mean(dims, keepdim=True) + eps)
 
@@ -281,7 +281,7 @@ def instance_norm_in_pieces(input: Tensor, weight: Tensor | None, bias: Tensor |
 
 
 def relayout(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any] | None:
-    """Samples stay in front; a sample's channels are its first dimension or its last."""
+    """Permutes dimensions, if the samples stay in front and the channels become a sample's first or last dimension."""
     first, dim = arguments["first"], perm[arguments["dim"]]
     if set(perm[:first]) != set(range(first)) or dim not in (first, len(perm) - 1):
         return None
@@ -289,13 +289,13 @@ def relayout(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str
 
 
 def rows(call: Call) -> Rows | None:
-    """A sample that is one pixel needs no other."""
+    """Runs pixel by pixel if a sample is a single pixel."""
     alone = call["first"] == len(call.shape("input")) - 1
     return Rows((ONE_ROW,), pixelwise=True) if alone else None
 
 
 def _sizes(call: Call) -> tuple[int, int]:
-    """Channels, and the pixels of a sample."""
+    """Returns the number of channels, and of pixels in a sample."""
     sizes, channels = call.shape("input"), call.shape("input")[call["dim"]]
     return channels, math.prod(sizes[call["first"] :]) // channels
 
@@ -333,7 +333,7 @@ def _call_work(call: Call) -> Work:
 
 
 def _row(symbol: str, kind: Element) -> tuple[KernelRow, KernelRow]:
-    """Pixel by pixel, and whole samples."""
+    """Returns the rows that run pixel by pixel, and on whole samples."""
     by_pixel = KernelRow(
         symbol,
         kind,
@@ -353,7 +353,7 @@ _LOOPS = ("pixel_groups", "pixel_elements", "image_groups", "image_lines", "imag
 
 
 def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
-    """Groups of channels that are one pixel, and others; they have loops of their own."""
+    """Counts groups that are the channels of one pixel, and other groups, which have loops of their own."""
 
     def quantities(calls: Calls) -> Quantities:
         every = calls.spans if samples is None else calls.calls * samples
@@ -368,7 +368,7 @@ def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Trailing dimensions, and groups of channels before or behind the pixels; any spread, any eps."""
+    """Draws trailing dimensions, or groups of channels before or after the pixels; any spread, any eps."""
     seed, kind = draw.seed(), draw.pick([INT8, INT8, INT16])
     trailing = draw.flag()
     leading = draw.sizes(6, 1, 3 if trailing else 1)
@@ -381,7 +381,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     eps = draw.pick([0.0, 2.0 ** draw.real(-30, 140)])
     rng, length = sampling.generator(seed + 1), draw.pick([1, channels[0]])
     weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
-    # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
+    # The output's step as calibration would find it: for normalized values, or for those that eps makes small.
     step = 2.0 ** draw.pick([draw.real(4, 6), draw.real(0, 9)]) * math.sqrt(1 + eps / 2**12)
     steps = AffineSteps(weight * step, bias * draw.pick([0.0, 0.0, 40.0, 500.0]))
     given = constants(count, count**2 * eps, steps, kind)

@@ -1,8 +1,9 @@
-"""Places of the largest values in the windows of max pools, and what puts values back there (max_unpool).
+"""Positions of the largest values in the windows of max pools, and the inverse that puts values back there
+(max_unpool).
 
-The windows are picked from the image; the first largest value of each is found in it, and its place in the window gives
-its place in the image, as integers. A tap outside the image, or behind the end of a window that is smaller than others,
-reads the pixel that is nearest, which lies in the same window.
+The windows are picked from the image; the first largest value of each is found, and its position in the window gives
+its position in the image, as integers. A tap outside the image, or past the end of a window that is smaller than
+others, reads the nearest pixel instead, which lies in the same window.
 """
 
 import math
@@ -28,19 +29,20 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class PoolTaps:
-    """The windows along one dimension: each has its first place, as many taps as the largest, and its bounds."""
+    """The windows along one dimension: each has its first position, as many taps as the largest window, and its
+    bounds."""
 
     size: int  # of the dimension
     count: int  # taps
     gap: int
-    first: Tensor  # [windows]; it may be outside
+    first: Tensor  # [windows]; can be outside
     lowest: Tensor
     highest: Tensor
     inside: bool  # no tap has to be moved to the nearest pixel
 
     @property
     def places(self) -> Tensor:
-        """[windows, taps]: the pixel that each tap reads."""
+        """The pixel that each tap reads: [windows, taps]."""
         reach = self.first[:, None] + torch.arange(self.count) * self.gap
         return torch.minimum(torch.maximum(reach, self.lowest[:, None]), self.highest[:, None])
 
@@ -59,7 +61,7 @@ def _adaptive(size: int, count: int) -> PoolTaps:
 
 
 def largest_places(source: Tensor, axes: Sequence[PoolTaps]) -> Tensor:
-    """The place of each window's largest value among the pixels of its image, in a row."""
+    """Returns the position of each window's largest value in the flattened image."""
     rank = len(axes)
     flat = source.reshape(-1, math.prod(axis.size for axis in axes))
     taps = math.prod(axis.count for axis in axes)
@@ -81,7 +83,7 @@ def largest_places(source: Tensor, axes: Sequence[PoolTaps]) -> Tensor:
     return found.reshape(*source.shape[:-rank], *counts)
 
 
-# ---- windows that slide --------------------------------------------------------------------------------------
+# ---- sliding windows -----------------------------------------------------------------------------------------
 
 
 def _slides(
@@ -103,7 +105,7 @@ def max_pool2d(
 def max_pool1d(
     self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """A signal is an image of height 1."""
+    """Treats a signal as an image of height 1."""
     kernel, steps, gaps = (height_one(value, 1) for value in (kernel_size, stride or kernel_size, dilation))
     values, positions = max_pool2d(self.unsqueeze(-2), kernel, steps, height_one(padding, 0), gaps, ceil_mode)
     return values.squeeze(-2), positions.squeeze(-2)
@@ -119,7 +121,8 @@ def max_pool3d(
 
 
 def _gives_positions(bound: Bound) -> bool:
-    """Somebody reads them; with gaps between its taps a pixel at the border may lie in no window."""
+    """Whether the positions are read, and every clamped tap lies in its own window: with gaps between taps it might
+    not."""
     inside = not any(triple(bound["padding"])) and not bound["ceil_mode"]
     return _is_read(bound) and (inside or all(gap == 1 for gap in triple(bound["dilation"])))
 
@@ -132,7 +135,7 @@ def _only_values(bound: Bound) -> bool:
     return values_only(bound.node) is not None
 
 
-# ---- windows that divide the image ---------------------------------------------------------------------------
+# ---- adaptive windows ----------------------------------------------------------------------------------------
 
 
 def adaptive_max_pool1d(self: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
@@ -147,7 +150,7 @@ def adaptive_max_pool2d(self: Tensor, output_size: Any) -> tuple[Tensor, Tensor]
 
 
 def adaptive_max_pool3d(self: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    """Values over height and width, then over the depth."""
+    """Pools over height and width, then over the depth."""
     depth, *plane = output_size
     volume = self if len(self.shape) == 5 else self[None]
     slices = as_volume(aten.adaptive_max_pool2d.default(as_images(volume), plane)[0], volume.shape[0])
@@ -157,11 +160,11 @@ def adaptive_max_pool3d(self: Tensor, output_size: Any) -> tuple[Tensor, Tensor]
     return values, largest_places(self, axes)
 
 
-# ---- back ----------------------------------------------------------------------------------------------------
+# ---- the inverse ---------------------------------------------------------------------------------------------
 
 
 def _pool_of(positions: Any) -> Bound | None:
-    """The max pool of whose results these are the positions."""
+    """Returns the max pool that computed these positions."""
     if not is_call(positions, operator.getitem) or positions.args[1] != 1:
         return None
     pool = positions.args[0]
@@ -170,7 +173,7 @@ def _pool_of(positions: Any) -> Bound | None:
 
 
 def _goes_back(bound: Bound) -> bool:
-    """Into windows that lie side by side, of the image that was pooled."""
+    """Whether values go back into adjacent windows of the image that was pooled."""
     pool = _pool_of(bound["indices"])
     if pool is None or shape(bound["self"]) != shape(bound["indices"]):
         return False
@@ -181,7 +184,7 @@ def _goes_back(bound: Bound) -> bool:
 
 
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
-    """Every value is repeated over its window, and kept where its position is."""
+    """Repeats every value over its window, and keeps it where its position is."""
     height, width = output_size
     *outer, rows, columns = self.shape
     taps = (height // rows, width // columns)

@@ -1,7 +1,7 @@
-"""mean, sum, amax and their like over any dimensions: pools, or a convolution with equal weights, over a view.
+"""mean, sum, amax and so on over any dimensions: pools, or a convolution with equal weights, over a view.
 
-The reduced dimensions become the width of windows that don't overlap, one to a row; a reduction never needs a kernel of
-its own. Rank 4 tensors are taken to lie in memory as NHWC, as they do between convolutions.
+The reduced dimensions become the width of windows that don't overlap, one per row, so a reduction needs no kernel of
+its own. Rank 4 tensors are assumed to lie in memory as NHWC, as they do between convolutions.
 """
 
 import math
@@ -33,17 +33,17 @@ class Reduction(Enum):
 
 @dataclass(frozen=True)
 class Windows:
-    """How a tensor is seen as images: permuted, viewed, and which windows are reduced to one pixel each."""
+    """A view of a tensor as images: permuted, reshaped, with windows that are reduced to one pixel each."""
 
     order: tuple[int, ...]  # of the tensor's dimensions, before the view
     nhwc: tuple[int, int, int, int]
     kernel: tuple[int, int]
-    kept: tuple[int, ...]  # the dimensions that are left, in the order the result has them
-    plain: bool = False  # the tensor is NCHW images already, and height or width or both are reduced
+    kept: tuple[int, ...]  # the remaining dimensions, in the order the result has them
+    plain: bool = False  # the tensor is NCHW images already, and only height, width or both are reduced
 
 
 def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
-    """The view of a tensor of these sizes in which `dims` are windows."""
+    """Returns the view of a tensor of these sizes in which `dims` are windows."""
     rank = len(sizes)
     order = (0, 2, 3, 1) if rank == 4 else tuple(range(rank))
     if rank == 4 and dims <= {2, 3}:
@@ -52,7 +52,7 @@ def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
         return Windows(order, (n, h, w, c), kernel, kept=tuple(d for d in order if d not in dims), plain=True)
     moving = [dim for dim in order if sizes[dim] != 1]
     places = [place for place, dim in enumerate(moving) if dim in dims]
-    if places and places[-1] - places[0] + 1 != len(places):  # not side by side
+    if places and places[-1] - places[0] + 1 != len(places):  # not adjacent
         order = (*(dim for dim in order if dim not in dims), *(dim for dim in order if dim in dims))
         moving = [dim for dim in order if sizes[dim] != 1]
         places = [place for place, dim in enumerate(moving) if dim in dims]
@@ -65,14 +65,14 @@ def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
 
 
 def dims_of(bound: Bound, rank: int) -> frozenset[int]:
-    """The dimensions that a reduction names; all of them where it names none."""
+    """Returns the dimensions that a reduction names; all of them if it names none."""
     given = bound.get("dim")
     values = [given] if isinstance(given, int) else list(given or ())
     return frozenset(dim % rank for dim in values) if values else frozenset(range(rank))
 
 
 def _images(like: Node, source: Node, view: Windows) -> Node:
-    """NCHW images, as aten's pools and convolutions take them."""
+    """Views a tensor as NCHW images, as aten's pools and convolutions take them."""
     if view.plain:
         return source
     flat = add_view(like, add_permute(like, source, view.order), view.nhwc)
@@ -80,7 +80,7 @@ def _images(like: Node, source: Node, view: Windows) -> Node:
 
 
 def _result(like: Node, pooled: Node, view: Windows, sizes: Sequence[int], out: Sequence[int]) -> Node:
-    """One pixel per window back in the order of the tensor's dimensions."""
+    """Restores the order of the tensor's dimensions from one pixel per window."""
     if view.plain:
         return add_view(like, pooled, out)
     flat = add_view(like, add_permute(like, pooled, (0, 2, 3, 1)), [sizes[dim] for dim in view.kept])
@@ -99,19 +99,20 @@ def _pool(like: Node, images: Node, kernel: Sequence[int], kind: Reduction) -> N
 
 
 def _row_sums(like: Node, source: Node, view: Windows, factor: float) -> Node:
-    """Sums along rows that lie together, times a factor: a linear layer whose weights are all alike."""
+    """Sums contiguous rows, times a factor: a linear layer with equal weights."""
     _, rows, length, _ = view.nhwc
     flat = add_view(like, add_permute(like, source, view.order), (rows, length))
     sums = add_call(like, aten.linear.default, flat, add_constant(like, "weight", torch.full((1, length), factor)))
     return add_view(like, sums, (1, 1, rows, 1))
 
 
-LONGEST_ROW = 2**16  # whose sum of codes times weights fits 32 bits
-LONGEST_WINDOW = 2**15 - 1  # of a pool's descriptor
+LONGEST_ROW = 2**16  # the longest whose sum of codes times weights fits 32 bits
+LONGEST_WINDOW = 2**15 - 1  # the largest that a pool's descriptor can hold
 
 
 def _in_two(like: Node, source: Node, view: Windows, kind: Reduction, out: Sequence[int]) -> Node | None:
-    """Parts of a long dimension first, then what they have become: about as many parts as a part has values."""
+    """Reduces parts of a long dimension, then the partial results; there are about as many parts as a part has
+    values."""
     _, before, length, after = view.nhwc
     part = math.ceil(math.sqrt(length))
     part = next((size for size in range(part, 2 * part) if length % size == 0), part)
@@ -136,7 +137,7 @@ def _in_two(like: Node, source: Node, view: Windows, kind: Reduction, out: Seque
 
 
 def reduce(like: Node, source: Node, dims: frozenset[int], kind: Reduction, out: Sequence[int]) -> Node | None:
-    """The reduction of `source` over `dims`, under the shape `out`."""
+    """Reduces `source` over `dims`; the result has shape `out`."""
     sizes = shape(source)
     if not fake(source).is_floating_point() or 0 in sizes:
         return None
@@ -171,7 +172,7 @@ _KINDS = {
 
 
 def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
-    """The smallest of some numbers is the negative of the largest of their negatives."""
+    """Adds a reduction; the smallest of some numbers is computed as the negative of their largest negative."""
     source, kind = bound["self"], _KINDS[bound.node.target]  # type: ignore[index]
     dims = dims_of(bound, len(shape(source)))
     if kind is not Reduction.MIN:
@@ -181,12 +182,13 @@ def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
 
 
 def to_windows(bound: Bound) -> Node | None:
-    """A reduction as windows; None for a sum of squares whose root is taken: it is part of a norm (magnitude.py)."""
+    """Rewrites a reduction as windows; None for a sum of squares under a root, which is part of a norm
+    (magnitude.py)."""
     return None if is_under_root(bound.node) else _reduced(bound, shape(bound.node))
 
 
 def values_to_windows(bound: Bound) -> None:
-    """max and min along one dimension give values and positions."""
+    """Rewrites max and min along one dimension, which return values and positions."""
     values, positions = ([part for part in parts_of(bound.node, position) if part.users] for position in (0, 1))
     if not fake(bound["self"]).is_floating_point():
         if values and not positions:
@@ -206,7 +208,7 @@ def values_to_windows(bound: Bound) -> None:
 
 
 def _replace_both(bound: Bound, values: list[Node], positions: list[Node]) -> None:
-    """Gives readers of both results those of one call: the positions, and what is there."""
+    """Replaces both results by those of one call: the positions, and the values at these positions."""
     node, source, out = bound.node, bound["self"], shape(values[0])
     rank = len(shape(source))
     along = int(bound["dim"]) % rank

@@ -1,7 +1,7 @@
 """out = clamp(zero_point + spread * factor): variance and standard deviation of every row.
 
-n^2 times the variance of n codes is exact: v = n * sum(q^2) - sum^2. `root` takes its square root; the divisor, n^2 or
-with Bessel's correction n * (n - 1), the scales and the output's step are in the factor.
+n^2 times the variance of n codes is exact: v = n * sum(q^2) - sum^2. With `root` its square root is taken; the divisor
+(n^2, or n * (n - 1) with Bessel's correction), the scales and the output's step are in the factor.
 """
 
 import math
@@ -48,7 +48,7 @@ ROW_VARIANCE: OpOverload = torch.ops.cortado.row_variance.default
 
 
 def _correction(bound: Bound) -> float:
-    """The correction that is subtracted from the divisor."""
+    """Returns the correction that is subtracted from the divisor."""
     if "unbiased" in bound.values:
         return 1.0 if bound["unbiased"] else 0.0
     given = bound.get("correction")
@@ -69,7 +69,7 @@ def _spread(bound: Bound, dims: frozenset[int], root: bool, out: tuple[int, ...]
 
 
 def with_mean(bound: Bound) -> None:
-    """var_mean and std_mean: each of the two by itself."""
+    """Rewrites var_mean and std_mean as two separate reductions."""
     like, source = bound.node, bound["self"]
     dims = dims_of(bound, len(shape(source)))
     parts = [parts_of(like, position) for position in (0, 1)]
@@ -134,7 +134,7 @@ KERNELS = by_element("variance", struct="cortado_variance_t", fields=_fields, wo
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Rows of any spread, and factors around those that make codes of it."""
+    """Draws rows of any spread, and factors around those that fill the range of codes."""
     sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
     kind = draw.pick([INT8, INT8, INT16])
     codes = measures.draw_codes(draw, sizes, kind)
