@@ -1,4 +1,4 @@
-"""nn.LSTMCell, nn.GRUCell, nn.RNNCell: a layer of one step; in a loop over a sequence, one layer of all its steps."""
+"""nn.LSTMCell, nn.GRUCell, nn.RNNCell: a layer of one step; cells in a loop over a sequence become one layer."""
 
 import operator
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _PARAMETERS = ("w_ih", "w_hh", "b_ih", "b_hh")
 
 @dataclass(frozen=True)
 class _Place:
-    """Position of a value in a sequence: at `index` of its dimension `dim`."""
+    """The position of a value in a sequence: `index` along its dimension `dim`."""
 
     sequence: Node
     dim: int
@@ -30,7 +30,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Loop:
-    """Cells, each with the state that the one before it leaves, and the places of a sequence that they read in turn."""
+    """Cells, each reading the state of the one before it, and the positions of a sequence that they read in turn."""
 
     cells: list[Node]
     places: list[_Place]
@@ -45,7 +45,8 @@ class _Loop:
 
 
 def cell_to_layer(bound: Bound) -> None:
-    """The cells of a loop become one layer, any other a layer of one step; every result that is read is replaced."""
+    """Rewrites the cells of a loop as one layer, any other cell as a layer of one step, and replaces all results that
+    are read."""
     node, loop, states = bound.node, _loop(bound.node), _states(bound)
     batch, units = shape(states[0]) if len(shape(states[0])) == 2 else (1, *shape(states[0]))
     source = _steps(loop) if loop.places else add_view(node, bound["input"], (batch, 1, shape(bound["input"])[-1]))
@@ -67,7 +68,7 @@ def _states(bound: Bound) -> list[Node]:
 
 
 def _loop(cell: Node) -> _Loop:
-    """The loop that starts with a cell; without places where it is the only one."""
+    """Returns the loop that starts with a cell; without positions if it is the only cell."""
     cells, places = [cell], [_place(bind(cell)["input"])]
     while (following := _following(cells[-1])) is not None:
         place = _place(bind(following)["input"])
@@ -80,7 +81,7 @@ def _loop(cell: Node) -> _Loop:
 
 
 def _following(cell: Node) -> Node | None:
-    """The one cell of the same parameters that goes on with this one's state."""
+    """Returns the one cell with the same parameters that reads this one's state."""
     several = cell.target == aten.lstm_cell.default
     hidden = parts_of(cell, 0) if several else [cell]
     found = [
@@ -104,7 +105,7 @@ def _parameters(cell: Node) -> list[Any]:
 
 
 def _goes_on(places: Sequence[_Place | None], place: _Place | None) -> bool:
-    """Whether a place is the next, before or behind the last one; all of a loop in one direction."""
+    """Whether a position directly precedes or follows the last one, in the direction of the loop."""
     last = places[-1]
     if place is None or last is None or (place.sequence, place.dim) != (last.sequence, last.dim):
         return False
@@ -128,7 +129,7 @@ def _place(node: Node) -> _Place | None:
 
 
 def _whole(node: Node) -> Node:
-    """The tensor behind slices that leave nothing out, as in x[:, t, :]."""
+    """Returns the tensor that slices read that leave nothing out, as in x[:, t, :]."""
     while is_call(node, aten.slice.Tensor) and shape(node) == shape(node.all_input_nodes[0]):
         node = node.all_input_nodes[0]
     return node
@@ -138,7 +139,7 @@ def _whole(node: Node) -> Node:
 
 
 def _steps(loop: _Loop) -> Node:
-    """The input of a loop, as [batch, steps, channels]."""
+    """Returns the input of a loop, as [batch, steps, channels]."""
     like, place = loop.cells[0], loop.places[0]
     sequence, dim, count = place.sequence, place.dim, len(loop.cells)
     if count < shape(sequence)[dim]:
@@ -149,7 +150,8 @@ def _steps(loop: _Loop) -> Node:
 
 
 def _replace_all(loop: _Loop, position: int, result: Node, sizes: tuple[int, ...]) -> list[Node]:
-    """A result of every cell, by what the layer gives at its step; these in the order of the sequence."""
+    """Replaces a result of every cell by the layer's at that step; returns the new results in the order of the
+    sequence."""
     found: dict[int, Node] = {}
     for number, cell in enumerate(loop.cells):
         step = loop.places[number].index - loop.first if loop.places else 0
@@ -163,13 +165,13 @@ def _replace_all(loop: _Loop, position: int, result: Node, sizes: tuple[int, ...
 
 
 def _join_again(like: Node, hidden: Sequence[Node], output: Node) -> None:
-    """Lets whoever stacks the states of all steps read what the layer gives."""
+    """Replaces a stack of the states of all steps by the layer's output."""
     for user in [user for user in hidden[0].users if len(hidden) > 1]:
         if is_call(user, aten.stack.default) and list(bind(user)["tensors"]) == list(hidden):
             rank = len(shape(hidden[0]))
             dim = int(bind(user)["dim"]) % (rank + 1)
             order = [axis for axis in range(rank + 1) if axis != rank - 1]
-            order.insert(dim, rank - 1)  # the steps, which are before the units
+            order.insert(dim, rank - 1)  # the steps, which precede the units
             steps = output if rank == 2 else add_view(like, output, shape(output)[1:])
             user.replace_all_uses_with(add_permute(like, steps, order))
             user.graph.erase_node(user)

@@ -1,4 +1,4 @@
-"""Recurrent layers and cells in float32, step by step in calls that it has operators for."""
+"""Recurrent layers and cells in float32, written out step by step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from cortado.ops.float_graph import decomposed
 aten = torch.ops.aten
 _States = tuple[Tensor, ...]
 _Weights = Sequence[Tensor | None]
-_Step = Callable[[Tensor, _States, _Weights], _States]  # the sums of the input, what is kept, the weights
+_Step = Callable[[Tensor, _States, _Weights], _States]  # (sums of the input, states, weights) -> states
 
 
 def _gates(x: Tensor, hidden: Tensor, weights: _Weights) -> tuple[Tensor, Tensor]:
-    """The sums of the input, and those of what was kept."""
+    """Returns the sums of the input, and those of the hidden state."""
     of_input, of_hidden, *biases = weights
     assert of_input is not None
     assert of_hidden is not None
@@ -71,8 +71,8 @@ def _layers(
     bidirectional: bool,
     batch_first: bool,
 ) -> _States:
-    """All layers, one after the other, in one direction or both; of each the last states. Behind a layer's weights and
-    biases lies its projection, where it has one."""
+    """Runs all layers in turn, in one direction or both; returns the output and the last states. A layer's weights and
+    biases are followed by its projection, if it has one."""
     inputs = list((input.transpose(0, 1) if batch_first else input).unbind(0))
     each = len(params) // (num_layers * (1 + bidirectional))
     last: list[_States] = []

@@ -1,7 +1,7 @@
 """nn.LSTM, nn.GRU, nn.RNN: chains of layers in one direction each, over [batch, steps, channels].
 
-A layer is one call of the float graph, `cortado::gru_layer` and the like, so that no edge inside it is quantized. An
-LSTM has a second one for its cells: their range is observed in calibration, and a model may return them.
+A layer is one call of the float graph, `cortado::gru_layer` and so on, so that no edge inside it is quantized. An LSTM
+has a second call for its cells: calibration observes their range, and a model can return them.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ def _empty(input: Tensor, weight_ih: Tensor, weight_hh: Tensor, *others: Any) ->
 
 
 def _layer(compute: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The implementation of a layer by torch's own; in the other direction on the sequence from its end."""
+    """Implements a layer with torch's own; in the reverse direction on the reversed sequence."""
 
     def layer(
         input: Tensor,
@@ -116,7 +116,7 @@ LSTM_CELLS: OpOverload = torch.ops.cortado.lstm_cells.default
 
 @dataclass(frozen=True)
 class RecurrentLayer:
-    """Parameters and results of one layer in one direction."""
+    """The results of one layer in one direction."""
 
     output: Node  # [batch, steps, units]
     cells: Node | None
@@ -144,8 +144,8 @@ def add_layer(
 def add_projected(
     like: Node, source: Node, parameters: Sequence[Node | None], start: list[Node], reverse: bool
 ) -> RecurrentLayer:
-    """An LSTM whose states are projected: the states before the projection make a plain LSTM, whose state weights are
-    the product of both matrices, and the projection is a linear layer behind it."""
+    """Adds an LSTM with projected states: the states before the projection form a plain LSTM, whose state weights are
+    the product of both matrices, followed by the projection as a linear layer."""
     weight_ih, weight_hh, *biases, projection = [one for one in parameters if one is not None]
     product = add_constant(like, "weight_hh", constant_data(weight_hh) @ constant_data(projection))
     batch, units = shape(source)[0], shape(projection)[1]
@@ -156,13 +156,13 @@ def add_projected(
 
 
 def _last(like: Node, layer: RecurrentLayer, tensor: Node) -> Node:
-    """[1, batch, units]: what a layer gives at its last step."""
+    """Returns a layer's result at its last step, as [1, batch, units]."""
     step = 0 if layer.reverse else shape(tensor)[1] - 1
     return add_permute(like, add_call(like, aten.slice.Tensor, tensor, 1, step, step + 1), (1, 0, 2))
 
 
 def to_layers(bound: Bound) -> None:
-    """A call of a recurrent layer as one call for each layer and direction; every result that is read is replaced."""
+    """Rewrites a recurrent call as one call for each layer and direction, and replaces all results that are read."""
     node = bound.node
     if unsupported(bound) is not None:
         return
@@ -208,7 +208,7 @@ def _layers(bound: Bound, source: Node) -> list[RecurrentLayer]:
 
 
 def _state(like: Node, states: Node, index: int, batch: int) -> Node:
-    """One layer's initial state of all, as [batch, units]."""
+    """Returns one layer's initial state as [batch, units]."""
     if is_zero(states):
         return states
     one = add_call(like, aten.slice.Tensor, states, 0, index, index + 1) if shape(states)[0] > 1 else states
@@ -220,14 +220,14 @@ def _joined(like: Node, parts: list[Node], dim: int) -> Node:
 
 
 def erase_call(node: Node) -> None:
-    """torch takes calls that may drop values out for such that must be made, read or not."""
+    """Erases a call and its users: torch keeps calls with dropout as random, even if nothing reads them."""
     for part in list(node.users):
         node.graph.erase_node(part)
     node.graph.erase_node(node)
 
 
 def _replace_states(node: Node, position: int, states: list[Node], batched: bool) -> None:
-    """The states of all layers; who selects one of them reads that layer and no other."""
+    """Replaces the states of all layers; a reader that selects one of them reads that layer only."""
     for part in [part for part in parts_of(node, position) if part.users]:
         for user in [user for user in part.users if _selects(user)]:
             chosen = states[int(bind(user)["index"]) % len(states)]
@@ -243,7 +243,7 @@ def _selects(user: Node) -> bool:
 
 
 def unsupported(bound: Bound) -> Reject | None:
-    """Why a call of a recurrent layer can't be taken; None where it can."""
+    """Returns the reason why a recurrent call can't be taken; None if it can."""
     if bound["train"] and bound["dropout"] > 0:
         return Reject("drops values out in training mode; call model.eval() first")
     if _is_projected(bound) and not (is_zero(bound["hx"][0]) and all(map(is_constant, bound["params"]))):
@@ -255,7 +255,7 @@ def unsupported(bound: Bound) -> Reject | None:
 
 
 def _is_projected(bound: Bound) -> bool:
-    """Whether there is one matrix more for each layer."""
+    """Whether each layer has one more matrix, a projection."""
     layers = int(bound["num_layers"]) * (2 if bound["bidirectional"] else 1)
     return len(bound["params"]) > (4 if bound["has_biases"] else 2) * layers
 

@@ -1,11 +1,11 @@
-"""A GRU layer in one direction. Its state h16 has steps of 2^(cell_bits - 15), where cell_bits is 0 unless a state that
-is given goes beyond 1; h, its 8-bit codes, is the output and what the next step multiplies.
+"""A GRU layer in one direction. Its state h16 has steps of 2^(cell_bits - 15), where cell_bits is 0 unless a given
+initial state exceeds 1; h, its 8-bit codes, is the output and the state operand of the next step.
 
     r, z = sigmoid(sat16(X + H));   n = tanh(sat16(X_n + ((r * sat16(H_n) + 2^13) >> 14)))
     n' = (n + 2^(cell_bits - 1)) >> cell_bits, or n if cell_bits is 0
     h16 = (n' * 32768 + z * (h16 - n') + 2^14) >> 15;   h = clamp(requant(h16) + out_zero_point)
 
-X and H, sigmoid and tanh: _recurrent.py. The state's path of the new gate, H_n, has steps of 2^-11.
+X and H, sigmoid and tanh: layer.py. The state's path of the new gate, H_n, has steps of 2^-11.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ def reference(**arguments: Any) -> Tensor:
 def lower(lowering: Lowering) -> Node:
     rows, units = recurrent.shape_of(lowering)
     of_input, of_state = recurrent.biases(lowering)
-    inside = torch.arange(rows) >= 2 * units  # the bias that the reset gate scales, of the new gate
+    inside = torch.arange(rows) >= 2 * units  # rows of the new gate, whose bias the reset gate scales
     start = recurrent.start_q(lowering)
     bits = recurrent.start_bits(start[0]) if start else 0
     step = 2.0 ** (bits - 15)

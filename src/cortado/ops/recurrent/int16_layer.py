@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN layers of int16 codes: what differs from int8 ones (_recurrent.py).
+"""LSTM, GRU and RNN layers of int16 codes: the differences from int8 ones (layer.py).
 
-Codes have no zero point. A path's sum is divided by 2^sum_shift first where it may leave 32 bits (_wide.py); it, a
-state in codes and a state that is given are each rescaled with one rounding, and a path is clamped to 31 bits.
+Codes have no zero point. A path's sum is first divided by 2^sum_shift if it could exceed 32 bits (reach.py); it, the
+states in codes and a given initial state are each requantized with one rounding, and a path is clamped to 31 bits.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ from cortado.ir.op import Call, Lowering
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
 
-PATH_BITS = 30  # of either path
-HEADROOM = 4  # times what was seen, of the range of a tensor of int16 codes
+PATH_BITS = 30  # of a path, besides the sign
+HEADROOM = 4  # of int16 tensors: their range is this many times what calibration saw
 
 
 def is_wide(arguments: Mapping[str, Any]) -> bool:
@@ -28,13 +28,13 @@ def is_wide(arguments: Mapping[str, Any]) -> bool:
 
 
 def path(sums: Tensor, weight: Tensor, bias: Tensor, factors: tuple[Tensor, Tensor]) -> Tensor:
-    """Sums with their bias, in steps of a gate."""
+    """Returns sums with their bias, in steps of a gate."""
     found = reach.rounded(reach.divided(sums, reach.sum_shift(weight, bias)), *factors)
     return found.clamp(-(2**PATH_BITS), 2**PATH_BITS - 1)
 
 
 def codes(value: Tensor, multiplier: int, shift: int) -> Tensor:
-    """Rescales states to int16 codes."""
+    """Requantizes states to int16 codes."""
     return reach.to_codes(reach.rounded(value, multiplier, shift))
 
 
@@ -42,7 +42,7 @@ def codes(value: Tensor, multiplier: int, shift: int) -> Tensor:
 
 
 def path_factors(weight: Tensor, sums: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
-    """Multipliers and shifts of a path, whose sums may be divided before."""
+    """Returns multipliers and shifts of a path, whose sums are divided first if they could exceed 32 bits."""
     divided = 2.0 ** reach.sum_shift(weight, sums)
     found = torch.tensor([reach.once(divided * float(factor)) for factor in factors], dtype=torch.int32)
     return found[:, 0].contiguous(), found[:, 1].contiguous()
@@ -54,13 +54,13 @@ def factor(ratio: float) -> dict[str, int]:
 
 
 def seen(q: QParams) -> float:
-    """The largest magnitude that calibration saw: of int8 codes the largest that there is."""
+    """Returns the largest magnitude that calibration saw: for int8 codes the largest representable one."""
     largest = q.scale * max(q.zero_point - q.element.low, q.element.high - q.zero_point)
     return largest / HEADROOM if reach.is_wide(q.element) else largest
 
 
 def unread(lowering: Lowering) -> QParams:
-    """Returns the range of states that nobody reads: all there are, from -1 to 1."""
+    """Returns the parameters of states that nothing reads: the whole range, from -1 to 1."""
     return QParams(2.0**-15, 0, INT16) if reach.is_wide(lowering.q("input").element) else QParams(2.0**-7, 0, INT8)
 
 
@@ -68,7 +68,8 @@ def unread(lowering: Lowering) -> QParams:
 
 
 def fields(more_of: Callable[[Call], Mapping[str, int]], wide_state: bool, call: Call) -> dict[str, Any]:
-    """One layer over all its steps, in portable C; `more_of` gives the fields that its kind alone has."""
+    """Returns the descriptor of a layer over all its steps, in portable C; `more_of` returns the members for its
+    kind."""
     batch, steps, inputs = call.shape("input")
     more = more_of(call)
     found: dict[str, Any] = {
@@ -90,7 +91,7 @@ def fields(more_of: Callable[[Call], Mapping[str, int]], wide_state: bool, call:
 
 
 def work(gates: int, call: Call) -> Work:
-    """Rows of weights, of each the products of both paths, in every step."""
+    """Counts rows of weights, and for each the products of both paths, in every step."""
     batch, steps, inputs = call.shape("input")
     units = call.out_shape[2]
 
@@ -114,8 +115,8 @@ _MORE = (
 
 
 def as_wide(drawn: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The sample of a layer of int16 codes that is like one of int8: any codes, one in a few at the ends; sums that
-    saturate gates and sums that don't."""
+    """Converts a sample of an int8 layer to int16 codes: any codes, sometimes extreme ones; sums that saturate gates
+    and sums that don't."""
 
     def wide(old: Tensor, index: int) -> Tensor:
         return sampling.codes(seed + index, tuple(old.shape), *INT16.codes, INT16.torch_dtype)
@@ -123,7 +124,7 @@ def as_wide(drawn: dict[str, Any], seed: int) -> dict[str, Any]:
     shifts = {name: drawn[name] - 8 for name in ("shift_x", "shift_h")}
     zeros = {name: 0 for name in drawn if name.endswith("zero_point")}
     start = [wide(one, index + 1) for index, one in enumerate(drawn["start"])]
-    if seed % 4 == 1:  # sums that leave 32 bits
+    if seed % 4 == 1:  # sums that exceed 32 bits
         large = drawn["bias_x"].to(torch.int64) << 16
         drawn = {**drawn, "bias_x": large.clamp(-(2**31) + 1, 2**31 - 1).to(torch.int32)}
     given = {**drawn, **shifts, **zeros, "input": wide(drawn["input"], 0), "start": start}

@@ -1,16 +1,17 @@
 """Shared parts of LSTM, GRU and RNN layers: gates, their two functions, states and the descriptor of a layer.
 
-A gate's row j sums two paths, each in its own scale: X[j] = requant(bias_x[j] + sum(x * Wx[j])) of the input and H[j]
-likewise of the state before, in steps of 2^-11 in front of a sigmoid and of 2^-12 in front of a tanh. Their sum is
-saturated to 16 bits once. One table serves both functions, as tanh(v / 4096) = 2 * sigmoid(v / 2048) - 1:
+A gate's row j sums two paths, each in its own scale: X[j] = requant(bias_x[j] + sum(x * Wx[j])) of the input, and
+likewise H[j] of the previous state, in steps of 2^-11 before a sigmoid and of 2^-12 before a tanh. Their sum is
+saturated to 16 bits once. One table serves both functions, since tanh(v / 4096) = 2 * sigmoid(v / 2048) - 1:
 
     T[k] = min(65535, floor(65536 / (1 + exp(-(k - 256) / 16)) + 0.5)), k = 0 .. 512
     u = v + 32768;  k = u >> 7;  r = T[k] * 128 + (u & 127) * (T[k + 1] - T[k])
     sigmoid(v) = min(32767, (r + 128) >> 8)     tanh(v) = min(32767, (r - 2^22 + 64) >> 7)     with 15 fractional bits
 
-With a `run` the weights have 4 bits (--weights int4), two of them in a byte of the C bundle: codes as those of 8 bits,
-so that a layer computes the same. Within a run of a row they are factor * q, |q| <= 7; with `run` 0 all factors are 1.
-The kernels are those of 8 bits, with a function for their gates that unpacks as it multiplies (gates_narrow_s8.c).
+With a `run` the weights have 4 bits (--weights int4), two of them in a byte of the C bundle; in the graph they are
+8-bit codes, so a layer computes the same. They are factor * q, |q| <= 7, with one factor for each run of a row; if
+`run` is 0, all factors are 1. The kernels are those for 8 bits, with a function for their gates that unpacks as it
+multiplies (gates_narrow_s8.c).
 """
 
 import math
@@ -49,7 +50,7 @@ from cortado.ops.recurrent import int16_layer as wide
 
 @dataclass(frozen=True)
 class LayerSize:
-    """How large a layer is."""
+    """The dimensions of a layer."""
 
     sequences: int
     steps: int
@@ -77,9 +78,9 @@ _NARROW_PAIRS = "path_products path_twos path_sixteens path_chunks"
 def recurrent_work(
     core: Core, layer: LayerSize, *, together: int, starts: bool, more: Mapping[str, int], run: int | None
 ) -> Work:
-    """Units whose gates are made together, each group of them in each step; the products of both paths of a gate, input
-    and state, for which one function is called: twos, fours, eights of the fours, vectors of them, whether there are
-    fours, whether some are in no four, and how many."""
+    """Counts groups of units whose gates are computed together, in each step; the products of both paths of a gate,
+    input and state, each a call of one function: twos, fours, pairs of fours, vectors, whether there are fours, whether
+    some products are left over, and how many."""
     paths = (layer.inputs, layer.units)
     fours, lasts = [products // 4 for products in paths], [products % 4 for products in paths]
     sizes = {
@@ -115,7 +116,7 @@ SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
 LARGEST = 2**15 - 1
 LARGEST_SUM = 2**30  # of either path, shifted left: kernels double it, and add the two
 MOST_CELL_BITS = 15
-BIAS_BITS = 28  # of a bias in steps of its path: it shares 32 bits with the sum of the products
+BIAS_BITS = 28  # of a bias in steps of its path: it shares 32 bits with the sum of products
 LARGEST_START_SHIFT = 22  # 255 steps of an initial state, shifted left, fit 31 bits
 
 # ---- what it computes ----------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def sigmoid_table() -> Tensor:
 
 
 def _interpolated(value: Tensor) -> Tensor:
-    """sigmoid(value / 2048) with 23 fractional bits."""
+    """Returns sigmoid(value / 2048) with 23 fractional bits."""
     above = value + 32768
     entries, index = sigmoid_table(), above >> 7
     return entries[index] * 128 + (above & 127) * (entries[index + 1] - entries[index])
@@ -160,7 +161,7 @@ class Path:
         return Path(*(arguments[f"{part}_{name}"] for part in ("weight", "bias", "multiplier", "shift")))
 
     def __call__(self, codes: Tensor) -> Tensor:
-        """float64 holds every sum of a layer of this size exactly."""
+        """Computes the sums in float64, which holds every sum of a layer of this size exactly."""
         sums = (codes.to(torch.float64) @ self._columns).to(torch.int64) + self.bias
         if codes.dtype == INT16.torch_dtype:
             return wide.path(sums, self.weight, self.bias, (self._factors, self.shift))
@@ -179,7 +180,7 @@ Cell = Callable[[Tensor, Tensor], Tensor]
 
 
 def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) -> Tensor:
-    """[batch, steps, units] of what `cell(X, H)` gives step by step; one step if only what comes last counts."""
+    """Returns [batch, steps, units], the results of `cell(X, H)` step by step; only the last step if `last` is set."""
     before, path = Path.of(arguments, "x")(input), Path.of(arguments, "h")
     steps = range(input.shape[1])
     rows: dict[int, Tensor] = {}
@@ -189,12 +190,12 @@ def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) 
 
 
 def given_steps(arguments: Mapping[str, Any], count: int) -> range:
-    """The steps of which a layer gives its state."""
+    """Returns the steps whose state a layer returns."""
     return range(count)[final(arguments, count)] if arguments["last"] else range(count)
 
 
 def final(arguments: Mapping[str, Any], count: int) -> slice:
-    """The step that comes last."""
+    """Returns the step that is computed last."""
     return slice(0, 1) if arguments["reverse"] else slice(count - 1, count)
 
 
@@ -212,7 +213,7 @@ def output_codes(value: Tensor, arguments: Mapping[str, Any]) -> Tensor:
 
 
 def started(start: Sequence[Tensor], arguments: Mapping[str, Any], units: int) -> Tensor:
-    """The state's codes before the first step, of layers whose state has the output's scale."""
+    """Returns the state's codes before the first step, for layers whose state has the output's scale."""
     zero = arguments["out_zero_point"]
     if not start:
         return torch.full((arguments["input"].shape[0], units), zero, dtype=arguments["input"].dtype)
@@ -261,7 +262,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def match_with_cells(bound: Bound) -> Quantization | Reject:
-    """Matches an LSTM, which is also given its own cells: their range says how they are kept."""
+    """Matches an LSTM, which also gets its own cells as an operand: their range determines how they are stored."""
     found = match(bound)
     if isinstance(found, Reject):
         return found
@@ -274,7 +275,7 @@ def match_cells(bound: Bound) -> Quantization | Reject:
 
 
 def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
-    """Returns the biases of the input's path and of the state's, zeros where there are none."""
+    """Returns the biases of the input's path and of the state's, zeros if there are none."""
     rows = shape_of(lowering)[0]
     given = (lowering.data(name) if lowering.bound[name] is not None else None for name in ("bias_ih", "bias_hh"))
     of_input, of_state = (torch.zeros(rows) if bias is None else bias for bias in given)
@@ -282,7 +283,7 @@ def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
 
 
 def shape_of(lowering: Lowering) -> tuple[int, int]:
-    """Rows of all gates, and units."""
+    """Returns the number of rows of all gates, and of units."""
     weight = lowering.data("weight_hh")
     assert weight is not None
     rows, units = weight.shape
@@ -297,9 +298,10 @@ class GatePath(Enum):
 
 
 def path_constants(lowering: Lowering, path: GatePath, codes: QParams, bias: Tensor, unit: Tensor) -> dict[str, Any]:
-    """weight, bias, multiplier and shift of one path; `unit` is the step of every row's gate.
+    """Returns weight, bias, multiplier and shift of one path; `unit` is the step of every row's gate.
 
-    A row whose bias would not fit beside its products gets a larger scale: next to that bias the weights are nothing.
+    A row whose bias would not fit next to its products gets a larger scale: compared with that bias its weights are
+    negligible.
     """
     data, scales = lowering.data(path.value), lowering.weight_scales(path.value)
     assert data is not None
@@ -332,7 +334,7 @@ def _constants(lowering: Lowering, end: str, parts: Sequence[Tensor]) -> dict[st
 
 
 def start_factor(lowering: Lowering, start: QParams | None, step: float, name: str = "start") -> dict[str, int]:
-    """How the codes of an initial state become steps of the kernel's own; zeros where there is none."""
+    """Returns the factor from the codes of an initial state to the kernel's own steps; zeros if there is none."""
     if start is None:
         return {f"{name}_zero_point": 0, f"{name}_multiplier": 0, f"{name}_shift": 0}
     if is_wide(start.element):
@@ -356,7 +358,7 @@ def out_factor(step: float, out: QParams) -> dict[str, int]:
 
 
 def unit_rows(units: Sequence[float], count: int) -> Tensor:
-    """The step of every row: `count` rows of each gate."""
+    """Returns the step of every row: `count` rows for each gate."""
     return torch.tensor(units, dtype=torch.float64).repeat_interleave(count)
 
 
@@ -366,7 +368,7 @@ def start_q(lowering: Lowering) -> list[QParams]:
 
 
 def start_bits(start: QParams) -> int:
-    """How far a state that is given goes beyond 1, in bits: up to a step it is a code that is there to spare."""
+    """Returns by how many bits a given initial state exceeds 1; an excess of up to one step is ignored."""
     return min(max(math.ceil(math.log2(max(wide.seen(start) - start.scale, 1.0))), 0), MOST_CELL_BITS)
 
 
@@ -374,7 +376,7 @@ def start_bits(start: QParams) -> int:
 
 
 def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
-    """Rows in the order the kernels read them: a few units at a time, of these gate after gate."""
+    """Orders rows as the kernels read them: a few units at a time, gate after gate."""
     together, units = _together(core, run), len(path.bias) // gates
     blocks = -(-units // together)
 
@@ -397,7 +399,7 @@ def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
 
 
 def _together(core: Core, run: int | None) -> int:
-    """Units whose gates are computed together."""
+    """Returns how many units have their gates computed together."""
     return NARROW_ROWS if run is not None else packing.group_channels(core)
 
 
@@ -406,19 +408,20 @@ CellArguments = tuple[Argument, ...]
 
 @dataclass(frozen=True)
 class LayerKind:
-    """Differences between the kernels of LSTM, GRU and RNN layers: the fields that one kind alone has, the states that
-    it may be given, and by which results are read where it writes."""
+    """The differences between the kernels of LSTM, GRU and RNN layers: members that only one kind has, the states that
+    it can be given, and where it writes, depending on which results are read."""
 
     name: str
     gates: int
     state_bytes: int
     more: Callable[[Call], Mapping[str, int]]
     states: int = 1
-    # Where it writes, by the results that nobody reads; None: a second one, behind the operands.
+    # Where it writes, by the results that nothing reads; None: a second result, in the row after the operands.
     written: Sequence[tuple[tuple[str, ...], tuple[Argument | None, ...]]] = (((), (Operand.OUT,)),)
 
     def forms(self) -> Iterator[tuple[Callable[[Call], bool], CellArguments]]:
-        """Which calls have which arguments behind the input: the states, and what is written."""
+        """Yields predicates for calls, with the arguments after the input: the states, and where results are
+        written."""
         for given in (False, True):
             before = tuple(Row(1 + index) if given else Absent() for index in range(self.states))
             for unread, written in self.written:
@@ -426,7 +429,8 @@ class LayerKind:
                 yield partial(_is_form, given, frozenset(unread)), (*before, *moved, Operand.SCRATCH)
 
     def scratch(self, call: Call) -> int:
-        """Two rows in which states take turns where they are not given, or only the last one is kept."""
+        """Returns the bytes of scratch: the states, and two rows that alternate if the output doesn't hold all of them,
+        else one row for a given initial state."""
         aside = call["last"] or not call.gives(call.operator.results[0])
         return call.out_shape[2] * (self.state_bytes + (2 if aside else 1 if call["start"] else 0))
 
@@ -481,8 +485,8 @@ def _runs(length: int | None, call: Call) -> bool:
 _HAS_RUNS = {length: partial(_runs, length) for length in (None, 0, RUN)}
 
 
-# Cores, how whole steps are made there, and with which function for their gates; the first that takes a layer. A run's
-# length is that of weights that have 4 bits.
+# Cores, how they compute whole steps, and with which function for their gates; the first entry that takes a layer is
+# used. The run length is given for weights of 4 bits, None for others.
 _GATES: tuple[tuple[int | None, str, tuple[Core, ...], str], ...] = (
     (None, "__mve", (Core.MVE,), ""),  # whole steps with vector instructions
     (None, "", (Core.DSP,), "gates_s8__dsp"),
@@ -498,7 +502,7 @@ _GATES: tuple[tuple[int | None, str, tuple[Core, ...], str], ...] = (
 
 
 def kernels(kind: LayerKind) -> KernelTable:
-    """The kernels of one kind of layer over all its steps."""
+    """Returns the kernels of one kind of layer over all its steps."""
 
     def rows(form: Callable[[Call], bool], behind: CellArguments) -> Iterator[KernelRow]:
         for run, isa, cores, gates in _GATES:
@@ -534,7 +538,7 @@ def kernels(kind: LayerKind) -> KernelTable:
 
 
 def draw_layer(draw: CaseDraw, gates: int, states: int) -> dict[str, Any]:
-    """Draws the arguments that all three take. Sums that saturate gates, and sums that don't."""
+    """Draws the arguments that all three kinds take: sums that saturate gates, and sums that don't."""
     seed = draw.seed()
     batch, steps = draw.pick([1, 1, 2]), draw.whole(1, 6)
     inputs, units = draw.channels(), draw.channels()
@@ -561,7 +565,7 @@ def draw_layer(draw: CaseDraw, gates: int, states: int) -> dict[str, Any]:
 
 
 def samples_of(draw_case: Callable[[CaseDraw], dict[str, Any]]) -> Callable[[CaseDraw], dict[str, Any]]:
-    """Draws samples of int8 codes, of int16 that are like them, and with weights of 4 bits."""
+    """Draws samples of int8 codes, similar ones of int16 codes, and samples with weights of 4 bits."""
 
     def samples(draw: CaseDraw) -> dict[str, Any]:
         case, kind = {**draw_case(draw), "run": None}, draw.pick([INT8, INT8, INT16, INT4])
@@ -575,7 +579,7 @@ def samples_of(draw_case: Callable[[CaseDraw], dict[str, Any]]) -> Callable[[Cas
 
 
 def layer_operator(parameters: str, draw_case: Callable[[CaseDraw], dict[str, Any]], **record: Any) -> Operator:
-    """The operator of one kind of layer: what all three share, and its own `parameters` behind theirs."""
+    """Makes the operator of one kind of layer: the shared parameters, followed by its own `parameters`."""
     return Operator(
         parameters=f"{ARGUMENTS}, {parameters}",
         shape=output_shape,

@@ -1,12 +1,12 @@
 """An LSTM layer in one direction. Its cells c have 16 bits in steps of 2^(cell_bits - 15); h, its 8-bit codes, is the
-output and what the next step multiplies.
+output and the state operand of the next step.
 
     i, f, o = sigmoid(sat16(X + H));   g = tanh(sat16(X + H))
     c = sat16((f * c + ig + 2^14) >> 15),   ig = (i * g + 2^(cell_bits - 1)) >> cell_bits, or i * g if cell_bits is 0
     v = sat16(c << (cell_bits - 3)), or (c + 2^(2 - cell_bits)) >> (3 - cell_bits): the cells with 12 fractional bits
     h = clamp(requant(o * tanh(v)) + out_zero_point)
 
-X and H, sigmoid and tanh: _recurrent.py. A second result are the cells, in codes of their own.
+X and H, sigmoid and tanh: layer.py. The cells are a secondary output, as codes with their own parameters.
 """
 
 import math
@@ -74,13 +74,14 @@ def cells_shape(call: Call) -> tuple[int, ...]:
 
 
 def cell_bits(cells: QParams, start: Sequence[QParams]) -> int:
-    """The cells' format: twice the range that was seen fits, and all cells that are given."""
+    """Returns the cells' format: it holds twice the range that calibration saw, and all given cells."""
     wanted = math.ceil(math.log2(2 * wide.seen(cells)))
     return min(max(wanted, *map(recurrent.start_bits, start[1:]), 0), recurrent.MOST_CELL_BITS)
 
 
 def lower_cells(lowering: Lowering) -> Node:
-    """The cells come first in the float graph: the layer behind them gives the same call's other result."""
+    """Lowers the cells, which come first in the float graph: the layer that follows is another result of the same
+    call."""
     layers = [user for user in lowering.bound.node.users if user.target == LSTM_LAYER]
     hidden = qparams(layers[0]) if layers else wide.unread(lowering)
     assert hidden is not None
@@ -89,7 +90,7 @@ def lower_cells(lowering: Lowering) -> Node:
 
 def lower_layer(lowering: Lowering) -> Node:
     call = taken_from(lowering.node("cells"))
-    if call is None:  # the cells were not lowered: a .pte that keeps them in float will not have this either
+    if call is None:  # the cells were not lowered: a .pte that keeps them in float won't have this either
         call = _call(lowering, lowering.out, lowering.q("cells"))
     return lowering.part(call, STATES)
 
@@ -138,7 +139,7 @@ def _more(call: Call) -> dict[str, int]:
     }
 
 
-# The first result that is read goes where outputs go, a second one (None) behind the operands.
+# The first result that is read goes to the output, a second one (None) to the row after the operands.
 _WRITTEN = (((), (Operand.OUT, None)), ((CELLS,), (Operand.OUT, Absent())), ((STATES,), (Absent(), Operand.OUT)))
 KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=2, written=_WRITTEN))
 

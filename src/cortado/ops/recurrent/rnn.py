@@ -1,9 +1,9 @@
-"""An RNN layer in one direction; h, its 8-bit codes, is the output and what the next step multiplies.
+"""An RNN layer in one direction; h, its 8-bit codes, is the output and the state operand of the next step.
 
     tanh:  h = clamp(requant(tanh(sat16(X + H))) + out_zero_point)
     relu:  h = clamp(((max(X + H, 0) + 128) >> 8) + out_zero_point), X and H in steps of the output / 256
 
-X and H, and tanh: _recurrent.py.
+X and H, and tanh: layer.py.
 """
 
 from typing import Any
