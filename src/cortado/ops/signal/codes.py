@@ -1,4 +1,4 @@
-"""Spectra in bands as one call of the float graph, and its codes: window, weights, floor and curve as integers."""
+"""Spectra in bands as one call of the float graph, and its lowering: window, weights, floor and curve as integers."""
 
 import math
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from cortado.ops.signal.spectrum import (
 
 Tensor = torch.Tensor
 
-MOST_BLOCKS = 64  # of samples that a frame is gathered from
+MOST_BLOCKS = 64  # blocks of samples in a frame
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ def _in_float(
 ) -> Tensor:
     signal = signal - emphasis * torch.nn.functional.pad(signal, (1, 0))[:, :-1] if emphasis else signal
     pieces = signal[:, skip:].unfold(1, len(window), hop)[:, :frames] * window
-    padded = torch.nn.functional.pad(pieces, (lead, points - lead - len(window)))  # where the model has its samples
+    padded = torch.nn.functional.pad(pieces, (lead, points - lead - len(window)))  # samples where the model has them
     sizes = torch.fft.rfft(padded).abs() ** power @ bands.T
     sums = sizes.clamp(min=floor) if clamped else sizes + floor
     curved = sums.log() if curve == Curve.LOGARITHM else sums.sqrt() if curve == Curve.ROOT else sums
@@ -81,7 +81,8 @@ SPECTRUM_OF: OpOverload = torch.ops.cortado.spectrum_of.default
 
 
 def block_of(hop: int, length: int, span: int) -> int | None:
-    """The largest number of samples that frames begin at multiples of and that the signal is a multiple of."""
+    """Returns the largest block of samples that both the hop and the signal are multiples of; None if frames have too
+    many blocks."""
     block = math.gcd(hop, length)
     return block if -(-span // block) <= MOST_BLOCKS and hop // block < 256 else None
 
@@ -97,7 +98,8 @@ def match(bound: Bound) -> Quantization | Reject:
 
 @dataclass(frozen=True)
 class Integers:
-    """Window and weights as integers; |X|^p of samples is `unit` times what the kernel has, without its exponents."""
+    """Window and weights as integers; |X|^p of real samples is `unit` times the kernel's value, without its
+    exponents."""
 
     window: Tensor
     weights: dict[str, Tensor]
@@ -112,7 +114,7 @@ def _integers(lowering: Lowering, scale: float) -> Integers:
     largest, window, bands = float(window.abs().max()), window.to(torch.float64), bands.to(torch.float64)
     room = min(65535 / float(bands.max()), LARGEST_SUM / float(bands.sum(1).max())) / 2.0**WEIGHT_BITS
     power, emphasis = math.floor(math.log2(room)), round(lowering.bound["emphasis"] * 2**EMPHASIS_BITS)
-    scale *= 1 if emphasis == 0 else 2  # what is emphasized is halved
+    scale *= 1 if emphasis == 0 else 2  # pre-emphasis halves the samples
     return Integers(
         window=torch.round(window / largest * 2.0**WINDOW_BITS).to(torch.int32),
         weights=_packed(torch.round(bands * 2.0 ** (WEIGHT_BITS + power)).to(torch.int32)),
@@ -122,7 +124,7 @@ def _integers(lowering: Lowering, scale: float) -> Integers:
 
 
 def _packed(bands: Tensor) -> dict[str, Tensor]:
-    """Packs the bins of each band, from the first weight to the last; of one without, bin 0."""
+    """Packs the bins of each band, from the first nonzero weight to the last; for a band of zeros, bin 0."""
     starts, counts, weights = [], [], []
     for row in bands:
         used = row.nonzero().flatten().tolist() or [0]
@@ -137,7 +139,7 @@ def _packed(bands: Tensor) -> dict[str, Tensor]:
 
 
 def _floor(lowering: Lowering, unit: float, base: int) -> dict[str, int]:
-    """The floor in units of the largest exponent that a frame may have, which it has to leave room for."""
+    """Returns the floor in units of the largest exponent that a frame can have, with headroom for that exponent."""
     power, value = lowering.bound["power"], lowering.bound["floor"] / unit * 2.0**base
     headroom = next((bits for bits in range(15, -1, -1) if value * 2.0 ** (power * bits) < 2.0**FLOOR_BITS), None)
     if headroom is None:
@@ -167,7 +169,7 @@ def _curve(lowering: Lowering, unit: float, base: int) -> dict[str, int]:
 
 
 def _blocks(lowering: Lowering, signal: Node, sizes: tuple[int, ...], zero_point: int) -> Node:
-    """Samples of 16 bits in rows; what makes them of others does so row by row."""
+    """Returns 16-bit samples in rows; a conversion to them then runs row by row."""
     if dtype(signal) == torch.int8:
         return as_samples(lowering, lowering.view(signal, sizes), zero_point)
     if operator_of(signal.target) is SAMPLES:

@@ -1,8 +1,8 @@
-"""Sums of a spectrum that are only read by functions that bring numbers of very different sizes near each other.
+"""Sums of a spectrum that are read only by functions that compress their range.
 
-A cube root of bands, `10 * log10(bands / bands.max())`: of such sums int8 codes keep the largest alone, of their
-logarithms all alike. The sums become exp(logarithms), and a table of the logarithms is made of the exponential and what
-follows it. The largest of the sums is the exponential of the largest logarithm.
+A cube root of bands, `10 * log10(bands / bands.max())`: int8 codes of such sums resolve only the largest, codes of
+their logarithms all alike. The sums become exp(logarithms), and the exponential and what follows it become a table of
+the logarithms. The largest of the sums is the exponential of the largest logarithm.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from cortado.ops.probing import Followed, attempt
 aten = torch.ops.aten
 
 _DECADES = [10.0**power for power in range(-8, 9)]
-MOST_OF_IT = 0.85  # of a function's range in one decade; of a square root it is 0.68, of a straight line 0.9
-_QUIET, _UNSEEN, _SMALLEST = 1e-5, 1e-4, 1e-14  # parts of the largest sum, or of the function
+MOST_OF_IT = 0.85  # of a function's range, within one decade; a square root has 0.68, a linear function 0.9
+_QUIET, _UNSEEN, _SMALLEST = 1e-5, 1e-4, 1e-14  # relative to the largest sum, or to the function
 _LARGEST = (aten.amax.default, aten.max.default, aten.max.dim)
 
 
 def compressed(sums: Node, largest: float) -> float | None:
-    """The smallest sum whose logarithm is needed, if all that is computed of the sums one by one, or of the largest of
-    them, compresses; None where something does not. `largest`: that of a signal up to 1."""
+    """Returns the smallest sum whose logarithm is needed, if all functions of single sums, or of the largest of them,
+    compress; None otherwise. `largest`: the largest sum for a signal of amplitude 1."""
     followed, ends = [sums], list[Node]()
     for node in followed:
         behind = [user for user in node.users if _follows(user, node)]
@@ -42,7 +42,7 @@ def compressed(sums: Node, largest: float) -> float | None:
 
 @dataclass(frozen=True)
 class _Function:
-    """The result of a call on sums that are all one number."""
+    """The result of a call as a function of sums that are all the same number."""
 
     region: Followed
     end: Node
@@ -61,7 +61,8 @@ class _Function:
         return rises and 0 < max(steps) <= MOST_OF_IT * (found[-1] - found[0])
 
     def floor(self, largest: float) -> float:
-        """A sum so small that the function of it is that of 0, beside what it is of a quiet signal."""
+        """Returns a sum so small that its function value can't be told from that of 0, relative to that of a quiet
+        signal."""
         silent, quiet = self.at(0.0), self.at(_QUIET * largest)
         if silent is None or quiet is None:
             return _SMALLEST * largest
@@ -73,7 +74,7 @@ class _Function:
 
 
 def _follows(user: Node, node: Node) -> bool:
-    """Whether a call makes something of each number, or takes the largest; of several results the numbers alone."""
+    """Whether a call is a function of each number, or takes the largest and only its value is read."""
     if is_call(user, aten.max.dim):
         return not parts_of(user, 1)
     if node.target == aten.max.dim:
@@ -82,8 +83,8 @@ def _follows(user: Node, node: Node) -> bool:
 
 
 def written_in_logarithms(sums: Node, logarithms: Node) -> Node:
-    """The exponential of logarithms, for all that reads the sums but the largest of them: that is moved in front of
-    what is computed before it."""
+    """Returns the exponential of logarithms, which replaces the sums; a maximum of the sums is taken of the logarithms
+    instead, before the calls that lead to it."""
     for node, chain in list(_largest_of(sums, [])):
         found = _largest(node, logarithms)
         for call in [None, *chain]:
@@ -95,7 +96,7 @@ def written_in_logarithms(sums: Node, logarithms: Node) -> Node:
 
 
 def _largest_of(node: Node, chain: Sequence[Node]) -> list[tuple[Node, Sequence[Node]]]:
-    """Calls that take the largest of what a chain of calls makes of a node."""
+    """Finds the calls that take the largest value of a chain of functions of a node."""
     found: list[tuple[Node, Sequence[Node]]] = []
     for user in node.users:
         if is_call(user, *_LARGEST):
@@ -113,7 +114,7 @@ def _largest(node: Node, source: Node) -> Node:
 
 
 def _again(call: Node, source: Node) -> Node:
-    """The same call of another tensor."""
+    """Adds the same call on another tensor."""
     (operand,) = operands(call)
     args = [source if one is operand else one for one in call.args]
     return add_call(call, call.target, *args, **call.kwargs)

@@ -1,16 +1,14 @@
 """The real FFT of integers, exactly: radices, tables, and the reference of every stage.
 
-N reals are M = N/2 complex numbers z[n] = x[2n] + j x[2n+1] in 32 bits, transformed in place, decimation in time. All
-right shifts are floors. mulw(a, w) = floor(a * w / 2^16) multiplies 32 bits by 16 (SMULWB, VMULH, or four products of
-halves). Every stage behind the first halves by its products: twiddles are 15-bit fractions and mulw keeps 16 bits less,
-so noise keeps its size, a tone grows by radix / 2, and nothing overflows up to N = 4,096. Twiddles are stored negated:
--1, which is exact, is the one that is used most.
+N reals are M = N/2 complex numbers z[n] = x[2n] + j x[2n+1] in 32 bits, transformed in place, with decimation in time.
+All right shifts round down. mulw(a, w) = floor(a * w / 2^16) multiplies 32 bits by 16 (SMULWB, VMULH, or four products
+of halves). Every stage after the first one halves its values: twiddles are 15-bit fractions, and mulw drops 16 bits, so
+noise keeps its size, a tone grows by radix / 2, and nothing overflows up to N = 4,096. Twiddles are stored negated,
+because -1, the most frequent one, is exactly representable.
 
-The tables of a spectrum in the order in which the kernels of each kind of core read them.
-
-Portable: the window, places and words of twiddles, as they are. Without vector instructions: the window as a stream,
-with the places (spectrum_loops_s16__scalar_dsp.h). With them: all tables for four butterflies at a time
-(spectrum_loops_s16__mve.h).
+The tables of a spectrum in the order in which the kernels of each kind of core read them. Portable: the window, places
+and words of twiddles, unchanged. Without vector instructions: the window as a stream, with the places
+(spectrum_loops_s16__scalar_dsp.h). With them: all tables for four butterflies at a time (spectrum_loops_s16__mve.h).
 """
 
 from collections.abc import Sequence
@@ -27,7 +25,7 @@ from cortado.ir.kernel import Array, Field
 # ---- fft -------------------------------------------------------------------------------------------------
 
 SHORTEST, LONGEST = 32, 4096
-WINDOW_BITS = 24  # a window of 1 is 2^24
+WINDOW_BITS = 24  # a window of 1 is stored as 2^24
 THIRD = -8780  # sin(60 degrees) - 1, as a 16-bit fraction
 FIFTH_NEAR, FIFTH_FAR = 20252, 12516  # cos(72 degrees), 1 + cos(144 degrees)
 FIFTH_HIGH, FIFTH_LOW = -3208, -27015  # sin(72 degrees) - 1, sin(144 degrees) - 1
@@ -35,7 +33,7 @@ FIFTH_HIGH, FIFTH_LOW = -3208, -27015  # sin(72 degrees) - 1, sin(144 degrees) -
 
 @dataclass(frozen=True)
 class FftStage:
-    """One pass over the numbers: radix, how many butterflies have twiddles of their own, and these, [k][leg]."""
+    """One pass over the numbers: radix, number of butterflies with distinct twiddles, and these twiddles, [k][leg]."""
 
     radix: int
     span: int
@@ -45,8 +43,9 @@ class FftStage:
 
 @dataclass(frozen=True)
 class Fft:
-    """The tables of one length. `places`: where butterfly b of the first stage puts its results, in radices of it.
-    Behind the last stage `cosines` and `sines` make the spectrum of the reals of that of the pairs."""
+    """The tables of one length. `places`: where butterfly b of the first stage writes its results, in units of its
+    radix. `cosines` and `sines`, applied after the last stage, convert the spectrum of the pairs to that of the
+    reals."""
 
     points: int
     first: int
@@ -61,14 +60,14 @@ class Fft:
 
     @property
     def bits(self) -> int:
-        """Returns the bits of the spectrum of integers times a window: X * 2^bits; mulw takes 16 bits off the
-        window's."""
+        """The binary exponent of the result: a spectrum X of windowed integers is stored as X * 2^bits; mulw drops 16
+        of the window's bits."""
         return WINDOW_BITS - 16 - len(self.stages)
 
 
 def radices(count: int) -> list[int] | None:
-    """A 4 first, then a 2 where one is left over, 4s, 3s, 5s: of a multiple of 4, every later span is one too. None
-    where there is another factor."""
+    """Returns the radices: a 4 first, then a remaining 2, 4s, 3s, 5s, so that if 4 divides the count, it divides every
+    later span too. None if there are other prime factors."""
     twos = (count & -count).bit_length() - 1
     rest = count >> twos
     found = [4] * min(twos // 2, 1) + [2] * (twos % 2) + [4] * max(twos // 2 - 1, 0)
@@ -104,7 +103,7 @@ def fft_of(points: int) -> Fft:
 
 
 def _places(count: int, found: list[int]) -> ArrayType:
-    """Digits of the butterfly's number in mixed radices, reversed."""
+    """Returns the butterflies' numbers with their mixed-radix digits reversed."""
     rest: ArrayType = np.arange(count // found[0])
     places, block = np.zeros_like(rest), count // found[0]
     for radix in reversed(found[1:]):
@@ -123,12 +122,12 @@ def mulw(a: ArrayType, w: ArrayType | int) -> ArrayType:
 
 
 def _turned(value: ArrayType) -> ArrayType:
-    """j * value; complex numbers are arrays of two."""
+    """Returns j * value; complex numbers are arrays of two."""
     return np.stack([-value[1], value[0]])
 
 
 def _butterfly(first: ArrayType, legs: list[ArrayType]) -> list[ArrayType]:
-    """The DFT of `first` and the negatives of `legs`."""
+    """Returns the DFT of `first` and the negatives of `legs`."""
     if len(legs) == 1:
         return [first - legs[0], first + legs[0]]
     if len(legs) == 2:
@@ -152,14 +151,14 @@ def _butterfly5(first: ArrayType, legs: list[ArrayType]) -> list[ArrayType]:
 
 
 def _twiddled(real: ArrayType, imaginary: ArrayType, cosines: ArrayType, sines: ArrayType) -> ArrayType:
-    """Minus half the product."""
+    """Returns minus half the product."""
     return np.stack(
         [mulw(real, cosines) + mulw(imaginary, sines), mulw(imaginary, cosines) - mulw(real, sines)],
     )
 
 
 def spectrum(fft: Fft, windowed: ArrayType) -> tuple[ArrayType, ArrayType]:
-    """Real and imaginary parts [frames, pairs + 1] of windowed integers [frames, points], times 2^-stages."""
+    """Returns real and imaginary parts [frames, pairs + 1] of windowed integers [frames, points], times 2^-stages."""
     frames = len(windowed)
     pairs = windowed.reshape(frames, fft.pairs, 2).transpose(2, 0, 1)
     parts = np.split(pairs, fft.first, axis=2)
@@ -177,14 +176,14 @@ def spectrum(fft: Fft, windowed: ArrayType) -> tuple[ArrayType, ArrayType]:
 
 
 def _of_reals(fft: Fft, found: ArrayType) -> tuple[ArrayType, ArrayType]:
-    """Bins 0 to M: those of E + W * O, where E and O are the spectra of the even and the odd reals."""
+    """Returns bins 0 to M: E + W * O, where E and O are the spectra of the even and the odd reals."""
     low = np.arange(fft.pairs // 2 + 1)
     high = (fft.pairs - low) % fft.pairs
     a, b = found[:, :, low], found[:, :, high]
     even = np.stack([(a[0] + b[0]) >> 1, (a[1] - b[1]) >> 1])
     odd = _twiddled(a[1] + b[1], b[0] - a[0], fft.cosines, fft.sines)
     result = np.empty((2, found.shape[1], fft.pairs + 1), np.int64)
-    result[:, :, fft.pairs - low] = even + odd  # conjugate; of the middle bin the other form is taken
+    result[:, :, fft.pairs - low] = even + odd  # the conjugate; the middle bin comes from the other form
     result[:, :, low] = even - odd
     return result[0], result[1]
 
@@ -192,7 +191,7 @@ def _of_reals(fft: Fft, found: ArrayType) -> tuple[ArrayType, ArrayType]:
 # ---- spectrum tables -------------------------------------------------------------------------------------
 
 FOUR = 4
-LEGS = (0, 2, 1, 3)  # in the order in which butterflies of radix 4 take them
+LEGS = (0, 2, 1, 3)  # in the order in which radix 4 butterflies read them
 
 
 class SpectrumLayout(Enum):
@@ -202,7 +201,8 @@ class SpectrumLayout(Enum):
 
 
 def scratch_bytes(fft: Fft, window: int, layout: SpectrumLayout) -> int:
-    """Complex numbers, one more than there are pairs, and the samples; vectors read those of two legs at least."""
+    """Returns the bytes of scratch: one complex number more than there are pairs, and the samples; vectors read those
+    of at least two legs."""
     pairs = -(-window // 2)
     return 8 * (fft.pairs + 1) + 4 * (max(pairs, fft.pairs // 2) if layout is SpectrumLayout.VECTORS else pairs)
 
@@ -210,7 +210,7 @@ def scratch_bytes(fft: Fft, window: int, layout: SpectrumLayout) -> int:
 def spectrum_tables(
     fft: Fft, window: ArrayType, weights: ArrayType, counts: ArrayType, layout: SpectrumLayout
 ) -> dict[str, Field]:
-    """Returns the radix of all stages, and their twiddles one after the other; window and weights."""
+    """Returns the radices and the concatenated twiddles of all stages, window and weights."""
     radices = [fft.first, *(stage.radix for stage in fft.stages)]
     whole = np.pad(window, (0, len(window) % 2)).astype(np.int32)
     fields: dict[str, Field] = {"stages": len(radices), "radix": tuple(radices + [0] * (8 - len(radices)))}
@@ -236,12 +236,12 @@ def _joined(parts: Sequence[ArrayType], kind: type[np.signedinteger[Any]]) -> Ar
 
 
 def _words(cosines: ArrayType, sines: ArrayType) -> ArrayType:
-    """Cosine below, sine above."""
+    """Packs a cosine in the lower half and a sine in the upper half of each word."""
     return ((sines << 16) | (cosines & 0xFFFF)).astype(np.uint32).astype(np.int32).reshape(-1)
 
 
 def _stream(fft: Fft, window: ArrayType) -> ArrayType:
-    """Returns the window of the legs that hold samples for each butterfly, and the byte at which its results begin."""
+    """Returns, for each butterfly, the window of the legs that hold samples, and the byte offset of its results."""
     quarter, found = fft.pairs // FOUR, []
     for number in range(quarter):
         pairs = [number + leg * quarter for leg in LEGS]
@@ -268,7 +268,8 @@ def _vectors(fft: Fft, window: ArrayType) -> dict[str, Field]:
 
 
 def _side_by_side(fft: Fft, window: ArrayType, numbers: range, legs: int) -> list[ArrayType]:
-    """Butterflies, four at a time: the window of even and of odd samples of each leg, and where results begin."""
+    """Returns, for four butterflies at a time, the windows of even and odd samples of each leg, and the offset of the
+    results."""
     found = []
     for first in numbers[::FOUR]:
         at = np.arange(first, min(first + FOUR, numbers.stop))
@@ -289,7 +290,7 @@ def _twiddles(cosines: ArrayType, sines: ArrayType) -> ArrayType:
 
 
 def _padded_weights(weights: ArrayType, counts: ArrayType) -> ArrayType:
-    """Each band's with zeros up to a multiple of four."""
+    """Pads each band's weights with zeros to a multiple of four."""
     bands = np.split(weights, np.cumsum(counts)[:-1])
     return np.concatenate([_four(band) for band in bands])
 

@@ -1,16 +1,16 @@
 """out = clamp(requant(y)): 16-bit samples through a cascade of second-order sections, channel by channel.
 
-u = sample << 13 goes into the first section, y of each into the next. With coefficients of 30 fractional bits,
+u = sample << 13 is the input of the first section, y of each that of the next. With coefficients of 30 fractional bits,
 
     v = b0 * u + b1 * u1 + b2 * u2 - a1 * y1 - a2 * y2 + rest,  exact in 64 bits
     y = clamp(v >> 30, -2^29, 2^29 - 1);  rest = v mod 2^30;  u2, u1, y2, y1 = u1, u, y1, y
 
-What is cut off goes into the next sum, so the mean of all errors is 0: a filter of slow poles has no dead band, and
-what rounding ever adds has a bound that is known when the filter is compiled. Those five words of each section are the
-state.
+The bits that the shift drops are carried to the next sum, so the mean of all errors is 0: a filter with slow poles has
+no dead band, and the total rounding error has a bound that is known when the filter is compiled. These five words of
+each section are the state.
 
-Filters as calls of the float graph, and their codes. The state of a filter are integers of 32 bits on the device; in
-the float graph the same words hold the bits of its real numbers: both begin with zeros.
+Filters as calls of the float graph, and their codes. On the device the state of a filter consists of 32-bit integers;
+in the float graph the same words hold the bits of its real numbers: both begin with zeros.
 """
 
 import math
@@ -50,7 +50,7 @@ _REST = (1 << COEFFICIENT_BITS) - 1
 
 
 def _through(samples: list[int], sections: list[list[int]], words: list[list[int]]) -> list[int]:
-    """The output of the last section; updates `words` in place."""
+    """Returns the output of the last section; updates `words` in place."""
     found = []
     for sample in samples:
         u = sample << LIFT
@@ -90,7 +90,7 @@ def state_shape(call: Call) -> tuple[int, ...]:
 
 
 def _words(call: Call) -> int:
-    """Words of state, by channel and section."""
+    """Returns the number of sections in all channels."""
     return call.shape("input")[0] * call.shape("coefficients")[0]
 
 
@@ -115,7 +115,7 @@ def _work(call: Call) -> Work:
 
 
 def _row(given: bool, heard: bool, kept: bool) -> KernelRow:
-    """A filter that is given state or begins; of which the sound is read, the state that it leaves, or both."""
+    """Returns a row for a filter with or without an initial state, whose output, final state, or both are read."""
     after: Argument = (Written(Row(1 + given)) if heard else Operand.OUT) if kept else Operand.SCRATCH
     before: Argument = Row(1) if given else Absent()
     return KernelRow(
@@ -144,7 +144,7 @@ KERNELS = KernelTable(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Filters that are stable and filters that are not, whose sums saturate."""
+    """Draws stable filters, and unstable ones, whose sums saturate."""
     channels, count, sections = (draw.whole(1, most) for most in (3, 24, 3))
     seed = draw.seed()
     whole = (INT32.low, INT32.high, torch.int32)
@@ -189,7 +189,7 @@ def by_section(sections: list[float]) -> list[tuple[float, ...]]:
 
 
 def filtered(signal: Tensor, before: Tensor | None, sections: list[float]) -> tuple[Tensor, Tensor]:
-    """The output, and as real numbers what is left: two for each section."""
+    """Returns the output, and the final state as real numbers: two for each section."""
     found = by_section(sections)
     kept = torch.zeros(len(signal), len(found), 2, dtype=torch.float64)
     if before is not None:
@@ -234,13 +234,13 @@ def match_state(bound: Bound) -> Quantization:
 
 
 def match(bound: Bound) -> Quantization:
-    """A filter's signal and output are int16, whatever the network's are; a layer behind it rounds them if it has
-    to."""
+    """Quantizes a filter's signal and output to int16, whatever the network's element; a layer after it requantizes if
+    necessary."""
     return Quantization({"signal": Activation(INT16)}, Activation(INT16))
 
 
 def lower_state(lowering: Lowering) -> Node:
-    """The state comes first: the output is the same call's other result."""
+    """Lowers the state, which comes first: the output is another result of the same call."""
     outputs = [user for user in lowering.bound.node.users if user.target == FILTER_OF]
     out = qparams(outputs[0])
     assert out is not None
@@ -255,7 +255,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _call(lowering: Lowering, sound: Node, out: QParams) -> Node:
-    """For both results; `sound` carries the clamp behind the filter."""
+    """Adds the call for both results; `sound` is the node with the clamp that follows the filter."""
     bound, scale = lowering.bound, lowering.q("signal").scale
     found = _integers(bound)
     factor = scale / (found.gain * 2**LIFT * out.scale)

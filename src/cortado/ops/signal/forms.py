@@ -1,8 +1,9 @@
-"""Spectra as models write them: what is in front of a real FFT and behind it becomes one call.
+"""Spectra as models write them: the calls before and after a real FFT become one call.
 
-In front are frames of a signal, times a window; behind, squares or magnitudes, sums of bins by constant weights, and a
-logarithm, root or factor of them, with what is added or clamped before. Which calls those are is found by running them
-(_probing): out = curve(bands @ |rfft(window * frames)|^p). The longest piece behind the FFT of this form is taken.
+Before it are frames of a signal, times a window; after it squares or magnitudes, sums of bins with constant weights,
+and a logarithm, root or multiple of them, possibly with something added or clamped first. Which calls these are is
+found by running them (probing.py): out = curve(bands @ |rfft(window * frames)|^p). The longest sequence of calls after
+the FFT that has this form is taken.
 """
 
 import math
@@ -46,23 +47,23 @@ WAYS = (
     "not negative, and their logarithm, square root or multiple"
 )
 
-# ---- behind the FFT ------------------------------------------------------------------------------------------
+# ---- after the FFT --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Bands:
-    """|X|^power; `axes` has where the dimensions of X but the last went."""
+    """Sums of |X|^power; `axes` says where the dimensions of X except the last went."""
 
     end: Node
     power: int
     weights: Tensor
     axes: tuple[int | None, ...]
-    silence: float  # the smallest of them where X is 0: what keeps a root away from 0, or a bound
+    silence: float  # the smallest sum if X is 0: a number that keeps a root away from 0, or a lower bound
 
 
 @dataclass(frozen=True)
 class Curved:
-    """At `end` stands a curve of the sums; `axes` has where the dimensions of the sums went."""
+    """A curve of the sums, computed by `end`; `axes` says where the dimensions of the sums went."""
 
     end: Node
     fit: "Fit"
@@ -70,8 +71,8 @@ class Curved:
 
 
 def _bands(region: Followed, sizes: Sequence[int]) -> tuple[Bands, Curved] | None:
-    """The last cut at which such sums stand, and a curve of them; where silence is not 0 there, an earlier one of which
-    a curve reaches as far, as the curve says what silence is."""
+    """Returns the last cut that computes such sums, and a curve of them. If its sums are not 0 for silence, an earlier
+    cut whose curve reaches as far is preferred, because the curve then describes silence."""
     last: tuple[Bands, Curved] | None = None
     for end in reversed(region.cuts):
         value = VALUE.of(end)
@@ -93,7 +94,7 @@ def _reaches(region: Followed, end: Node, other: Node) -> bool:
 
 
 def _random(sizes: Sequence[int]) -> Tensor:
-    """Complex numbers of many sizes and any phase."""
+    """Returns complex numbers of many magnitudes and any phase."""
     rng = torch.Generator().manual_seed(26)
     length = torch.randn(*sizes, generator=rng, dtype=torch.float64).exp()
     return torch.polar(length, 6.3 * torch.rand(*sizes, generator=rng, dtype=torch.float64))
@@ -124,8 +125,8 @@ def _bands_at(function: Function, end: Node, sizes: Sequence[int]) -> Bands | No
 
 
 def _adds(function: Function, probe: Tensor, power: int) -> bool:
-    """Whether something is added to the bands, however small. Of magnitudes that is looked for among large ones: the
-    number that keeps a root away from 0 can't be seen there."""
+    """Whether something is added to the bands, however small. For magnitudes the test uses large values: there the
+    number that keeps a root away from 0 is invisible."""
     size = 1e-6 if power == Power.POWER else 1e3
     once, twice = attempt(function, size * probe), attempt(function, 2 * size * probe)
     if once is None or twice is None:
@@ -134,7 +135,7 @@ def _adds(function: Function, probe: Tensor, power: int) -> bool:
 
 
 def _weights(function: Function, sizes: Sequence[int], axes: Sequence[int | None]) -> Tensor | None:
-    """The matrix [bands, bins], a bin for each frame at a time."""
+    """Returns the matrix [bands, bins], probing one bin for each frame at a time."""
     bins, at_once = sizes[-1], math.prod(sizes[:-1])
     columns = []
     for first in range(0, bins, at_once):
@@ -154,7 +155,7 @@ _GRID = [10.0**power for power in (-12, -9, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2,
 
 
 def _curved(bands: Bands) -> Curved:
-    """The last cut behind the sums at which a curve of them stands; the sums themselves are one."""
+    """Returns the last cut after the sums that computes a curve of them; the sums themselves are one."""
     region, sizes = region_behind(bands.end), shape(bands.end)
     for end in reversed(region.cuts):
         found = _curve_at(region.to(end), end, sizes)
@@ -177,7 +178,7 @@ def _curve_at(function: Function, end: Node, sizes: Sequence[int]) -> Curved | N
     values = [_uniform(function, sizes, number) for number in _GRID]
     found = torch.tensor([value for value in values if value is not None], dtype=torch.float64)
     fit = _fitted(found, _uniform(function, sizes, 0.0)) if len(found) == len(_GRID) else None
-    wide = 10.0 ** (28 * probe - 26)  # each of its own size, from 1e-12 to 1e16: nothing but itself decides
+    wide = 10.0 ** (28 * probe - 26)  # magnitudes from 1e-12 to 1e16: values must be independent
     result = attempt(function, wide)
     together = None if result is None else arranged(result, axes)
     if fit is None or together is None or not fit.holds(wide, together.reshape(wide.shape)):
@@ -186,7 +187,7 @@ def _curve_at(function: Function, end: Node, sizes: Sequence[int]) -> Curved | N
 
 
 def _uniform(function: Function, sizes: Sequence[int], number: float) -> float | None:
-    """The one number that stands everywhere if one number does."""
+    """Returns the number that the result has everywhere, if the operand has one number everywhere."""
     result = attempt(function, torch.full(tuple(sizes), number, dtype=torch.float64))
     if result is None or float(result.max() - result.min()) > 1e-9 * float(result.abs().max()):
         return None
@@ -195,7 +196,7 @@ def _uniform(function: Function, sizes: Sequence[int], number: float) -> float |
 
 @dataclass(frozen=True)
 class Fit:
-    """factor * curve(sums + floor) + offset; `clamped`: of the larger of both."""
+    """factor * curve(sums + floor) + offset; if `clamped`, factor * curve(max(sums, floor)) + offset."""
 
     curve: Curve
     factor: float
@@ -210,7 +211,7 @@ class Fit:
         return curved * self.factor + self.offset
 
     def above(self, silence: float) -> "Fit":
-        """The same of sums that are never below a number: a logarithm of 0 is none."""
+        """Returns the same for sums that are never below a number: a logarithm of 0 has no value."""
         bare = self.curve is Curve.LOGARITHM and not self.floor
         return replace(self, floor=silence, clamped=True) if bare and silence else self
 
@@ -220,17 +221,17 @@ class Fit:
         return self.factor > 0 and bool(((made - found).abs() <= beside + CLOSE * made.abs()).all())
 
 
-_NOTHING = 1e-9  # beside a number: what was added to a sum of 1e12 makes no more of its logarithm
+_NOTHING = 1e-9  # relative to a number: what was added to a sum of 1e12 doesn't change its logarithm by more
 
 
 def _plain(number: float) -> float:
-    """The number of float32 that one is all but equal to, as 1 of log(1 + x): silence is to be 0 then."""
+    """Returns the float32 number that this one nearly equals, for example 1 in log(1 + x), so that silence gives 0."""
     single = float(torch.tensor(number, dtype=torch.float32))
     return single if abs(single - number) < _NOTHING * abs(number) else number
 
 
 def _fitted(found: Tensor, zero: float | None) -> Fit | None:
-    """A curve fitted to the values at the grid, and at 0."""
+    """Returns a curve fitted to the values at the grid, and at 0."""
     last, before, at = float(found[-1]), float(found[-2]), _GRID[-1]
     fits = [Fit(Curve.LINEAR, last / at)]
     if zero is not None and zero >= 0 and last > 0:
@@ -245,12 +246,12 @@ def _fitted(found: Tensor, zero: float | None) -> Fit | None:
     return next((fit for fit in fits if fit.holds(torch.tensor(_GRID, dtype=torch.float64), found)), None)
 
 
-# ---- in front of it ------------------------------------------------------------------------------------------
+# ---- before the FFT -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Frame y of an image is window * signal[y * hop + skip ...], behind `lead` zeros."""
+    """Frame y of an image is window * signal[y * hop + skip ...], after `lead` zeros."""
 
     signal: Node
     window: Tensor
@@ -258,16 +259,16 @@ class Frames:
     skip: int
     lead: int
     count: int
-    emphasis: float = 0.0  # of a signal of which each sample is less this part of the one before it, 0 before the first
+    emphasis: float = 0.0  # each sample has this multiple of the one before it subtracted; before the first is 0
 
     @property
     def end(self) -> int:
-        """The place behind the last of the signal's samples that is read."""
+        """The position after the last sample that is read."""
         return (self.count - 1) * self.hop + self.skip + len(self.window)
 
 
 def _frames(operand: Node, points: int) -> Frames:
-    """From the earliest tensor of which the FFT's operand holds windowed frames."""
+    """Finds the earliest tensor that the FFT's operand holds windowed frames of."""
     chain = chain_to(operand)
     found = None
     for source in chain:
@@ -305,7 +306,7 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
     moved = torch.equal(places, image + frame + (skip + used - first)[None, None])
     if hop < 1 or not moved or int(places.min()) < 0 or int(places.max()) >= len(numbers.flatten()):
         return None
-    probe = _random(sizes).real  # a filter would pass up to here: what it makes of a ramp is a ramp
+    probe = _random(sizes).real  # rules out filters, which pass all tests so far: they map ramps to ramps
     windowed, any_signal = torch.zeros_like(window), attempt(function, probe)
     windowed[:, :, inside] = probe.flatten()[places] * window[:, :, inside]
     if any_signal is None or not close(any_signal.reshape(images, count, -1)[..., :points], windowed):
@@ -314,12 +315,12 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
     return Frames(source, window[0, 0, first : last + 1], hop, skip, first, count)
 
 
-_NEAR = 12  # calls before frames that may be pre-emphasis
+_NEAR = 12  # calls before frames that can be pre-emphasis
 
 
 def _before_emphasis(frames: Frames) -> Frames:
-    """Reads the signal itself where frames are of one less a part of itself a sample earlier. The kernel takes it off
-    with more bits than 16 have, and the difference lies nowhere."""
+    """Reads the original signal if frames are of a pre-emphasized one: a signal minus a part of itself one sample
+    earlier. The kernel subtracts with more than 16 bits, and the difference is never stored."""
     made, node = frames.signal, frames.signal.prev
     for _ in range(_NEAR):
         if node.op == "root":
@@ -334,8 +335,8 @@ def _before_emphasis(frames: Frames) -> Frames:
 
 
 def _emphasis(source: Node, made: Node, end: int) -> tuple[float, float, int] | None:
-    """(g, a, m) of signals made[n] = g * (source[n + m] - a * source[n + m - 1]), up to sample `end`; the one in front
-    of the source is 0."""
+    """Returns (g, a, m) if made[n] = g * (source[n + m] - a * source[n + m - 1]), up to sample `end`; the sample before
+    the source is 0."""
     region, sizes = region_behind(source), shape(source)
     images, length = math.prod(sizes[:-1]), sizes[-1]
     shift = int(shape(made)[-1] < length)
@@ -357,12 +358,13 @@ def _emphasis(source: Node, made: Node, end: int) -> tuple[float, float, int] | 
 
 
 def _decimal(number: float) -> float:
-    """The decimal number that was written, which a float32 came from."""
+    """Returns the decimal number that a float32 was written as."""
     return float(f"{number:.6g}")
 
 
 def _signal(like: Node, frames: Frames) -> Frames:
-    """Read from 16-bit samples: an input of integers or real numbers, and what only moves it, are written anew."""
+    """Reads from 16-bit samples: conversions of an input, of integers or real numbers, and calls that only move it, are
+    rewritten."""
     chain = chain_to(frames.signal)
     root = chain[-1]
     if root.op != "placeholder":
@@ -398,7 +400,7 @@ def _signal(like: Node, frames: Frames) -> Frames:
 
 
 def _line(chain: Sequence[Node], root: Node, node: Node) -> tuple[float, float] | None:
-    """(gain, offset) of a node that is gain * (root - offset), element by element."""
+    """Returns (gain, offset) if a node is gain * (root - offset), element by element."""
     if shape(node) != shape(root):
         return None
     function = along(chain[chain.index(node) :], root)
@@ -413,7 +415,7 @@ def _line(chain: Sequence[Node], root: Node, node: Node) -> tuple[float, float] 
 
 
 def _moves(chain: Sequence[Node], head: Node) -> bool:
-    """Whether the first of a chain holds what `head` does at other places, and zeros, and nothing else."""
+    """Whether the first of a chain holds only values of `head`, moved, and zeros."""
     count = math.prod(shape(head))
     numbers = 1 + torch.arange(count).double().reshape(shape(head))
     there, below = (attempt(along(chain, head), sign * numbers) for sign in (1, -1))
@@ -423,7 +425,7 @@ def _moves(chain: Sequence[Node], head: Node) -> bool:
 
 
 def _whole_blocks(like: Node, frames: Frames) -> tuple[Node, int]:
-    """The signal as [images, samples], a multiple of the hop or of a part of it; how many samples it has."""
+    """Returns the signal as [images, samples], a multiple of the hop or of a part of it, and the number of samples."""
     length = shape(frames.signal)[-1]
     signal = add_view(like, frames.signal, (math.prod(shape(frames.signal)[:-1]), length))
     if block_of(frames.hop, length, frames.skip + len(frames.window)) is not None:
@@ -457,7 +459,7 @@ def of_r2c(bound: Bound) -> None:
 
 
 def of_stft(bound: Bound) -> None:
-    """torch.stft as frames, a window and an FFT, so that it is found as a spectrum."""
+    """Rewrites torch.stft as frames, a window and an FFT, which is then recognized as a spectrum."""
     node, signal, points = bound.node, bound["self"], int(bound["n_fft"])
     if bound.get("onesided") is False or bound.get("align_to_window"):
         raise Refused(
@@ -488,7 +490,7 @@ def _constant(node: Node, window: Node) -> Tensor:
 
 
 def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
-    """Puts one call in the place of all that makes bands of a spectrum and a curve of them."""
+    """Replaces all calls that compute bands of a spectrum and a curve of them by one call."""
     node = bound.node
     if dim not in (-1, len(shape(node)) - 1):
         raise Refused(f"{describe(node)} goes along dimension {dim}, expected the last; transpose its input", [node])
@@ -544,7 +546,7 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
 
 
 def _laid_out(node: Node, result: Node, bands: Bands, curved: Curved) -> Node:
-    """The result in the layout that the last of the calls gave."""
+    """Returns the result in the layout of the last call's result."""
     leading = shape(node)[:-1]
     places = [None if axis is None else curved.axes[axis] for axis in bands.axes]
     taken = {axis for axis in bands.axes if axis is not None}

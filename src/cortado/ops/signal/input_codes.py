@@ -1,8 +1,8 @@
 """out = clamp(x - offset): samples of 8 or 16 bits, or 8-bit codes without their zero point, as 16-bit codes.
 
-An input of integers that a signal operator reads holds codes already, of scale 1: of int16 nothing moves; of
-`(x.float() - 128) / 128` the offset is taken off here, and the factor is the signal operator's. A signal of real
-numbers is quantized to 16 bits.
+An input of integers that a signal operator reads holds codes already, with scale 1: int16 needs no copy; for
+`(x.float() - 128) / 128` the offset is subtracted here, and the factor is applied by the signal operator. A signal of
+real numbers is quantized to 16 bits.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def as_samples(lowering: Lowering, node: Node, offset: int) -> Node:
-    """Integers of 8 or 16 bits, or 8-bit codes, less an offset."""
+    """Converts integers of 8 or 16 bits, or 8-bit codes, to samples, minus an offset."""
     size, sign = _WIDTHS[dtype(node)]
     if size == 2 and offset == 0:
         return lowering.call(RAW_SAMPLES, input=node)

@@ -1,7 +1,8 @@
-"""Complex numbers as pairs of float32 tensors: every aten call on them in calls on their real and imaginary parts.
+"""Complex numbers as pairs of float32 tensors: every aten call on them as calls on their real and imaginary parts.
 
-Fourier transforms are products with constant matrices: of a length n = a * b, transforms of lengths a and b and a turn
-of each number between them, so 512 points take 512 * (16 + 32) complex products and no matrix is larger than 32 x 32.
+Fourier transforms are products with constant matrices: one of length n = a * b is transforms of lengths a and b with a
+rotation of each number in between, so 512 points take 512 * (16 + 32) complex products and no matrix is larger than 32
+x 32.
 """
 
 import math
@@ -17,19 +18,19 @@ from cortado.base.errors import Refused
 aten = torch.ops.aten
 Tensor = torch.Tensor
 _Part = Tensor | float
-_DIRECT = 16  # points, at least, that are transformed in two steps where they can be
+_DIRECT = 16  # points from which on a transform is done in two steps, if it can be
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Real and imaginary parts, of one shape where both are tensors."""
+    """Real and imaginary parts, with the same shape if both are tensors."""
 
     real: Any
     imag: Any
 
     @classmethod
     def of(cls, value: Any) -> "Pair":
-        """A pair, or a real tensor or a number as one."""
+        """Returns a pair; a real tensor or a number becomes one."""
         if isinstance(value, Pair):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value, 0.0)
@@ -41,7 +42,7 @@ class Pair:
         return Pair(self.real * other.real - self.imag * other.imag, self.real * other.imag + self.imag * other.real)
 
     def scaled(self, factor: _Part) -> "Pair":
-        """The product with real numbers."""
+        """Returns the product with real numbers."""
         return Pair(self.real * factor, self.imag * factor)
 
     @property
@@ -59,12 +60,12 @@ class Pair:
         return size
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Pair":
-        """A call that moves or sums numbers, on both parts."""
+        """Applies a function that moves or sums numbers to both parts."""
         return Pair(function(self.real), function(self.imag))
 
 
 def _whole(pair: Pair) -> Pair:
-    """The two parts as tensors of one shape, which a part that was a number takes from the other."""
+    """Returns both parts as tensors; a part that is a number takes the shape of the other."""
     real, imag = pair.real, pair.imag
     if not isinstance(real, Tensor):
         return Pair(torch.full_like(imag, real), imag)
@@ -91,7 +92,7 @@ def _multiply(self: Any, other: Any) -> Pair:
 
 
 def _divide(self: Any, other: Any) -> Pair:
-    """By the larger part of the divisor, so its square can't overflow."""
+    """Divides, scaled by the larger part of the divisor, so that its square can't overflow."""
     first, second = Pair.of(self), Pair.of(other)
     if not isinstance(other, Pair | complex):
         return _whole(Pair(first.real / other, first.imag / other))
@@ -104,7 +105,7 @@ def _divide(self: Any, other: Any) -> Pair:
 
 
 def _power(self: Any, exponent: Any) -> Pair:
-    """Products for small whole exponents; a logarithm and an exponential function for others."""
+    """Computes a power: products for small integer exponents, a logarithm and an exponential function for others."""
     base = Pair.of(self)
     if isinstance(exponent, int | float) and float(exponent).is_integer() and 0 < exponent <= 8:
         found = base
@@ -129,7 +130,7 @@ def _root(self: Pair) -> Pair:
 
 
 def magnitude(self: Pair) -> Tensor:
-    """By the larger part, so that no square overflows or vanishes."""
+    """Computes the magnitude, scaled by the larger part, so that no square overflows or vanishes."""
     first, second = self.real.abs(), self.imag.abs()
     large, small = torch.maximum(first, second), torch.minimum(first, second)
     part = torch.where(large > 0, small / large, large)
@@ -158,7 +159,7 @@ def _cosine(self: Pair) -> Pair:
 
 
 def _product(function: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Pair]:
-    """Matrix products, of which one side may be real."""
+    """Returns a matrix product in which one side can be real."""
 
     def product(self: Any, other: Any) -> Pair:
         if not isinstance(other, Pair):
@@ -183,7 +184,8 @@ def _where(mask: Tensor, self: Any, other: Any) -> Pair:
 
 
 def _converted(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Between complex types nothing changes; a real number has no imaginary part, and is what is left of a complex."""
+    """Converts types: between complex types nothing changes, a real number gets the imaginary part 0, and a complex one
+    loses it."""
     kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
     if kinds and not kinds[0].is_complex:
         return self.real.to(kinds[0])
@@ -194,21 +196,21 @@ def _converted(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _turns(points: int, rows: Sequence[int], columns: Sequence[int], sign: int) -> Pair:
-    """exp(sign * 2 pi i * row * column / points), as constants."""
+    """Returns exp(sign * 2 pi i * row * column / points), as constants."""
     whole = np.outer(np.asarray(rows), np.asarray(columns)) % points
     angles = sign * 2 * np.pi * whole / points
     return Pair(*(torch.from_numpy(one(angles).astype(np.float32)) for one in (np.cos, np.sin)))
 
 
 def _factor(points: int) -> int:
-    """The largest factor that is not above the root; 1 where a length stays whole."""
+    """Returns the largest factor up to the square root; 1 if a length is not split."""
     if points <= _DIRECT:
         return 1
     return max(one for one in range(1, math.isqrt(points) + 1) if points % one == 0)
 
 
 def _direct(parts: Pair | Tensor, matrix: Pair, *, only_real: bool = False) -> Any:
-    """A product of the last dimension with a matrix: of both parts side by side, so that it is one layer."""
+    """Multiplies the last dimension by a matrix: both parts side by side, so that it is one layer."""
     if isinstance(parts, Tensor):
         count = matrix.real.shape[1]
         both = torch.matmul(parts, torch.cat([matrix.real, matrix.imag], 1))
@@ -223,7 +225,7 @@ def _direct(parts: Pair | Tensor, matrix: Pair, *, only_real: bool = False) -> A
 
 
 def _transform(parts: Pair | Tensor, sign: int, bins: int, *, only_real: bool = False) -> Any:
-    """The first `bins` of the transform along the last dimension, and a few more where that is no multiple."""
+    """Returns the first `bins` of the transform along the last dimension, rounded up to a multiple of a factor."""
     points = parts.shape[-1]
     first = _factor(points)
     if first == 1:
@@ -247,7 +249,7 @@ def _transform(parts: Pair | Tensor, sign: int, bins: int, *, only_real: bool = 
 
 
 def _along_last(function: Callable[[Any], Any], value: Any, dim: int) -> Any:
-    """A function of the last dimension, along another one."""
+    """Applies a function of the last dimension along another one."""
 
     def moved(part: Tensor) -> Tensor:
         return part.transpose(dim, -1)
@@ -293,7 +295,7 @@ def fft_of_real(self: Tensor, dim: Sequence[int], normalization: int, onesided: 
 
 
 def fft_to_real(self: Pair, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
-    """Takes half a spectrum, whose other half is the conjugate of this one."""
+    """Transforms half a spectrum, whose other half is its conjugate, to real numbers."""
     *others, last = dim
     found = self
     for one in others:
@@ -317,7 +319,7 @@ def fft_to_real(self: Pair, dim: Sequence[int], normalization: int, last_dim_siz
 
 
 def _window(window: Tensor | None, length: int, points: int) -> Tensor:
-    """A window in the middle of a frame."""
+    """Returns a window centered in a frame."""
     if window is None:
         window = torch.ones(length)
     left = (points - length) // 2
@@ -335,7 +337,7 @@ def spectra(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Any:
-    """torch.stft of signals that are padded already."""
+    """Computes torch.stft of signals that are already padded."""
     if align_to_window:
         raise Refused("stft aligns frames to the window; leave align_to_window out")
     frames = self.unfold(-1, n_fft, hop_length or n_fft // 4) * _window(window, win_length or n_fft, n_fft)
@@ -345,7 +347,7 @@ def spectra(
 
 
 def _overlapped(frames: Tensor, hop: int) -> Tensor:
-    """Sums of frames [..., frame, place], each `hop` behind the one before."""
+    """Overlap-adds frames [..., frame, position], each `hop` after the one before."""
     count, points = frames.shape[-2:]
     parts = -(-points // hop)
     padded = torch.nn.functional.pad(frames, (0, parts * hop - points))
@@ -369,7 +371,8 @@ def signal_of(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Any:
-    """torch.istft: frames back from their spectra, times the window, summed, and divided by what windows sum to."""
+    """Computes torch.istft: frames from their spectra, windowed, overlap-added, and divided by the overlap-added
+    squared window."""
     hop, wide = hop_length or n_fft // 4, _window(window, win_length or n_fft, n_fft)
     turned = self.each(lambda part: part.transpose(-1, -2))
     whole = self.shape[-2] == n_fft and (onesided is False or return_complex)
@@ -445,7 +448,7 @@ FORMS: dict[Any, Callable[..., Any]] = {
     aten._fft_r2c.default: fft_of_real,
     aten._fft_c2r.default: fft_to_real,
 }
-# What moves numbers or sums them does the same to each part.
+# Calls that move or sum numbers, and so do the same to each part.
 EACH: frozenset[Any] = frozenset(
     (
         *(aten.neg.default, aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),

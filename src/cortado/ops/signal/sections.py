@@ -1,4 +1,5 @@
-"""Linear filters as cascades of second-order sections: from what a filter does to its poles and zeros, and to integers.
+"""Linear filters as cascades of second-order sections: from a filter's responses to its poles and zeros, and to
+integers.
 
 A section is y[n] = b0 * u[n] + b1 * u[n-1] + b2 * u[n-2] - a1 * y[n-1] - a2 * y[n-2].
 """
@@ -14,13 +15,13 @@ from cortado.base.arrays import ArrayType
 Section = tuple[float, float, float, float, float]  # b0, b1, b2, a1, a2
 
 LONGEST_ORDER = 16  # poles or zeros
-_SEEN = 1e-10  # of a response beside the largest
-_SMALL_POLE = 1e-2  # nearer to 0, a pole is the rounding of one that is there: of a delay
+_SEEN = 1e-10  # relative to the largest singular value of the responses
+_SMALL_POLE = 1e-2  # a pole nearer to 0 is the rounding error of one at 0, of a delay
 _EXACT = 1e-6  # of an impulse response: 120 dB
 
 
 class Unstable(Exception):
-    """The magnitude of a pole on the unit circle or outside of it."""
+    """A filter with a pole on the unit circle or outside it; `size` is the pole's magnitude."""
 
     def __init__(self, size: float, order: int) -> None:
         super().__init__(size)
@@ -31,9 +32,9 @@ class Unstable(Exception):
 
 
 def sections_of(impulse: ArrayType, responses: ArrayType) -> tuple[Section, ...] | None:
-    """The cascade with this impulse response. The columns of `responses` are what comes out later, sample by sample, of
-    whatever a filter may remember: one sample later, each is a mixture of all (the mixture's eigenvalues are the
-    poles). None where no such filter of a bounded order fits; one without feedback has no poles."""
+    """Returns the cascade with this impulse response. The columns of `responses` are the later outputs for each thing
+    that a filter can remember; one sample later, each column is a linear combination of all, and the eigenvalues of
+    that map are the poles. None if no filter of bounded order fits; a filter without feedback has no poles."""
     poles = _poles(responses)
     if poles is None:
         return None
@@ -68,13 +69,13 @@ def _poles(responses: ArrayType) -> ArrayType | None:
 
 
 def _factors(above: ArrayType) -> tuple[list[complex], int]:
-    """The zeros of a numerator, and by how many samples it comes late."""
+    """Returns the zeros of a numerator, and its delay in samples."""
     used = np.nonzero(above)[0]
     return [complex(one) for one in np.roots(above[used[0] : used[-1] + 1])], int(used[0])
 
 
 def _pairs(numbers: Sequence[complex]) -> list[tuple[complex, ...]]:
-    """Conjugate numbers together, the real ones by two; those nearest to the unit circle first."""
+    """Groups conjugate numbers, and real ones two by two; those nearest to the unit circle first."""
     upper = [one for one in numbers if one.imag > 1e-9 * abs(one)]
     real = sorted((one for one in numbers if abs(one.imag) <= 1e-9 * abs(one)), key=lambda one: -abs(one))
     found: list[tuple[complex, ...]] = [(one, one.conjugate()) for one in upper]
@@ -87,7 +88,8 @@ def _polynomial(roots: Sequence[complex]) -> ArrayType:
 
 
 def _paired(factors: tuple[list[complex], int], poles: ArrayType, gain: float) -> tuple[Section, ...]:
-    """Each pair of poles, from the most resonant on, with the zeros next to it; the least resonant section is first."""
+    """Combines each pair of poles, beginning with the most resonant, with the zeros nearest to it; the least resonant
+    section comes first."""
     zeros, late = factors
     left = _pairs(zeros)
     found: list[Section] = []
@@ -109,7 +111,7 @@ def _section(above: ArrayType, below: ArrayType) -> Section:
 
 
 def _delayed(found: Sequence[Section], late: int) -> list[Section]:
-    """Samples of delay go where a section has room for them."""
+    """Puts samples of delay into sections with room for them."""
     ready = []
     for b0, b1, b2, a1, a2 in found:
         while late and b2 == 0.0:
@@ -121,25 +123,25 @@ def _delayed(found: Sequence[Section], late: int) -> list[Section]:
     return ready
 
 
-# ---- what sections do ----------------------------------------------------------------------------------------
+# ---- responses of sections -----------------------------------------------------------------------------------
 
 _MOST_POINTS = 1 << 22
 
 
 def pole_size(found: Sequence[Section]) -> float:
-    """The largest magnitude of a pole."""
+    """Returns the largest magnitude of a pole."""
     return max((float(np.abs(np.roots([1.0, a1, a2])).max()) for *_, a1, a2 in found if a1 or a2), default=0.0)
 
 
 def points_of(found: Sequence[Section]) -> int | None:
-    """A number of samples after which nothing is left of an impulse; None where that is beyond all bounds."""
+    """Returns a number of samples after which an impulse response has died out; None if it is too large."""
     largest = pole_size(found)
     wanted = 30.0 / max(1.0 - largest, 1e-30) + 64
     return None if wanted > _MOST_POINTS else 1 << math.ceil(math.log2(wanted))
 
 
 def spectrum(found: Sequence[Section], points: int) -> tuple[ArrayType, ArrayType]:
-    """Numerators and denominators at `points` frequencies, [sections, points / 2 + 1]."""
+    """Returns numerators and denominators at `points` frequencies, [sections, points / 2 + 1]."""
     z = np.exp(-2j * np.pi * np.arange(points // 2 + 1) / points)
     above = np.stack([b0 + (b1 + b2 * z) * z for b0, b1, b2, _, _ in found])
     below = np.stack([1 + (a1 + a2 * z) * z for *_, a1, a2 in found])
@@ -147,7 +149,7 @@ def spectrum(found: Sequence[Section], points: int) -> tuple[ArrayType, ArrayTyp
 
 
 def response(found: Sequence[Section], count: int) -> ArrayType:
-    """The first samples of the impulse response."""
+    """Returns the first samples of the impulse response."""
     signal = np.zeros(count)
     signal[0] = 1.0
     for b0, b1, b2, a1, a2 in found:
@@ -160,7 +162,7 @@ def response(found: Sequence[Section], count: int) -> ArrayType:
 
 
 def noise_gain(found: Sequence[Section]) -> float:
-    """How far an error of 1 in each sum may take the output away, by the poles alone."""
+    """Returns how far an error of 1 in each sum can move the output, counting the poles only."""
     points = points_of(found)
     return math.inf if points is None else _sum(1 / np.prod(spectrum(found, points)[1], axis=0), points)
 
@@ -170,13 +172,13 @@ def noise_gain(found: Sequence[Section]) -> float:
 COEFFICIENT_BITS = 30  # fractional
 LIFT = 13  # by which samples are shifted left
 LARGEST = (1 << 29) - 1  # of a section's output
-_ROOM = 0.98  # rounding takes part
+_ROOM = 0.98  # headroom for rounding
 
 
 @dataclass(frozen=True)
 class SectionIntegers:
-    """Coefficients with 30 fractional bits, [sections, 5]; an output of the last section is 2^13 * `gain` times what
-    the filter gives of the samples; `error`: how far rounding ever takes it away, in its own steps."""
+    """Coefficients with 30 fractional bits, [sections, 5]; an output of the last section is 2^13 * `gain` times the
+    filter's output; `error`: the largest total rounding error, in the section's own steps."""
 
     coefficients: ArrayType
     gain: float
@@ -184,7 +186,7 @@ class SectionIntegers:
 
 
 def in_integers(found: Sequence[Section]) -> SectionIntegers | None:
-    """Each section as large as its sum stays within 30 bits for all samples of 16 bits."""
+    """Scales each section as much as its sum stays within 30 bits for all 16-bit samples."""
     points = points_of(found)
     if points is None:
         return None

@@ -1,9 +1,10 @@
 """out = clamp(requant(curve(sum over bins of w * |X|^p)) + zero_point): frames of a signal as features, at once.
 
-Spectra span 100 dB, so nothing between samples and features is a tensor of codes. A frame has one exponent, the number
-of bits s by which its samples can be shifted left; with x = floor(window * (sample << s) / 2^16), of at most 2^23, the
-FFT (see _fft) needs no other. With pre-emphasis a sample stands for itself less `emphasis` / 2^15 of the one before it
-(0 in front of the signal), halved, and rounded where it is shifted. Then, with p = 2 for power and 1 for magnitude:
+Spectra span 100 dB, so no intermediate tensor between samples and features is quantized. A frame has one exponent, the
+number of bits s by which its samples can be shifted left; with x = floor(window * (sample << s) / 2^16), which is at
+most 2^23, the FFT (fft.py) needs no other. With pre-emphasis, `emphasis` / 2^15 of the previous sample (0 before the
+first) is subtracted from each sample; the difference is halved, and rounded after the shift. Then, with p = 2 for power
+and 1 for magnitude:
 
   power      P = re^2 + im^2, exact in 60 bits; acc = (sum w * (P >> 32) << 16) + (sum w * (P mod 2^32) >> 16)
   magnitude  a table of roots over 16-bit mantissas; acc = sum w * A, with A = 2 * sqrt(re^2 + im^2)
@@ -49,7 +50,7 @@ LARGEST_SUM = 1 << 20  # of a band's weights
 EMPHASIS_BITS = 15  # of pre-emphasis by 1
 FLOOR_BITS = 61
 LOG_BITS, LOG_ROOM = 16, 7  # fractional bits of a logarithm; how far it is shifted left before it is rescaled
-LARGEST_OFFSET = 1 << 23  # added to a logarithm
+LARGEST_OFFSET = 1 << 23  # the largest number added to a logarithm
 
 
 ROOTS = np.minimum(65535, np.round(4096 * np.sqrt(np.arange(64, 257)))).astype(np.int64)
@@ -82,7 +83,7 @@ def bit_length(value: ArrayType) -> ArrayType:
 
 
 def magnitude(real: ArrayType, imaginary: ArrayType) -> ArrayType:
-    """2 * sqrt(re^2 + im^2) within 2^-13 of it."""
+    """Returns 2 * sqrt(re^2 + im^2) with an error of at most 2^-13."""
     sizes = (real ^ (real >> 31)) | (imaginary ^ (imaginary >> 31))
     right = np.maximum(0, bit_length(sizes) - 15)
     squares = (real >> right) ** 2 + (imaginary >> right) ** 2
@@ -103,13 +104,13 @@ def log2(value: ArrayType) -> ArrayType:
 
 
 def exponents(frames: ArrayType, headroom: int) -> ArrayType:
-    """The number of bits by which each frame is shifted left."""
+    """Returns the number of bits by which each frame is shifted left."""
     sizes = np.bitwise_or.reduce(frames ^ (frames >> 15), axis=1)
     return np.minimum(15 - bit_length(sizes), headroom)
 
 
 def shifted(input: Tensor, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
-    """The samples of every frame, shifted left, and by how many bits."""
+    """Returns the samples of every frame, shifted left, and the shifts."""
     signal, headroom, emphasis = _signal(input), arguments["headroom"], arguments["emphasis"]
     if emphasis == 0:
         frames = framed(signal, arguments)
@@ -123,7 +124,7 @@ def shifted(input: Tensor, arguments: Mapping[str, Any]) -> tuple[ArrayType, Arr
 
 
 def band_sums(input: Tensor, arguments: Mapping[str, Any]) -> tuple[ArrayType, ArrayType]:
-    """acc of every frame and band, and the frames' exponents."""
+    """Returns acc of every frame and band, and the frames' exponents."""
     fft, window, power = fft_of(arguments["points"]), arguments["window"].numpy().astype(np.int64), arguments["power"]
     frames, shifts = shifted(input, arguments)
     windowed = np.zeros((len(frames), fft.points), np.int64)
@@ -144,12 +145,12 @@ def band_sums(input: Tensor, arguments: Mapping[str, Any]) -> tuple[ArrayType, A
 
 
 def base_exponent(fft: Fft, power: int) -> int:
-    """E: acc is the sum of |X|^p * 2^(E + p * s), of samples as they are and a window up to 1."""
+    """Returns E: acc is the sum of |X|^p * 2^(E + p * s), for unshifted samples and a window up to 1."""
     return 2 * fft.bits - 1 if power == Power.POWER else fft.bits + 1 + WEIGHT_BITS
 
 
 def logarithms(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> ArrayType:
-    """With 16 fractional bits, in front of the only rounding to codes."""
+    """Returns logarithms with 16 fractional bits, before the single rounding to codes."""
     power = arguments["power"]
     base = base_exponent(fft_of(arguments["points"]), power)
     return log2(np.maximum(acc, 1)) - ((base + power * shifts[:, None]) << LOG_BITS) + arguments["offset"]
@@ -169,13 +170,13 @@ def _curved(acc: ArrayType, shifts: ArrayType, arguments: Mapping[str, Any]) -> 
 
 
 def _signal(input: Tensor) -> ArrayType:
-    """[images, samples] of samples [images, blocks, 1, block]."""
+    """Returns [images, samples] of samples [images, blocks, 1, block]."""
     found: ArrayType = input.reshape(input.shape[0], -1).numpy().astype(np.int64)
     return found
 
 
 def framed(signal: ArrayType, arguments: Mapping[str, Any]) -> ArrayType:
-    """[images * frames, window] of samples [images, samples]."""
+    """Returns [images * frames, window] of samples [images, samples]."""
     starts = np.arange(arguments["frames"])[:, None] * arguments["hop"] + arguments["skip"]
     found: ArrayType = signal[:, starts + np.arange(len(arguments["window"]))]
     return found.reshape(-1, found.shape[-1])
@@ -196,14 +197,15 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def rows(call: Call) -> Rows:
-    """A frame needs the blocks in which its samples lie, and the one before them."""
+    """Returns the row rule: a frame needs the blocks with its samples, and with pre-emphasis possibly the one
+    before."""
     block, pad = call.shape("input")[3], _blocks_before(call)
     taps = pad - (-(call["skip"] + call.shape("window")[0]) // block)
     return Rows((RowRule(taps=taps, stride=call["hop"] // block, pad=pad),))
 
 
 def _blocks_before(call: Call) -> int:
-    """1 where a frame's first sample needs the last one of the block before."""
+    """Returns 1 if a frame's first sample needs the last one of the block before."""
     return int(call["emphasis"] != 0 and call["skip"] == 0)
 
 
@@ -261,7 +263,7 @@ def _row(symbol: str, layout: SpectrumLayout, cores: tuple[Core, ...]) -> Kernel
     )
 
 
-# Vectors take four butterflies of every stage; other lengths run without.
+# The vector kernel computes four butterflies of every stage; other lengths use the kernel without vectors.
 KERNELS = KernelTable(
     (
         _row("spectrum_s16__mve", SpectrumLayout.VECTORS, (Core.MVE,)),
@@ -273,8 +275,8 @@ KERNELS = KernelTable(
 
 
 def _work(at_once: int, call: Call) -> Work:
-    """Samples, butterflies of each radix, bins, weights and bands of a frame; of weights those that are multiplied
-    together count once, and so do logarithms."""
+    """Counts samples, butterflies of each radix, bins, weights and bands of a frame; weights that are multiplied
+    together, and logarithms computed together, count once."""
     fft, bins = fft_of(call["points"]), _bins(call)
     stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
     flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
@@ -309,7 +311,7 @@ def _drawn_bands(rng: np.random.Generator, bins: int, bands: int) -> dict[str, T
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Every length, any window and hop, all curves, from silence to full scale."""
+    """Draws every length, any window and hop, all curves, from silence to full scale."""
     points = draw.pick([32, 36, 50, 64, 96, 128, 150, 240, 256, 400, 512])
     window = draw.whole(max(points // 2, 1), points)
     block, parts = draw.whole(1, 40), draw.whole(1, 3)
