@@ -1,6 +1,6 @@
 """e = exp(x - m), m the largest of a row; out = e / sum(e), or its logarithm (x - m) - log(sum(e)), in float32.
 
-The sum is upwards from 0 over the last dimension.
+The sum is computed in ascending order, starting from 0, over the last dimension.
 """
 
 import numpy as np

@@ -1,10 +1,8 @@
-"""Attention in operators that there are: two matrix products, a mask and a softmax.
+"""Attention in terms of other calls: two matrix products, a mask and a softmax.
 
-logsumexp, written out in operators that exist.
-
-What a mask hides gets the lowest code, below all that is kept: a maximum, its position and topk don't see it.
-
-The lowest code stands for minus infinity there; what is kept has the code above it at least.
+Also logsumexp, and the lowest code for masked values: it is below the code of every value that is kept, so a maximum,
+its position and topk ignore masked values. The lowest code represents minus infinity there; values that are kept have
+at least the next code.
 """
 
 import math
@@ -38,14 +36,14 @@ aten = torch.ops.aten
 
 
 def refusal(bound: Bound) -> str | None:
-    """The reason why a call of scaled_dot_product_attention is refused, or None."""
+    """Returns the reason why a call of scaled_dot_product_attention is refused, or None."""
     if bound["dropout_p"]:
         return f"drops attention weights out (dropout_p={bound['dropout_p']:g}); give dropout_p=0.0 in evaluation mode"
     return None
 
 
 def attention(bound: Bound) -> Node | None:
-    """softmax(query x key^T * scale + mask) x value."""
+    """Rewrites attention as softmax(query x key^T * scale + mask) x value."""
     if refusal(bound) is not None:
         return None
     like, query, key, value = bound.node, bound["query"], bound["key"], bound["value"]
@@ -57,13 +55,13 @@ def attention(bound: Bound) -> Node | None:
 
 
 def _for_all_heads(like: Node, query: Node, shared: Node) -> Node:
-    """Grouped queries: several heads in a row have one key and one value."""
+    """Repeats a shared key or value for grouped queries, where several consecutive heads share one."""
     times = shape(query)[-3] // shape(shared)[-3]
     return shared if times == 1 else add_call(like, aten.repeat_interleave.self_int, shared, times, -3)
 
 
 def _weights(bound: Bound, scores: Node, scale: float) -> Node:
-    """softmax of the scores, with the mask in one of the forms that a model may write it in."""
+    """Returns the softmax of the scores, with the mask in one of the forms that models use."""
     like, given = bound.node, bound["attn_mask"]
     scaled = add_call(like, aten.mul.Tensor, scores, scale)
     if bound["is_causal"]:
@@ -84,7 +82,7 @@ def _negated(like: Node, mask: Node) -> Node:
 
 
 def match(bound: Bound) -> Reject:
-    """Refuses what the rewrite left alone."""
+    """Refuses the calls that the rewrite left alone."""
     return Reject(refusal(bound) or "is not written out")
 
 
@@ -100,7 +98,7 @@ ATTENTION_PATTERN = Pattern(aten=(aten.scaled_dot_product_attention.default,), m
 
 
 def logsumexp(bound: Bound) -> Node | None:
-    """log(sum(exp(x - m))) + m with the largest x as m, so that the sum is at least 1."""
+    """Rewrites logsumexp as log(sum(exp(x - m))) + m with the largest x as m, so that the sum is at least 1."""
     like, source = bound.node, bound["self"]
     sizes, dims = shape(source), dims_of(bound, len(shape(source)))
     largest = reduce(like, source, dims, Reduction.MAX, _kept(sizes, dims))
@@ -115,7 +113,7 @@ def logsumexp(bound: Bound) -> Node | None:
 
 
 def _kept(sizes: Sequence[int], dims: frozenset[int]) -> list[int]:
-    """The shape with the reduced dimensions as 1."""
+    """Returns the shape with the reduced dimensions as 1."""
     return [1 if dim in dims else size for dim, size in enumerate(sizes)]
 
 
@@ -129,8 +127,8 @@ _LIBRARY.define("lowest_elsewhere(Tensor input, Tensor kept, bool infinite) -> T
 
 
 def _in_float(input: Tensor, kept: Tensor, infinite: bool) -> Tensor:
-    """-inf if the model has that, else a number below all others: of a row that is hidden whole both are no result, but
-    what is computed of a difference to it may be one."""
+    """Replaces masked values by -inf if the model has that, else by a number below all others. In a row that is masked
+    whole neither is meaningful, but a difference to such a number can be."""
     low, high = input.aminmax()
     return torch.where(kept != 0, input, -math.inf if infinite else low - 1e-3 * (high - low) - 1e-6)
 

@@ -1,13 +1,12 @@
 """out = out_zp - round(((max - x) * slope + log(sum of exp)) / 2^fraction_bits), over the last dimension.
 
-The exponentials and their sum are softmax's. Their logarithm is found bit by bit: squaring a number in [1, 2) shows the
-next bit of its base-2 logarithm. Softmax followed by a table of logarithms would not do: all small probabilities are
-the same code there.
+The exponentials and their sum are softmax's. The logarithm is computed bit by bit: squaring a number in [1, 2) yields
+the next bit of its base-2 logarithm. Softmax followed by a table of logarithms would not do: all small probabilities
+have the same code there.
 
-out = the logarithm of softmax over those values of the last dimension that a mask keeps; -128 elsewhere.
-
-What is hidden takes no part in the largest value and the sum. Its logarithm is minus infinity: whatever reads the
-result knows which places these are (a maximum, its position, exp), and the lowest code stands there.
+With a mask: the logarithm of softmax over those values of the last dimension that the mask keeps; -128 elsewhere.
+Masked values count neither for the largest value nor for the sum. Their logarithm is minus infinity: readers of the
+result (a maximum, its position, exp) know which positions these are, and the lowest code is stored there.
 """
 
 import math
@@ -37,7 +36,7 @@ from cortado.ops.softmax.masked_softmax import draw_rows, kept_work, mask_codes,
 
 aten = torch.ops.aten
 LARGEST = 2**29  # of each of the two terms that are added
-FRACTION_BITS = 22  # at most: more would not be seen in 8 bits
+FRACTION_BITS = 22  # at most: more would make no difference in 8 bits
 FEWEST_FRACTION_BITS = 8
 
 
@@ -54,14 +53,14 @@ def reference(
     fraction_bits: int,
     output_zero_point: OutZeroPoint,
 ) -> Tensor:
-    """The logarithm of softmax over each row, or over what is kept of it."""
+    """Returns the logarithm of softmax over each row, or over the values of it that are kept."""
     keeps = (kept[0] != 0).repeat(len(input) // len(kept[0]), 1) if kept else torch.ones_like(input, dtype=torch.bool)
     factor = (input_multiplier, input_shift)
     if input.dtype == torch.int16:
         down = softmax.below_largest(input.to(torch.int64), keeps)
         bits = softmax.bits_of(input.shape[-1])
         powers = torch.where(keeps, softmax.powers(down, *factor, bits), 0)
-        total = powers.sum(-1, keepdim=True).clamp(min=1 << bits)  # of a row of which nothing is kept
+        total = powers.sum(-1, keepdim=True).clamp(min=1 << bits)  # for rows without kept values
         fixed = (requant(down, *factor) << (softmax.LOG_BITS - softmax.FRACTION)) + softmax.log2(total, bits)
         found = ((fixed * log_multiplier + (1 << (fraction_bits - 1))) >> fraction_bits).clamp(max=-INT16.low)
         return torch.where(keeps, -found, INT16.low).to(torch.int16).contiguous()
@@ -77,7 +76,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, int] | None:
-    """Slope and logarithm in steps of the output, with as many fractional bits as fit."""
+    """Returns slope and logarithm in steps of the output, with as many fractional bits as fit; None if too few fit."""
     per_step, per_bit = in_scale / out_scale, math.log(2) / out_scale
     if length == 1:  # the logarithm of 1, whatever the value and however small the scale that calibration found
         per_step = per_bit = 1.0
@@ -94,7 +93,7 @@ def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, 
 
 
 def arguments_for(lowering: Lowering, qparams: QParams, length: int) -> dict[str, int]:
-    """The numbers of a call over rows of this length."""
+    """Returns the numeric arguments of a call over rows of this length."""
     out = lowering.out
     given = {**softmax.input_factor(qparams.scale, qparams.element), "output_zero_point": out.zero_point}
     if not qparams.element.affine:
@@ -108,12 +107,12 @@ def arguments_for(lowering: Lowering, qparams: QParams, length: int) -> dict[str
     return {**given, **factors}
 
 
-MULTIPLIER_BITS = 24  # of int16 codes, beside a sum of 36
+MULTIPLIER_BITS = 24  # for int16 codes, next to a sum of 36
 MOST_RIGHT = 62
 
 
 def _wide_factors(out_scale: float) -> dict[str, int]:
-    """ln(2) / out_scale, of a number with 20 fractional bits; the slope is that of the powers."""
+    """Returns ln(2) / out_scale, as the factor of a number with 20 fractional bits; the powers have the same slope."""
     mantissa, exponent = math.frexp(math.log(2) / out_scale * 2.0**-softmax.LOG_BITS)
     right = min(max(MULTIPLIER_BITS - exponent, 1), MOST_RIGHT)
     multiplier = min(round(math.ldexp(mantissa, exponent + right)), 2**MULTIPLIER_BITS - 1)
@@ -126,7 +125,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _fields(call: Call) -> dict[str, Field]:
-    """The numbers of a descriptor."""
+    """Returns the descriptor members that are numbers."""
     return {
         "diff_min": call["diff_min"],
         "slope": call["slope"],
@@ -162,7 +161,7 @@ def _is_kept(call: Call) -> bool:
 
 
 _KEPT = KernelRow(
-    "kept_log_softmax_s8",  # gathers the kept values of a row, takes log_softmax, and puts them back to their places
+    "kept_log_softmax_s8",  # log_softmax over the kept values of a row, which are gathered and scattered back
     INT8,
     fits=_is_kept,
     arguments=(Operand.LAYER, Row(0), Row(1), Operand.OUT),
@@ -202,8 +201,8 @@ KERNELS = KernelTable(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Input scales from one to the next, output scales that the calibration of such inputs could give; of int16 from
-    codes that saturate to codes that vanish. Masks of any density, of some rows nothing left."""
+    """Draws all input scales, and output scales that calibration on such inputs could find; for int16 from codes that
+    saturate to codes that vanish. Masks of any density; some hide whole rows."""
     kind, kept = draw.pick([INT8, INT8, INT16]), list[Tensor]()
     if draw.flag():
         given, mask = draw_rows(draw, kind)
@@ -245,8 +244,8 @@ _LIBRARY.define("log_softmax_kept(Tensor input, Tensor kept) -> Tensor")
 
 
 def _in_float(input: Tensor, kept: Tensor) -> Tensor:
-    """The logarithm of softmax over the last dimension; 0 where nobody reads it, so that ranges and products see no
-    infinity."""
+    """Computes the logarithm of softmax over the last dimension; 0 where nothing reads it, so that ranges and products
+    contain no infinity."""
     return torch.where(kept != 0, torch.log_softmax(torch.where(kept != 0, input, -math.inf), -1), 0.0)
 
 

@@ -1,15 +1,16 @@
 """out = softmax over those values of the last dimension that a mask keeps; -128, the code of 0, elsewhere.
 
-What the mask hides takes no part in anything: not in the largest value, not in the sum, not in the range of the scores.
-The arithmetic is softmax's. The mask is constant (a bit for each value) or computed (0 and 1 as codes); it holds a row
-for each of the first rows, and starts over behind its last one.
+Masked values count for nothing: not for the largest value, not for the sum, not for the range of the scores. The
+arithmetic is softmax's. The mask is constant (a bit for each value) or computed (0 and 1 as codes); if it has fewer
+rows than the scores, it repeats.
 
-A row of which nothing is kept has the code `nothing` everywhere: 0 if the model has -inf there, equal parts if it has
-a number so large that float32 sees nothing of the scores beside it. For any smaller number `nothing` is WHOLE: the row
-is the softmax of all its scores, `rounded` as float32 rounds them beside the number.
+A row without kept values has the code `nothing` everywhere: 0 if the model has -inf there, equal shares if it has a
+number so large that float32 absorbs the scores added to it. For any smaller number `nothing` is WHOLE: the row is the
+softmax of all its scores, `rounded` as float32 rounds them when they are added to that number.
 
-Computed masks that are added to one another hide a place once or several times: of a row that they hide whole, what a
-second mask keeps is left, which is hidden least; if that is nothing either it is as above, or 0 with `zeros`.
+Computed masks that are added to one another hide a position once or several times: in a row that the first one hides
+whole, the values that a second, weaker mask keeps remain, because they are hidden least; if that one keeps nothing
+either, the row is as above, or 0 with `zeros`.
 """
 
 import math
@@ -43,7 +44,7 @@ from cortado.ops.softmax import softmax
 
 
 def whole(element: Element) -> int:
-    """No code: a row of which nothing is kept is the softmax of all of it."""
+    """Returns a value that is not a code: a row without kept values is then the softmax of all of it."""
     return element.high + 1
 
 
@@ -96,8 +97,8 @@ _LIBRARY.define(
 def _in_float(
     input: Tensor, kept: Tensor, weaker: Tensor | None, factor: float, fill: float, added: bool, zeros: bool
 ) -> Tensor:
-    """The softmax over the last dimension, `fill` in the place of what is not kept, or added to it. Of a row of which
-    nothing is kept, that is left which `weaker` keeps; with `zeros`, and of nothing of that either, it is 0."""
+    """Computes softmax over the last dimension, with `fill` in place of values that are not kept, or added to them. In
+    a row without kept values, those remain that `weaker` keeps; with `zeros`, a row without those either is 0."""
     keeps, scores = kept != 0, input * factor
     hidden = scores + fill if added else torch.full_like(scores, fill)
     some = keeps.any(-1, keepdim=True)
@@ -113,7 +114,7 @@ _LIBRARY.impl("softmax_kept", _in_float, "CompositeExplicitAutograd")
 _LIBRARY.impl("softmax_kept", lambda input, *others: torch.empty_like(input), "Meta")
 
 SOFTMAX_KEPT: OpOverload = torch.ops.cortado.softmax_kept.default
-"""`kept` is a constant of truth values, or computed: real numbers 0 and 1 once truth values are."""
+"""`kept` is a constant of truth values, or computed: real numbers 0 and 1 after truth values are converted."""
 
 
 # ---- what it computes ----------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ SOFTMAX_KEPT: OpOverload = torch.ops.cortado.softmax_kept.default
 # ---- from the float graph ------------------------------------------------------------------------------------
 
 NEGLIGIBLE = {INT8: math.log(2 * 256), INT16: math.log(2 * 32768)}  # e to the minus this is half a step of the output
-FINEST = 2.0**-6  # of float32 beside a mask's number: int16 codes of a row that is hidden whole are not rounded to more
+FINEST = 2.0**-6  # of float32 next to a mask's number: for int16 codes coarser rounding is not modelled
 
 
 def is_constant_mask(mask: Node) -> bool:
@@ -131,7 +132,7 @@ def is_constant_mask(mask: Node) -> bool:
 
 
 def roles(bound: Bound, *names: str) -> dict[str, Role]:
-    """The scores' and those of the computed ones of these masks."""
+    """Returns the roles of the scores and of those masks that are computed."""
     computed = [name for name in names if bound[name] is not None and not is_constant_mask(bound[name])]
     return {"input": Activation(bound.element), **dict.fromkeys(computed, Mask())}
 
@@ -166,7 +167,7 @@ def _code(nothing: int, rounded: Sequence[int] = ()) -> dict[str, Any]:
 
 
 def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
-    """The arguments `kept` and `mask` of a call over `rows` of this length; the mask as data."""
+    """Returns the arguments `kept` and `mask` of a call over `rows` of this length; the mask as data."""
     bound, sizes = lowering.bound, shape(lowering.node("input"))
     names = [name for name in ("kept", "weaker") if bound.get(name) is not None]
     if names == ["kept"] and is_constant_mask(bound["kept"]):
@@ -178,7 +179,7 @@ def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
 
 
 def mask_codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
-    """A mask as codes of 0 and 1."""
+    """Returns a mask as codes 0 and 1."""
     if not is_constant_mask(lowering.bound[name]):
         return truth_codes(lowering, name)
     data = lowering.data(name)
@@ -188,7 +189,7 @@ def mask_codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
 
 
 def _check_hidden(bound: Bound, q: QParams) -> None:
-    """Checks that hidden values do not count beside the smallest score that may be all that is kept."""
+    """Checks that masked values are negligible next to the smallest score that could be the only one kept."""
     least, most = _reach(bound, q)
     hidden = bound["fill"] + (most if bound["added"] else 0.0)
     if hidden > least - NEGLIGIBLE[q.element]:
@@ -205,7 +206,7 @@ def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
 
 
 def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
-    """The result for a fully masked row: softmax(scores + fill) in float32, or of `fill` alone."""
+    """Returns the result for a fully masked row: softmax(scores + fill) in float32, or of `fill` alone."""
     fill, unit = float(bound["fill"]), softmax.unit_of(q.element)
     if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
         return _code(unit.zero_point)
@@ -223,7 +224,8 @@ def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
 
 
 def _is_seen(bound: Bound, q: QParams) -> bool:
-    """Whether float32 sees int16 scores beside a mask's number; refused where it sees some of their bits."""
+    """Whether scores survive in float32 when a mask's number is added; refuses numbers with which only some of their
+    bits do."""
     fill = float(bound["fill"])
     apart, step = float(np.spacing(np.float32(abs(fill)))), max(map(abs, _reach(bound, q)))
     if FINEST < apart <= 2 * step:
@@ -235,7 +237,7 @@ def _is_seen(bound: Bound, q: QParams) -> bool:
 
 
 def shortest(mask: Tensor) -> Tensor:
-    """The first rows of a mask that only repeats them."""
+    """Returns the first rows of a mask that only repeats them."""
     rows = len(mask)
     periods = (period for period in range(1, rows) if rows % period == 0)
     return next((mask[:period] for period in periods if torch.equal(mask[period:], mask[:-period])), mask)
@@ -245,17 +247,18 @@ def shortest(mask: Tensor) -> Tensor:
 
 
 def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
-    """A bit for each value, 1 where it is masked, from the lowest of a byte on; every row starts with a byte."""
+    """Packs a bit for each value, 1 where it is masked, lowest bit first; every row starts at a byte."""
     return Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
 
 
 def kept_work(rows: int) -> Work:
-    """Returns the work of passes over every row, and over what a computed mask, the second operand, keeps of it."""
+    """Returns the work of passes over every row, and over the values of it that a computed mask, the second operand,
+    keeps."""
     return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
 
 
 def _masks(count: int) -> Callable[[Call], bool]:
-    """Returns a test for calls with this number of computed masks; without any it is constant."""
+    """Returns a predicate for calls with this number of computed masks; with none the mask is constant."""
     return lambda call: len(call["kept"]) == count
 
 
@@ -299,7 +302,7 @@ def _wide_fields(call: Call) -> dict[str, Field]:
 
 
 def _wide_masked_work(call: Call) -> Work:
-    """Rows of which something is kept, those of which all is read because nothing is, those that are filled."""
+    """Counts rows with kept values, rows that are read whole because they have none, and rows that are filled."""
     keeps, every = call.array("mask") == 0, call["nothing"] == whole(INT16)
     some, length = keeps.any(1), keeps.shape[1]
     read = np.where(some, keeps.sum(1), length * every)
@@ -314,7 +317,8 @@ def _wide_masked_work(call: Call) -> Work:
 
 
 def _wide_kept_work(call: Call) -> Work:
-    """A mask that keeps nothing leaves it to the weaker one, or to all of the row, or the row is filled."""
+    """Counts the same for computed masks: a row without kept values uses the weaker mask or the whole row, or is
+    filled."""
     otherwise = call["nothing"] == whole(INT16) or len(call["kept"]) > 1
 
     def quantities(calls: Calls) -> Quantities:
@@ -329,7 +333,8 @@ _CONSTANT, _ONE, _TWO = map(_masks, range(3))
 
 
 def _rows_of(symbol: str, cores: tuple[Core, ...]) -> tuple[KernelRow, ...]:
-    """Gathers the kept values of a row, takes the core's own softmax, and puts them back to their places."""
+    """Returns the rows that gather the kept values of a row, apply the core's own softmax, and scatter the results
+    back."""
     given = Callee(f"cortado_{symbol}")
     computed = KernelRow(
         "kept_softmax_s8",
@@ -381,15 +386,16 @@ KERNELS = KernelTable(
 
 
 def rows(call: Call) -> Rows | None:
-    """A constant mask starts over with the tensor, so any span of rows of it can be made; of a computed one, all."""
+    """Runs on any span of rows with a constant mask, which repeats with the tensor; with a computed one on the whole
+    tensor."""
     return None if call["kept"] else Rows((ONE_ROW,), pixelwise=True)
 
 
 def draw_rows(draw: CaseDraw, element: Element) -> tuple[dict[str, Any], Tensor]:
-    """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
+    """Draws rows of codes for a softmax, and a mask of any density that repeats after some row."""
     drawn = softmax.draw_input(draw, 1024, 2500, element=element)
     codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
-    if steps := draw.pick([0, 8, 13, 16]):  # as attention has them, whose bits may fill their last bytes
+    if steps := draw.pick([0, 8, 13, 16]):  # square, as in attention; bits of a row can fill its last byte
         codes = draw.codes((draw.whole(1, 3) * steps, steps), element)
     periods = [steps] if steps else [rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]
     period = draw.pick(periods)
@@ -399,7 +405,7 @@ def draw_rows(draw: CaseDraw, element: Element) -> tuple[dict[str, Any], Tensor]
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Constant and computed masks of any density, of some rows nothing left."""
+    """Draws constant and computed masks of any density; some hide whole rows."""
     kind = draw.pick([INT8, INT8, INT16])
     drawn, mask = draw_rows(draw, kind)
     computed = draw.pick([0, 1, 2])
@@ -415,7 +421,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 
 def _weaker(draw: CaseDraw, mask: Tensor) -> list[Tensor]:
-    """A second mask, which keeps some of what the first does not."""
+    """Draws a second mask, which keeps some of the values that the first does not."""
     return [(~mask).to(torch.int8) | sampling.codes(draw.seed(), tuple(mask.shape), 0, 1)]
 
 

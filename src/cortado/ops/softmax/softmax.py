@@ -1,12 +1,12 @@
 """out = exp(x - max) / sum(exp(x - max)) over the last dimension, as codes of scale 1/256 and zero point -128.
 
-Fixed point throughout: exponentials are Q31 with 5 integer bits for their argument, their sum carries 12 integer bits
-(where more were needed every output is 0), the reciprocal is three Newton steps. `input_multiplier` and `input_shift`
-encode scale * 2^26; a difference to the largest value below `diff_min` counts as exp = 0.
+Fixed point throughout: exponentials are Q31 with 5 integer bits for their argument, their sum has 12 integer bits (if
+it needed more, every output is 0), the reciprocal is three Newton steps. `input_multiplier` and `input_shift` encode
+scale * 2^26; a difference to the largest value below `diff_min` counts as exp = 0.
 
-Of int16 codes 2^-y / sum(2^-y) with scale 2^-15, y = (max - x) * scale * log2(e): y has 16 fractional bits; 2^-y is a
-line between two of 129 powers, in steps of 2^-bits, as many as the sum of a row has room for in 31 bits; one division
-per row gives 2^46 / sum. `input_multiplier` and `input_shift` encode scale * log2(e) * 2^16 there.
+For int16 codes 2^-y / sum(2^-y) with scale 2^-15, y = (max - x) * scale * log2(e): y has 16 fractional bits; 2^-y is
+interpolated linearly between 129 powers, in steps of 2^-bits, with as many bits as the sum of a row has room for in 31;
+one division per row computes 2^46 / sum. There `input_multiplier` and `input_shift` encode scale * log2(e) * 2^16.
 """
 
 import math
@@ -37,9 +37,9 @@ INTEGER_BITS = 5  # of the exponentials' argument
 SUM_BITS = 12
 LOG_BITS = 20  # fractional bits of the base-2 logarithm of a sum
 UNIT_BITS = 31 - SUM_BITS  # a sum of 1.0 is 2^19
-BEYOND = 256  # no two codes are this far apart
-LARGEST_SUM = 2**28  # from here on every output is the code of 0: half a step of 1/256 is 1/512 of the largest
-LARGEST_PTE_ROW = 1023  # of ExecuTorch's kernel: the sum stays below 2^29, and no shift goes beyond 32
+BEYOND = 256  # larger than the distance of any two codes
+LARGEST_SUM = 2**28  # from here on every output is the code of 0: the largest is 1/512, half a step
+LARGEST_PTE_ROW = 1023  # in ExecuTorch's kernel: the sum stays below 2^29, and no shift exceeds 32
 
 # exp(-2^k) as Q31 for k = -2 .. 4: one factor for each higher bit of the argument.
 _FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
@@ -51,18 +51,19 @@ _THIRD = 715827883
 
 
 def _mul_high(a: Any, b: Any) -> Any:
-    """a * b / 2^31, rounded half up: of numbers or of int64 tensors."""
+    """Returns a * b / 2^31, rounded half up; for numbers and int64 tensors."""
     return (a * b + (1 << 30)) >> 31
 
 
 def _divided(value: int, exponent: int) -> int:
-    """value / 2^exponent to nearest, ties away from zero."""
+    """Returns value / 2^exponent, rounded to nearest, ties away from zero."""
     size = (abs(value) + (1 << exponent >> 1)) >> exponent
     return size if value >= 0 else -size
 
 
 def _exponential(value: int) -> int:
-    """exp(value / 2^26) as Q31, for value <= 0: a polynomial around -1/8 within the last quarter, then the factors."""
+    """Returns exp(value / 2^26) as Q31, for value <= 0: a polynomial around -1/8 for the last quarter, then the
+    factors."""
     if value == 0:
         return INT32.high
     quarter = (value & 0xFFFFFF) - (1 << 24)
@@ -80,7 +81,7 @@ def _exponential(value: int) -> int:
 
 @cache
 def exponentials(multiplier: int, shift: int, diff_min: int) -> Tensor:
-    """exp of the differences 0, -1, -2, ... down to diff_min, at most 256 of them."""
+    """Returns exp of the differences 0, -1, -2, ... down to diff_min, at most 256 of them."""
     count = min(-diff_min, INT8.steps) + 1
     return torch.tensor(
         [_exponential(_mul_high(-difference << shift, multiplier)) for difference in range(count)], dtype=torch.int64
@@ -90,9 +91,10 @@ def exponentials(multiplier: int, shift: int, diff_min: int) -> Tensor:
 def sum_of_exponentials(
     input: Tensor, multiplier: int, shift: int, diff_min: int, masked: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(differences to the largest, exponentials, their sum with 12 integer bits) along the last dimension.
+    """Returns (differences to the largest, exponentials, their sum with 12 integer bits) along the last dimension.
 
-    What is masked is further below the largest of the others than any code can be."""
+    Masked values are further below the largest of the others than any code can be.
+    """
     x = input.to(torch.int64)
     if masked is not None:
         x = torch.where(masked, INT8.low - BEYOND, x)
@@ -105,12 +107,13 @@ def sum_of_exponentials(
 
 
 def leading_zeros(value: Tensor) -> Tensor:
-    """Returns the leading zeros of a positive number as 32 bits: exact, float64 holds it."""
+    """Returns the number of leading zeros of a positive number in 32 bits, exactly: float64 holds it."""
     return 32 - torch.frexp(value.to(torch.float64)).exponent.to(torch.int64)
 
 
 def log2(total: Tensor, unit_bits: int = UNIT_BITS) -> Tensor:
-    """Base-2 logarithm, 20 fractional bits truncated, of a number >= 1 with `unit_bits` fractional bits."""
+    """Returns the base-2 logarithm, truncated to 20 fractional bits, of a number >= 1 with `unit_bits` fractional
+    bits."""
     headroom = leading_zeros(total)
     mantissa = (total << headroom.clamp(min=0)) >> -headroom.clamp(max=0)  # [1, 2) with 31 fractional bits
     result = 31 - headroom - unit_bits
@@ -129,7 +132,7 @@ def _saturate(value: Tensor) -> Tensor:
 
 
 def _reciprocal(value: Tensor) -> Tensor:
-    """1 / (1 + value) for value in [0, 1), Q31: three Newton steps from 48/17 - 32/17 * (1 + value) / 2."""
+    """Returns 1 / (1 + value) for value in [0, 1), Q31: three Newton steps from 48/17 - 32/17 * (1 + value) / 2."""
     half = (value + 2**31) >> 1
     x: Tensor = 1515870810 + _mul_high(half, -1010580540)
     for _ in range(3):
@@ -139,7 +142,7 @@ def _reciprocal(value: Tensor) -> Tensor:
 
 # ---- int16 codes ---------------------------------------------------------------------------------------------
 
-FRACTION = 16  # bits of y behind the point
+FRACTION = 16  # fractional bits of y
 POWERS = np.array([round(2.0 ** (30 - i / 128)) for i in range(129)], dtype=np.int32)
 LARGEST_SHIFT = 14  # a difference of codes has 16 bits
 MOST_BITS = 24
@@ -159,17 +162,17 @@ def powers(below: Tensor, multiplier: int, shift: int, bits: int) -> Tensor:
 
 
 def below_largest(x: Tensor, keeps: Tensor) -> Tensor:
-    """How far each value is below the largest of those that are kept; 0 of the others."""
+    """Returns how far each value is below the largest of those that are kept; 0 for the others."""
     largest = torch.where(keeps, x, INT16.low).amax(-1, keepdim=True)
     return torch.where(keeps, largest - x, 0)
 
 
 def over_kept(input: Tensor, keeps: Tensor, input_multiplier: int, input_shift: int) -> Tensor:
-    """Softmax over what is kept of each row, 0 elsewhere."""
+    """Returns softmax over the values of each row that are kept, 0 elsewhere."""
     bits = bits_of(input.shape[-1])
     below = below_largest(input.to(torch.int64), keeps)
     found = torch.where(keeps, powers(below, input_multiplier, input_shift, bits), 0)
-    total = found.sum(-1, keepdim=True).clamp(min=1)  # of a row of which nothing is kept
+    total = found.sum(-1, keepdim=True).clamp(min=1)  # for rows without kept values
     inverse = torch.div(torch.tensor(1 << 46), total, rounding_mode="floor")
     return ((found * inverse + (1 << 30)) >> 31).clamp(max=INT16.high).to(torch.int16).contiguous()
 
@@ -199,7 +202,7 @@ def reference(
 
 
 def unit_of(element: Element) -> QParams:
-    """Scale and zero point of what a softmax gives."""
+    """Returns scale and zero point of a softmax's result."""
     return UNIT_INTERVAL if element.affine else WIDE_UNIT
 
 
@@ -216,12 +219,13 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def input_factor(scale: float, element: Element) -> dict[str, int]:
-    """The input scale as the kernels want it, and how far below the largest a value counts: of int8 codes."""
+    """Returns the input scale in the form that kernels use, and for int8 codes the least difference to the largest that
+    counts."""
     if not element.affine:
         return {**_wide_factor(scale), "diff_min": 0}
     factor = min(scale * 2.0 ** (31 - INTEGER_BITS), 2.0**30 * (1 - 2.0**-31))
     fixed = Fixed.of(factor)
-    if fixed.shift < 0:  # differences that hardly count: the kernels shift to the left only
+    if fixed.shift < 0:  # negligible differences: the kernels only shift left
         fixed = Fixed(round(factor * 2**31), 0)
     radius = (2**INTEGER_BITS - 1) * 2.0 ** (31 - INTEGER_BITS) / 2.0**fixed.shift
     return {"input_multiplier": fixed.multiplier, "input_shift": fixed.shift, "diff_min": -math.floor(radius)}
@@ -238,14 +242,14 @@ def _wide_factor(scale: float) -> dict[str, int]:
 
 
 def over_last(lowering: Lowering, operator: Operator, **arguments: Any) -> Node:
-    """A call over the last dimension of the operand, with what it takes to bring another dimension there and back."""
+    """Adds a call over the last dimension of the operand; another dimension is transposed there and back."""
     source = lowering.node("self")
     sizes = shape(source)
     dim = lowering.bound["dim"] % len(sizes)
     if math.prod(sizes[dim + 1 :]) == 1:
         flat = lowering.view(source, (math.prod(sizes[:dim]), sizes[dim]))
         return lowering.view(lowering.call(operator, input=flat, **arguments), sizes)
-    if len(sizes) == 4 and dim == 1:  # over channels: these transposes meet the convolutions'
+    if len(sizes) == 4 and dim == 1:  # over channels: these transposes cancel with the convolutions'
         result = lowering.call(operator, input=lowering.transpose(source, TO_NHWC), **arguments)
         return lowering.transpose(result, TO_NCHW)
     outer, inner = math.prod(sizes[:dim]), math.prod(sizes[dim + 1 :])
@@ -267,18 +271,18 @@ def lower(lowering: Lowering) -> Node:
 
 
 def exp_table(call: Call) -> Array:
-    """The exponentials, and a 0 for all larger differences where there are any."""
+    """Returns the exponentials, and a 0 for all larger differences if there are any."""
     known = exponentials(call["input_multiplier"], call["input_shift"], call["diff_min"]).tolist()
     return Array(np.array([*known, 0][:256], dtype=np.int32))
 
 
-# The functions that make rows with a table of exponentials, and the cores that have them.
+# The functions that compute rows with a table of exponentials, and the cores that have them.
 def row_work(call: Call) -> Work:
-    """Returns the work of passes over every row, of its values one by one or as vectors."""
+    """Returns the work of passes over every row, over single values and over vectors of them."""
     return loops("calls outputs spans spans*length/4 spans*length/16", length=call.shape("input")[-1])
 
 
-# The functions that make rows with a table of exponentials, and the cores that have them.
+# The functions that compute rows with a table of exponentials, and the cores that have them.
 BY_TABLE = (("softmax_table_s8__mve", (Core.MVE,)), ("softmax_table_s8", EVERY_CORE))
 
 
@@ -288,7 +292,7 @@ def _fields(call: Call) -> dict[str, Field]:
 
 
 def wide_fields(call: Call) -> dict[str, Field]:
-    """The powers of int16 codes, and how differences become their arguments."""
+    """Returns the powers for int16 codes, and the factor from differences to their arguments."""
     bits = bits_of(call.shape("input")[-1])
     factor = {"multiplier": call["input_multiplier"], "shift": call["input_shift"]}
     return {**factor, "bits": bits, "powers": Array(POWERS)}
@@ -299,7 +303,7 @@ def _wide_work(call: Call) -> Work:
 
 
 def length_of(call: Call) -> tuple[int, ...]:
-    """The values of a row, as kernels are given them behind their span."""
+    """Returns the number of values in a row as kernels get it, as an argument after their span."""
     return call.shape("input")[-1:]
 
 
@@ -327,7 +331,8 @@ KERNELS = KernelTable(
 
 
 def draw_input(draw: CaseDraw, *long: int, element: Element = INT8) -> dict[str, Any]:
-    """An input of any rank and a scale, as multiplier, shift and diff_min; rows may also be as `long`."""
+    """Draws an input of any rank, and a scale as multiplier, shift and diff_min; rows can also have the lengths
+    `long`."""
     length = draw.pick([draw.channels(), draw.pick([100, 257, 511, LARGEST_PTE_ROW, *long])])
     sizes = (*draw.sizes(4, 0, 3), length)
     most = 5.5 if element.affine else 13.9 - FRACTION - math.log2(math.log2(math.e))
