@@ -46,10 +46,10 @@ def reference(
     activation_min: Low,
     activation_max: High,
 ) -> Tensor:
-    """The truth: integers in, integers out, no rounding left to chance. The C kernel has to give the same bits.
+    """The exact semantics: integers in, integers out, every rounding defined. The C kernel has to give the same bits.
 
-    Arguments come by the names of the schema, scratch excepted. int64 holds every intermediate value; a C kernel has 32
-    bits, so `lower` must not choose parameters that would need more. Give a contiguous tensor.
+    Arguments have the names of the schema, except scratch. int64 holds every intermediate value; a C kernel has 32
+    bits, so `lower` must not choose parameters that need more. Returns a contiguous tensor.
     """
     left = requant((self.to(torch.int64) - self_zero_point) << 20, self_multiplier, self_shift)
     right = requant((end.to(torch.int64) - end_zero_point) << 20, end_multiplier, end_shift)
@@ -58,7 +58,7 @@ def reference(
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
-    """Returns the shape of the result. In `call`, activation tensors are shapes; constants are tensors
+    """Returns the shape of the result. In `call`, activation tensors are given as shapes and constants as tensors
     (call.shape works on both)."""
     return call.shape("self")
 
@@ -67,16 +67,17 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    """Whether this operator takes a node of the float graph, and how its tensors are quantized.
+    """Decides whether this operator takes a node of the float graph, and how its tensors are quantized.
 
-    Called before quantization and again when lowering, so it may look at shapes, arguments and constants, not at
+    Called before quantization and again when lowering, so it can look at shapes, arguments and constants, but not at
     scales. The reason inside Reject is the sentence the user reads: what was found and what is supported.
 
     Activation(INT8) has a calibrated scale; an operator with kernels for several elements says
-    Activation(bound.element), and is asked for none that it has no kernel for. Weight(INT8) has a scale per channel
-    (Weight(INT4): it has kernels for 4 bits too), Bias() is int32 of scale input times weight, Mask() truth values. The
-    output may also be SharedWith("self") (data movement: the output has that operand's scale), Joined(INT8)
-    (concatenation: the operands come in the output's scale), fixed QParams (softmax) or Usually(QParams) (sigmoid).
+    Activation(bound.element), and is only asked for elements that it has a kernel for. Weight(INT8) has a scale per
+    channel (Weight(INT4): it has kernels for 4 bits too), Bias() is int32 with the scale input times weight, Mask()
+    holds truth values. The output can also be SharedWith("self") (data movement: the output has that operand's scale),
+    Joined(INT8) (concatenation: the operands are requantized to the output's scale), fixed QParams (softmax) or
+    Usually(QParams) (sigmoid).
     """
     if shape(bound["self"]) != shape(bound["end"]):
         return Reject(f"lerp between shapes {shape(bound['self'])} and {shape(bound['end'])}; expand one of them first")
@@ -86,12 +87,12 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def lower(lowering: Lowering) -> Node:
-    """The node as calls of operators.
+    """Lowers the node to calls of operators.
 
     lowering.bound holds the aten arguments, q(name) an operand's quantization parameters, out the result's, data(name)
-    a constant's integers, bounds() the clamp behind it in codes. call, constant, view and transpose add to the graph
-    and return nodes. Kernels for images work in NHWC: wrap them in transpose(..., (0, 2, 3, 1)) and (0, 3, 1, 2), and
-    the transposes of neighbours cancel. The last node must have the shape of the aten node.
+    a constant's integers, bounds() the limits of a clamp fused into this call, in codes. call, constant, view and
+    transpose add to the graph and return nodes. Kernels for images work in NHWC: wrap them in transpose(..., (0, 2, 3,
+    1)) and (0, 3, 1, 2); transposes of neighbouring calls cancel. The last node must have the shape of the aten node.
     """
     weight = float(lowering.bound["weight"])
     scales = {"self": (1.0 - weight) * lowering.q("self").scale, "end": weight * lowering.q("end").scale}
@@ -117,7 +118,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def to_scalar_weight(bound: Bound) -> Node | None:
-    """Another spelling, rewritten in the float graph before quantization; None leaves the node alone."""
+    """Rewrites another spelling in the float graph before quantization; None leaves the node alone."""
     weight = uniform_value(bound["weight"])
     return None if weight is None else add_call(bound.node, aten.lerp.Scalar, bound["self"], bound["end"], weight)
 
@@ -126,17 +127,17 @@ def to_scalar_weight(bound: Bound) -> Node | None:
 
 
 def rows(call: Call) -> Rows | None:
-    """How it runs row by row, inside a cascade of layers.
+    """Describes how the kernel runs row by row, inside a cascade of layers.
 
     One RowRule per tensor operand: which input rows an output row needs (ONE_ROW: the same one; stride 0: all of it for
-    every row). pixelwise: it runs over any span of pixels; elementwise: of elements, and the output may lie over an
-    input. None: it needs whole tensors.
+    every row). pixelwise: the kernel runs over any span of pixels; elementwise: over any span of elements, and the
+    output can overlay an input. None: it needs whole tensors.
     """
     return Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
 
 
 def fields(call: Call) -> dict[str, int]:
-    """The members of the descriptor: numbers, tuples for inline arrays, Array for constants, None for NULL."""
+    """Returns the members of the descriptor: numbers, tuples for inline arrays, Array for constants, None for NULL."""
     return {
         "a_zero": call["self_zero_point"],
         "a_multiplier": call["self_multiplier"],
@@ -153,23 +154,24 @@ def fields(call: Call) -> dict[str, int]:
 
 
 def work(call: Call) -> Work:
-    """How often its loops run, for its row in the table of costs: once for each output, and those that are no half."""
+    """Counts the iterations of its loops for the cost table: per call, per output, with and without a clamped
+    output."""
     return loops("calls outputs outputs*unhalved cut uncut", call["activation_min"], unhalved=1)
 
 
-# The C kernels, a row each; the first that takes a call makes it. A row says the elements that a function reads (and
-# makes, where that is another), and the cores that have it (`cores`) and calls that fit (`fits`) where not all do: one
-# for every core stands behind those for some. Row(i) among its arguments is operand i's row; a kernel with RowRules
-# takes Operand.ROWS, its taps one after the other. cortado.ir.c_call has the other things an argument can be. A new
-# kernel is one file src/cortado/kernels/src/FAMILY/NAME_s8.c and its declaration in include/cortado.h; this one is the
-# addition's.
+# The C kernels, one row each; the first row that takes a call is used. A row names the element that a function reads
+# (and the one it writes, if different), the cores that have it (`cores`) and the calls that fit (`fits`), where these
+# are restricted; rows without restrictions come after restricted ones. Row(i) among its arguments is operand i's row; a
+# kernel with RowRules takes Operand.ROWS, its taps one after the other. cortado.ir.c_call lists the other kinds of
+# argument. A new kernel is one file src/cortado/kernels/src/FAMILY/NAME_s8.c and its declaration in include/cortado.h;
+# this operator reuses the addition's.
 KERNELS = KernelTable((KernelRow("add_s8", INT8, arguments=PAIR, struct="cortado_add_t", fields=fields, work=work),))
 
 # ---- samples -------------------------------------------------------------------------------------------------
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    """Legal arguments for every generic test to draw from: all the shapes and parameters that `lower` could choose."""
+    """Draws legal arguments for the generic tests: all the shapes and parameters that `lower` could choose."""
     seed = draw.seed()
     sizes = draw.rows()
     weight = draw.real(0.01, 0.99)
@@ -190,27 +192,28 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 LERP = Operator(
     # cortex_m::... for an operator of ExecuTorch's contract (the parameters of `reference` are then its schema's),
-    # aten::... for a kernel of ExecuTorch's that only moves int8 data, cortado::... for anything else.
+    # aten::... for an ExecuTorch kernel that only moves int8 data, cortado::... for anything else.
     name="cortado::lerp",
     summary="a point between two tensors",  # one line of `cortado ops`
-    # Its parameters and their types are the operator's: the schema in torch and the arguments of every call.
+    # Its parameters and their types define the operator's: the schema in torch and the arguments of every call.
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
     element=INT8,  # None where no data moves (`view=True`)
     rows=rows,
     tensors=("self", "end"),  # the activation operands, in the order of the kernel's rows
-    # The arguments of the same call on operands before a permutation of their dimensions; elementwise: the same.
+    # The arguments of the same call with the dimensions of its operands permuted; for an elementwise operator,
+    # unchanged.
     relayout=lambda arguments, perm: arguments,
     constraints="equal shapes, 0 < weight < 1",
     no_pte="ExecuTorch has no such operator",
     samples=samples,
-    # Also: dtype of the result (int8); pte, the same call in operators that a .pte may hold; pte_limit, what kernels of
-    # ExecuTorch's can't do; permutes, identity and channel_constants, which let the passes drop and move calls.
+    # Also: dtype of the result (int8); pte, the same call in operators that a .pte can hold; pte_limit, what
+    # ExecuTorch's kernels can't do; permutes, identity and channel_constants, which let the passes drop and move calls.
 )
 
-# fuses_clamp: a relu or clamp behind it becomes its bounds (lowering.bounds()) instead of a call of its own. Also:
-# monotone, so that a clamp behind it may go in front of it; images, whose results lie in memory as NHWC; in_float, how
-# the .pte holds it in float where ExecuTorch can't take the aten call.
+# fuses_clamp: a relu or clamp that follows becomes this call's bounds (lowering.bounds()) instead of a call of its own.
+# Also: monotone, so that a clamp that follows can be moved in front of it; images, whose results lie in memory as NHWC;
+# in_float, how the .pte holds it in float where ExecuTorch can't take the aten call.
 LERP_PATTERN = Pattern(aten=(aten.lerp.Scalar,), match=match, lower=lower, fuses_clamp=True)
 LERP_REWRITE = Rewrite(aten=(aten.lerp.Tensor,), rewrite=to_scalar_weight)

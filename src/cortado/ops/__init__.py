@@ -1,1 +1,1 @@
-"""The operators, a folder for each family; every record below this folder is found by listing it."""
+"""The operators, a folder for each family; every record in the modules below this folder is found by listing them."""

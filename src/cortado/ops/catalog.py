@@ -22,7 +22,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """One entry per operator, by name."""
+    """Returns one entry per operator, sorted by name."""
     known = registry()
     return [_entry(operator, known) for _, operator in sorted(known.operators.items())]
 
@@ -41,7 +41,7 @@ def _entry(operator: Operator, known: Registry) -> Entry:
 
 
 def _aten_of(module: ModuleType | None) -> tuple[str, ...]:
-    """The aten operators named by the patterns and rewrites in an operator's own file."""
+    """Returns the names of the aten operators that the patterns and rewrites in an operator's file take."""
     records = [] if module is None else vars(module).values()
     targets = [target for record in records if isinstance(record, Pattern | Rewrite) for target in record.aten]
     names = {str(target).removeprefix("aten.").split(".")[0] for target in targets if str(target).startswith("aten.")}
@@ -50,7 +50,7 @@ def _aten_of(module: ModuleType | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Taken:
-    """The aten overloads that one file of operators takes, what they become, and what it asks of them."""
+    """The aten overloads that one file of operators takes, the calls they become, and their constraints."""
 
     overloads: tuple[str, ...]
     become: str
@@ -58,14 +58,15 @@ class Taken:
 
 
 def taken() -> list[Taken]:
-    """Every aten overload, by the file that takes it."""
+    """Lists every aten overload, by the file that takes it."""
     package = importlib.import_module("cortado.ops")
     found = [_taken(importlib.import_module(name)) for name in module_names(package)]
     return [one for one in found if one.overloads]
 
 
 def _taken(module: ModuleType) -> Taken:
-    """A file without operators of its own writes calls out in those of others, as its first sentence says."""
+    """Describes what one module takes. One without operators of its own rewrites calls in terms of other operators, as
+    the first sentence of its docstring says."""
     records = list(vars(module).values())
     targets = {str(target) for record in records if isinstance(record, Pattern | Rewrite) for target in record.aten}
     known = registry().operators
@@ -80,7 +81,7 @@ def _taken(module: ModuleType) -> Taken:
 
 
 def as_markdown() -> str:
-    """docs/operators.md."""
+    """Returns the text of docs/operators.md."""
     lines = [
         "# Operators",
         "",

@@ -22,7 +22,7 @@ def is_constant(node: Any) -> bool:
 
 
 def constant_data(node: Node) -> Tensor:
-    """The data behind a constant of the float graph."""
+    """Returns the tensor that a constant of the float graph holds."""
     data: Tensor = _attribute(node).detach()
     return data
 
@@ -33,7 +33,7 @@ def is_parameter(node: Any) -> bool:
 
 
 def note_trained(module: GraphModule) -> None:
-    """Notes which calls have parameters."""
+    """Notes which calls read parameters."""
     for node in module.graph.nodes:
         if node.op == "call_function" and any(map(is_parameter, node.all_input_nodes)):
             TRAINED.note(node, True)
@@ -47,7 +47,7 @@ def _attribute(node: Node) -> Any:
 
 
 def add_constant(like: Node, name: str, data: Tensor) -> Node:
-    """A new constant of the float graph, at the place where nodes are being inserted."""
+    """Adds a constant to the float graph, at the current insertion point."""
     module = like.graph.owning_module
     assert isinstance(module, GraphModule)
     unique, number = f"{like.name}_{name}", 0
@@ -63,7 +63,7 @@ def add_constant(like: Node, name: str, data: Tensor) -> Node:
 
 
 def add_view(like: Node, node: Node, sizes: Sequence[int]) -> Node:
-    """A reshape, unless the shape is already that one."""
+    """Adds a reshape, unless the node already has that shape."""
     if shape(node) == tuple(sizes):
         return node
     return add_call(like, aten.reshape.default, node, list(sizes))
@@ -74,18 +74,18 @@ def add_permute(like: Node, node: Node, order: Sequence[int]) -> Node:
 
 
 def replace_result(node: Node, position: int, new: Node) -> None:
-    """Lets all readers of one of several results read `new` instead."""
+    """Makes all readers of one of several results read `new` instead."""
     for part in parts_of(node, position):
         part.replace_all_uses_with(new)
 
 
 def parts_of(node: Node, position: int) -> list[Node]:
-    """The calls that take one of several results."""
+    """Returns the getitem calls that select one of several results."""
     return [user for user in node.users if is_call(user, operator.getitem) and user.args[1] == position]
 
 
 def values_only(node: Node) -> list[Node] | None:
-    """The users of a (values, indices) pair that read its values; None if somebody reads the indices."""
+    """Returns the users of a (values, indices) pair that read its values; None if anything reads the indices."""
     users = [user for user in node.users if user.users]
     if not all(is_call(user, operator.getitem) and user.args[1] == 0 for user in users):
         return None
@@ -98,24 +98,25 @@ def replace_values(users: Sequence[Node], values: Node) -> None:
 
 
 def pair(value: Any) -> list[int]:
-    """A number, or one or two of them, as (height, width)."""
+    """Returns a number, or a list of one or two of them, as [height, width]."""
     values = [int(item) for item in value] if isinstance(value, list | tuple) else [int(value)]
     return values * 2 if len(values) == 1 else values
 
 
 def triple(value: Any) -> list[int]:
-    """A number, or one or three of them, as (depth, height, width)."""
+    """Returns a number, or a list of one or three of them, as [depth, height, width]."""
     values = [int(item) for item in value] if isinstance(value, list | tuple) else [int(value)]
     return values * 3 if len(values) == 1 else values
 
 
 def height_one(value: Any, fill: int) -> list[int]:
-    """A 1-D parameter as the width of a 2-D one."""
+    """Returns a 1-D parameter as that of a 2-D call on images of height 1: `fill` for the height."""
     return [fill, *([int(item) for item in value] if isinstance(value, list | tuple) else [int(value)])]
 
 
 def make_out_of_place(node: Node) -> None:
-    """relu_ computes what relu does: who else sees the tensor it overwrites was settled before (writes.py)."""
+    """Replaces relu_ by relu, and so on; the pass writes.py has already dealt with other readers of the overwritten
+    tensor."""
     plain = out_of_place(node.target) if isinstance(node.target, OpOverload) else None
     if plain is not None:
         node.target = plain
@@ -128,7 +129,7 @@ def writes_in_place(target: OpOverload) -> bool:
 
 
 def out_of_place(target: OpOverload) -> OpOverload | None:
-    """relu for relu_; None where no form gives a new tensor."""
+    """Returns relu for relu_; None if there is no out-of-place form."""
     if not writes_in_place(target):
         return None
     name = target._schema.name.removeprefix("aten::")
@@ -140,12 +141,13 @@ def out_of_place(target: OpOverload) -> OpOverload | None:
 
 
 def _signature(target: OpOverload) -> list[tuple[str, str]]:
-    """transpose_.default is transpose.int: overloads are told apart by what they take, not by their names. Nor by what
-    they call the tensor itself: dropout_ has a `self` where dropout has an `input`."""
+    """Returns the types of the arguments, and all names but the first, by which overloads are matched:
+    transpose_.default is transpose.int, so overload names don't help, and dropout_ has a `self` where dropout has an
+    `input`."""
     first, *others = target._schema.arguments
     return [("", str(first.type)), *((one.name, str(one.type)) for one in others)]
 
 
 def decomposed(functions: Mapping[OpOverload, Callable[..., Any]]) -> tuple[Decomposition, ...]:
-    """Decompositions for float32 alone."""
+    """Returns decompositions that apply to float32 only."""
     return tuple(Decomposition(aten=(target,), function=one, floating=True) for target, one in functions.items())

@@ -1,4 +1,4 @@
-"""Shared parts of float32 operators: arithmetic of their references, bounds, which call a pattern takes."""
+"""Shared parts of float32 operators: reference arithmetic, bounds, and quantization of calls that need none."""
 
 import functools
 import math
@@ -18,11 +18,11 @@ from cortado.ir.sampling import CaseDraw
 FloatArray = np.ndarray[Any, np.dtype[Any]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 NO_BOUNDS = (-math.inf, math.inf)
-MEAN, ANGLE, POWER, COMPARISON = 13, 14, 15, 16  # beside the numbers of How; what a comparison accepts is added
+MEAN, ANGLE, POWER, COMPARISON = 13, 14, 15, 16  # after the numbers of How; accepted relations are added
 
 
 def quiet(function: _F) -> _F:
-    """Lets NumPy make infinities and NaN without a warning: they are defined."""
+    """Suppresses NumPy's warnings about infinities and NaN: these results are defined."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -33,28 +33,28 @@ def quiet(function: _F) -> _F:
 
 
 def stored(values: FloatArray) -> Tensor:
-    """Results as they are stored: float32, of all NaN the canonical one."""
+    """Returns results as they are stored: float32, with every NaN in its canonical form."""
     return torch.from_numpy(np.ascontiguousarray(float32.canonical(values)))
 
 
 def bounded(values: FloatArray, low: float, high: float) -> Tensor:
-    """Results between two bounds; NaN stays what it is."""
+    """Clamps results to two bounds; NaN stays NaN."""
     least, most = np.float32(low), np.float32(high)
     found = np.where(values < least, least, values)
     return stored(np.where(found > most, most, found))
 
 
 def bounds_of(call: Call) -> dict[str, float]:
-    """The members of a descriptor for the bounds of its results."""
+    """Returns the descriptor members for the bounds of the results."""
     return {"act_min": float(call["activation_min"]), "act_max": float(call["activation_max"])}
 
 
 def as_it_is(bound: Bound) -> Quantization:
-    """Takes a call whatever its operands are: float32 has no scale."""
+    """Takes a call with operands of any kind: float32 has no scale."""
     return Quantization({}, Plain())
 
 
 def draw_bounds(draw: CaseDraw) -> dict[str, float]:
-    """No bounds, those of a relu, or both."""
+    """Draws no bounds, those of a relu, or both."""
     low, high = draw.pick([NO_BOUNDS, NO_BOUNDS, (0.0, math.inf), (-1.0, 6.0)])
     return {"activation_min": low, "activation_max": high}

@@ -1,4 +1,4 @@
-"""Loops that the kernels of several operators have: what their `work` counts (ir/work.py)."""
+"""Loops shared by the kernels of several operators: the counts for their `work` (ir/work.py)."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from cortado.ir.work import Calls, Quantities, Work, loops, nested
 
 VECTOR = 16  # bytes
 
-ELEMENTS = loops("calls outputs")  # one element after the other
+ELEMENTS = loops("calls outputs")  # one element at a time
 
 
 def _fours(calls: Calls) -> Quantities:
@@ -28,9 +28,9 @@ def _eights(calls: Calls) -> Quantities:
     return {"eights": whole + part}
 
 
-FOURS = Work(("calls", "fours", "singles"), _fours)  # four elements at a time, the last one by one
+FOURS = Work(("calls", "fours", "singles"), _fours)  # four elements at a time, the rest one by one
 VECTORS = Work(("calls", "vectors"), _vectors)
-EIGHTS = Work(("calls", "eights"), _eights)  # of 16 bits
+EIGHTS = Work(("calls", "eights"), _eights)  # eight elements of 16 bits at a time
 
 
 # ---- copies ----------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ COPIED = ("runs", "blocks", "words", "tails", "loose_runs", "loose_blocks", "loo
 
 @dataclass(frozen=True)
 class RunSteps:
-    """Start of the first of several runs, and the distance from one to the next."""
+    """The start address of the first of several runs, and the distance from one to the next."""
 
     first: int
     step: int
@@ -50,8 +50,8 @@ class RunSteps:
 
 
 def copies(count: float, length: int, source: RunSteps, target: RunSteps) -> dict[str, float]:
-    """Runs of `length` bytes: memcpy takes words, many of them at a time, where both addresses are multiples of four
-    and it is worth it."""
+    """Counts the work of copying runs of `length` bytes: memcpy copies words, in blocks of several, if both addresses
+    are multiples of four and the run is long enough; other runs are counted as loose."""
     whole = sum(source.whole(number) and target.whole(number) for number in range(4)) / 4 if length >= VECTOR else 0.0
     found = {"runs": count}
     for kind, share in (("", whole), ("loose_", 1 - whole)):
@@ -63,13 +63,13 @@ def copies(count: float, length: int, source: RunSteps, target: RunSteps) -> dic
 
 
 def added(parts: Sequence[Quantities]) -> dict[str, float]:
-    """Several kinds of runs together."""
+    """Adds up the counts of several kinds of runs."""
     return {name: sum(part[name] for part in parts) for name in COPIED}
 
 
 def runs_of(terms: str, length: int, step: int, **sizes: float) -> Work:
-    """Returns the work of a kernel that copies outputs in runs of `length` bytes, `step` bytes apart where they are
-    read."""
+    """Returns the work of a kernel that copies outputs in runs of `length` bytes, read from addresses `step` bytes
+    apart."""
 
     def quantities(calls: Calls) -> Quantities:
         return sizes | copies(calls.outputs / max(length, 1), length, RunSteps(0, step), RunSteps(0, length))
@@ -82,7 +82,7 @@ def runs_of(terms: str, length: int, step: int, **sizes: float) -> Work:
 
 @dataclass(frozen=True)
 class Window:
-    """Geometry of a window of a convolution or a pool that makes one output row from the rows under it."""
+    """The window of a convolution or a pool that computes one output row from the input rows under it."""
 
     in_w: int
     in_c: int
@@ -97,17 +97,17 @@ class Window:
 
     @property
     def depth(self) -> int:
-        """Channels of one tap."""
+        """The number of channels of one tap."""
         return self.in_c // self.groups
 
     @property
     def plain(self) -> bool:
-        """A row of it is one run of bytes."""
+        """Whether a row of the window is one contiguous run of bytes."""
         return self.dilation_w == 1 and self.groups == 1
 
     @property
     def lefts(self) -> list[int]:
-        """The leftmost column of each output pixel's window."""
+        """The leftmost input column of each output pixel's window."""
         return [x * self.stride_w - self.pad_left for x in range(self.out_w)]
 
     def inside(self, left: int) -> bool:
@@ -122,10 +122,13 @@ class Window:
         }
 
     def columns(self, calls: Calls) -> dict[str, float]:
-        """Output pixels whose windows are inside of the image, and the others; pixels whose window is found anew, and
-        those to which it moves on from the one before, of these also such as have rows outside of the image; rows and
-        taps that the image has; rows of windows that are one run of bytes, and single taps of the others, for two
-        pixels at a time."""
+        """Counts output pixels, rows and taps by the way a kernel treats them.
+
+        Pixels whose window lies inside the image, and the others (border); pixels whose window is set up anew
+        (pointed), and those that advance the previous window (moved), with the rows of these that lie outside the
+        image; rows and taps that the image has; rows of windows that are one run of bytes, and single taps of the
+        others, for two pixels at a time.
+        """
         lefts, n = self.lefts, calls.calls
         within = [self.inside(left) for left in lefts]
         inside = sum(within)
@@ -167,8 +170,8 @@ _POOL = nested(
 
 
 def pool(window: Window, lowest: int, limited: bool = False) -> Work:
-    """Returns the work of a kernel that goes over the pixels, channels, rows and taps of a pool, and limits its outputs
-    or not."""
+    """Returns the work of a kernel that loops over the pixels, channels, rows and taps of a pool, and clamps its
+    outputs if `limited`."""
 
     def quantities(calls: Calls) -> Quantities:
         return {**window.sizes, **window.columns(calls), "channels": float(window.in_c), "limited": float(limited)}
@@ -183,8 +186,8 @@ _SUMS = nested(
 
 
 def row_sums(channels: int, pixels: int, rows: int) -> Work:
-    """Returns the work of sums over the pixels of a row, `rows` of which make an image: channels by how many are added
-    together."""
+    """Returns the work of sums over the pixels of a row, `rows` of which make an image: channels by how many are summed
+    at a time."""
     eights, rest = divmod(channels, 8)
     sizes = {
         "channels": channels,
@@ -197,7 +200,8 @@ def row_sums(channels: int, pixels: int, rows: int) -> Work:
 
 
 def sliding_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
-    """How a window slides over the columns: the same in the descriptors of all elements."""
+    """Returns the descriptor members that say how a window slides over the columns; they are the same for all
+    elements."""
     return {
         "in_w": call.shape("input")[2],
         "in_c": call.shape("input")[3],

@@ -1,8 +1,8 @@
-"""Meaning of aten's calls: which are copies, sums, choices, comparisons, under whatever names torch has for them.
+"""Meaning of aten's calls: which are copies, sums, selections, comparisons, whatever names torch has for them.
 
-`_ROWS` is the one place that says that sub, subtract and rsub are sums. What reads a graph before each call has one
-spelling (masks, signs, exact comparisons, folding, tables of one tensor) asks for the meaning of a call, not for names.
-A row names operators with all of their overloads, or one overload; forms that write in place mean what plain ones do.
+`_ROWS` is the one place that says that sub, subtract and rsub are sums. Code that reads a graph before each call has
+one spelling (masks, signs, exact comparisons, folding, tables of one tensor) asks for the meaning of a call, not for
+names. A row names operators with all of their overloads, or one overload; in-place forms mean what the plain ones do.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from cortado.ir.domain import overloads
 from cortado.ir.graph import bind
 
 aten = torch.ops.aten
-BELOW, EQUAL, ABOVE = 1, 2, 4  # what a comparison accepts
+BELOW, EQUAL, ABOVE = 1, 2, 4  # the relations that a comparison accepts
 
 
 class CallKind(Enum):
@@ -27,21 +27,21 @@ class CallKind(Enum):
 
     COPY = auto()  # its operand
     CONVERT = auto()  # its operand in another type
-    DROPOUT = auto()  # its operand, but in training
-    FILL = auto()  # numbers: only shape and type of its first operand matter
-    OVERWRITE = auto()  # another tensor, under shape and type of the first operand
-    BROADCAST = auto()  # the same of a tensor of one number
-    EMPTY = auto()  # whatever memory held before
-    CHECK = auto()  # nothing
-    VIEW = auto()  # its operand under another shape
-    SUM = auto()  # of two operands with `signs`; the one that is added or taken away times alpha
+    DROPOUT = auto()  # its operand, except in training
+    FILL = auto()  # a constant value: only the shape and type of its first operand matter
+    OVERWRITE = auto()  # another tensor, in the shape and type of the first operand
+    BROADCAST = auto()  # the same, from a tensor with one value
+    EMPTY = auto()  # uninitialized memory
+    CHECK = auto()  # no value
+    VIEW = auto()  # its operand with another shape
+    SUM = auto()  # of two operands with `signs`; alpha multiplies the one that is added or subtracted
     PRODUCT = auto()
     QUOTIENT = auto()  # not rounded
     ADDED_PRODUCT = auto()  # beta * self + alpha * a matrix product
     MAXIMUM = auto()  # of two tensors
     MINIMUM = auto()
     SELECT = auto()  # one of two operands, by a truth value
-    COMPARE = auto()  # which relations it `accepts`
+    COMPARE = auto()  # with the relations that it `accepts`
     NOT = auto()
     COMBINATION = auto()  # any other function of several tensors, element by element
     EXPONENTIAL = auto()
@@ -51,10 +51,10 @@ class CallKind(Enum):
     SOFTMAX = auto()
     LOG_SOFTMAX = auto()
     LOG_SUM_EXP = auto()
-    EXTREME = auto()  # the largest or smallest values of one tensor or their positions, or all in order
+    EXTREME = auto()  # the largest or smallest values of one tensor, their positions, or all in sorted order
     MEAN = auto()
     WINDOW_MEAN = auto()
-    ADAPTIVE_MEAN = auto()  # of windows that follow from the result's size
+    ADAPTIVE_MEAN = auto()  # over windows derived from the result's size
     TOTAL = auto()  # the sum of one tensor
     QUANTIZE = auto()  # with one scale
     DEQUANTIZE = auto()
@@ -63,25 +63,25 @@ class CallKind(Enum):
 
 
 class Rounding(Enum):
-    """Which integer near a real number a function gives."""
+    """The integer near a real number that a rounding function picks."""
 
     DOWN = auto()
     UP = auto()
     TOWARD_ZERO = auto()
-    NEAREST = auto()  # of two the even one
+    NEAREST = auto()  # ties to even
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """The operation of a call, and what kinds of calls that several names stand for differ by."""
+    """The operation of a call, with the attributes that tell apart the calls of one kind."""
 
     kind: CallKind
     signs: tuple[int, int] = (1, 1)  # of a sum
     accepts: int = 0  # of a comparison
-    largest: bool = False  # of an extreme that has no argument for it
-    value: bool = False  # of an extreme: it gives values, not positions
-    monotone: bool = False  # beside numbers, a larger operand never gives a smaller result, or never a larger one
-    rounding: Rounding | None = None  # of a function that gives an integer near its operand
+    largest: bool = False  # of an extreme without an argument for it
+    value: bool = False  # of an extreme: it returns values, not positions
+    monotone: bool = False  # with the other operands fixed, it never decreases, or never increases, as an operand grows
+    rounding: Rounding | None = None  # of a function that rounds its operand to an integer
 
 
 _FUNCTIONS = (
@@ -155,11 +155,11 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
 MEANS = (CallKind.MEAN, CallKind.WINDOW_MEAN, CallKind.ADAPTIVE_MEAN)
 QUANTIZES = (CallKind.QUANTIZE, CallKind.QUANTIZE_CHANNELS)
 DEQUANTIZES = (CallKind.DEQUANTIZE, CallKind.DEQUANTIZE_CHANNELS)
-_ROUNDED = Meaning(CallKind.COMBINATION)  # a quotient that is rounded
+_ROUNDED = Meaning(CallKind.COMBINATION)  # a quotient with a rounding mode
 
 
 def _overloads(names: str) -> Iterator[OpOverload]:
-    """Every overload that a row names, and those that write in place."""
+    """Yields every overload that a row names, including the in-place ones."""
     for name in names.split():
         base, _, wanted = name.partition(".")
         space = torch.ops.quantized_decomposed if "quantize_per" in base else torch.ops.aten
@@ -171,25 +171,25 @@ _MEANINGS: dict[Any, Meaning] = {target: found for names, found in _ROWS for tar
 
 
 def target_means(target: Any, *kinds: CallKind) -> bool:
-    """Whether calls of a target are of one of these kinds."""
+    """Whether calls of a target have one of these kinds."""
     return target in _MEANINGS and _MEANINGS[target].kind in kinds
 
 
 def meaning_of(node: Any) -> Meaning | None:
-    """The meaning of a call; None of one that has no row."""
+    """Returns the meaning of a call; None if it has no row."""
     found = _MEANINGS.get(node.target) if isinstance(node, Node) and node.op == "call_function" else None
     rounded = found is not None and found.kind is CallKind.QUOTIENT and bind(node).get("rounding_mode") is not None
     return _ROUNDED if rounded else found
 
 
 def sum_factors(node: Node) -> tuple[float, float]:
-    """Factors of `self` and `other` in a sum."""
+    """Returns the factors of `self` and `other` in a sum."""
     alpha, found = float(bind(node).get("alpha", 1)), _MEANINGS[node.target]
     return (-alpha, 1.0) if found.signs == (-1, 1) else (1.0, found.signs[1] * alpha)
 
 
 def dimensions_of_windows(node: Node) -> int:
-    """The number of dimensions that the windows of a mean have."""
+    """Returns the number of spatial dimensions of a mean's windows."""
     target: Any = node.target
     return int(next(one.N for one in target._schema.arguments if one.name == "kernel_size"))
 
@@ -201,7 +201,7 @@ def means(node: Any, *kinds: CallKind) -> bool:
 
 
 def calls(*kinds: CallKind) -> dict[OpOverload, Meaning]:
-    """The calls of some kinds that give one new tensor."""
+    """Returns the calls of these kinds that return a single new tensor."""
     single = set(overloads(*(target.overloadpacket for target, found in _MEANINGS.items() if found.kind in kinds)))
     return {target: found for target, found in _MEANINGS.items() if found.kind in kinds and target in single}
 
@@ -210,11 +210,11 @@ _OPEN = ("aten.convolution.default", "aten.topk.default", "cortado.best_position
 
 
 def is_open(target: Any) -> bool:
-    """Whether torch has several ways to compute a call, of which some are wrong or another order: transposed
-    convolutions, topk that need not be sorted."""
+    """Whether torch has several ways to compute a call, some of them wrong or in another order: transposed
+    convolutions, and topk, which need not be sorted."""
     return "conv_transpose" in str(target) or str(target) in _OPEN
 
 
 def leaves_order_open(target: Any) -> bool:
-    """Whether what a call finds may come in any order."""
+    """Whether the results of a call can come in any order."""
     return bool(target == torch.ops.aten.topk.default)

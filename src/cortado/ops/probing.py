@@ -1,7 +1,7 @@
-"""Probing: finds what calls of a graph compute by running them; how they are written doesn't matter.
+"""Probing: finds out what calls of a graph compute by running them, however they are written.
 
-A region is what follows from one node and constants alone. Its calls are run in float64 on chosen values of that node,
-and from what comes out follows where each dimension went, by which matrix sums were made, which curve was applied.
+A region is the calls that depend only on one node and constants. They are run in float64 on chosen values of that node;
+the results show where each dimension went, which matrix formed the sums, which curve was applied.
 """
 
 import math
@@ -21,13 +21,14 @@ from cortado.ops.float_graph import constant_data, is_constant
 
 Function = Callable[[Tensor], Tensor]
 
-MOST_CALLS = 80  # of a region
-CLOSE = 3e-4  # float32 inside a region rounds
+MOST_CALLS = 80  # in a region
+CLOSE = 3e-4  # tolerance: float32 inside a region rounds
 
 
 @dataclass(frozen=True)
 class Followed:
-    """The calls behind `start`, in order, and the cuts among them: those that all that comes later reads alone."""
+    """The calls that depend on `start` alone, in order, and the cuts: calls whose result is all that later code
+    reads."""
 
     start: Node
     calls: tuple[Node, ...]
@@ -71,7 +72,7 @@ def region_behind(start: Node) -> Followed:
                 break
             inside.add(node)
             calls.append(node)
-            single = isinstance(VALUE.of(node), Tensor)  # of several results none is all that comes later reads
+            single = isinstance(VALUE.of(node), Tensor)  # a call with several results can't be a cut
             if single and all(inside.issuperset(one.users) for one in inside if one is not node):
                 cuts.append(node)
         node = node.next
@@ -79,7 +80,8 @@ def region_behind(start: Node) -> Followed:
 
 
 def chain_to(end: Node) -> list[Node]:
-    """`end`, and before it the calls that follow each from one other, up to an input or what several meet in."""
+    """Returns `end` and the chain of calls before it that each read one tensor, back to an input or to a call that
+    reads several."""
     found = [end]
     while found[-1].op == "call_function":
         reads = [one for one in found[-1].all_input_nodes if not is_constant(one)]
@@ -90,24 +92,24 @@ def chain_to(end: Node) -> list[Node]:
 
 
 def along(chain: Sequence[Node], start: Node) -> Function:
-    """The first node of a chain as a function of another node of it."""
+    """Returns the first node of a chain as a function of another node of the chain."""
     calls = tuple(reversed(chain[: chain.index(start)]))
     return Followed(start, calls, ()).to(chain[0])
 
 
 def attempt(function: Function, value: Tensor) -> Tensor | None:
-    """The result of the calls on a value; None where the calls can't be run on such a value, or don't give finite real
+    """Returns the result of the calls on a value; None if they can't be run on it, or don't give finite real
     numbers."""
     try:
         found = function(value)
-    except Exception:  # whatever torch says: then they are not what is looked for
+    except Exception:  # whatever torch raises: the calls don't match
         return None
     usable = isinstance(found, Tensor) and not found.is_complex()
     return found.to(torch.float64) if usable and bool(torch.isfinite(found).all()) else None
 
 
 def close(a: Tensor, b: Tensor, least: float = 0.0) -> bool:
-    """Element by element, beside the larger of them or beside `least`."""
+    """Compares element by element, relative to the larger magnitude of the two, or to `least` if that is larger."""
     size = torch.maximum(a.abs(), b.abs()).clamp(min=max(least, 1e-300))
     return a.shape == b.shape and bool(((a - b).abs() <= CLOSE * size).all())
 
@@ -116,8 +118,11 @@ def close(a: Tensor, b: Tensor, least: float = 0.0) -> bool:
 
 
 def moved_axes(function: Function, value: Tensor, dims: Sequence[int]) -> list[int | None] | None:
-    """For each of these dimensions of a value the dimension of the result with the same index; None for one of size 1.
-    No list at all where one goes to several, or mixed."""
+    """Returns, for each of these dimensions of a value, the dimension of the result with the same index; None for one
+    of size 1.
+
+    Returns None instead of a list if a dimension goes to several, or is mixed with others.
+    """
     base = attempt(function, value)
     found: list[int | None] = []
     for dim in dims:
@@ -130,7 +135,7 @@ def moved_axes(function: Function, value: Tensor, dims: Sequence[int]) -> list[i
 
 
 def _moved(function: Function, value: Tensor, dim: int, base: Tensor) -> int | None:
-    """The dimension of the result that a dimension becomes, found by changing its last place."""
+    """Finds the dimension of the result that a dimension becomes, by changing the values at its last index."""
     last = value.shape[dim] - 1
     other = value.clone()
     other.select(dim, last).mul_(3.0)
@@ -147,7 +152,7 @@ def _moved(function: Function, value: Tensor, dim: int, base: Tensor) -> int | N
 
 
 def arranged(result: Tensor, axes: Sequence[int | None]) -> Tensor | None:
-    """A result with these dimensions in front, in this order, and what is left as one more, the last."""
+    """Permutes a result so that these dimensions come first, in this order, with the remaining one last."""
     kept = [axis for axis in axes if axis is not None]
     rest = [axis for axis in range(result.dim()) if axis not in kept]
     if sum(result.shape[axis] > 1 for axis in rest) > 1:

@@ -1,7 +1,7 @@
-"""How far values can reach: those of a call, from its operands, and the sums of int16 codes with int8 weights.
+"""Ranges that values can reach: the results of a call, from its operands, and sums of int16 codes with int8 weights.
 
-int16 codes are symmetric, so a sum is bias + sum(x * w). Where it may leave 32 bits it is divided by 2^shift first, to
-nearest, ties up; the rescaling makes up for it.
+int16 codes are symmetric, so a sum is bias + sum(x * w). If it could exceed 32 bits, it is first divided by 2^shift,
+rounded to nearest, ties up; requantization makes up for that.
 """
 
 import math
@@ -23,12 +23,12 @@ from cortado.ops.meaning import MEANS, CallKind, means
 
 Span = tuple[float, float]
 aten = torch.ops.aten
-# Of each operand alone they rise or fall all the way: their extremes are at extremes of the operands.
+# Monotone in each operand alone, so the extremes of the result are at extremes of the operands.
 _MONOTONE = (CallKind.SUM, CallKind.PRODUCT, CallKind.MAXIMUM, CallKind.MINIMUM)
 
 
 def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
-    """The least and the largest value that a call can give for any codes of its operands; None where it isn't known."""
+    """Returns the least and the largest value that a call can give for any codes of its operands; None if unknown."""
     if is_table(node):
         (operand, qparams), *others = operands.items()
         return None if others else _ends(_given(node, {operand: every_value(qparams)}))
@@ -42,13 +42,13 @@ def reach(node: Node, operands: Mapping[Node, QParams]) -> Span | None:
 
 
 def hull(several: Iterable[QParams]) -> Span:
-    """The interval of all that tensors of these parameters can hold."""
+    """Returns the interval of all values that tensors with these parameters can hold."""
     values = torch.cat([every_value(qparams)[[0, -1]] for qparams in several])
     return float(values.min()), float(values.max())
 
 
 def every_value(qparams: QParams) -> Tensor:
-    """The real values of the codes of an 8-bit tensor, in ascending order of codes."""
+    """Returns the real values of the codes of an 8-bit tensor, in ascending order of codes."""
     low, high = qparams.element.codes
     return (torch.arange(low, high + 1, dtype=torch.float32) - qparams.zero_point) * qparams.scale
 
@@ -70,7 +70,7 @@ LONGEST_ROW = 512  # taps of a depthwise window that are summed up in 32 bits
 
 
 def sum_shift(weight: Tensor, bias: Tensor | None) -> int:
-    """By how many bits the sums of a layer are divided; weight is [out_c, ...]."""
+    """Returns by how many bits the sums of a layer are divided; weight is [out_c, ...]."""
     most = weight.reshape(len(weight), -1).to(torch.int64).abs().sum(1) * -INT16.low
     if bias is not None:
         most = most + bias.to(torch.int64).abs()
@@ -84,7 +84,7 @@ def divided(total: Tensor, shift: int) -> Tensor:
 def finish(
     acc: Tensor, weight: Tensor, bias: Tensor | None, factors: tuple[Tensor, Tensor], bounds: tuple[int, int]
 ) -> Tensor:
-    """Sums without their bias, channels last, as codes; weight is [out_c, ...]."""
+    """Returns sums (without their bias, channels last) as codes; weight is [out_c, ...]."""
     total = acc if bias is None else acc + bias
     scaled = requant(divided(total, sum_shift(weight, bias)), factors[0].to(torch.int64), factors[1])
     return scaled.clamp(*bounds).to(INT16.torch_dtype).contiguous()
@@ -97,12 +97,12 @@ def is_wide(element: Element) -> bool:
 # ---- integers as codes, rounded once ---------------------------------------------------------------------------------
 
 REALS = (INT8, INT16)  # the elements of real numbers
-LEAST_SHIFT, MOST_SHIFT = -31, 30  # of a factor: a product of 31 and 31 bits is then divided by 2 to 2^62
+LEAST_SHIFT, MOST_SHIFT = -31, 30  # of a factor: a product of two 31-bit numbers is then divided by 2 to 2^62
 
 
 def once(factor: float) -> tuple[int, int]:
-    """A factor that is not negative as multiplier * 2^(shift - 31); what is too large for that makes codes of all but 0
-    saturate, and so does the largest that is not."""
+    """Returns a nonnegative factor as multiplier * 2^(shift - 31). A factor too large for that becomes the largest one
+    that fits: every code but 0 saturates with either."""
     mantissa, exponent = math.frexp(factor)
     if exponent > MOST_SHIFT:
         return 2**31 - 1, MOST_SHIFT
@@ -111,7 +111,7 @@ def once(factor: float) -> tuple[int, int]:
 
 
 def rounded(value: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
-    """value * multiplier * 2^(shift - 31) to nearest, ties up; value has 32 bits."""
+    """Returns value * multiplier * 2^(shift - 31), rounded to nearest, ties up; value has 32 bits."""
     right = 31 - torch.as_tensor(shift, dtype=torch.int64)
     return (value.to(torch.int64) * multiplier + (1 << (right - 1))) >> right
 
@@ -121,6 +121,6 @@ def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
 
 
 def draw_once(draw: CaseDraw, low: int, high: int) -> dict[str, int]:
-    """A factor of a sample, and now and then one at an end."""
+    """Draws the factor of a sample, now and then one with the least or the largest shift."""
     shift = draw.pick([draw.whole(low, high), draw.pick([LEAST_SHIFT, MOST_SHIFT])])
     return {"output_multiplier": draw.whole(2**30, 2**31 - 1), "output_shift": shift}
