@@ -347,8 +347,7 @@ def build_report(
     weights: tuple[WeightsReport, ...],
     quantized: Quantized,
 ) -> Report:
-    """Fills in a report; `graph` is that of both artifacts or of the .pte alone, `first` the reference's values for the
-    example."""
+    """Fills in a report; `graph` is that of both artifacts or of the .pte alone, `first` the example's values."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
     report = Report(
         schema_version=SCHEMA_VERSION,
