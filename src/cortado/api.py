@@ -551,7 +551,7 @@ def _with_islands(
         return quantized
 
     def whole() -> Quantized:
-        return run(replace(captured, module=copied(captured.module)), how=replace(how, artifacts=Artifacts.PTE))
+        return run(replace(captured, module=copied(captured.module)), how=replace(how, allow_float=False))
 
     try:
         quantized, islands = with_islands(captured, attempt)

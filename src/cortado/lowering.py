@@ -82,9 +82,21 @@ def programs_of(
         programs = replace(other, c=programs.c, own_form=other.pte is not None)
     if whole_form is not None and programs.c is not None and programs.pte is None and options.makes_operators:
         place = None if intermediates is None else intermediates / "pte"
-        other = _programs(whole_form(), target, options, place, passes)
-        programs = replace(programs, pte=other.pte, pte_missing=other.pte_missing)
+        programs = _with_float_calls(programs, lambda: lowered(whole_form(), target, options, place, allow_float=True))
     return _without_c(programs, options)
+
+
+def _with_float_calls(programs: Programs, lower: Callable[[], ExportedProgram]) -> Programs:
+    """Adds the .pte in which ExecuTorch's float kernels compute what is float32 in the C bundle, or the reasons why
+    there is none."""
+    if without_executorch() is not None:
+        return programs
+    try:
+        return replace(programs, pte=lower(), pte_missing=())
+    except NotInteger as error:
+        return replace(programs, pte_missing=error.reasons)
+    except Refused as error:
+        return replace(programs, pte_missing=(str(error),))
 
 
 def _has_form(program: ExportedProgram) -> bool:

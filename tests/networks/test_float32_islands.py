@@ -1,6 +1,7 @@
 """--allow-float in the C bundle: what no integer operator takes is float32 between integers, and is listed."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +76,34 @@ def test_what_is_computed_in_float32_is_told_with_its_cycles() -> None:
     text = build_page(compiled("cortex-m4", batches(0)).report)
     assert "In float32" in text
     assert "aten.cumprod.default at " in text
+
+
+class AngleOrProduct(nn.Module):
+    """An angle, for which ExecuTorch has a float kernel, or running products, for which it has none."""
+
+    def __init__(self, *, running: bool) -> None:
+        super().__init__()
+        self.running, self.last = running, nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last(torch.cumprod(x, 1) if self.running else torch.atan2(x, x.flip(1)))
+        return out
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["atan2", "cumprod"])
+@pytest.mark.parametrize("more", [{}, {"chip": "nrf52840"}, {"image": True}, {"activations": "int16"}], ids=str)
+def test_an_island_goes_with_options_of_the_c_bundle_and_a_pte(more: dict[str, Any], running: bool) -> None:
+    """The .pte has float kernels of ExecuTorch's in the island's place, or says why there is none."""
+    torch.manual_seed(1)
+    given = torch.rand(16, 1, 6) + 0.5
+    options = Options(allow_float=True, **more)
+    prepared = prepare(AngleOrProduct(running=running).eval(), (given[0],), [(one,) for one in given], options=options)
+    found = prepared.compile("cortex-m4", options)
+    assert len(found.report.islands) == 1
+    assert found.run(given[0], on="host").bit_exact
+    written = not running and "activations" not in more
+    assert (found.pte is not None) == written
+    assert written or any(("cumprod" if running else "int16") in why for why in found.report.pte_missing)
 
 
 def test_without_the_option_a_refusal_names_it() -> None:

@@ -40,9 +40,9 @@ class Applied(nn.Module):
         return self.function(x)
 
 
-def prepared(function: Function) -> Model:
+def prepared(function: Function, *, allow_float: bool = False) -> Model:
     line = torch.linspace(-1, 1, LENGTH)[None]
-    options = Options(activations=Activations.INT16, artifacts=Artifacts.C)
+    options = Options(activations=Activations.INT16, artifacts=Artifacts.C, allow_float=allow_float)
     return prepare(Applied(function), (line,), [(line,)], name="jumps", options=options)
 
 
@@ -81,6 +81,14 @@ def test_smooth_functions_need_no_values_of_their_own() -> None:
 def test_what_swings_too_often_is_refused() -> None:
     with pytest.raises(CortadoError, match=r"jumps or swings too often: .* expected at most 512; keep it in int8"):
         prepared(lambda x: torch.sin(900 * x)).compile("cortex-m4")
+
+
+def test_what_swings_too_often_is_float32_where_that_is_allowed() -> None:
+    compiled = prepared(lambda x: torch.sin(900 * x) + x, allow_float=True).compile("cortex-m4")
+    assert "aten.sin.default" in {one.operator for one in compiled.report.islands}
+    assert all("swings too often" in one.reason for one in compiled.report.islands)
+    x = torch.linspace(-1, 1, LENGTH)[None]
+    assert compiled.run(x, on="host").bit_exact
 
 
 def test_the_values_are_kept_where_a_line_is_furthest_off() -> None:

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.element import FLOAT32
-from cortado.base.errors import CortadoError, Reject
+from cortado.base.errors import CortadoError, Refused, Reject
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TRAINED, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import (
@@ -87,7 +87,10 @@ class Lower(ContextPass):
             NOT_ATEN.note(node, True)
         TWIN.forget(node)  # only those of its calls that hold its values inherit it
         with node.graph.inserting_before(node):
-            new = match.pattern.lower(lowering)
+            try:
+                new = match.pattern.lower(lowering)
+            except Refused as error:  # for the scales that calibration chose
+                return str(error)
         if self.context.allow_float:
             reason = _undo_c_only(before, node)
             if reason is not None:

@@ -18,7 +18,7 @@ from torch.fx import Node
 
 from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8, INT16
-from cortado.base.errors import CortadoError
+from cortado.base.errors import Refused
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
@@ -170,7 +170,7 @@ def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) ->
         return lowering.call(FUNCTION, input=source, table=lowering.constant("table", table))
     found = patched(steps)
     if found.left > FAR:
-        raise CortadoError(
+        raise Refused(
             f"this function of int16 codes jumps or swings too often: {ENTRIES} entries and {MOST_EXACT * STEP} values "
             f"where it is steep leave an error of {found.left:.0f} of {INT16.high} codes, expected at most {FAR:.0f}; "
             "keep it in int8 (--state int8, or --int16 without its module) or in float32 (--activations float32, or "
