@@ -434,7 +434,8 @@ class Options:
         metavar="RULE",
         read=lambda _, value: decision_of(value),
         artifact=Artifacts.C,
-        undelegated="a decision is C beside the network's; firmware decides by the scores, or takes the C bundle",
+        undelegated="the decision is extra C code outside the network; decide in the firmware from the scores, or use "
+        "the C bundle",
     )
     watch: str | None = option(
         None,
@@ -508,8 +509,7 @@ class Options:
         "of the --chip (docs/memory-planning.md)",
         metavar="NAME=BYTES,...",
         artifact=Artifacts.C,
-        undelegated="the arena is one argument in one piece; firmware puts the method's planned memory where it is to "
-        "lie",
+        undelegated="the arena is one argument in one piece; the firmware decides where the method's planned memory is",
     )
     place: tuple[WeightPlacement, ...] = option(
         (),
@@ -521,14 +521,14 @@ class Options:
         read=lambda _, value: places_of(value),
         repeated=True,
         artifact=Artifacts.C,
-        undelegated="sections are for the constants of C; a blob lies where firmware puts the file",
+        undelegated="sections are for the constants of C; the firmware decides where the file with the blob is",
     )
     artifacts: Artifacts = option(
         Artifacts.BOTH,
         Group.WRITTEN,
         "what to write: the C bundle, the .pte, or both (the default). The C bundle alone does not need or import "
         "ExecuTorch's packages",
-        undelegated="the .pte of a delegate is made of the C bundle's plan, and both are written",
+        undelegated="the .pte of a delegate is made from the C bundle's plan, and both are written",
     )
     pte: PteKind = option(
         PteKind.OPERATORS,
@@ -593,8 +593,8 @@ class Options:
         read=expressions,
         repeated=True,
         artifact=Artifacts.PTE,
-        undelegated="what stays in ExecuTorch's float kernels is not in the one call; CortadoPartitioner leaves it to "
-        "them",
+        undelegated="nodes that stay in ExecuTorch's float kernels can't be in the one call; use CortadoPartitioner, "
+        "which leaves them outside",
     )
 
     @property
