@@ -99,7 +99,7 @@ def _texts(node: ast.Call | ast.FunctionDef, folder: str) -> Iterator[tuple[bool
     """Whether it is the .pte's, and the text: of an error, of a Reject, of a function that gives a reason or None."""
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else None
-        if name == "Reject" or (name == "CortadoError" and folder in (*TAKING_IN, "ops")):
+        if name == "Reject" or (name in ("CortadoError", "Refused") and folder in (*TAKING_IN, "ops")):
             yield False, node.args[0]
     elif folder not in TAKING_IN and node.returns is not None and ast.unparse(node.returns) == "str | None":
         returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
