@@ -121,7 +121,7 @@ def test_the_graph_with_them_is_among_the_intermediates(tmp_path: Path) -> None:
     prepared().compile("cortex-m4", options, intermediates=tmp_path)
     (wide, narrow) = sorted(tmp_path.iterdir())[-2:]
     assert narrow.name == f"{len(PIPELINE) + 1:02d}-int4-weights.txt"
-    assert narrow.read_text().startswith("# after int4-weights: The layers that are chosen")
+    assert narrow.read_text().startswith("# after int4-weights: Gives the chosen layers int4 weights")
     assert "quantized_conv2d_nhwc.c(" in narrow.read_text()
     assert "quantized_conv2d_nhwc.c(" not in wide.read_text()
 

@@ -228,7 +228,9 @@ class Scaled(nn.Module):
 def test_the_quantizer_leaves_dynamic_shapes_open() -> None:
     x, other = torch.randn(4, 12), torch.randn(2, 12)
     module = _dynamic(Scaled().eval(), x).module()
-    with pytest.warns(UserWarning, match=r"has a dynamic shape \(s\d+\) and stays in float; .* without dynamic_shapes"):
+    with pytest.warns(
+        UserWarning, match=r"has a dynamic shape \(s\d+\), which .* stays in float; .* without dynamic_shapes"
+    ):
         prepared = prepare_pt2e(module, CortexMQuantizer())
     prepared(x)
     program = _dynamic(convert_pt2e(prepared), x)

@@ -1,11 +1,15 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
+import copy
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, log
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
@@ -38,7 +42,11 @@ from cortado.ir.roles import (
 )
 from cortado.ops.elementwise.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
-DYNAMIC = "the model has a dynamic shape ({}) and stays in float; to quantize it, export it without dynamic_shapes"
+DYNAMIC = (
+    "the model has a dynamic shape ({}), which its quantized form would fix, and stays in float; to quantize it, "
+    "export it without dynamic_shapes"
+)
+LEFT: FactKey[bool] = FactKey("left_in_float")  # of the output node of a graph that is not quantized
 ANNOTATION: FactKey[QuantizationAnnotation] = FactKey("quantization_annotation")
 
 
@@ -46,7 +54,7 @@ class CortexMQuantizer(Quantizer):
     """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases.
 
     For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e. A graph with dynamic shapes stays in float, with a
-    warning: no kernel takes it, and its rewriting would fix the sizes of the example.
+    warning, if its rewriting would fix the sizes of the example.
     """
 
     def __init__(self, is_qat: bool = False, scheme: Scheme = ALONE) -> None:
@@ -54,20 +62,30 @@ class CortexMQuantizer(Quantizer):
         self.scheme = TRAINING if is_qat and scheme is ALONE else scheme
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        size = _dynamic_size(model.graph)
-        if size is not None:
-            warnings.warn(DYNAMIC.format(size), stacklevel=2)
+        dynamic = next((str(size) for node in model.graph.nodes for size in _dynamic_sizes(node)), None)
+        if dynamic is None:
+            self._rewrite(model)
             return model
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's copy of a graph uses what torch deprecates
+            as_given, example = copy.deepcopy(model.graph), _other_example(model)
+        self._rewrite(model)
+        if example is None or _shapes(model, example.sizes) != example.shapes:
+            warnings.warn(DYNAMIC.format(dynamic), stacklevel=2)
+            LEFT.note(as_given.output_node(), True)
+            model.graph = as_given
+        return model
+
+    def _rewrite(self, model: GraphModule) -> None:
         self.scheme.before(model)
         canonicalize(model)
         _merge(model)
         if self.scheme.respell(model):
             _merge(model)
         self.scheme.after(model)
-        return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        if _dynamic_size(model.graph) is not None:
+        if LEFT.known(model.graph.output_node()):
             return model
         for node, element in self.scheme.elements(model.graph).items():
             if not wanted_element(node).floating:
@@ -90,10 +108,42 @@ class CortexMQuantizer(Quantizer):
         """Checks nothing: the lowering reports what it can't lower, with its reason."""
 
 
-def _dynamic_size(graph: Graph) -> torch.SymInt | None:
-    """Returns the first dynamic size in the graph; None if all shapes are fixed."""
-    sizes = (size for node in graph.nodes for size in getattr(VALUE.of(node), "shape", ()))
-    return next((size for size in sizes if isinstance(size, torch.SymInt)), None)
+@dataclass(frozen=True)
+class _Example:
+    """Other sizes of a dynamic graph's inputs than those it was exported with, and the shapes of its outputs."""
+
+    sizes: tuple[tuple[int, ...], ...]
+    shapes: tuple[torch.Size, ...]
+
+
+def _dynamic_sizes(node: Node) -> list[torch.SymInt]:
+    return [size for size in getattr(VALUE.of(node), "shape", ()) if isinstance(size, torch.SymInt)]
+
+
+def _other_example(model: GraphModule) -> _Example | None:
+    """Returns sizes that the model takes as well: its dynamic ones are one larger, twice as large or one smaller."""
+    given = [VALUE.must(node).shape for node in model.graph.nodes if node.op == "placeholder"]
+    hints = [[(size, getattr(getattr(size, "node", None), "hint", None)) for size in sizes] for sizes in given]
+    for other in (lambda hint: hint + 1, lambda hint: 2 * hint, lambda hint: hint - 1):
+        sizes = tuple(tuple(int(size) if hint is None else other(hint) for size, hint in one) for one in hints)
+        shapes = _shapes(model, sizes)
+        if shapes is not None:
+            return _Example(sizes, shapes)
+    return None
+
+
+def _shapes(model: GraphModule, sizes: Sequence[Sequence[int]]) -> tuple[torch.Size, ...] | None:
+    """Returns the shapes of the outputs for inputs of these sizes; None if the model can't be run with them."""
+    types = [VALUE.must(node).dtype for node in model.graph.nodes if node.op == "placeholder"]
+    log.disabled = True  # it prints every failure
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            found = model(*(torch.empty(one, dtype=dtype) for one, dtype in zip(sizes, types, strict=True)))
+    except Exception:  # torch raises many kinds for a size that does not fit
+        return None
+    finally:
+        log.disabled = False
+    return tuple(one.shape for one in pytree.tree_leaves(found))
 
 
 def _match(node: Node) -> Match | None:
