@@ -15,8 +15,9 @@ from cortado.options import Activations, Artifacts, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.dead_channels import DeadChannels, removed_channels
 from cortado.plan.lowered import lowered_graph, reference_outputs
-from helpers.single import EVERY_VALUE
+from helpers.single import EVERY_VALUE, decibels
 
+WITHOUT_PASS = tuple(one for one in PIPELINE if one is not DeadChannels)
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
 
 
@@ -99,15 +100,62 @@ def test_the_bits_are_the_same_without_them(
     model, data = made(change, padding), batches(4, 1)
     how = replace(EVERY_VALUE, activations=activations, artifacts=Artifacts.C)
     quantized = quantize(capture(model, data[0]), data[0], data, how)
-    found = {}
-    for passes in (PIPELINE, tuple(one for one in PIPELINE if one is not DeadChannels)):
-        program = CortexMPassManager(quantized.program(), passes).transform()
-        found[len(passes)] = program
-    with_pass, without = found[len(PIPELINE)], found[len(PIPELINE) - 1]
+    with_pass, without = (
+        CortexMPassManager(quantized.program(), passes).transform() for passes in (PIPELINE, WITHOUT_PASS)
+    )
     assert removed_channels(with_pass) == dropped
     for batch in batches(6, 2):
         (got,), (wanted,) = (reference_outputs(lowered_graph(program), batch) for program in (with_pass, without))
         assert torch.equal(got, wanted)
+
+
+class Padded(nn.Module):
+    """Layers behind a border that is a call of its own: wider on one side, as TensorFlow pads, or not of zeros."""
+
+    def __init__(self, groups: int, sides: tuple[int, ...], value: float) -> None:
+        super().__init__()
+        self.sides, self.value = sides, value
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.second = nn.Conv2d(16 + sum(sides[4:]), 16, 3, stride=2, groups=groups)
+        self.last = nn.Conv2d(16, 5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.pad(torch.relu(self.first(x)), self.sides, value=self.value)
+        out: Tensor = self.last(torch.relu(self.second(y)))
+        return out
+
+
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("activations", [Activations.INT8, Activations.INT16])
+@pytest.mark.parametrize(
+    ("groups", "sides", "value", "dropped"),
+    [
+        (1, (0, 1, 0, 1), 0.0, 8),
+        (16, (0, 1, 0, 1), 0.0, 8),
+        (1, (1, 1, 1, 1), 0.0, 8),  # becomes the padding of the second layer
+        (1, (0, 1, 0, 1), 0.5, 0),  # the channels hold two values
+        (1, (0, 1, 0, 1, 0, 4), 0.0, 0),  # there are other channels behind it
+    ],
+)
+def test_channels_are_dead_through_a_border(
+    groups: int, sides: tuple[int, ...], value: float, dropped: int, activations: Activations
+) -> None:
+    """Nine of 16 filters are zero. One of them stays, so that the number of channels is a multiple of 4."""
+    torch.manual_seed(1)
+    model, data = Padded(groups, sides, value).eval(), batches(4, 1)
+    with torch.no_grad():
+        model.first.weight[3:12] = 0
+        model.first.bias[3:12] = 0  # type: ignore[index]
+    how = replace(EVERY_VALUE, activations=activations, artifacts=Artifacts.C)
+    quantized = quantize(capture(model, data[0]), data[0], data, how)
+    with_pass, without = (
+        CortexMPassManager(quantized.program(), passes).transform() for passes in (PIPELINE, WITHOUT_PASS)
+    )
+    assert removed_channels(with_pass) == dropped
+    for batch in batches(6, 2):
+        (got,), (wanted,) = (reference_outputs(lowered_graph(program), batch) for program in (with_pass, without))
+        assert torch.equal(got, wanted)
+        assert decibels(model(*batch).detach(), got) > 25
 
 
 class Ranked(nn.Module):

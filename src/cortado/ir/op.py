@@ -249,7 +249,8 @@ class Operator:
     identity: Callable[[Call], bool] | None = None  # whether a call returns its input's codes unchanged
     # Constants with a value for each output channel, weights first: permuting them permutes the output's channels.
     channel_constants: tuple[str, ...] = ()
-    by_channel: bool = False  # each channel (last dimension) depends on that channel of the only input only
+    # Each channel (last dimension) depends on that channel of the only input only, where there are as many.
+    by_channel: bool = False
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
     # The arguments of the same call on operands before a transpose, to move that behind the call; None: it can't be
     # moved.

@@ -249,6 +249,7 @@ PAD = Operator(
     relayout=relayout_lists("pre_pad", "post_pad"),
     pte=in_pte,
     pte_limit=pte_limit,
+    by_channel=True,
     constraints=f"finite values; of more than {PTE_MAX_RANK} dimensions each is padded by itself",
     samples=samples,
 )
