@@ -31,25 +31,25 @@ UNSUPPORTED = MODELS / "unsupported.py"
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("ds_cn", "no network is called 'ds_cn' in the zoo. Did you mean 'ds_cnn'?"),
+        ("ds_cn", "the zoo has no network called 'ds_cn'. Did you mean 'ds_cnn'?"),
         ("DS-CNN", "Did you mean 'ds_cnn'?"),
         ("resnet", "Did you mean 'resnet8'?"),
-        ("", "'' is nothing that Cortado compiles; expected a name of the zoo"),
-        ("no such; rm -rf *", "no network is called 'no such; rm -rf *' in the zoo. It has: ds_cnn"),
-        ("größe", "no network is called 'größe'"),
+        ("", "'' is not a model that Cortado can compile; expected a name"),
+        ("no such; rm -rf *", "the zoo has no network called 'no such; rm -rf *'. It has: ds_cnn"),
+        ("größe", "the zoo has no network called 'größe'"),
         ("missing.py", "there is no file missing.py"),
         ("missing.py:make", "there is no file missing.py"),
         ("missing.pt2", "there is no file missing.pt2"),
-        ("folder/model.tflite", "'folder/model.tflite' is nothing that Cortado compiles; expected a name of the zoo"),
+        ("folder/model.tflite", "'folder/model.tflite' is not a model that Cortado can compile; expected a name"),
         ("no.such.module:make", "importing 'no.such.module' failed: ModuleNotFoundError"),
-        ("not a module:make", "'not a module:make' names no model; expected a name of the zoo"),
+        ("not a module:make", "'not a module:make' does not name a model; expected a name of the zoo"),
         ("json:dumps", "json:dumps must take no arguments"),
         ("json:nothing", "json defines no 'nothing'"),
         (f"{TINY}:nothing", "tiny.py defines no 'nothing'"),
         (f"{TINY}:", "tiny.py defines no ''"),
         (f"{TINY}:sample", "sample must take no arguments"),
-        (f"{TINY}:Tiny", "must give (model, example_inputs), found Tiny"),
-        (f"{TINY}:calibration", "must give (model, example_inputs), found list"),
+        (f"{TINY}:Tiny", "must return (model, example_inputs), found Tiny"),
+        (f"{TINY}:calibration", "must return (model, example_inputs), found list"),
     ],
 )
 def test_a_model_that_is_none(run: Run, here: Path, spec: str, message: str) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_holds_no_model(run: Run, here: Path, text: str, message: st
 
 def test_a_checkpoint_is_not_a_model(run: Run, here: Path) -> None:
     torch.save({"weight": torch.zeros(1)}, here / "net.pth")
-    one_sentence(run("compile", "net.pth"), "holds weights and no model; write a file.py whose function loads it")
+    one_sentence(run("compile", "net.pth"), "holds weights but no model; write a file.py whose function loads it")
 
 
 def test_a_damaged_exported_program(run: Run, here: Path) -> None:
@@ -246,7 +246,10 @@ def save_calibration(folder: Path) -> None:
         ("shape.npy", "calibration batch 0 has shape [1, 6, 6], expected [1, 1, 6, 6]"),
         ("integer.npy", "calibration batch 0 has dtype torch.int64, expected torch.float32"),
         ("rnadom", "there is no file rnadom. Did you mean 'random'?"),
-        ("data.txt", "data.txt is no calibration data; expected a .npy, .npz, .pt file, a folder of them, file.py:fun"),
+        (
+            "data.txt",
+            "data.txt is not calibration data; expected a .npy, .npz, .pt file, a folder of them, file.py:fun",
+        ),
         ("garbage.npy", "garbage.npy is not a readable .npy file: it doesn't begin as one; np.save and np.savez write"),
         ("mixed.npz", "mixed.npz holds the arrays x, label, expected x: the names of the model's inputs"),
         ("functions.py:argument", "functions.py:argument must take no arguments, found (count) (missing a required"),
@@ -262,7 +265,7 @@ def save_calibration(folder: Path) -> None:
         ("functions.py", "functions.py defines no 'calibration'"),
         (
             "functions.py:nothing",
-            "functions.py:nothing() must give a list of inputs, each a tuple of tensors; found NoneType",
+            "functions.py:nothing() must return a list of inputs, each a tuple of tensors; found NoneType",
         ),
         ("functions.py:tensor", "each a tuple of tensors; found Tensor"),
         ("functions.py:numbers", "each a tensor or a tuple of tensors; item 0 is or holds a "),

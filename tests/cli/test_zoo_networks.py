@@ -53,7 +53,7 @@ def test_data_of_ones_own_are_scored_as_the_zoos_are(run: Run, tmp_path: Path) -
     assert "AUC" in done.out
     refused(run("evaluate", folder, "--labels", tmp_path / "y.npy"), "labels were given without data")
     refused(run("evaluate", folder, "--min-accuracy", 0.5), "the accuracy was given, and it can't be computed")
-    refused(run("run", folder, "--recording", "yes"), "deep_autoencoder takes no sound")
+    refused(run("run", folder, "--recording", "yes"), "deep_autoencoder does not take sound")
 
 
 def test_other_models_have_no_test_set_and_no_recordings(run: Run, tiny_artifact: Artifact) -> None:

@@ -76,11 +76,11 @@ def _new_empty(model: Any, x: Tensor) -> Tensor:
 
 
 SHARED = r"aten\.relu_\.default at .*\.py:\d+ .* writes into memory that aten\..* shares and that is read again later"
-EMPTY = "gives whatever its memory held before, expected values that are the same every time; use torch.zeros"
+EMPTY = "gives uninitialized memory, expected values that are the same every time; use torch.zeros"
 REFUSED: dict[str, tuple[Program, str]] = {
     "windows": (_windows, SHARED),
     "uneven steps": (_uneven_steps, SHARED),
-    "out": (_out, r"aten\.add\.out at .* writes its result into a tensor that it is given \(out="),
+    "out": (_out, r"aten\.add\.out at .* writes its result into a given tensor \(out="),
     "empty": (_empty, rf"aten\.empty\.memory_format at .*\.py:\d+ .* {EMPTY}"),
     "empty_like": (_empty_like, rf"aten\.empty_like\.default at .* {EMPTY}"),
     "new_empty": (_new_empty, rf"aten\.new_empty\.default at .* {EMPTY}"),

@@ -257,7 +257,7 @@ def test_data_that_say_nothing_are_told_of(
     assert (few.found, few.limit) == (different, 32)
     assert "of 40 that were given" in few.text
     if FindingKind.CONSTANT_INPUT in expected:
-        assert "in every place of every calibration sample" in found.quantized.findings[1].text
+        assert "everywhere in every calibration sample" in found.quantized.findings[1].text
     with pytest.raises(CortadoError, match="none expected with --strict"):
         found.compile("cortex-m4", Options(strict=True, artifacts=Artifacts.C))
 

@@ -222,9 +222,12 @@ def test_options_that_do_not_go_together(options: dict[str, object], message: st
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((1, 3, 24, 31), "input 'x' is an image of 31x24 pixels, and the camera gives 32x24; expected --resize 31x24"),
-        ((2, 3, 24, 32), "input 'x' is [2, 3, 24, 32], and a camera (--input-format) gives one image"),
-        ((1, 4, 24, 32), "of 1 or 3 channels"),
+        (
+            (1, 3, 24, 31),
+            "input 'x' is an image of 31x24 pixels, but the camera delivers 32x24; expected --resize 31x24",
+        ),
+        ((2, 3, 24, 32), "input 'x' is [2, 3, 24, 32], but a camera (--input-format) delivers one image"),
+        ((1, 4, 24, 32), "with 1 or 3 channels"),
         ((1, 32), "input 'x' is [1, 32]"),
         ((1, 1, 24, 32), "--mean has 3 numbers, and input 'x' has 1 channel; expected one number"),
     ],

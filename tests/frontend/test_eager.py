@@ -76,7 +76,7 @@ def test_every_input_counts(blind: None) -> None:
 )
 def test_a_model_that_is_random_is_refused(function: Callable[..., Tensor]) -> None:
     with pytest.raises(
-        CortadoError, match=r"gives other outputs every time it is run: on calibration batch 0 output 0"
+        CortadoError, match=r"gives different outputs each time it is run: on calibration batch 0 output 0"
     ):
         lower(Function(function), [SHAPE])
 
@@ -259,7 +259,7 @@ def test_the_float_models_outputs_are_the_modules() -> None:
 
 # ---- models that are quantized already ---------------------------------------------------------------------------
 
-NOT_TAKEN = r"of quantized models, only those of PT2E are taken"
+NOT_TAKEN = r"Cortado takes quantized models from PT2E only"
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")

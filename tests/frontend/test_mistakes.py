@@ -88,18 +88,18 @@ class Diagonal(nn.Module):
 @pytest.mark.parametrize(
     ("model", "line", "start", "message"),
     [
-        (Cond, 1, "torch.cond at ", "chooses by the values of a tensor"),
-        (While, 1, "torch.while_loop at ", "is a loop of torch's own; write it in Python"),
-        (Map, 1, "torch.map at ", "is a loop of torch's own; write it in Python"),
-        (Scan, 1, "torch.scan at ", "is a loop of torch's own; write it in Python"),
-        (Autocast, 2, "torch.autocast at ", "makes a part of the model compute in another type"),
-        (UnderNoGrad, 2, "torch.cond at ", "chooses by the values of a tensor"),
+        (Cond, 1, "torch.cond at ", "branches on the values of a tensor"),
+        (While, 1, "torch.while_loop at ", "is one of torch's loop operators; write it in Python"),
+        (Map, 1, "torch.map at ", "is one of torch's loop operators; write it in Python"),
+        (Scan, 1, "torch.scan at ", "is one of torch's loop operators; write it in Python"),
+        (Autocast, 2, "torch.autocast at ", "makes part of the model compute in another type"),
+        (UnderNoGrad, 2, "torch.cond at ", "branches on the values of a tensor"),
         (Vmap, 1, "a transformation of torch.func (vmap, grad) at ", "write the computation itself"),
-        (Item, 1, "aten.item.default at ", "makes a number of a tensor's values"),
+        (Item, 1, "aten.item.default at ", "turns a tensor's values into a Python number"),
         (Masked, 1, "aten.index.Tensor at ", "gives a tensor whose shape depends on values"),
         (Dice, 1, "aten.rand.generator at ", "uses a Generator, which a compiled model can't hold"),
         (Huge, 1, "aten.expand.default at ", "holds 1,099,511,627,776 values; expected at most 2,147,483,647"),
-        (Diagonal, 1, "aten.fill_diagonal_.default at ", "has no form that gives a new tensor"),
+        (Diagonal, 1, "aten.fill_diagonal_.default at ", "has no form that returns a new tensor"),
     ],
 )
 def test_what_can_not_be_compiled_is_named_with_its_line(
@@ -137,9 +137,9 @@ def quantized() -> Tensor:
 @pytest.mark.parametrize(
     ("model", "value", "message"),
     [
-        (lambda: nn.Linear(4, 4, device="meta"), torch.ones(1, 4), "parameter 'weight' has a shape and no values"),
-        (fake_linear, torch.ones(1, 4), "parameter 'weight' has a shape and no values"),
-        (nn.ReLU, torch.ones(1, 4, device="meta"), "example input 0 has a shape and no values"),
+        (lambda: nn.Linear(4, 4, device="meta"), torch.ones(1, 4), "parameter 'weight' has a shape but no values"),
+        (fake_linear, torch.ones(1, 4), "parameter 'weight' has a shape but no values"),
+        (nn.ReLU, torch.ones(1, 4, device="meta"), "example input 0 has a shape but no values"),
         (nn.ReLU, torch.ones(1, 4).to_sparse(), "example input 0 is a sparse coo tensor, expected a dense one"),
         (
             lambda: Function(lambda self, x: torch.sparse.mm(self.w, x), w=torch.eye(4).to_sparse()),
@@ -147,11 +147,15 @@ def quantized() -> Tensor:
             "parameter 'w' is a sparse coo tensor, expected a dense one",
         ),
         (nn.ReLU, quantized, "example input 0 is quantized (torch.qint8), expected float32"),
-        (lambda: torch.jit.script(nn.ReLU()), torch.ones(1, 4), "the model is made by torch.jit; give the torch.nn.Mo"),
+        (
+            lambda: torch.jit.script(nn.ReLU()),
+            torch.ones(1, 4),
+            "the model was made by torch.jit; give the torch.nn.Mo",
+        ),
         (
             lambda: nn.Sequential(nn.ReLU(), torch.jit.script(nn.ReLU())),
             torch.ones(1, 4),
-            "its module '1' is made by torch.jit",
+            "its module '1' was made by torch.jit",
         ),
         (lambda: nn.LazyLinear(4), torch.ones(1, 4), "parameter 'weight' has no shape yet: it belongs to a lazy modu"),
         (lambda: Function(lambda self, x: ()), torch.ones(1, 4), "the model returns nothing, expected a tensor"),
@@ -365,4 +369,4 @@ def test_infinity_that_no_softmax_takes_is_refused_with_its_reader() -> None:
     mask = torch.tensor([0.0, -torch.inf, 0.0, -torch.inf])
     message = rejected(Expression(lambda x, mask: torch.sin(x + mask), mask=mask), torch.randn(2, 4))
     assert message.startswith("aten.sin.default at ")
-    assert "some stand for infinity (-inf, put there by aten.add.Tensor at " in message
+    assert "some of which stand for infinity (-inf, put there by aten.add.Tensor at " in message

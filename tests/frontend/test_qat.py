@@ -170,7 +170,7 @@ def test_torchaos_own_prepare_takes_the_quantizer() -> None:
 def test_what_was_not_trained_is_told() -> None:
     model = prepare_qat(seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())), images()[0])
     message = rejected(model, *images()[0])
-    assert "this tensor has seen no values, expected a model that was trained" in message
+    assert "no values were observed for this tensor, expected a trained model" in message
     with pytest.raises(
         CortadoError, match=r"prepared for inputs of shapes \[\(1, 3, 8, 8\)\], found \[\(1, 5, 8, 8\)\]"
     ):

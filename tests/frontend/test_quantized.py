@@ -403,30 +403,30 @@ MISFITS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
     ),
     "scales of input channels": (
         lambda m, x: fq(torch.conv2d(fq(x, *A), channels(m.weight, m.scales)), *B),
-        ["aten.conv2d", "3 scales along another dimension than that of the output channels (0)"],
+        ["aten.conv2d", "3 scales along a dimension other than that of the output channels (0)"],
     ),
-    "dynamic": (lambda m, x: fq(m.a(dynamic(x)), *B), ["chooses a scale for every input anew (dynamic quantization)"]),
+    "dynamic": (lambda m, x: fq(m.a(dynamic(x)), *B), ["chooses a new scale for every input (dynamic quantization)"]),
     "missing in the middle": (
         lambda m, x: fq(m.c(m.a(fq(x, *A))), *B),
-        ["aten.conv2d", "its output is not quantized, expected a quantize and a dequantize behind it"],
+        ["aten.conv2d", "its output is not quantized, expected a quantize and a dequantize after it"],
     ),
     "missing before an operand": (
         lambda m, x: fq(fq(m.d(fq(x, *A)), *B) + x, *C),
-        ["aten.add.Tensor", "what it reads from the model's input '", "is not quantized, expected a quantize"],
+        ["aten.add.Tensor", "its operand the model's input '", "is not quantized, expected a quantize"],
     ),
     "missing before a quotient, behind data movement": (
         lambda m, x: (lambda y: fq(fq(y, *A) + fq(y.reciprocal(), *B), *C))(x.transpose(2, 3)),
-        ["aten.transpose", "what it reads from the model's input '", "is not quantized, expected a quantize"],
+        ["aten.transpose", "its operand the model's input '", "is not quantized, expected a quantize"],
     ),
     "missing at the end": (lambda m, x: m.a(fq(x, *A)), ["aten.conv2d", "its output is not quantized"]),
     "weights in float": (layer(lambda w: w), ["aten.conv2d", "its weights ('weight') are not quantized"]),
     "batch norm behind codes": (
         lambda m, x: fq(m.norm(m.a(fq(x, *A))), *B),
-        ["aten.batch_norm", "it would change weights that are quantized; fold it before quantizing"],
+        ["aten.batch_norm", "so folding it would change quantized weights; fold it before quantizing"],
     ),
     "codes for outputs": (
         lambda m, x: _ops.quantize_per_tensor(m.a(fq(x, *A)), 0.1, 0, -128, 127, torch.int8),
-        ["its codes are read by output", "expected a dequantize behind every quantize"],
+        ["its codes are read by output", "expected a dequantize after every quantize"],
     ),
     "two scales of one tensor": (
         lambda m, x: (lambda y: fq(fq(y, 0.02, 1) + fq(y, 0.03, -1), *C))(m.a(fq(x, *A))),
@@ -440,7 +440,7 @@ MISFITS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
         lambda m, x: _ops.dequantize_per_tensor(
             _ops.quantize_per_tensor(m.a(fq(x, *A)), 0.1, 0, -128, 127, torch.int8), 0.2, 0, -128, 127, torch.int8
         ),
-        ["the dequantize behind it has other parameters", "scale=0.2", "scale=0.1"],
+        ["the dequantize after it has different parameters", "scale=0.2", "scale=0.1"],
     ),
 }
 

@@ -74,8 +74,8 @@ def test_a_function_of_an_integer_that_float32_computes_is_a_table() -> None:
     [
         ("ids=0..100000", r"can give integers from 0 to 10000000000, expected integers of 32 bits"),
         ("ids=0..100", r"--range ids=0\.\.100: the example inputs hold \d+ to \d+ in 'ids', expected 0 to 100"),
-        ("words=0..100", r"'words' is no input of numbers, expected one of the model's: ids"),
-        ("ids=-1..99999.5", r"--range ids=-1\.\.99999\.5: 'ids' holds integers, expected integers as ends"),
+        ("words=0..100", r"'words' is not a numeric input, expected one of the model's: ids"),
+        ("ids=-1..99999.5", r"--range ids=-1\.\.99999\.5: 'ids' holds integers, expected integer bounds"),
         ("ids=0..9999999999", r"expected an interval within -2147483648 to 2147483647"),
         ("ids=5..1", r"--range ids=5\.\.1: expected an input and its interval NAME=LOW\.\.HIGH"),
         ("ids", r"--range ids: expected an input and its interval"),

@@ -160,7 +160,7 @@ def test_sounds_that_are_none(tmp_path: Path) -> None:
     silent = np.zeros(100)
     (tmp_path / "text.wav").write_text("hello")
     for name, message in (
-        ("perhaps", "no recording is called 'perhaps'; expected a .wav file, or one of down, go,"),
+        ("perhaps", "there is no recording called 'perhaps'; expected a .wav file, or one of down, go,"),
         (str(tmp_path / "none.wav"), r"none.wav can't be read as a .wav file"),
         (str(tmp_path / "text.wav"), r"text.wav can't be read as a .wav file"),
         (write_wav(tmp_path / "cd.wav", silent, 44_100, 2), "2 channels of 16 bits at 44100 Hz; expected 1 of 16 bits"),
@@ -168,5 +168,5 @@ def test_sounds_that_are_none(tmp_path: Path) -> None:
     ):
         with pytest.raises(CortadoError, match=message):
             sounds.load(name)
-    with pytest.raises(CortadoError, match="resnet8 takes no sound"):
+    with pytest.raises(CortadoError, match="resnet8 does not take sound"):
         zoo.get("resnet8").hear("yes")

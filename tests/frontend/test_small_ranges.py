@@ -61,7 +61,7 @@ def test_a_bias_of_ordinary_size_behind_tiny_values_is_kept() -> None:
 
 def test_values_below_every_scale_are_refused() -> None:
     model = Function(lambda self, x: self.linear(x) * 1e-25, linear=nn.Linear(4, 4))
-    with pytest.raises(CortadoError, match=r"small_ranges\.py:\d+ .*: no value of this tensor is above .*e-2\d on the"):
+    with pytest.raises(CortadoError, match=r"small_ranges\.py:\d+ .*: no value of this tensor exceeds .*e-2\d on the"):
         lower(model, [(1, 4)])
 
 

@@ -200,7 +200,7 @@ def swap(self: Any, x: Tensor) -> Tensor:
     ("model", "reason"),
     [
         (Buffered(hold, last=torch.zeros(1, 8, dtype=torch.uint16)), r"changes the buffer 'last', which holds uint16"),
-        (Buffered(grow, h=torch.zeros(1, 8)), r"gives the buffer 'h' the shape \[1, 16\], expected that it keeps"),
+        (Buffered(grow, h=torch.zeros(1, 8)), r"gives the buffer 'h' the shape \[1, 16\], expected it to keep"),
         (Trained(), "changes the parameter 'weight'"),
         (Shared(), "changes 'h', which shares its memory with 'part'"),
         (Buffered(swap, a=torch.zeros(1, 8), b=torch.ones(1, 8)), "'a', 'b' exchange their values"),
@@ -215,7 +215,7 @@ def test_what_can_not_be_kept_is_refused_by_name_and_line(model: nn.Module, reas
 
 
 def test_training_with_quantization_keeps_no_state() -> None:
-    with pytest.raises(CortadoError, match=r"changes 'h', which would have to last .* can't have state so far"):
+    with pytest.raises(CortadoError, match=r"changes 'h', which would have to persist .* can't have state yet"):
         prepare_qat(Buffered(keep, h=torch.zeros(1, 8)), (torch.randn(1, 8),))
 
 

@@ -66,7 +66,7 @@ def test_calibration_is_shuffled_by_its_seed(trained: Network) -> None:
     assert not all(torch.equal(x, y) for (x,), (y,) in zip(first, other, strict=True))
     sums = [sorted(x.sum().item() for (x,) in samples) for samples in (first, other)]
     assert sums[0] == sums[1] == sorted((_trained.load_samples("beats").calibration.sum((1, 2))).tolist())
-    with pytest.raises(CortadoError, match="ecg_conv1d: asked for 11 calibration inputs; 10 come with it"):
+    with pytest.raises(CortadoError, match="ecg_conv1d: asked for 11 calibration inputs; it comes with 10"):
         trained.calibration(11)
 
 

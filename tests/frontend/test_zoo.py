@@ -241,7 +241,7 @@ def test_unknown_name_suggests_the_closest(wrong: str, meant: str) -> None:
     with pytest.raises(CortadoError) as caught:
         zoo.get(wrong)
     message = str(caught.value)
-    assert f"no network is called {wrong!r}" in message
+    assert f"the zoo has no network called {wrong!r}" in message
     assert f"Did you mean {meant!r}?" in message
     assert ", ".join(NAMES) in message
 

@@ -276,5 +276,8 @@ def measured(
 
 
 def _may_refuse(text: str) -> bool:
-    """Rows that masks hide whole, of which nothing can be said."""
-    return "masked whole" in text or "that they hide whole" in text or "the mask leaves nothing of row" in text
+    """Whether it is about rows that masks hide entirely, of which nothing can be said."""
+    return any(
+        one in text
+        for one in ("fully masked row", "may hide a whole row", "that they hide entirely", "hides all of row")
+    )

@@ -279,7 +279,7 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
     start = ("-t", "cortex-m4", "--artifacts", "c", "-o", folder, "--input-format", "yuyv")
     refused = compile_tiny(run, *start, "--input-size", "32x24", "--resize", "5x6")
     assert refused.code != 0
-    assert "is an image of 6x6 pixels, and the camera gives 5x6; expected --resize 6x6" in refused.err
+    assert "is an image of 6x6 pixels, but the camera delivers 5x6; expected --resize 6x6" in refused.err
     refused = compile_tiny(run, *start, "--input-size", "32x24", "--crop", "30,0,6x6")
     assert "--crop 30,0,6x6 reaches to 36,6, outside of a picture of 32x24" in refused.err
     assert not folder.exists()

@@ -115,7 +115,7 @@ def test_a_network_of_integers_has_no_decibels() -> None:
             return (x > 0.5).sum(1)
 
     data = [(torch.rand(1, 8),) for _ in range(3)]
-    with pytest.raises(CortadoError, match=r"--min-sqnr 30: the model gives integers and truth values only"):
+    with pytest.raises(CortadoError, match=r"--min-sqnr 30: the model's outputs are integers and truth values"):
         compile_model(
             Count(),
             data[0],

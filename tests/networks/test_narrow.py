@@ -131,7 +131,7 @@ def test_a_layer_without_its_arguments_is_found_by_name() -> None:
     program = lowered(prepared().quantized, from_target_string("cortex-m4"), Options())
     graph = lowered_graph(program)
     layers = observe(graph, [FloatRun((data(1, 1),), ())], run=0, correct=False).layers()
-    with pytest.raises(CortadoError, match="after int4-weights: broken rule at level LOWERED: every call has just the"):
+    with pytest.raises(CortadoError, match="after int4-weights: broken rule at level LOWERED: every call has exactly"):
         apply_layers(program, [replace(layers[0], arguments={"run": 0, "other": 0}), *layers[1:]])
 
 

@@ -134,7 +134,7 @@ def test_the_command_line_feeds_steps(artifacts: dict[str, Artifact], run: Run, 
 def test_a_length_of_sequences_needs_state() -> None:
     x = torch.randn(40, 8)
     plain = compile_model(torch.nn.Linear(8, 4), (x[:1],), "cortex-m4", x, name="plain")
-    with pytest.raises(CortadoError, match="has no state: each sample stands for itself"):
+    with pytest.raises(CortadoError, match="has no state: its samples are independent"):
         plain.run(x, on=HOST, sequence=4)
     with pytest.raises(CortadoError, match="the model has no state"):
         compile_model(torch.nn.Linear(8, 4), (x[:1],), "cortex-m4", x, options=Options(sequence=4))

@@ -374,7 +374,7 @@ class Residual(nn.Module):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (Residual(), r"without padding in time no window gives the 12 rows .*must match.*cut the longer one"),
+        (Residual(), r"without padding in time, no window gives the 12 rows .*must match.*crop the longer one"),
         (nn.Conv2d(2, 2, 3, padding=(0, 1)), "pads in time; compile it without --stream-padding drop"),
     ],
 )

@@ -251,7 +251,7 @@ def test_a_sum_that_overflows_in_its_rescaling_is_refused() -> None:
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[5000.0, 5000.001]]))
     x = torch.tensor([[1.0, -1.0]])
-    with pytest.raises(CortadoError, match="fits 32 bits when it is rescaled"):
+    with pytest.raises(CortadoError, match="fits 32 bits when rescaled"):
         single.lower_on(model, [(x,)])
 
 

@@ -261,8 +261,8 @@ CALLS: dict[str, Call] = {
 NOT = {
     "_local_scalar_dense.default": "a number of Python, by which a graph would branch",
     "atan2.out": "writes into its argument; atan2.default is what it does",
-    "empty.memory_format": "whatever memory held before",
-    "empty_strided.default": "whatever memory held before",
+    "empty.memory_format": "uninitialized memory",
+    "empty_strided.default": "uninitialized memory",
     "native_dropout.default": "chance",
     "nonzero.default": "a shape that values decide",
     "rand.default": "chance",

@@ -215,7 +215,7 @@ REFUSED: Mapping[str, tuple[Called, tuple[Shape, ...], str]] = {
     "det": (torch.linalg.det, ((4, 4),), "linalg_det"),
     **{name: (getattr(torch, name), (LINE,), f"{name}.default.*no float32 operator") for name in UNKNOWN},
     "nonzero": (lambda x: x.nonzero(), (LINE,), "shape depends on values"),
-    "rand": (lambda x: x + torch.rand_like(x), (LINE,), "other outputs every time"),
+    "rand": (lambda x: x + torch.rand_like(x), (LINE,), "different outputs each time"),
 }
 SAMPLE = ("CELU", "Conv3d", "LSTM projected", "Bilinear", "Fold")
 SAMPLED = (

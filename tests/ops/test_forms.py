@@ -184,7 +184,7 @@ def test_a_few_roundings_on_the_way(name: str) -> None:
     ("function", "shapes", "reason"),
     [
         (lambda x: torch.logcumsumexp(x, -1), ((4, 4),), "no integer operator for it"),
-        (lambda x, y: F.pairwise_distance(x, y, p=3.0), ((4, 4), (4, 4)), "taken in some forms only"),
+        (lambda x, y: F.pairwise_distance(x, y, p=3.0), ((4, 4), (4, 4)), "supported in some forms only"),
     ],
 )
 def test_what_is_refused_says_why(

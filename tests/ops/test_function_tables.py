@@ -79,14 +79,14 @@ def test_smooth_functions_need_no_values_of_their_own() -> None:
 
 
 def test_what_swings_too_often_is_refused() -> None:
-    with pytest.raises(CortadoError, match=r"jumps or swings too often: .* expected at most 512; keep it in int8"):
+    with pytest.raises(CortadoError, match=r"jumps or oscillates too often: .* expected at most 512; keep it in int8"):
         prepared(lambda x: torch.sin(900 * x)).compile("cortex-m4")
 
 
 def test_what_swings_too_often_is_float32_where_that_is_allowed() -> None:
     compiled = prepared(lambda x: torch.sin(900 * x) + x, allow_float=True).compile("cortex-m4")
     assert "aten.sin.default" in {one.operator for one in compiled.report.islands}
-    assert all("swings too often" in one.reason for one in compiled.report.islands)
+    assert all("oscillates too often" in one.reason for one in compiled.report.islands)
     x = torch.linspace(-1, 1, LENGTH)[None]
     assert compiled.run(x, on="host").bit_exact
 

@@ -149,7 +149,7 @@ def test_a_row_that_is_masked_whole_is_refused_with_its_line() -> None:
     mask = CAUSAL.clone()
     mask[3] = True
     message = rejected(Expression(lambda x: x.masked_fill(mask, -math.inf).softmax(-1)), randn(1, LENGTH, LENGTH))
-    assert "the mask leaves nothing of row 3 (1 of 12 rows have nothing left)" in message
+    assert "the mask hides all of row 3 (1 of 12 rows are hidden)" in message
     assert "test_masks.py:" in message
 
 

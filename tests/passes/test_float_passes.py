@@ -258,7 +258,7 @@ def read_too_early(module: GraphModule) -> None:
 
 
 RULES = [
-    (write_in_place, "no call writes where it could give a new tensor"),
+    (write_in_place, "no call writes in place that could return a new tensor"),
     (forget_a_value, "every call has a value of known shape"),
     (return_nothing, "the graph returns a tensor"),
     (read_too_early, "every operand is defined before it is used"),
@@ -290,7 +290,7 @@ def test_a_broken_float_pass_is_caught(
 
 def test_a_block_that_is_left_is_caught() -> None:
     context = CASES[0].context()
-    with pytest.raises(CortadoError, match=r"before scalar-dimensions: .*FLOAT_PLAIN: no block is a graph of its own"):
+    with pytest.raises(CortadoError, match=r"before scalar-dimensions: .*FLOAT_PLAIN: no call contains a graph"):
         run_pass(context.module, pipeline.ScalarDimensions(context), 1, None)
 
 
@@ -310,7 +310,7 @@ def test_a_rewrite_that_leaves_no_fact_true_is_caught() -> None:
         level_before = level_after = Level.FLOAT_PLAIN
         change = staticmethod(widen)
 
-    with pytest.raises(CortadoError, match=r"FLOAT_PLAIN: no domain contradicts those of what a call reads: .*clamp"):
+    with pytest.raises(CortadoError, match=r"FLOAT_PLAIN: no domain contradicts those of the call's operands: .*clamp"):
         run_pass(module, Widening(context), 1, None)
 
 

@@ -197,7 +197,7 @@ def return_nothing(module: GraphModule) -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (drop_argument, "every call has just the arguments of its schema"),
+        (drop_argument, "every call has exactly the arguments of its schema"),
         (go_positional, "arguments are passed by name"),
         (forget_value, "every call has a value of known shape"),
         (change_dtype, "every call gives the dtype of its operator"),
@@ -236,8 +236,8 @@ class CellsAndStates(torch.nn.Module):
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (take_another, "what takes one of several results takes one that there is"),
-        (take_all, "several results are taken one by one"),
+        (take_another, "a call that takes one of several results takes one that exists"),
+        (take_all, "several results are read one by one"),
     ],
 )
 def test_a_pass_that_mistakes_results_is_caught(change: Callable[[GraphModule], None], rule: str) -> None:

@@ -236,7 +236,7 @@ def test_a_module_stays_float_on_purpose() -> None:
 
 def test_a_module_that_is_not_there_can_not_stay_float() -> None:
     options = Options(keep_float=("head.*",))
-    with pytest.raises(CortadoError, match=r"--keep-float 'head.\*' matches no module"):
+    with pytest.raises(CortadoError, match=r"--keep-float 'head.\*' matches neither a module"):
         prepare(nn.Linear(4, 4), (torch.ones(1, 4),), [(torch.ones(1, 4),)], options=options)
     with pytest.raises(CortadoError, match=r"--keep-float is for the .pte"):
         Options(keep_float=("head.*",), artifacts=Artifacts.C)
@@ -318,7 +318,7 @@ def test_who_lacks_a_pte_is_told_what_would_write_it() -> None:
 
 
 def test_a_result_of_unknown_shape_is_an_error_before_anything_is_quantized() -> None:
-    with pytest.raises(CortadoError, match="gives a tensor whose shape depends on values, expected a fixed one"):
+    with pytest.raises(CortadoError, match="gives a tensor whose shape depends on values, expected a fixed shape"):
         quantized(Nonzero)
 
 

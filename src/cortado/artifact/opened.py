@@ -211,8 +211,8 @@ class Artifact:
         """Checks that a sequence length is only given for a model with state, whose samples are steps."""
         if sequence is not None and not self.report.state:
             raise CortadoError(
-                f"a length of sequences was given (--sequence {sequence}), and {self.folder} has no state: each sample "
-                "stands for itself; leave it out"
+                f"a sequence length was given (--sequence {sequence}), but {self.folder} has no state: its samples are "
+                "independent; leave it out"
             )
         if sequence is not None and sequence < 1:
             raise CortadoError(f"--sequence {sequence} is no number of steps; expected 1 or more")

@@ -41,7 +41,7 @@ from cortado.ir.portable import written
 _ONLY_BORDERS = "it quantizes or dequantizes for calls that stay outside"
 _ONLY_CONSTANTS = "it reads constants alone, for calls that stay outside"
 _ANEW = (
-    "its scale is chosen for every input anew (dynamic quantization), expected one that is constant; quantize with "
+    "it has a new scale for every input (dynamic quantization), expected a constant one; quantize with "
     "is_dynamic=False and calibrate"
 )
 

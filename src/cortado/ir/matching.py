@@ -66,7 +66,7 @@ def decide(node: Node, wanted: Element | None = None) -> Match | Reject:
     bound = bind(node, wanted)
     kind = bound.element.name if bound.element.floating else "integer"
     refused = Reject(
-        "taken in some forms only, of which this is none (see `cortado ops`)"
+        "supported in some forms only, and this is not one of them (see `cortado ops`)"
         if some
         else f"no {kind} operator for it (see `cortado ops`)"
     )
@@ -89,14 +89,17 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
         if holds_integers(operand):
             kind = str(dtype(operand)).removeprefix("torch.")
             return (
-                f"its {argument} holds {kind} values, and only real numbers can be quantized; integers can be "
-                "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
-                "slice, cat, expand) and converted to float32"
+                f"its {argument} holds {kind} values, but only real numbers can be quantized; integers support "
+                "arithmetic (+ - * // % minimum maximum where), lookup (embedding), comparison, movement (reshape, "
+                "slice, cat, expand) and conversion to float32"
             )
         moves = isinstance(quantization.output, SharedWith)
         if dtype(operand) != torch.float32 and dtype(operand).is_floating_point and not moves:
             kind = str(dtype(operand)).removeprefix("torch.")
-            return f"is computed in {kind}, expected float32; take out what converts its {argument} (x.float())"
+            return (
+                f"is computed in {kind}, expected float32; remove what converts its {argument}, or convert it back "
+                "(x.float())"
+            )
     return None
 
 
@@ -107,11 +110,11 @@ def _too_narrow(bound: Bound, quantization: Quantization) -> str | None:
         return (
             None
             if quantization == Quantization({}, Plain())
-            else f"takes codes only, and is asked for in {wanted.name}"
+            else f"takes quantized codes only, but {wanted.name} was requested"
         )
     roles = [one for one in quantization.inputs.values() if isinstance(one, Activation) and not isinstance(one, Mask)]
     taken = [one.element for one in roles]
     if not taken or any(one is None or one.bits >= wanted.bits for one in taken):
         return None
     names = " or ".join(sorted({one.name for one in taken if one is not None}))
-    return f"is asked for in {wanted.name} (--activations, --int16), and takes {names} codes only"
+    return f"takes {names} codes only, but {wanted.name} was requested (--activations, --int16)"

@@ -68,11 +68,13 @@ def load_model(spec: str, shapes: Mapping[str, Sequence[int]] | None = None) -> 
         model = load_onnx(path, shapes)
         return Source(_name_of(path.stem), model.eval(), model.example_inputs)
     if shapes:
-        raise CortadoError(f"--shape is for .onnx files, whose inputs may have open sizes; '{spec}' has its own")
+        raise CortadoError(
+            f"--shape is for .onnx files, whose inputs can have open dimensions, and '{spec}' is not one; leave it out"
+        )
     if path.suffix in (".pt2", ".pt", ".pth"):
         return _from_exported(path)
     if spec not in zoo.names() and (os.sep in spec or path.exists()):
-        raise CortadoError(f"'{spec}' is nothing that Cortado compiles; expected {KINDS}")
+        raise CortadoError(f"'{spec}' is not a model that Cortado can compile; expected {KINDS}")
     network = zoo.get(spec)
     return Source(network.name, network.build(), network.example_inputs(), network.own_calibration, network.labels)
 
@@ -102,7 +104,7 @@ def find_function(spec: str) -> Callable[..., Any]:
 def _named_function(spec: str) -> tuple[str, str]:
     place, function = _split(spec)
     if function is None:
-        raise CortadoError(f"'{spec}' names no function; expected file.py:function")
+        raise CortadoError(f"'{spec}' does not name a function; expected file.py:function")
     return place, function
 
 
@@ -198,7 +200,7 @@ def load_methods(spec: str) -> MethodsSource | None:
         return None
     missing = [name for name in ("ModelUnderTest", "ModelCalls") if not hasattr(module, name)]
     if missing or not isinstance(module.ModelMethods, dict):
-        found = f"defines no {' and no '.join(missing)}" if missing else "has ModelMethods that are no dictionary"
+        found = f"defines no {' and no '.join(missing)}" if missing else "has ModelMethods that is not a dictionary"
         raise CortadoError(
             f"{path} {found}; expected ModelUnderTest, ModelMethods = {{'forward': (x,), 'learn': (x, label)}} and "
             "ModelCalls = [('learn', x, label), ('forward', x), ...] to calibrate with"
@@ -208,7 +210,7 @@ def load_methods(spec: str) -> MethodsSource | None:
 
 def _from_package(module_name: str, attribute: str) -> Source:
     if not all(part.isidentifier() for part in module_name.split(".")):
-        raise CortadoError(f"'{module_name}:{attribute}' names no model; expected {KINDS}")
+        raise CortadoError(f"'{module_name}:{attribute}' does not name a model; expected {KINDS}")
     with _importable(Path()), _user_code(f"importing '{module_name}'"):
         module = importlib.import_module(module_name)
     name = f"{module_name.rpartition('.')[2]}_{attribute}"
@@ -243,7 +245,7 @@ def _check_takes_nothing(function: Callable[..., Any], where: str) -> None:
 def _from_pair(name: str, value: Any, where: str) -> Source:
     """Returns the source of a pair (model, example_inputs), wherever it comes from."""
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise CortadoError(f"{where} must give (model, example_inputs), found {type(value).__name__}")
+        raise CortadoError(f"{where} must return (model, example_inputs), found {type(value).__name__}")
     model, inputs = value
     model = as_module(model)
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
@@ -270,7 +272,7 @@ def _from_exported(path: Path) -> Source:
         raise CortadoError(f"there is no file {path}")
     if path.suffix != ".pt2":
         raise CortadoError(
-            f"{path} is a checkpoint, which holds weights and no model; write a file.py whose function loads it "
+            f"{path} is a checkpoint, which holds weights but no model; write a file.py whose function loads it "
             "(torch.load(..., weights_only=True)) and returns (model, example_inputs)"
         )
     print(f"warning: {path} is loaded with torch.export.load; only open files you trust", file=sys.stderr)
@@ -342,7 +344,7 @@ def _check_data_file(path: Path) -> None:
         raise CortadoError(f"there is no file {path}" + (f". Did you mean '{RANDOM}'?" if near else ""))
     if path.suffix not in CALIBRATION_SUFFIXES:
         raise CortadoError(
-            f"{path} is no calibration data; expected a {', '.join(CALIBRATION_SUFFIXES)} file, a folder of them, "
+            f"{path} is not calibration data; expected a {', '.join(CALIBRATION_SUFFIXES)} file, a folder of them, "
             f"file.py:function, or '{RANDOM}'"
         )
 
@@ -353,7 +355,7 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
     batches = _call(_import_file(path), function, str(path))
     if isinstance(batches, Tensor) or not isinstance(batches, Iterable):
         raise CortadoError(
-            f"{where} must give a list of inputs, each a tuple of tensors; found {type(batches).__name__}"
+            f"{where} must return a list of inputs, each a tuple of tensors; found {type(batches).__name__}"
         )
     with _user_code(where):
         found = [batch if isinstance(batch, tuple | list) else (batch,) for batch in ending(batches)]
@@ -361,8 +363,8 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
         for item in batch:
             if not isinstance(item, Tensor):
                 raise CortadoError(
-                    f"{where} must give a list of inputs, each a tensor or a tuple of tensors; item {number} is "
-                    f"or holds a {type(item).__name__}"
+                    f"{where} must return a list of inputs, each a tensor or a tuple of tensors; item {number} is or "
+                    f"holds a {type(item).__name__}"
                 )
     return [tuple(batch) for batch in found]
 
@@ -424,7 +426,7 @@ def read_labelled(path: Path, example_inputs: Inputs) -> Labelled:
         found = ", ".join(arrays) or "none"
         raise CortadoError(
             f"--labelled {path}: found {found}, expected an .npz file with the model's inputs and an array '{LABELS}' "
-            "with the number of the right class of each sample"
+            "with the class number of each sample"
         )
     labels = arrays.pop(LABELS)
     if labels.dtype.kind not in "iu" or labels.ndim != 1 or not len(labels):

@@ -24,12 +24,12 @@ def check_input(camera: Camera, shape: tuple[int, ...], name: str) -> None:
     wanted = camera.resize
     if len(shape) != 4 or shape[0] != 1 or shape[1] not in (1, 3):
         raise CortadoError(
-            f"input '{name}' is {list(shape)}, and a camera (--input-format) gives one image [1, C, H, W] of 1 or 3 "
-            "channels; compile without --input-format"
+            f"input '{name}' is {list(shape)}, but a camera (--input-format) delivers one image [1, C, H, W] with 1 or "
+            "3 channels; compile without --input-format"
         )
     if shape[2:] != (wanted.height, wanted.width):
         raise CortadoError(
-            f"input '{name}' is an image of {shape[3]}x{shape[2]} pixels, and the camera gives {wanted}; expected "
+            f"input '{name}' is an image of {shape[3]}x{shape[2]} pixels, but the camera delivers {wanted}; expected "
             f"--resize {shape[3]}x{shape[2]}, or a --crop of that size"
         )
     for option, values in (("--mean", camera.mean), ("--std", camera.std)):

@@ -87,9 +87,9 @@ class Eager:
         again = _first_difference(wanted, self._run(where, inputs), None)
         if again is not None:
             raise CortadoError(
-                f"the model gives other outputs every time it is run: on {where} {again.text('a second run')}; a "
-                "compiled model does the same for the same input: take out what is drawn at random (dropout with "
-                "training=True, torch.rand), and make a buffer (register_buffer) of what lasts from call to call"
+                f"the model gives different outputs each time it is run: on {where} {again.text('a second run')}; a "
+                "compiled model gives the same output for the same input: remove what is random (dropout with "
+                "training=True, torch.rand), and keep what persists from call to call in a buffer (register_buffer)"
             )
         difference = _first_difference(wanted, outputs, self._moves(inputs, wanted, before))
         self._restore(after)
@@ -261,7 +261,7 @@ def _first_difference(
     wanted: Sequence[Tensor], found: Sequence[Tensor], moves: Sequence[Tensor] | None, few: float = 0.0
 ) -> Difference | None:
     if len(wanted) != len(found):
-        return Difference(min(len(wanted), len(found)), f"is one of {len(found)}, where the model gives {len(wanted)}")
+        return Difference(min(len(wanted), len(found)), f"is one of {len(found)}, but the model gives {len(wanted)}")
     for position, (a, b) in enumerate(zip(wanted, found, strict=True)):
         what = _difference(a, b, None if moves is None else moves[position], few)
         if what is not None:

@@ -97,18 +97,18 @@ def _failure(error: Exception, model: torch.nn.Module) -> str:
     where = _module(error, model) + _user_line(error)
     if isinstance(error, GuardOnDataDependentSymNode):
         return (
-            f"what it does depends on the values of a tensor{where}, and a compiled model does the same for every "
-            "input; write it with torch.where, or move the decision out of the model"
+            f"it branches on the values of a tensor{where}, but a compiled model does the same for every input; use "
+            "torch.where, or move the decision out of the model"
         )
     if _packs(error):
         return (
-            f"it packs sequences{where}, whose lengths are values, and a compiled model has fixed shapes; give the "
-            "layer the padded tensor itself, and take of its outputs those that count"
+            f"it packs sequences{where}, whose lengths depend on values, but a compiled model has fixed shapes; give "
+            "the layer the padded tensor itself, and select its valid outputs afterwards"
         )
     if "fake tensor in the exported program constant" in str(error):
         return (
-            "a tensor is changed behind torch's back (x.data, or an attribute that is no buffer), so what it becomes "
-            "is not seen; make it a buffer (register_buffer) and write into that itself, as in self.h.copy_(value)"
+            "a tensor is changed without torch seeing it (through x.data, or an attribute that is not a buffer); make "
+            "it a buffer (register_buffer) and write to that directly, as in self.h.copy_(value)"
         )
     return f"{type(error).__name__}: {first_line(error)}{where}"
 

@@ -31,8 +31,8 @@ _PACKAGES = (
 )
 _NAMESPACES = ("quantized", "torchao", "_quantized")
 _ADVICE = (
-    "of quantized models, only those of PT2E are taken (prepare_pt2e, calibrate, convert_pt2e); give one of these, or "
-    "the float model, which Cortado quantizes itself with the calibration data"
+    "Cortado takes quantized models from PT2E only (prepare_pt2e, calibrate, convert_pt2e); give one of these, or the "
+    "float model, which Cortado quantizes itself with the calibration data"
 )
 
 
@@ -40,7 +40,10 @@ def single_inputs(values: Sequence[torch.Tensor], example: Sequence[torch.Tensor
     """Splits tensors, one for each input of the model, into runs along the first dimension."""
     counts = {_count(value, like) for value, like in zip(values, example, strict=True)}
     if len(counts) > 1:
-        raise CortadoError(f"there are different numbers of samples for the model's inputs: {sorted(counts)}")
+        raise CortadoError(
+            f"the model's inputs have different numbers of samples, found {sorted(counts)}, expected the same number "
+            "for each"
+        )
     count = counts.pop() if counts else 1
     return list(zip(*(value.chunk(count) if count > 1 else (value,) for value in values), strict=True))
 

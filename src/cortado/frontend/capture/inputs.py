@@ -50,7 +50,7 @@ def note_ranges(module: GraphModule, ranges: Sequence[InputRange], batches: Sequ
     for one in ranges:
         if one.name not in places:
             raise CortadoError(
-                f"--range {one}: '{one.name}' is no input of numbers, expected one of the model's: "
+                f"--range {one}: '{one.name}' is not a numeric input, expected one of the model's: "
                 f"{', '.join(places) or 'it has none'}"
             )
         _check_kept(one, [batch[places[one.name]] for batch in batches])
@@ -74,10 +74,10 @@ def _note_range(node: Node, promised: InputRange) -> None:
         return
     held = interval_of(VALUE.must(node).dtype) or WORDS
     if not (isinstance(promised.low, int) and isinstance(promised.high, int)):
-        raise CortadoError(f"--range {promised}: '{promised.name}' holds integers, expected integers as ends")
+        raise CortadoError(f"--range {promised}: '{promised.name}' holds integers, expected integer bounds")
     given = Interval(promised.low, promised.high)
     if not given.within(held):
-        raise CortadoError(f"--range {promised}: expected an interval within {held}, which a compiled model holds")
+        raise CortadoError(f"--range {promised}: expected an interval within {held}, which a compiled model can hold")
     DOMAIN.note(node, Domain(DomainKind.INTEGER, given))
 
 
@@ -130,9 +130,9 @@ def ending(batches: Iterable[Batch]) -> Iterator[Batch]:
         values += sum(leaf.numel() for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor))
         if number >= MOST_BATCHES or values > MOST_VALUES:
             raise CortadoError(
-                f"the calibration data have given {number:,} batches with {values:,} values, have no length, and do "
-                "not end: a generator that goes on for ever? A few hundred batches are enough: end it, or take some "
-                "with itertools.islice(batches, 200)"
+                f"the calibration data has no length and has not ended after {number:,} batches with {values:,} "
+                "values: is it an endless generator? A few hundred batches are enough: end it, or take some with "
+                "itertools.islice(batches, 200)"
             )
         yield batch
 

@@ -28,16 +28,18 @@ Tensor = torch.Tensor
 
 MOST_VALUES = 2**31 - 1  # in a tensor: the kernels count in int32
 _SAME = "a compiled model does the same for every input"
-_LOOP = "is a loop of torch's own; write it in Python with a fixed number of turns: torch.export writes it out"
+_LOOP = (
+    "is one of torch's loop operators; write it in Python with a fixed number of iterations, which torch.export unrolls"
+)
 _HIGHER = {  # the user's function, and why it can't be compiled
     "cond": (
         "torch.cond",
-        f"chooses by the values of a tensor, and {_SAME}; use torch.where, or move the decision out of the model",
+        f"branches on the values of a tensor, but {_SAME}; use torch.where, or move the decision out of the model",
     ),
     "wrap_with_autocast": (
         "torch.autocast",
-        "makes a part of the model compute in another type, and a model is quantized from float32; leave it out of "
-        "forward, and put it around the call of the model where that is trained",
+        "makes part of the model compute in another type, but Cortado quantizes from float32; remove it from forward, "
+        "and put it around the call of the model in the training code",
     ),
     "while_loop": ("torch.while_loop", _LOOP),
     "map_impl": ("torch.map", _LOOP),
@@ -52,7 +54,7 @@ def check_values(what: str, value: Tensor) -> None:
     """Refuses a tensor without strided values in this machine's memory."""
     if value.is_meta or isinstance(value, FakeTensor):
         raise CortadoError(
-            f"{what} has a shape and no values (it was made on the meta device, or under a FakeTensorMode); load its "
+            f"{what} has a shape but no values (it was made on the meta device, or under a FakeTensorMode); load its "
             "values first, as with model.to_empty(device='cpu') and model.load_state_dict(...)"
         )
     if value.is_quantized:
@@ -73,7 +75,7 @@ def check_model(model: Any) -> None:
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             where = f"its module '{name}'" if name else "the model"
-            raise CortadoError(f"{where} is made by torch.jit; give the torch.nn.Module that it was made from")
+            raise CortadoError(f"{where} was made by torch.jit; give the torch.nn.Module it was made from")
     for name, parameter in model.named_parameters():
         if torch.nn.parameter.is_lazy(parameter):
             raise CortadoError(
@@ -193,8 +195,8 @@ def _check_attribute(module: GraphModule, node: Node) -> None:
     if not isinstance(value, Tensor | torch.nn.Module):
         user = next(iter(node.users), node)
         raise CortadoError(
-            f"{describe(user)} uses a {type(value).__name__}, which a compiled model can't hold; give what it makes as "
-            "an input"
+            f"{describe(user)} uses a {type(value).__name__}, which a compiled model can't hold; compute it outside of "
+            "the model and pass the result as an input"
         )
 
 
@@ -203,7 +205,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
     if isinstance(target, HigherOrderOperator):
         inner = [graph for graph in (_graph(module, argument) for argument in node.args) if graph is not None]
         if context_body(node) is None:
-            name, reason = _HIGHER.get(target.name(), (target.name(), "is no operator that computes something"))
+            name, reason = _HIGHER.get(target.name(), (target.name(), "is not an operator that computes something"))
             raise CortadoError(f"{name}{_place(node, inner)} {reason}")
         for body in inner:
             check_graph(body)
@@ -215,7 +217,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
         )
     elif isinstance(target, OpOverload) and writes_in_place(target) and out_of_place(target) is None:
         raise CortadoError(
-            f"{describe(node)} writes in place and has no form that gives a new tensor; use one that has"
+            f"{describe(node)} writes in place and has no form that returns a new tensor; use an operator that has one"
         )
     for value in _values(node):
         _check_value(node, value)
@@ -246,15 +248,15 @@ def _values(node: Node) -> list[Any]:
 def _check_value(node: Node, value: Any) -> None:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         raise CortadoError(
-            f"{describe(node)} makes a number of a tensor's values, and {_SAME}; keep it a tensor, or move this out of "
-            "the model"
+            f"{describe(node)} turns a tensor's values into a Python number, but {_SAME}; keep it a tensor, or move "
+            "this out of the model"
         )
     if not isinstance(value, Tensor) or value.is_nested or value.layout is not torch.strided:
         return
     if any(isinstance(size, torch.SymInt) for size in value.shape):
         raise CortadoError(
-            f"{describe(node)} gives a tensor whose shape depends on values, expected a fixed one; use torch.where or "
-            "a product with a mask, or move this out of the model"
+            f"{describe(node)} gives a tensor whose shape depends on values, expected a fixed shape; use torch.where "
+            "or multiply by a mask, or move this out of the model"
         )
     if value.numel() > MOST_VALUES:
         raise CortadoError(

@@ -75,8 +75,8 @@ def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[A
     finally:
         handle.remove()
     if not found or not isinstance(found[-1], Tensor) or found[-1].dim() < 2 or found[-1].shape[0] != 1:
-        what = "does not run" if not found else "gives no features of one input, [1, N] or [1, C, ...]"
-        raise CortadoError(f"--watch {layer}: the layer {what}; name one whose output the classes are told by")
+        what = "does not run" if not found else "does not give the features of one input, [1, N] or [1, C, ...]"
+        raise CortadoError(f"--watch {layer}: the layer {what}; name one whose output tells the classes apart")
     return outputs, found[-1]
 
 
@@ -97,7 +97,10 @@ def watched(module: nn.Module | ExportedProgram, batches: Sequence[Inputs], laye
     held = [_distances(rows[fold == one], *_statistics(rows[fold != one], labels[fold != one])) for one in range(FOLDS)]
     limit = torch.cat(held).quantile(1.0 - BEYOND)
     if float(limit) == 0.0:
-        raise CortadoError(f"--watch {layer}: its output is the same for all calibration data, so nothing is unlike it")
+        raise CortadoError(
+            f"--watch {layer}: its output is the same for all calibration data, so no distance can be measured; name "
+            "another layer"
+        )
     means, factors = _statistics(rows, labels)
     surprise = Surprise(means.float(), (factors / limit).float())
     return _like(module)(module, layer, surprise).train(module.training)

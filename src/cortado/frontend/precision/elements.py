@@ -150,8 +150,8 @@ def _matching(graph: Graph, option: str, text: str) -> list[Node]:
     mine = [node for node in graph.nodes if is_float32(node) and matches(node)]
     if not mine:
         raise CortadoError(
-            f"{option} '{text}' matches no module that computes real numbers, and no tensor; expected a regular "
-            "expression of the whole name of one, as in 'encoder.*'"
+            f"{option} '{text}' matches neither a module that computes real numbers nor a tensor; expected a regular "
+            "expression for a whole name, as in 'encoder.*'"
         )
     return mine
 

@@ -517,9 +517,7 @@ class MixedSearch:
     def _out_of_reach(self, every: Chosen) -> str:
         found, alone = (self._bar.shown(self._confirm(one)) for one in (every, frozenset[str]()))
         narrow = [call for call in self._tensors.reads if call.name not in every]
-        others = (
-            f"; {len(narrow)} more have no int16 kernel or are fixed, {describe(narrow[0])} first" if narrow else ""
-        )
+        others = f"; {len(narrow)} more have no int16 kernel or are fixed, like {describe(narrow[0])}" if narrow else ""
         return (
             f"{self._bar.option} is out of reach: {found} with all {len(every)} calls that can be in int16"
             f"{self._taken(every)}, {alone} in int8{self._taken(frozenset())}{others}.{self._held_back(every)} Weights "
@@ -573,7 +571,7 @@ class MixedSearch:
 
     def _why_closed(self, tensor: Node) -> str:
         if tensor in self._tensors.fixed:
-            return "as --state says: it lasts from call to call"
+            return "set by --state: it persists from call to call"
         calls = [*([tensor] if tensor in self._tensors.reads else []), *self._tensors.readers.get(tensor, [])]
         narrow = next((call for call in calls if not MAY_BE_WIDE.known(call)), None)
-        return "as it was given" if narrow is None else f"no choice: {describe(narrow)} takes one element only"
+        return "as it was given" if narrow is None else f"no choice: {describe(narrow)} takes one element type only"

@@ -69,8 +69,9 @@ class Goal:
 def _check_real(asked: str, outputs: Sequence[Tensor]) -> None:
     if not any(output.is_floating_point() for output in outputs):
         raise CortadoError(
-            f"{asked}: the model gives integers and truth values only, which have no decibels; expected an output of "
-            "real numbers. Give --min-accuracy or --max-drop with --labelled, or leave --precision auto out"
+            f"{asked}: the model's outputs are integers and truth values, which have no signal-to-noise ratio in dB; "
+            "expected an output of real numbers. Give --min-accuracy or --max-drop with --labelled, or leave "
+            "--precision auto out"
         )
 
 

@@ -209,8 +209,10 @@ def _few_samples(samples: int, given: int) -> Finding:
     times = f" that differ{'s' if samples == 1 else ''}, of {given} that were given" if given > samples else ""
     return Finding(
         kind=FindingKind.FEW_SAMPLES,
-        text=f"{samples} calibration sample{plural}{times}, expected {ENOUGH} or more: the ranges of int8 values are a "
-        "matter of luck; give more inputs like those that the model will get",
+        text=(
+            f"{samples} calibration sample{plural}{times}, expected {ENOUGH} or more: with so few, int8 ranges are a "
+            "matter of luck; give more inputs like those that the model will get"
+        ),
         found=float(samples),
         limit=float(ENOUGH),
     )
@@ -219,8 +221,10 @@ def _few_samples(samples: int, given: int) -> Finding:
 def _constant(name: str, value: float) -> Finding:
     return Finding(
         kind=FindingKind.CONSTANT_INPUT,
-        text=f"input '{name}' is {value:g} in every place of every calibration sample, expected values like those that "
-        "the model will get: this one says nothing of the range that others need. Look at how the data is read",
+        text=(
+            f"input '{name}' is {value:g} everywhere in every calibration sample, expected values like those that the "
+            "model will get: a constant says nothing about the range that is needed. Check how the data is read"
+        ),
         found=1.0,
         limit=2.0,
         tensor=f"input '{name}'",
@@ -230,9 +234,9 @@ def _constant(name: str, value: float) -> Finding:
 def _odd(sample: int, tensors: Sequence[_Beyond]) -> Finding:
     worst = max(tensors, key=lambda one: one.times)
     text = (
-        f"calibration sample {sample} is left out of the range of {_names(worst.tensor, len(tensors))}: its "
-        f"values reach {worst.times:.1f} times what nine of ten samples stay within (more than {ODD:g} is taken for a "
-        "mistake); check that sample, or keep all values with --calibration-method minmax"
+        f"calibration sample {sample} is left out of the range of {_names(worst.tensor, len(tensors))}: its values "
+        f"reach {worst.times:.1f} times the range of nine in ten samples (more than {ODD:g} is taken for a mistake); "
+        "check that sample, or keep all values with --calibration-method minmax"
     )
     return _of_sample(FindingKind.ODD_SAMPLE, text, worst, ODD, sample)
 
@@ -240,9 +244,9 @@ def _odd(sample: int, tensors: Sequence[_Beyond]) -> Finding:
 def _lone(sample: int, tensors: Sequence[_Beyond]) -> Finding:
     worst = max(tensors, key=lambda one: one.times)
     text = (
-        f"calibration sample {sample} alone sets the range of {_names(worst.tensor, len(tensors))}: its largest "
-        f"value is {worst.times:.1f} times what 999 of 1,000 values of the others stay within (expected {LONE:g} or "
-        "less), and these share the codes that are left; check that sample, or use --calibration-method mse"
+        f"calibration sample {sample} alone sets the range of {_names(worst.tensor, len(tensors))}: its largest value "
+        f"is {worst.times:.1f} times the bound that 999 of 1,000 values of the others stay within (expected {LONE:g} "
+        "or less), so the others share the codes that are left; check that sample, or use --calibration-method mse"
     )
     return _of_sample(FindingKind.LONE_SAMPLE, text, worst, LONE, sample)
 
@@ -267,8 +271,8 @@ def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
     return Finding(
         kind=FindingKind.FEW_CODES,
         text=f"{describe(worst.tensor)} uses {worst.codes} code{plural} of 256 on the calibration data{more}, expected "
-        f"{FEWEST_CODES} or more: its values differ by little within their range of {worst.low:.4g} to "
-        f"{worst.high:.4g}. {_remedy(worst.tensor)}",
+        f"{FEWEST_CODES} or more: its values vary little within their range of {worst.low:.4g} to {worst.high:.4g}. "
+        f"{_remedy(worst.tensor)}",
         found=float(worst.codes),
         limit=float(FEWEST_CODES),
         tensor=describe(worst.tensor),
@@ -278,10 +282,10 @@ def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
 def _remedy(tensor: Node) -> str:
     join = joined_by(tensor)
     if join is None:
-        return "Take away what is the same in all of them, or divide by how far they reach, before it"
+        return "Subtract what is the same in all of them, or divide by their largest deviation, before it"
     return (
-        f"It shares that range with larger ones in {describe(join)}: return them as an output of their own, or bring "
-        "both to one size before they are joined"
+        f"It shares that range with larger values in {describe(join)}: return it as a separate output, or bring both "
+        "to the same size before they are joined"
     )
 
 
@@ -291,10 +295,10 @@ def _saturation(tensors: Sequence[_Passed]) -> Finding:
     return Finding(
         kind=FindingKind.SATURATION,
         text=f"{_names(worst.tensor, len(tensors))} will saturate in about {expected.often:.1%} of new samples: "
-        f"calibration sample {expected.sample} reaches {expected.beyond:.0%} further than all others, and leaving it "
-        f"out costs {expected.ratio:.0f} times the noise of rounding (expected {EXPECTED:g} or less); give more "
-        "samples, with the largest values that the model will meet (`cortado evaluate --saturation` counts what "
-        "saturates)",
+        f"calibration sample {expected.sample} reaches {expected.beyond:.0%} further than all others, and calibrating "
+        f"without it would cost {expected.ratio:.0f} times the rounding noise (expected {EXPECTED:g} or less); give "
+        "more samples, including the largest values that the model will see (`cortado evaluate --saturation` counts "
+        "what saturates)",
         found=expected.ratio,
         limit=EXPECTED,
         tensor=describe(worst.tensor),

@@ -119,8 +119,8 @@ def _check_finite(module: GraphModule, infinite: str | None) -> None:
         if readers:
             raise CortadoError(
                 f"{infinite or 'a constant'} holds infinity, expected finite numbers; check the checkpoint. It is read "
-                f"by {describe(readers[0])}; in a mask that is added to scores, -inf may stand where a "
-                "softmax reads the sum"
+                f"by {describe(readers[0])}; -inf is allowed only in a mask that is added to scores, if a softmax "
+                "reads the sum"
             )
 
 
@@ -293,8 +293,7 @@ def _sequences(state: Sequence[StateBuffer], how: Options) -> StateSequence:
 
 
 NO_STATE = (
-    "a length of sequences was given (--sequence), and the model has no state: no buffer that forward changes lasts "
-    "from call to call; leave it out"
+    "a sequence length was given (--sequence), but the model has no state: forward changes no buffer; leave it out"
 )
 
 
@@ -358,9 +357,9 @@ def _no_state(captured: Captured, what: str) -> None:
     if captured.state:
         names = ", ".join(f"'{one.name}'" for one in captured.state)
         raise CortadoError(
-            f"{captured.state[0].where} changes {names}, which would have to last until the next call; {what} can't "
-            "have state so far: give the float model, which Cortado quantizes itself, or pass it in as an input and "
-            "return it as an output"
+            f"{captured.state[0].where} changes {names}, which would have to persist until the next call, but {what} "
+            "can't have state yet: give the float model, which Cortado quantizes itself, or pass it in as an input "
+            "and return it as an output"
         )
 
 
@@ -446,13 +445,13 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
         return
     if not observer.saw_finite:
         raise CortadoError(
-            f"{describe(source)}: calibration gave NaN or infinity only, expected numbers to choose a scale for; "
-            "check the calibration data, and the weights before this call"
+            f"{describe(source)}: calibration saw only NaN or infinity, expected numbers to choose a scale from; check "
+            "the calibration data, and the weights before this call"
         )
     if 0.0 < observer.largest < SMALLEST_SCALE * (observer.element.steps + 1):
         raise CortadoError(
-            f"{describe(source)}: no value of this tensor is above {observer.largest:g} on the calibration data, and "
-            f"the smallest step of an {observer.element.name} tensor is {SMALLEST_SCALE:g}; scale the model so that "
+            f"{describe(source)}: no value of this tensor exceeds {observer.largest:g} on the calibration data, but "
+            f"the smallest scale of an {observer.element.name} tensor is {SMALLEST_SCALE:g}; scale the model so that "
             "its values are larger"
         )
 

@@ -46,7 +46,7 @@ _WEIGHTED = (
 _NORMS = (*BATCH_NORM_REWRITE.aten, *DECOMPOSED_REWRITE.aten)
 
 ACTIVATIONS = (
-    "int8 with one scale and zero point for a tensor (QuantizationSpec with dtype=torch.int8, per_tensor_affine), or "
+    "int8 with one scale and zero point per tensor (QuantizationSpec with dtype=torch.int8, per_tensor_affine), or "
     "int16 with zero point 0"
 )
 FLOAT_INSTEAD = ", or give the float model, which Cortado quantizes itself"
@@ -99,8 +99,8 @@ def read(module: GraphModule) -> tuple[Grid, ...]:
     for node in _calls(module, *DEQUANTIZES):
         if not means(bind(node)["input"], CallKind.QUANTIZE):
             raise CortadoError(
-                f"{_name(node)} reads codes that no quantize made, expected real numbers as the model's inputs; give "
-                "the model as convert_pt2e makes it, with a quantize in front of it"
+                f"{_name(node)} reads codes that no quantize call made, expected real numbers as the model's inputs; "
+                "give the model as convert_pt2e returns it, with a quantize call before this one"
             )
     _check_layers(module, grids)
     module.recompile()
@@ -124,13 +124,13 @@ def _check_known(node: Node) -> None:
     parameters = [bind(node).get(name) for name in ("scale", "scales", "zero_point", "zero_points")]
     if "choose_qparams" in text or any(_constant(value) is None for value in parameters if value is not None):
         raise CortadoError(
-            f"{_name(node)} chooses a scale for every input anew (dynamic quantization), expected scales that are "
-            f"constant; quantize with is_dynamic=False and calibrate{FLOAT_INSTEAD}"
+            f"{_name(node)} chooses a new scale for every input (dynamic quantization), expected constant scales; "
+            f"quantize with is_dynamic=False and calibrate{FLOAT_INSTEAD}"
         )
     if not means(node, *QUANTIZES, *DEQUANTIZES):
         raise CortadoError(
-            f"{_name(node)} is not among the calls that a quantized model may have, expected quantize and dequantize "
-            f"per tensor, and per channel for weights; {AGAIN}"
+            f"{_name(node)} is not a call that a quantized model can have, expected quantize and dequantize per "
+            f"tensor, or per channel for weights; {AGAIN}"
         )
 
 
@@ -209,13 +209,13 @@ def _read_activation(node: Node) -> None:
     for user in list(node.users):
         if not means(user, CallKind.DEQUANTIZE):
             raise CortadoError(
-                f"{_name(node)}: its codes are read by {describe(user)}, expected a dequantize behind every quantize; "
-                "give the model as convert_pt2e makes it"
+                f"{_name(node)}: its codes are read by {describe(user)}, expected a dequantize after every quantize; "
+                "give the model as convert_pt2e returns it"
             )
         if _parameters(user) != parameters:
             raise CortadoError(
-                f"{_name(node)}: the dequantize behind it has other parameters, found {_parameters(user)}, expected "
-                f"{parameters}; give the model as convert_pt2e makes it"
+                f"{_name(node)}: the dequantize after it has different parameters: found {_parameters(user)}, expected "
+                f"{parameters}; give the model as convert_pt2e returns it"
             )
     qparams = QParams(parameters.scale, parameters.zero_point, element_of(parameters.dtype))
     source: Node = bind(node)["input"]
@@ -318,7 +318,7 @@ def _check_layer(node: Node, made: set[int]) -> None:
         if is_constant(weight) and constant_data(weight).data_ptr() not in made:
             raise CortadoError(
                 f"{describe(node)}: its weights ('{weight.target}') are not quantized, expected int8 with one scale "
-                f"for each output channel; have the quantizer annotate this call{FLOAT_INSTEAD}"
+                f"per output channel; have the quantizer annotate this call{FLOAT_INSTEAD}"
             )
 
 
@@ -326,6 +326,6 @@ def _check_norm(node: Node) -> None:
     source: Node = node.all_input_nodes[0]
     if _is_layer(source):
         raise CortadoError(
-            f"{describe(node)} follows {describe(source)} without a quantize between them: it would change weights "
-            "that are quantized; fold it before quantizing (prepare_pt2e does in evaluation mode), or annotate both"
+            f"{describe(node)} follows {describe(source)} without a quantize between them, so folding it would change "
+            "quantized weights; fold it before quantizing (prepare_pt2e does in evaluation mode), or annotate both"
         )

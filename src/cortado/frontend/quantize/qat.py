@@ -54,9 +54,9 @@ class QatModel(torch.nn.Module):
             if found == self.shapes:
                 raise
             raise CortadoError(
-                f"the model was prepared for inputs of shapes {self.shapes}, found {found}, and can't be run with "
-                "those; another batch size is possible where the model treats its samples alike: give prepare_qat the "
-                "batch that you train with"
+                f"the model was prepared for inputs of shapes {self.shapes}, found {found}, which it can't run with; "
+                "the batch size can differ only if the model treats each sample by itself: give prepare_qat a batch "
+                "of the size that you train with"
             ) from error
 
 
@@ -92,6 +92,6 @@ def _check_seen(quantizer: FakeQuantize, source: Node) -> None:
     observer = quantizer.activation_post_process
     if bool(torch.as_tensor(observer.min_val > observer.max_val).any()):
         raise CortadoError(
-            f"{describe(source)}: this tensor has seen no values, expected a model that was trained: run some batches "
-            "through it in training mode, model.train(), and train it"
+            f"{describe(source)}: no values were observed for this tensor, expected a trained model: run some batches "
+            "through it in training mode (model.train()), and train it"
         )

@@ -43,8 +43,8 @@ from cortado.ir.roles import (
 from cortado.ops.elementwise.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 DYNAMIC = (
-    "the model has a dynamic shape ({}), which its quantized form would fix, and stays in float; to quantize it, "
-    "export it without dynamic_shapes"
+    "the model has a dynamic shape ({}), which quantizing would fix, so it stays in float; to quantize it, export it "
+    "without dynamic_shapes"
 )
 LEFT: FactKey[bool] = FactKey("left_in_float")  # of the output node of a graph that is not quantized
 ANNOTATION: FactKey[QuantizationAnnotation] = FactKey("quantization_annotation")

@@ -158,7 +158,7 @@ class _Scales:
             span = max(span[0], bounds[0]), min(span[1], bounds[1])
         if span is None:
             raise CortadoError(
-                f"{describe(last)}: its output is not quantized, expected a quantize and a dequantize behind it; have "
+                f"{describe(last)}: its output is not quantized, expected a quantize and a dequantize after it; have "
                 f"the quantizer annotate its output{FLOAT_INSTEAD}"
             )
         return _of_range(torch.tensor(span), wanted_element(node))
@@ -340,8 +340,8 @@ WEIGHTS = "int8 with zero point 0 and one scale, or one for each output channel"
 def _missing(node: Node, operand: Node) -> CortadoError:
     source = f"the model's input '{operand.name}'" if operand.op == "placeholder" else describe(operand)
     return CortadoError(
-        f"{describe(node)}: what it reads from {source} is not quantized, expected a quantize and a dequantize between "
-        f"them; have the quantizer annotate both{FLOAT_INSTEAD}"
+        f"{describe(node)}: its operand {source} is not quantized, expected a quantize and a dequantize between them; "
+        f"have the quantizer annotate both{FLOAT_INSTEAD}"
     )
 
 
@@ -353,7 +353,7 @@ def _check_one(node: Node) -> None:
         name = describe(node) if node.op != "placeholder" else f"{describe(node)}, read by {describe(reader)},"
         raise CortadoError(
             f"{name} is quantized with several scales ({', '.join(f'{one.scale:g}' for one in found)}), expected one; "
-            "have the quantizer annotate this tensor once, and what reads it with a SharedQuantizationSpec"
+            "have the quantizer annotate this tensor once, and its readers with a SharedQuantizationSpec"
         )
 
 
@@ -361,7 +361,7 @@ def _wrong_weights(node: Node, grid: Grid, axis: int) -> CortadoError:
     if bool(grid.zero_points.any()):
         found = f"with zero points ({int(grid.zero_points[grid.zero_points != 0][0])} is the first that is not 0)"
     elif grid.axis is not None:
-        found = f"with {len(grid.scales)} scales along another dimension than that of the output channels ({axis})"
+        found = f"with {len(grid.scales)} scales along a dimension other than that of the output channels ({axis})"
     else:
         found = f"to codes from {grid.quant_min} to {grid.quant_max}"
     return CortadoError(f"{describe(node)}: its weights are quantized {found}, expected {WEIGHTS}; {AGAIN}")

@@ -70,10 +70,13 @@ def ties_finding(tied: Tied) -> Finding:
     """Returns the finding about ties, for a .pte whose core can have MVE."""
     return Finding(
         kind=FindingKind.TIED_INPUT,
-        text=f"{tied.ties} of {tied.values} different values of input {tied.position} ('{tied.name}') lie half-way "
-        "between two codes, and on a core with MVE ExecuTorch's own quantize_per_tensor chooses the other one: the "
-        ".pte's outputs then differ from the reference's. Give the float model, whose input scales Cortado chooses, or "
-        "quantize this input in the firmware",
+        text=(
+            f"{tied.ties} of {tied.values} different values of input {tied.position} ('{tied.name}') lie half-way "
+            "between two codes, where ExecuTorch's own quantize_per_tensor rounds the other way on a core with MVE: "
+            "the .pte's outputs then differ from the reference's. Give the float model, whose input scales Cortado "
+            "chooses, or "
+            "quantize this input in the firmware"
+        ),
         found=tied.percent,
         limit=100.0 * MANY,
         tensor=tied.name,

@@ -173,8 +173,8 @@ def check_real(graph: Graph) -> None:
         if isinstance(value, torch.Tensor) and value.is_complex():
             raise Refused(
                 f"{describe(node)} gives complex numbers, expected real ones; write it with real and imaginary parts: "
-                "supported is the absolute value of torch.complex(a, b) and of torch.view_as_complex(x); float32 takes "
-                "all of them (--activations float32, --float32 'MODULE')",
+                "only the absolute values of torch.complex(a, b) and torch.view_as_complex(x) are supported; float32 "
+                "supports all of them (--activations float32, --float32 'MODULE')",
                 [node],
             )
 
@@ -183,8 +183,8 @@ def check_filled(graph: Graph) -> None:
     for node in graph.nodes:
         if means(node, CallKind.EMPTY):
             raise CortadoError(
-                f"{describe(node)} gives whatever its memory held before, expected values that are the same every "
-                "time; use torch.zeros, or build the tensor with torch.cat or torch.stack"
+                f"{describe(node)} gives uninitialized memory, expected values that are the same every time; use "
+                "torch.zeros, or build the tensor with torch.cat or torch.stack"
             )
 
 

@@ -65,7 +65,7 @@ def _take(node: Node, parts: _Parts) -> None:
     smaller = _smaller(target)
     if smaller is None:
         raise Refused(
-            f"{describe(node)} takes or gives complex numbers, and is not known of them; write it with real and "
+            f"{describe(node)} takes or gives complex numbers, which is not supported for it; write it with real and "
             "imaginary parts (torch.view_as_real)",
             [node],
         )
@@ -90,7 +90,7 @@ def _smaller(target: Any) -> Callable[..., Any] | None:
 def _constant(node: Node) -> Pair:
     if not is_constant(node):
         raise Refused(
-            f"{describe(node)} gives complex numbers, expected real ones where a model begins; take them as two real "
+            f"{describe(node)} gives complex numbers, expected real ones at the model's inputs; take them as two real "
             "numbers each (torch.view_as_complex makes them complex)",
             [node],
         )

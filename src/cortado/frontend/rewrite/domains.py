@@ -70,9 +70,11 @@ def _unproven(nodes: Sequence[Node]) -> Finding:
     others = f" ({len(nodes) - 1} more)" if len(nodes) > 1 else ""
     return Finding(
         kind=FindingKind.UNPROVEN_INTEGERS,
-        text=f"{describe(nodes[0])}{others} calculates in int64 with integers whose interval is not known, and a "
-        "compiled model has 32 bits: where a result leaves them, it is another than torch's, whatever the calibration "
-        "data show; give the interval of each input of integers (--range NAME=LOW..HIGH), or clamp what is multiplied",
+        text=(
+            f"{describe(nodes[0])}{others} calculates in int64 with integers whose interval is not known, but a "
+            "compiled model has 32 bits: a result that exceeds them differs from torch's, whatever the calibration "
+            "data shows; give the interval of each integer input (--range NAME=LOW..HIGH), or clamp what is multiplied"
+        ),
         found=float(len(nodes)),
         limit=0.0,
         tensor=nodes[0].name,
@@ -333,9 +335,9 @@ class Meeting:
         them."""
         if domain_of(root).kind is DomainKind.INTEGER:
             raise Refused(
-                f"{describe(node)} makes integers of float32 numbers that are computed of integers whose interval is "
-                "not known, or has too many of them; give the interval of an integer input (--range NAME=LOW..HIGH), "
-                "clamp the integers, or calculate with them as they are (// for a quotient that is rounded down)",
+                f"{describe(node)} converts to integers float32 numbers that are computed from integers whose interval "
+                "is unknown or too large; give the interval of an integer input (--range NAME=LOW..HIGH), clamp the "
+                "integers, or stay in integers (// for a quotient that is rounded down)",
                 [node],
             )
         return counted(node, self.replaced.get(root, root))
@@ -346,8 +348,8 @@ class Meeting:
         if kind == torch.int64:
             if found is not None and not fits(found, kind):
                 raise CortadoError(
-                    f"{describe(node)} can give integers from {found}, expected integers of 32 bits ({WORDS}), which "
-                    "is what a compiled model calculates with; clamp its operands, or divide before multiplying"
+                    f"{describe(node)} can give integers from {found}, expected integers of 32 bits ({WORDS}), in "
+                    "which a compiled model calculates; clamp its operands, or divide before multiplying"
                 )
             if found is None and not self._usually_fits(node):
                 self.unproven.append(node)

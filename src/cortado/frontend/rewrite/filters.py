@@ -219,8 +219,8 @@ def _recognized(between: Between) -> Recurrence | None:
     if unstable is not None and unstable.size > _OUTSIDE:
         raise Refused(
             f"{describe(between.end)} is a filter with a pole of magnitude {unstable.size:.4g}, expected less than 1: "
-            "what comes out grows without bound; check its coefficients, and that its cutoff is below half of the "
-            "sample rate"
+            "its output grows without bound; check its coefficients, and that its cutoff is below half of the sample "
+            "rate"
         )
     return None
 

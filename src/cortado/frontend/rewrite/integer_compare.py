@@ -255,9 +255,11 @@ def compares_reals(node: Node) -> bool:
 def equality(node: Node) -> Finding:
     return Finding(
         kind=FindingKind.EQUAL_REALS,
-        text=f"{describe(node)} asks whether real numbers are equal: codes stand for some numbers only, so two that "
-        "differ by less than a step are equal, and a number between two codes is never met; compare with bounds "
-        "((x - y).abs() < 0.01), or compare integers",
+        text=(
+            f"{describe(node)} tests real numbers for equality: codes represent only some numbers, so two that differ "
+            "by less than a step are equal, and a number between two codes never occurs; compare with bounds "
+            "((x - y).abs() < 0.01), or compare integers"
+        ),
         found=None,
         limit=0.0,
         tensor=node.name,

@@ -90,8 +90,9 @@ class Readers:
             return known
         if len(known.terms) > 1 or (known.weakest > _SWALLOWS and known.biased):
             raise CortadoError(
-                f"{describe(like)}: several masks, or one and what is added to it, leave of a row that they hide whole "
-                f"what can't be told ({known.weakest:g} is the smallest number); join them with | and fill with -inf"
+                f"{describe(like)}: several masks, or a mask and values added to it, may hide a whole row, and what is "
+                f"then left of it can't be told ({known.weakest:g} is the smallest number); combine them with | and "
+                "fill with -inf"
             )
         (term,) = known.terms
         visible = self._visible(like, known, shape(like))
@@ -170,9 +171,9 @@ class Readers:
         wanted = int(bound.get("k", 1)) if found is not None and found.largest else sizes[given[0]]
         if least < wanted:
             raise CortadoError(
-                f"{describe(bound.node)} takes {wanted} of values of which a mask leaves {least}: the others stand for "
-                f"infinity ({known.weakest:g}, put there by {describe(known.origin)}), which int8 can't hold; let "
-                "every row keep as many values as are taken"
+                f"{describe(bound.node)} takes {wanted} where a mask leaves {least} values: the others stand for "
+                f"infinity ({known.weakest:g}, put there by {describe(known.origin)}), which int8 can't hold; leave at "
+                "least as many values visible in every row"
             )
 
     # ---- functions
@@ -234,16 +235,16 @@ def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
         return _Kept(kept, None, known.weakest, added, zeros=True)
     if known.weakest > _SWALLOWS and (known.biased or not all(term.added == added for term in finite)):
         raise CortadoError(
-            f"{describe(like)}: numbers are added to {known.weakest:g}, which a mask put in the place of scores, and "
-            "of a row that is masked whole they would be all that is left; fill with -inf, or add them before the mask"
+            f"{describe(like)}: numbers are added to {known.weakest:g}, which a mask wrote over scores, so they would "
+            "be all that is left of a fully masked row; fill with -inf, or add them before masking"
         )
     if len(terms) == 1:
         return _Kept(kept, None, known.weakest, added, zeros=False)
     most = total(*(term.fill for term in finite))
     if len(finite) > _MOST_FILLS or (known.weakest > _SWALLOWS and most < _SEEN):
         raise CortadoError(
-            f"{describe(like)}: {len(finite)} masks are added to one another, from {known.weakest:g} to {most:g}, and "
-            "of a row that they hide whole neither equal parts nor the scores would be left; join them with | and fill "
+            f"{describe(like)}: {len(finite)} masks are added to one another, from {known.weakest:g} to {most:g}, so a "
+            "row that they hide entirely would keep neither equal parts nor its scores; combine them with | and fill "
             "once, with -inf"
         )
     levels = _sums(like, terms)
@@ -298,8 +299,8 @@ def _check_rows(like: Node, kept: Places, dim: int) -> None:
     rows = gone.reshape(-1).nonzero().reshape(-1).tolist()
     if rows:
         raise CortadoError(
-            f"{describe(like)}: the mask leaves nothing of row {rows[0]} ({len(rows)} of {gone.numel()} rows have "
-            "nothing left), whose softmax would be 0 / 0; let every row keep a value"
+            f"{describe(like)}: the mask hides all of row {rows[0]} ({len(rows)} of {gone.numel()} rows are hidden), "
+            "whose softmax would be 0 / 0; leave at least one value visible in every row"
         )
 
 

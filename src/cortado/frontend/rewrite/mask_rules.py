@@ -198,10 +198,11 @@ class _Masks(Analysis[Found | Node | None]):
                 continue
             what = "the model's output" if node.op == "output" else describe(node)
             raise CortadoError(
-                f"{what} reads values of which some stand for infinity ({found.weakest:g}, put there by "
-                f"{describe(found.origin)}): no int8 scale holds them beside others. Expected a softmax, a maximum, "
-                "argmax, topk, or a function that has a limit there (exp, sigmoid, relu, clamp) to be the next; take "
-                "the masked places out with torch.where or masked_fill and a number of the size of the others"
+                f"{what} reads values some of which stand for infinity ({found.weakest:g}, put there by "
+                f"{describe(found.origin)}): no int8 scale can hold them beside other values. Expected them to be read "
+                "by a softmax, a maximum, argmax, topk, or a function that has a limit there (exp, sigmoid, relu, "
+                "clamp); replace the masked values first, using torch.where or masked_fill with a number of the size "
+                "of the others"
             )
 
     # ---- sums

@@ -89,9 +89,9 @@ def _contradicted(module: GraphModule) -> Iterator[str]:
 _CANONICAL = (Level.FLOAT_CANONICAL,)
 RULES = (
     *COMMON,
-    GraphRule((Level.FLOAT_PLAIN, *_CANONICAL), "no block is a graph of its own", _blocks),
-    GraphRule((Level.FLOAT_PLAIN, *_CANONICAL), "no domain contradicts those of what a call reads", _contradicted),
-    GraphRule(_CANONICAL, "no call writes where it could give a new tensor", _writes),
+    GraphRule((Level.FLOAT_PLAIN, *_CANONICAL), "no call contains a graph of its own", _blocks),
+    GraphRule((Level.FLOAT_PLAIN, *_CANONICAL), "no domain contradicts those of the call's operands", _contradicted),
+    GraphRule(_CANONICAL, "no call writes in place that could return a new tensor", _writes),
     GraphRule(_CANONICAL, "every call has a value of known shape", _without_value),
 )
 

@@ -84,8 +84,8 @@ def _buffer(module: GraphModule, name: str, writer: Node) -> StateBuffer:
     value = operator.attrgetter(name)(module)
     if isinstance(value, torch.nn.Parameter):
         raise CortadoError(
-            f"{describe(writer)} changes the parameter '{name}', expected parameters that stay as they are; make it a "
-            "buffer (register_buffer) if it is to last from call to call"
+            f"{describe(writer)} changes the parameter '{name}', expected parameters to stay constant; make it a "
+            "buffer (register_buffer) if it is to persist from call to call"
         )
     others = [
         str(node.target)
@@ -250,18 +250,18 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
     kind = str(one.initial.dtype).removeprefix("torch.")
     if one.initial.dtype not in _KINDS:
         raise CortadoError(
-            f"{one.where} changes the buffer '{one.name}', which holds {kind} numbers and would have to last until the "
-            "next call, expected float32, which is kept as codes, or int8 to int64, uint8 or bool, which are kept as "
-            "they are; register it as torch.int32"
+            f"{one.where} changes the buffer '{one.name}', which holds {kind} values and would have to persist until "
+            "the next call, expected float32 (kept as codes), or int8 to int64, uint8 or bool (kept as they are); "
+            "register it as torch.int32"
         )
     if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32.high:
         raise CortadoError(
-            f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected integers of 32 bits: "
-            "that many are kept"
+            f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected integers of 32 bits, as "
+            "which state is kept; register a smaller value"
         )
     if shape(result) != shape(holder) or _sort(dtype(result)) != _sort(dtype(holder)):
         raise CortadoError(
-            f"{one.where} gives the buffer '{one.name}' the shape {list(shape(result))}, expected that it keeps "
+            f"{one.where} gives the buffer '{one.name}' the shape {list(shape(result))}, expected it to keep "
             f"{list(shape(holder))}; cut it to a fixed length, as in torch.cat([old[:, 1:], new], 1)"
         )
 

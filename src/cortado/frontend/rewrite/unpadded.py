@@ -38,10 +38,12 @@ class _Seen:
 def without_padding(model: object, example: Sequence[Tensor], dim: int) -> Unpadded:
     """Returns the model without padding in time, which is dimension `dim` of its only input [1, C, H, W]."""
     if not isinstance(model, nn.Module):
-        raise CortadoError(f"padding is dropped from the layers of an nn.Module, found {type(model).__name__}")
+        raise CortadoError(f"padding can only be dropped from the layers of an nn.Module, found {type(model).__name__}")
     if len(example) != 1 or example[0].dim() != 4 or dim not in (2, 3):
         shapes = [list(value.shape) for value in example]
-        raise CortadoError(f"padding is dropped for one input [1, C, H, W] with time in dimension 2, found {shapes}")
+        raise CortadoError(
+            f"padding can only be dropped for one input [1, C, H, W] with time in dimension 2, found {shapes}"
+        )
     padded, changed = copy.deepcopy(model).eval(), copy.deepcopy(model).eval()
     ends: dict[nn.Module, int] = {}
     for layer in changed.modules():
@@ -64,9 +66,9 @@ def without_padding(model: object, example: Sequence[Tensor], dim: int) -> Unpad
             if after and after[-1][1].rows == wanted:
                 return Unpadded(changed, rows, sum(ends.get(layer, 0) * seen.hop for layer, seen in after))
     raise CortadoError(
-        f"without padding in time no window gives the {wanted} rows that the model has before they become one{why}. "
-        "Where two branches meet, let the model cut the longer one, as in x[:, :, 1:-1], and take the padding out of "
-        "its layers yourself"
+        f"without padding in time, no window gives the {wanted} rows that the model reduces to one{why}. Where two "
+        "branches meet, crop the longer one in the model, as in x[:, :, 1:-1], and remove the padding from its layers "
+        "yourself"
     )
 
 

@@ -123,8 +123,8 @@ class _Observer(Interpreter):
         for other, place in self.places.items() if storages else ():
             if other.op == "get_attr" and place.storage in storages:
                 raise CortadoError(
-                    f"{describe(node)} changes '{other.target}', which would have to last until the next call; "
-                    "cortado.compile keeps such state, a quantizer by itself does not: pass it in as an input and "
+                    f"{describe(node)} changes '{other.target}', which would have to persist until the next call; "
+                    "cortado.compile supports such state, a quantizer on its own does not: pass it in as an input and "
                     "return it as an output"
                 )
 
@@ -144,8 +144,8 @@ class _Names:
         source = node.args[0] if node.args else None
         if written(node) != [source]:
             raise CortadoError(
-                f"{describe(node)} writes its result into a tensor that it is given (out=, or several tensors at "
-                "once); write y = f(x)"
+                f"{describe(node)} writes its result into a given tensor (out=, or several tensors at once); write y = "
+                "f(x)"
             )
         if self._writes_itself(node):
             return

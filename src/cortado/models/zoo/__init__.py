@@ -78,7 +78,7 @@ class Network:
             return self._definition().draw_inputs(count, seed)
         shuffled = self._samples().shuffled_calibration(seed)
         if count > len(shuffled):
-            raise CortadoError(f"{self.name}: asked for {count} calibration inputs; {len(shuffled)} come with it")
+            raise CortadoError(f"{self.name}: asked for {count} calibration inputs; it comes with {len(shuffled)}")
         return [(sample,) for sample in shuffled[:count].split(1)]
 
     def own_calibration(self) -> list[tuple[Tensor, ...]]:
@@ -106,7 +106,7 @@ class Network:
 
         hear = self._definition().hear
         if hear is None:
-            raise CortadoError(f"{self.name} takes no sound; `ds_cnn` does")
+            raise CortadoError(f"{self.name} does not take sound; `ds_cnn` does")
         return (hear(torch.from_numpy(sounds.load(recording))[None]),)
 
     @property
@@ -157,15 +157,15 @@ def _network(name: str, summary: str, module: str, data: str | None = None) -> N
 
 _NETWORKS = (
     _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)", "sounds", data="keywords"),
-    _network("kws_stream", "keyword spotting as sound arrives, causal and separable", "sounds", data="keywords"),
+    _network("kws_stream", "streaming keyword spotting, causal and separable", "sounds", data="keywords"),
     _network("kws_gru", "keyword spotting, a recurrent layer", "sounds", data="keywords"),
-    _network("mobilenet_v1_025", "person in view or not, width 0.25 (MLPerf Tiny)", "mobilenets"),
+    _network("mobilenet_v1_025", "person detection, width 0.25 (MLPerf Tiny)", "mobilenets"),
     _network("resnet8", "image classification, residual (MLPerf Tiny)", "images", data="fashion"),
     _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)", "sounds", data="machines"),
     _network("mobilenet_v2", "ImageNet classification, inverted residuals, width 1.0", "mobilenets"),
     _network("mobilenet_v3_small", "ImageNet classification, squeeze-excite and hardswish", "mobilenets"),
     _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions", "sensors", data="ecg"),
-    _network("imu_lstm", "what a wrist's motion says, a recurrent layer", "sensors", data="motions"),
+    _network("imu_lstm", "wrist gesture recognition, a recurrent layer", "sensors", data="motions"),
     _network("mobilenet_tiny", "image classification, a MobileNet of 6 to 32 channels", "mobilenets", data="fashion"),
     _network("unet_small", "image segmentation, encoder and decoder with skips", "images"),
 )
@@ -186,4 +186,4 @@ def get(name: str) -> Network:
     begun = [known for known in names() if spelled and known.startswith(spelled)]
     close = begun or difflib.get_close_matches(spelled, names(), n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise CortadoError(f"no network is called {name!r} in the zoo.{hint} It has: {', '.join(names())}")
+    raise CortadoError(f"the zoo has no network called {name!r}.{hint} It has: {', '.join(names())}")

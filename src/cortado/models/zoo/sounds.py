@@ -215,7 +215,7 @@ def load(name: str) -> np.ndarray:
     elif Path(name).suffix == ".wav":
         samples = _loudest_second(_read_wav(Path(name)))
     else:
-        raise CortadoError(f"no recording is called {name!r}; expected a .wav file, or one of {', '.join(clips)}")
+        raise CortadoError(f"there is no recording called {name!r}; expected a .wav file, or one of {', '.join(clips)}")
     return samples.astype(np.float32) / 32768
 
 

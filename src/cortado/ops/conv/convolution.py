@@ -112,8 +112,8 @@ def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
         channel = int((most > room).nonzero()[0])
         raise CortadoError(
             f"{describe(node)}: the sum of output channel {channel} may reach {int(most[channel])}, expected at most "
-            f"{int(room[channel])} so that it fits 32 bits when it is rescaled; use calibration data with the range "
-            "the model really sees, or a smaller layer"
+            f"{int(room[channel])} so that it fits 32 bits when rescaled; use calibration data with the range that the "
+            "model really sees, or a smaller layer"
         )
 
 

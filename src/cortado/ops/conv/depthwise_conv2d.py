@@ -89,7 +89,7 @@ def match(bound: Bound) -> Quantization | Reject:
         return Reject("not a depthwise convolution of one image")
     kind = bound.element
     if not kind.affine and shape(bound["weight"])[3] > reach.LONGEST_ROW:
-        return Reject(f"has a window of {shape(bound['weight'])[3]} columns, expected {reach.LONGEST_ROW} at most")
+        return Reject(f"has a window of {shape(bound['weight'])[3]} columns, expected at most {reach.LONGEST_ROW}")
     return check_constants(bound) or Quantization(weighted(bound, INT8), Activation(kind))
 
 

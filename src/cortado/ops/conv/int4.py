@@ -283,12 +283,12 @@ class StoredWeights:
         flat = weight.reshape(len(weight), -1).astype(np.int64)
         if run == 0:
             if np.any(np.abs(flat) > LARGEST):
-                raise CortadoError(f"a weight of 4 bits is {int(np.abs(flat).max())}, expected {LARGEST} at most")
+                raise CortadoError(f"a 4-bit weight is {int(np.abs(flat).max())}, expected at most {LARGEST}")
             return StoredWeights(flat.astype(np.int8), None)
         runs = padded_runs(torch.from_numpy(flat)).numpy()
         fits = np.stack([np.all((runs % f == 0) & (np.abs(runs) <= LARGEST * f), axis=2) for f in FACTORS])
         if not np.all(fits.any(axis=0)):
-            raise CortadoError(f"{RUN} weights of 4 bits have no factor of {FACTORS[0]} to {FACTORS[-1]} in common")
+            raise CortadoError(f"{RUN} 4-bit weights have no common factor from {FACTORS[0]} to {FACTORS[-1]}")
         factors = fits.argmax(axis=0) + LEAST
         codes = (runs // factors[:, :, None]).reshape(len(flat), -1)[:, : flat.shape[1]]
         return StoredWeights(codes.astype(np.int8), factors.astype(np.uint8))

@@ -45,10 +45,10 @@ def parsed(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[str], s
         output = (DOTS if DOTS in inputs else "") + "".join(letters)
     spelled = _letters_for_dots(equation, terms, shapes)
     if spelled is None:
-        return "has an ellipsis over dimensions that differ; write a letter for each dimension, and expand the operands"
+        return "has an ellipsis over differing dimensions; write a letter for each dimension, and expand the operands"
     terms, output = [term.replace(DOTS, spelled) for term in terms], output.replace(DOTS, spelled)
     if any(len(set(term)) < len(term) for term in terms):
-        return "names a dimension of one operand twice, which is a diagonal; use torch.diagonal"
+        return "names a dimension of an operand twice, which takes a diagonal; use torch.diagonal"
     assert [len(term) for term in terms] == [len(sizes) for sizes in shapes]  # torch has checked that
     known: dict[str, int] = {}
     for term, sizes in zip(terms, shapes, strict=True):

@@ -303,7 +303,7 @@ def pte_limit(call: Call) -> str | None:
     numbers = (call[name] for name in ("stride", "padding", "output_padding"))
     down, across = (TransposedAxis(*axis) for axis in zip(call.shape("weight")[1:3], *numbers, strict=True))
     right = zero_taps(down, across, call.shape("input")) == [(0, 0), (0, 0)] and list(call["dilation"]) == [1, 1]
-    return None if right else "is wrong for this kernel, stride, padding, output padding and dilation"
+    return None if right else "gives wrong results for this kernel, stride, padding, output padding and dilation"
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 
 def match(bound: Bound) -> Quantization | Reject:
     if dtype(bound.node) not in (torch.float32, torch.int8, torch.int16):
-        return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
+        return Reject(f"gives {dtype(bound.node)}, but only float32 results can be quantized")
     source = bound.node.all_input_nodes[0]
     if holds_integers(source):
         return match_bytes(bound, source)
@@ -85,14 +85,14 @@ def refuse(bound: Bound) -> Reject:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
     if not dtype(bound.node).is_floating_point:
         return Reject(
-            f"computes {dtype(bound.node)} values; integers can be calculated with (+ - * // % minimum maximum "
-            "where), looked up (embedding), compared, moved and converted to float32, and be an output or state"
+            f"computes {dtype(bound.node)} values; integers support arithmetic (+ - * // % minimum maximum where), "
+            "lookup (embedding), comparison, movement and conversion to float32, and can be an output or state"
         )
     others = [dtype(one) for one in (bound.node, *bound.node.all_input_nodes) if dtype(one).is_floating_point]
     narrow = next((kind for kind in others if kind != torch.float32), None)
     if narrow is not None:
         name = str(narrow).removeprefix("torch.")
-        return Reject(f"is part of a computation in {name}, expected float32; take the conversions to {name} out")
+        return Reject(f"is part of a computation in {name}, expected float32; remove the conversions to {name}")
     return Reject(
         "mixes several tensors element by element; supported are add, sub, mul, div, minimum and maximum, and any "
         "function of a single tensor"

@@ -64,7 +64,7 @@ def reference(
 
 def match(bound: Bound) -> Quantization | Reject:
     if bound.get("alpha", 1) == 0:
-        return Reject("alpha = 0 leaves one operand without a meaning; drop the addition")
+        return Reject("alpha = 0 makes one operand irrelevant; drop the addition")
     return binary.check(bound, by_channel=True) or binary.of_one_element(bound)
 
 

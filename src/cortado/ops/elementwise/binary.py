@@ -156,7 +156,9 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
     name = bound.node.target.__name__.split(".")[0] if hasattr(bound.node.target, "__name__") else "it"
     sides = (bound["self"], bound["other"])
     if not all(isinstance(side, Node) and uniform_value(side) is None for side in sides):
-        return Reject(f"{name} with a single tensor is part of a pointwise function that could not be made a table")
+        return Reject(
+            f"{name} with a single tensor is part of a pointwise function that could not be turned into a table"
+        )
     if any(dtype(node) not in (torch.float32, torch.int8, torch.int16) for node in sides):
         return Reject(f"{name} of tensors that are not float32")
     forms = [form_of(shape(bound[side]), shape(bound.node)) for side in ("self", "other")]
@@ -231,7 +233,7 @@ def fixed(lowering: Lowering, factor: float, largest_shift: int) -> Fixed:
         left, right = lowering.q("self").scale, lowering.q("other").scale
         raise CortadoError(
             f"{describe(lowering.bound.node)}: operands of scale {left:g} and {right:g} give an output of scale "
-            f"{lowering.out.scale:g}, which leaves 32 bits. The operands nearly cancel, or the output is almost zero "
+            f"{lowering.out.scale:g}, which exceeds 32 bits. The operands nearly cancel, or the output is almost zero "
             "for every calibration input: calibrate with inputs for which it is not"
         )
     return found

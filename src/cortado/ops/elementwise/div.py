@@ -58,7 +58,7 @@ def lower(lowering: Lowering) -> Node:
     factor = left.scale / (right.scale * lowering.out.scale)
     if not factor <= LARGEST_FACTOR:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: one step of the numerator is {factor:g} steps of the quotient: that is "
+            f"{describe(lowering.bound.node)}: one step of the numerator is {factor:g} steps of the quotient, which is "
             "almost zero for every calibration input. Calibrate with inputs for which it is not"
         )
     result = lowering.call(

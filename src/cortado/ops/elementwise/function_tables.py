@@ -171,10 +171,10 @@ def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) ->
     found = patched(steps)
     if found.left > FAR:
         raise Refused(
-            f"this function of int16 codes jumps or swings too often: {ENTRIES} entries and {MOST_EXACT * STEP} values "
-            f"where it is steep leave an error of {found.left:.0f} of {INT16.high} codes, expected at most {FAR:.0f}; "
-            "keep it in int8 (--state int8, or --int16 without its module) or in float32 (--activations float32, or "
-            "--float32 with its module), or write it with comparisons"
+            f"this function of int16 codes jumps or oscillates too often: {ENTRIES} entries and {MOST_EXACT * STEP} "
+            f"values where it is steep leave an error of {found.left:.0f} of {INT16.high} codes, expected at most "
+            f"{FAR:.0f}; keep it in int8 (--state int8, or --int16 without its module) or in float32 (--activations "
+            "float32, or --float32 with its module), or write it with comparisons"
         )
     return lowering.call(
         PATCHED,

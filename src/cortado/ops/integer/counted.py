@@ -37,7 +37,7 @@ def counted(node: Node, root: Node) -> Node | None:
 
 def match(bound: Bound) -> Quantization | Reject:
     if bound.element.floating:
-        return Reject("makes integers of float32 numbers, which no kernel does; give it int8 or int16 codes")
+        return Reject("converts float32 numbers to integers, for which there is no kernel; give it int8 or int16 codes")
     return Quantization({"input": Activation(bound.element)}, Plain())
 
 
@@ -73,8 +73,8 @@ def _digit(lowering: Lowering, digit: Tensor, element: Element) -> Node:
         return lowering.call(WIDEN, input=codes, bytes=1, sign=1)
     if function_tables.runs_of(digit.to(torch.int32)) is None:
         raise CortadoError(
-            f"{describe(lowering.bound.node)} gives more than {function_tables.MOST_RUNS} integers for int16 codes, "
-            "expected fewer; keep it in int8 (--int16 without its module), or divide before rounding"
+            f"{describe(lowering.bound.node)} gives more than {function_tables.MOST_RUNS} different integers for int16 "
+            "codes, expected fewer; keep it in int8 (--int16 without its module), or divide before rounding"
         )
     codes = function_tables.looked_up(lowering, source, digit, QParams(1.0, 0, INT16))
     return lowering.call(WIDEN, input=codes, bytes=2, sign=1)

@@ -132,7 +132,7 @@ def check(bound: Bound) -> Reject | None:
     if table.op not in ("get_attr", "placeholder") or USER_INPUT.known(table):
         return Reject(f"needs a constant table, got {table.name}, which is computed")
     if not holds_integers(ids) or dtype(ids) == torch.bool:
-        return Reject(f"needs ids that are integers, got {dtype(ids)}")
+        return Reject(f"needs integer ids, got {dtype(ids)}")
     return None
 
 
@@ -178,7 +178,7 @@ class StoredTable:
             for part in parts
         ]
         if not all(one.any(axis=0).all() for one in fits):
-            raise CortadoError(f"{length} codes of a table have no factor of 1 to {max(ROW_FACTORS)} in common")
+            raise CortadoError(f"{length} codes of a table have no common factor from 1 to {max(ROW_FACTORS)}")
         factors = np.stack([one.argmax(axis=0) + min(ROW_FACTORS) for one in fits], axis=1)
         repeated = np.repeat(factors, length, axis=1)[:, : table.shape[1]]
         return StoredTable((centred // repeated).astype(np.int8), factors.astype(np.uint8))

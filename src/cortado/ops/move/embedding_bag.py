@@ -166,14 +166,14 @@ def _is_any(bound: Bound) -> bool:
 
 def refuse(bound: Bound) -> Reject:
     """Refuses the calls that are left."""
-    return Reject("gives the sizes of its bags or their offsets, which are read; supported is what is in the bags")
+    return Reject("gives sizes or offsets of its bags that are used; only the values of the bags are supported")
 
 
 def match(bound: Bound) -> Quantization | Reject:
     kind, ids = Activation(bound.element), shape(bound["indices"])[1]
     if kind.element == INT16 and ids > LARGEST_WIDE_BAG:
         return Reject(
-            f"adds up {ids} rows of int16 codes; expected at most {LARGEST_WIDE_BAG}, so that they fit 32 bits"
+            f"adds up {ids} rows of int16 codes; expected at most {LARGEST_WIDE_BAG}, so that the sum fits 32 bits"
         )
     return check(bound) or Quantization({"weight": kind}, kind)
 

@@ -129,7 +129,7 @@ def argsort_to_best(bound: Bound) -> Node | None:
 
 def refuse(bound: Bound) -> Reject:
     """Refuses the calls that the rewrites left alone."""
-    return Reject("of a single number has no dimension to look along")
+    return Reject("of a single number has no dimension to search")
 
 
 def match(bound: Bound) -> Quantization | Reject:

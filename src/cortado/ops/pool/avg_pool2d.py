@@ -83,7 +83,7 @@ def match(bound: Bound) -> Quantization | Reject:
     if is_mean(bound):
         return Quantization({"self": kind}, kind)
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
-        return Reject("divides by something else than the number of pixels inside the image")
+        return Reject("divides by a number other than that of the pixels inside the image")
     return Quantization({"self": Activation(bound.wanted)}, SharedWith("self"))
 
 

@@ -301,7 +301,7 @@ _POSITIONS = (aten.argmax.default, aten.argmin.default)
 
 def match_reduce(bound: Bound) -> Quantization | Reject:
     if not is_float32(bound["self"]):
-        return Reject("its operand is no float32 tensor")
+        return Reject("its operand is not a float32 tensor")
     return Reject("gives an empty tensor") if 0 in shape(bound["self"]) else Quantization({}, Plain())
 
 

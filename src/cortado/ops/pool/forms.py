@@ -184,7 +184,7 @@ def max_pool1d_to_2d(bound: Bound) -> Node:
 
 def refuse_positions(bound: Bound) -> Reject:
     """Refuses a max pool whose positions are read, which no rewrite took."""
-    return Reject("gives positions that are used, as for an unpooling; supported are the values of a max pool")
+    return Reject("gives positions that are used, as for unpooling; only the values of a max pool are supported")
 
 
 def max_pool_values(bound: Bound) -> None:

@@ -91,7 +91,7 @@ def lower(lowering: Lowering) -> Node:
 
 def pte_limit(call: Call) -> str | None:
     plain = not call["ceil_mode"] and list(call["dilation"]) == [1, 1]
-    return None if plain else "knows neither ceil_mode nor dilation"
+    return None if plain else "supports neither ceil_mode nor dilation"
 
 
 def clipped_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:

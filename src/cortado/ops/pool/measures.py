@@ -59,8 +59,8 @@ def factor(lowering: Lowering, value: float) -> dict[str, int]:
     multiplier = min(round(mantissa * 2**31), 2**31 - 1)
     if exponent > 30:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: an output scale of {lowering.out.scale:g} is too small for its input; "
-            "it is almost zero for every calibration input: calibrate with inputs for which it is not"
+            f"{describe(lowering.bound.node)}: an output scale of {lowering.out.scale:g} is too small for its input: "
+            "the output is almost zero for every calibration input; calibrate with inputs for which it is not"
         )
     return {"output_multiplier": multiplier, "output_shift": max(exponent, -FURTHEST)}
 
@@ -78,7 +78,7 @@ def as_rows(like: Node, source: Node, dims: Sequence[int]) -> Node:
 
 def check_length(bound: Bound, most: int) -> Reject | None:
     length = shape(bound["input"])[1]
-    return Reject(f"makes one number of {length} values; expected at most {most}") if length > most else None
+    return Reject(f"reduces {length} values to one; expected at most {most}") if length > most else None
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

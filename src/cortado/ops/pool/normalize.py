@@ -142,7 +142,7 @@ def match(bound: Bound) -> Quantization | Reject:
     for name in ("weight", "bias"):
         operand = bound.get(name)
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
-            return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
+            return Reject(f"needs a constant {name}, got '{operand.name}', which depends on the input")
     if bound.get("use_input_stats") is False:
         return Reject("normalizes with recorded statistics; use batch normalization for that")
     size, kind = group_size(bound), bound.element
@@ -208,8 +208,8 @@ def normalized(lowering: Lowering, source: Node, *, first: int, dim: int, groups
     found = constants(count, count**2 * eps / q.scale**2, steps_of(lowering), q.element)
     if found is None:
         raise CortadoError(
-            f"{describe(bound.node)}: an output scale of {lowering.out.scale:g} is too small for its weight and bias; "
-            "its output is almost constant for every calibration input: calibrate with inputs for which it is not"
+            f"{describe(bound.node)}: an output scale of {lowering.out.scale:g} is too small for its weight and bias: "
+            "the output is almost constant for every calibration input; calibrate with inputs for which it is not"
         )
     low, high = lowering.bounds()
     return lowering.call(

@@ -245,11 +245,11 @@ def _selects(user: Node) -> bool:
 def unsupported(bound: Bound) -> Reject | None:
     """Returns the reason why a recurrent call can't be taken; None if it can."""
     if bound["train"] and bound["dropout"] > 0:
-        return Reject("drops values out in training mode; call model.eval() first")
+        return Reject("applies dropout in training mode; call model.eval() first")
     if _is_projected(bound) and not (is_zero(bound["hx"][0]) and all(map(is_constant, bound["params"]))):
         return Reject(
-            "has projections (proj_size) and begins with states that are given, which no kernel computes; use a linear "
-            "layer behind it instead, or states that are zero"
+            "has projections (proj_size) and given initial states, for which there is no kernel; use a linear layer "
+            "after it instead, or initial states of zero"
         )
     return None
 
@@ -262,7 +262,7 @@ def _is_projected(bound: Bound) -> bool:
 
 def match(bound: Bound) -> Reject:
     """Refuses the calls that the rewrite left alone."""
-    return unsupported(bound) or Reject("is read as something else than its results")
+    return unsupported(bound) or Reject("is used in a way other than reading its results")
 
 
 def _lower(lowering: Lowering) -> Node:

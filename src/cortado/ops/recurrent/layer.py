@@ -250,7 +250,7 @@ def match(bound: Bound) -> Quantization | Reject:
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         operand = bound[name]
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
-            return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
+            return Reject(f"needs a constant {name}, got '{operand.name}', which depends on the input")
     kind = bound.element
     roles: dict[str, Role] = {
         "input": Activation(kind),
@@ -320,9 +320,8 @@ def path_constants(lowering: Lowering, path: GatePath, codes: QParams, bias: Ten
     worst = int((reach * 2.0 ** shift.clamp(min=0)).argmax())
     if float(reach[worst]) * 2.0 ** max(int(shift[worst]), 0) >= LARGEST_SUM:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: the sum in front of a gate may reach "
-            f"{float(reach[worst] * steps[worst]):g}, which doesn't fit 32 bits; check the calibration data and the "
-            "weights"
+            f"{describe(lowering.bound.node)}: the sum before a gate may reach {float(reach[worst] * steps[worst]):g}, "
+            "which doesn't fit 32 bits; check the calibration data and the weights"
         )
     multiplier = torch.tensor([factor.multiplier for factor in fixed], dtype=torch.int32)
     return _constants(lowering, end, (weight, sums.to(torch.int32), multiplier, shift))
@@ -343,8 +342,8 @@ def start_factor(lowering: Lowering, start: QParams | None, step: float, name: s
     fixed = Fixed.of(start.scale / step)
     if fixed.shift > LARGEST_START_SHIFT:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: its initial state has a scale of {start.scale:g}, far beyond what the "
-            "layer itself gives; check the calibration data"
+            f"{describe(lowering.bound.node)}: its initial state has a scale of {start.scale:g}, far beyond that of "
+            "the layer's own states; check the calibration data"
         )
     return {f"{name}_zero_point": start.zero_point, **fixed.arguments(name)}
 

@@ -144,8 +144,8 @@ def _floor(lowering: Lowering, unit: float, base: int) -> dict[str, int]:
     headroom = next((bits for bits in range(15, -1, -1) if value * 2.0 ** (power * bits) < 2.0**FLOOR_BITS), None)
     if headroom is None:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: {lowering.bound['floor']:g} is added to bands in which the largest "
-            "signal would not be seen beside it; scale the signal, or add less"
+            f"{describe(lowering.bound.node)}: {lowering.bound['floor']:g} is added to bands, beside which even the "
+            "largest signal would vanish; scale the signal, or add less"
         )
     return {"headroom": headroom, "floor": round(value * 2.0 ** (power * headroom))}
 
@@ -159,7 +159,7 @@ def _curve(lowering: Lowering, unit: float, base: int) -> dict[str, int]:
         if abs(offset) > LARGEST_OFFSET:
             raise CortadoError(
                 f"{describe(bound.node)}: {bound['offset']:g} is added to logarithms, expected at most "
-                f"{100 * octave:.0f}; subtract it behind"
+                f"{100 * octave:.0f}; subtract the rest after the spectrum"
             )
         return {"offset": offset, "multiplier": fixed.multiplier, "shift": fixed.shift}
     unit = unit * 2.0**-base

@@ -261,9 +261,9 @@ def _call(lowering: Lowering, sound: Node, out: QParams) -> Node:
     factor = scale / (found.gain * 2**LIFT * out.scale)
     if found.error * factor > 1:
         raise CortadoError(
-            f"{describe(bound.node)}: rounding in 32 bits may move the filter's output by {found.error * factor:.1f} "
-            f"of its steps of {out.scale:g}, expected at most 1; filter a signal of a lower sample rate, or scale it "
-            "so that the output is no smaller than the input"
+            f"{describe(bound.node)}: rounding in 32 bits may change the filter's output by {found.error * factor:.1f} "
+            f"steps of {out.scale:g}, expected at most 1; filter a signal of a lower sample rate, or scale it so that "
+            "the output is no smaller than the input"
         )
     fixed = Fixed.of(factor)
     low, high = CLAMP.of(sound) or (-math.inf, math.inf)

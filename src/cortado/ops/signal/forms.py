@@ -43,8 +43,8 @@ Tensor = torch.Tensor
 
 _EXACT = 1e-11  # float64 rounds
 WAYS = (
-    "supported are the magnitude (abs) and the power (abs() ** 2) of bins, sums of them by constant weights that are "
-    "not negative, and their logarithm, square root or multiple"
+    "supported are the magnitude (abs) and the power (abs() ** 2) of bins, their sums with constant non-negative "
+    "weights, and their logarithm, square root or multiple"
 )
 
 # ---- after the FFT --------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def _signal(like: Node, frames: Frames) -> Frames:
         kinds = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
         raise Refused(
             f"{describe(like)} reads samples of {str(dtype(root)).removeprefix('torch.')} (input '{root.name}'), "
-            f"expected float32, {kinds}; convert them before",
+            f"expected float32, {kinds}; convert them first",
             [like],
         )
     head = root
@@ -386,8 +386,8 @@ def _signal(like: Node, frames: Frames) -> Frames:
     behind = list(reversed(chain[: chain.index(head)]))
     if offset and (dtype(root).is_floating_point or offset != round(offset)):
         raise Refused(
-            f"{describe(like)} reads '{root.name}' less {offset:g}, expected an integer of integer samples; leave it "
-            "out"
+            f"{describe(like)} subtracts {offset:g} from '{root.name}', expected an integer offset of integer samples; "
+            "leave it out"
         )
     if not _moves(chain, head):
         return frames
@@ -452,7 +452,7 @@ def of_r2c(bound: Bound) -> None:
     dims = bound["dim"]
     if not bound["onesided"] or len(dims) != 1:
         raise Refused(
-            f"{describe(bound.node)} gives both halves of a spectrum, or that of an image; use torch.fft.rfft",
+            f"{describe(bound.node)} gives both halves of a spectrum, or the spectrum of an image; use torch.fft.rfft",
             [bound.node],
         )
     _take(bound, dims[0], shape(bound["self"])[-1], int(bound["normalization"]))
@@ -485,7 +485,7 @@ def of_stft(bound: Bound) -> None:
 
 def _constant(node: Node, window: Node) -> Tensor:
     if not is_constant(window):
-        raise Refused(f"{describe(node)} has a window that changes with the input, expected a constant one", [node])
+        raise Refused(f"{describe(node)} has a window that depends on the input, expected a constant one", [node])
     return constant_data(window)
 
 
@@ -493,7 +493,7 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
     """Replaces all calls that compute bands of a spectrum and a curve of them by one call."""
     node = bound.node
     if dim not in (-1, len(shape(node)) - 1):
-        raise Refused(f"{describe(node)} goes along dimension {dim}, expected the last; transpose its input", [node])
+        raise Refused(f"{describe(node)} works along dimension {dim}, expected the last; transpose its input", [node])
     if not is_length(points):
         raise Refused(
             f"{describe(node)} has {points} points, expected an even number 2^a * 3^b * 5^c from {SHORTEST} to "
@@ -502,9 +502,7 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
         )
     found = _bands(region_behind(node), shape(node))
     if found is None:
-        raise Refused(
-            f"{describe(node)} gives a spectrum that is used in another way than can be compiled; {WAYS}", [node]
-        )
+        raise Refused(f"{describe(node)} gives a spectrum that is used in an unsupported way; {WAYS}", [node])
     bands, curved = found
     frames = _signal(node, _before_emphasis(_frames(bound["self"], points)))
     signal, _ = _whole_blocks(node, frames)

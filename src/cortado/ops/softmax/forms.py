@@ -38,7 +38,10 @@ aten = torch.ops.aten
 def refusal(bound: Bound) -> str | None:
     """Returns the reason why a call of scaled_dot_product_attention is refused, or None."""
     if bound["dropout_p"]:
-        return f"drops attention weights out (dropout_p={bound['dropout_p']:g}); give dropout_p=0.0 in evaluation mode"
+        return (
+            f"applies dropout to attention weights (dropout_p={bound['dropout_p']:g}); give dropout_p=0.0 in "
+            "evaluation mode"
+        )
     return None
 
 

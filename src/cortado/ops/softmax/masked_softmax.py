@@ -195,8 +195,8 @@ def _check_hidden(bound: Bound, q: QParams) -> None:
     if hidden > least - NEGLIGIBLE[q.element]:
         what = f"adds {bound['fill']:g} to" if bound["added"] else f"puts {bound['fill']:g} among"
         raise CortadoError(
-            f"{describe(bound.node)}: the mask {what} scores from {least:.4g} to {most:.4g}, so what is masked would "
-            "still count; expected a mask that leaves nothing of it: use -inf"
+            f"{describe(bound.node)}: the mask {what} scores from {least:.4g} to {most:.4g}, so masked values would "
+            "still count; expected a mask that removes them entirely: use -inf"
         )
 
 
@@ -230,8 +230,9 @@ def _is_seen(bound: Bound, q: QParams) -> bool:
     apart, step = float(np.spacing(np.float32(abs(fill)))), max(map(abs, _reach(bound, q)))
     if FINEST < apart <= 2 * step:
         raise CortadoError(
-            f"{describe(bound.node)}: the mask adds {fill:g} to scores up to {step:.4g}, which float32 then rounds to "
-            f"{apart:g}, where it hides a whole row; int16 codes are not rounded so: use -inf, or a number above -1e5"
+            f"{describe(bound.node)}: the mask adds {fill:g} to scores up to {step:.4g}, which float32 rounds to "
+            f"multiples of {apart:g} in a row that is hidden entirely, and int16 codes do not: use -inf, or a number "
+            "above -1e5"
         )
     return apart <= 2 * step
 

@@ -236,7 +236,7 @@ def _wide_factor(scale: float) -> dict[str, int]:
     if found.shift > LARGEST_SHIFT:
         raise CortadoError(
             f"softmax of int16 codes takes values between -5,000 and 5,000, found a scale of {scale:g}; divide the "
-            "scores before"
+            "scores first"
         )
     return {"input_multiplier": found.multiplier, "input_shift": found.shift}
 
