@@ -28,15 +28,16 @@ class FindingKind(StrEnum):
 class Finding:
     """Something that works but that the user should look at."""
 
-    kind: FindingKind = key("what was found")
-    text: str = key("a sentence with the numbers and what to do")
+    kind: FindingKind = key("the kind of finding")
+    text: str = key("a sentence that states the numbers and what to do")
     found: float | None = key(
-        "samples, different values, times the usual range, codes, times the noise of rounding, decibels, percent of "
-        "values, the part that agrees or the part of samples whose class is another; null where nothing is left to "
-        "measure"
+        "samples, different values, times the usual range, codes, times the rounding noise, decibels, percent of "
+        "values, the share that agrees or the share of samples whose class differs; null if nothing is left to measure"
     )
-    limit: float = key("what was expected: at least, or for a sample's range, saturation and values on ties at most")
-    tensor: str | None = key("the worst tensor, where it is about tensors", default=None)
+    limit: float = key(
+        "the expected value: a minimum, or for a sample's range, saturation and values on ties a maximum"
+    )
+    tensor: str | None = key("the worst tensor, if it is about tensors", default=None)
     sample: Annotated[int, Within("an integer of at least 0", 0)] | None = key(
-        "the calibration sample, counted from 0, where it is about one", default=None
+        "the calibration sample, counted from 0, if it is about one", default=None
     )
