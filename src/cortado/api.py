@@ -646,9 +646,9 @@ def _check_installed(options: Options) -> None:
     needed = options.artifacts is Artifacts.PTE or any(of_pte)
     needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)
     if needed and (reason := without_executorch()) is not None:
-        raise MissingTool(f"there can be no .pte: {reason}")
+        raise MissingTool(f"a .pte can't be written: {reason}")
     if (newer := newer_than_tested()) is not None:
-        warnings.warn(f"{newer}: it should work, and what differs is a fault to report", CortadoWarning, stacklevel=3)
+        warnings.warn(f"{newer}: it should work; if anything differs, please report it", CortadoWarning, stacklevel=3)
     if PackageKind.WEB in options.package:
         require((Tool.CLANG, Tool.WASM_LD))
 

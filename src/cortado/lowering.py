@@ -60,7 +60,7 @@ class Graphs:
         return found
 
 
-_NOT_ASKED = "it was not asked for (--artifacts)"
+_NOT_ASKED = "it was not requested (--artifacts)"
 
 
 def programs_of(
@@ -153,7 +153,7 @@ def _brings_back(program: ExportedProgram, options: Options) -> list[str]:
     both = options.artifacts is Artifacts.BOTH  # which a delegate requires
     found = ["--pte delegate writes a .pte with the C bundle's own network"] if both else []
     if wide and _has_form(program):
-        found.append("without int16 (--activations, --int16, --precision) there is a .pte of ExecuTorch's operators")
+        found.append("without int16 (--activations, --int16, --precision) a .pte of ExecuTorch's operators is written")
     return found
 
 
@@ -164,7 +164,7 @@ def _without_c(programs: Programs, options: Options) -> Programs:
     if programs.pte is None:
         reasons = "\n  ".join(programs.pte_missing)
         hint = "" if options.allow_float else "\n--allow-float keeps this as ExecuTorch's float kernels"
-        raise Refused(f"can't be a .pte, and nothing else was asked for:\n  {reasons}{hint}")
+        raise Refused(f"can't be a .pte, and nothing else was requested:\n  {reasons}{hint}")
     return replace(programs, c=None, bundle_missing=(_NOT_ASKED,))
 
 
@@ -184,7 +184,7 @@ def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
     given = (options.ram_limit, options.flash_limit, options.decide, options.camera, options.memory or None)
     if options.place or any(one is not None for one in given):
         raise CortadoError(
-            "a budget is for the C bundle, and so are memories, sections, cameras and decisions; there will be none:"
+            "budgets, memories, sections, cameras and decisions are for the C bundle, and there will be none:"
             + "".join(f"\n  {reason}" for reason in reasons)
             + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place, --input-format and --decide, "
             "or change these calls"

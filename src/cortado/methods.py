@@ -243,7 +243,9 @@ def _record(module: nn.Module, methods: Mapping[str, Any], calls: Sequence[Scrip
         recorded[name].append(Recorded(tuple(values), before, _buffers(running)))
     for name, found in recorded.items():
         if not found:
-            raise CortadoError(f"no calibration call of '{name}', expected some of every method, as ('{name}', ...)")
+            raise CortadoError(
+                f"no calibration call of '{name}', expected at least one of every method, as ('{name}', ...)"
+            )
     return recorded
 
 
@@ -273,8 +275,8 @@ def _kept(name: str, value: Tensor) -> Tensor:
     if value.dtype not in _KEPT:
         kind = str(value.dtype).removeprefix("torch.")
         raise CortadoError(
-            f"the buffer '{name}' is {kind}, and a method changes it; expected float32, int32, int64 or bool: "
-            "convert it when it is registered"
+            f"the buffer '{name}' is {kind}, but a method changes it; expected float32, int32, int64 or bool: convert "
+            "it when it is registered"
         )
     if value.dtype == torch.int64 and value.numel() and int(value.abs().max()) > INT32.high:
         raise CortadoError(f"the buffer '{name}' holds {int(value.abs().max())}, expected integers of 32 bits")
@@ -311,7 +313,7 @@ def _same_arena(planned: Sequence[Planned]) -> list[Planned]:
             {kept.name: plan.offsets[kept.tensor.buffer] for kept in one.program.state}
             for one, plan in zip(planned, plans, strict=True)
         ]
-        assert all(one == places[0] for one in places), "methods that have their state at different places"
+        assert all(one == places[0] for one in places), "methods whose state is at different places"
     peak, wide = max(one.plan.peak for one in planned), max(one.checked.peak for one in planned)
     return [replace(one, plan=replace(one.plan, peak=peak), checked=replace(one.checked, peak=wide)) for one in planned]
 
@@ -485,7 +487,7 @@ class CompiledMethods:
     def page(self) -> str:
         """Returns the page on which the model is taught with a browser's microphone; only with package='web'."""
         if self.taught is None:
-            raise CortadoError("there is no page of methods that were compiled without package='web'")
+            raise CortadoError("methods that were compiled without package='web' have no page")
         planned, (room, back) = self.planned_for_host(), self._largest
         programs = [one.program for one in planned.values()]
         given, expected = self.reference(self.example)
@@ -762,8 +764,8 @@ def _check_delegated(target: CortexMTargetConfig, state: Mapping[str, Tensor]) -
     if state:
         raise CortadoError(
             f"pte='delegate' with {len(state)} buffers that methods change ({', '.join(state)}): the methods of a .pte "
-            "have no state in common, as each has a delegate and an arena of its own. Leave it out for the C bundle, "
-            "or make the state an input and an output of the methods"
+            "share no state, because each has its own delegate and arena. Leave it out for the C bundle, or make the "
+            "state an input and an output of the methods"
         )
 
 
@@ -775,7 +777,7 @@ def _check_methods(module: nn.Module, methods: Mapping[str, Sequence[Tensor]]) -
             raise CortadoError(f"{type(module).__name__} has no method '{name}'; expected one that it defines")
         taken = inspect.signature(getattr(module, name)).parameters
         if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in taken.values()):
-            raise CortadoError(f"the method '{name}' takes *args, **kwargs or keywords; expected inputs by position")
+            raise CortadoError(f"the method '{name}' takes *args, **kwargs or keywords; expected positional inputs")
         if len(taken) != len(inputs) or not all(isinstance(value, Tensor) for value in inputs):
             raise CortadoError(
                 f"the method '{name}' takes {len(taken)} inputs ({', '.join(taken)}), found {len(inputs)} examples; "
@@ -790,4 +792,4 @@ def _check_names(planned: Mapping[str, Planned], bundle: Bundle) -> None:
     for one in others:
         entry = c_identifier(one.program.name)
         if re.search(rf"\b{entry}\(", header):
-            raise CortadoError(f"a method would be {entry} in C, which every bundle has; give it another name")
+            raise CortadoError(f"a method would be {entry} in C, a name that every bundle uses; give it another name")

@@ -140,7 +140,7 @@ def _packages(name: str, value: object) -> tuple[PackageKind, ...]:
     """Reads the systems of `package`: texts such as "zephyr,arduino", or members, each once."""
     given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, PackageKind) else value
     if not isinstance(given, Iterable):
-        raise CortadoError(f"{name}={value!r} names no system; expected a text such as 'zephyr,arduino'")
+        raise CortadoError(f"{name}={value!r} does not name a system; expected a text such as 'zephyr,arduino'")
     found = (member(name, one, PackageKind) for one in given)
     return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
 
@@ -168,7 +168,7 @@ _CONFLICTS = (
     _Conflict(
         ("float32",),
         ("artifacts=pte", "precision", "keep_float", "allow_float"),
-        "modules in float32 are for the C bundle, and named by the user",
+        "modules in float32 are for the C bundle, and the user names them",
     ),
     _Conflict(
         ("activations=float32",),
@@ -185,20 +185,20 @@ _CONFLICTS = (
     _Conflict(
         ("watch",),
         ("activations=float32", "stream", "io", "image", "artifacts=pte"),
-        "how unlike an input is, is a code of a whole run's last output, that a function of the C bundle reads",
+        "MODEL_surprise reads a code of a whole run's last output, in the C bundle",
     ),
     _Conflict(("image",), ("decide",), "an image is the network alone, and its firmware has no decision"),
     _Conflict(
         ("memory",),
         ("input_rows", "stream"),
-        f"rows that come one by one are counted and kept {_ONE_PIECE}; what such a network holds is its rings of rows, "
-        "all of them hot: place its arena in the fastest memory (CORTADO_ARENA)",
+        f"rows that come one by one are counted and stored {_ONE_PIECE}; such a network holds only rings of rows, all "
+        "of them used often: place its arena in the fastest memory (CORTADO_ARENA)",
     ),
     _Conflict(("weight_group",), ("weights=int8", "weights=float32"), "groups are for int4 weights"),
     _Conflict(
         ("weights=int4", "weights=auto"),
         ("activations", "linear", "artifacts=pte", "keep_float", "allow_float"),
-        "int4 weights have a scale per channel, meet int8 tensors and are for the C bundle",
+        "int4 weights have a scale per channel, are multiplied with int8 tensors and are for the C bundle",
     ),
 )
 
@@ -671,7 +671,7 @@ class Options:
         """Refuses options that require a budget without one."""
         if self.weights is Weights.AUTO and self.flash_limit is None:
             raise CortadoError(
-                "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
+                "--weights auto uses int4 weights as far as the flash budget requires: give --flash-budget, or --chip"
             )
 
     def _check_weights(self) -> None:
@@ -707,14 +707,16 @@ class Options:
         parts = [one.name for one in fields(self) if declared(one).group is Group.CAMERA and one.name != "input_format"]
         for name in parts:
             if self.input_format is None and self._given(name):
-                raise CortadoError(f"{flag(name)} is for a camera; name what its pixels are with --input-format")
+                raise CortadoError(f"{flag(name)} is for a camera; give its pixel format with --input-format")
         if self.input_format is not None and self.input_size is None:
             raise CortadoError(
                 f"--input-format {self.input_format.value}: the size of the camera's pictures is missing; give "
                 "--input-size WIDTHxHEIGHT"
             )
         if self.resize_filter is not None and self.resize is None:
-            raise CortadoError(f"--resize-filter {self.resize_filter.value}: there is no --resize that it is for")
+            raise CortadoError(
+                f"--resize-filter {self.resize_filter.value}: it needs --resize; add that, or leave it out"
+            )
         _ = self.camera  # refuses sizes and numbers that no camera has
 
     def _check_bars(self) -> None:
@@ -723,15 +725,15 @@ class Options:
         if self.precision is Precision.GIVEN:
             if names:
                 raise CortadoError(
-                    f"{names[0]} is what --precision auto is to reach, and --precision is given; add --precision auto "
+                    f"{names[0]} is a target for --precision auto, but --precision is given; add --precision auto "
                     f"(precision='auto' in Options), or leave {names[0]} out"
                 )
             return
         if len(self.bars) != 1:
             found = " and ".join(self.bars) or "none"
             raise CortadoError(
-                f"--precision auto needs one bar to reach, found {found}; expected --min-sqnr DB, or with --labelled "
-                "FILE one of --min-accuracy PART and --max-drop PART"
+                f"--precision auto needs one target to reach, found {found}; expected --min-sqnr DB, or with "
+                "--labelled FILE one of --min-accuracy PART and --max-drop PART"
             )
         if (self.labelled is None) != (self.min_sqnr is not None):
             without, wanted = "needs no labels; leave --labelled out", "needs samples with labels: --labelled FILE"
@@ -755,7 +757,7 @@ class Options:
             if self.artifacts is missing and names:
                 raise CortadoError(
                     f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} for {what}, and --artifacts "
-                    f"{missing.value} (artifacts={missing.value!r} in Options) makes none; leave one of them out"
+                    f"{missing.value} (artifacts={missing.value!r} in Options) writes none; leave one of them out"
                 )
 
     def _set(self, name: str, value: object) -> None:

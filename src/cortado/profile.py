@@ -91,7 +91,7 @@ def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
         return None if compiled is None else ChipClock(compiled.name, compiled.clock_hz)
     chip, target = find_chip(name), artifact.info.target
     if target.cpu is CortexM.ANY:
-        raise CortadoError(f"{artifact.folder} was compiled for any core; say which with --target {chip.cpu.value}")
+        raise CortadoError(f"{artifact.folder} was compiled for any core; name one with --target {chip.cpu.value}")
     chip.require(target)
     return ChipClock(chip.name, chip.megahertz * 1_000_000)
 
@@ -127,7 +127,7 @@ def _emulated(
     checked = artifact.run(samples[:1], on, timed=True)
     work = checked.result.work
     if work is None:
-        raise CortadoError(f"a profile needs an emulated board, and {checked.result.on} is none")
+        raise CortadoError(f"a profile needs an emulated board, and {checked.result.on} is not one")
     names = [step.name for step in rules.steps]
     reports = artifact.report.layers
     if names != [layer.name for layer in reports]:

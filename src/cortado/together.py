@@ -43,16 +43,17 @@ def _check(compiled: Sequence[Compiled]) -> None:
     for one in compiled:
         if one.bundle is None:
             reasons = "\n  ".join(one.report.bundle_missing)
-            raise CortadoError(f"{one.name} has no C bundle, expected one to put beside others:\n  {reasons}")
+            raise CortadoError(f"{one.name} has no C bundle, expected one to combine with others:\n  {reasons}")
         given = [flag for flag, value in (("--memory", one.options.memory), ("--place", one.options.place)) if value]
         if given:
             raise CortadoError(
-                f"{one.name} was compiled with {' and '.join(given)}: models that are together share one arena, and "
-                "sections. Compile it without, and place all with CORTADO_ARENA and CORTADO_WEIGHTS"
+                f"{one.name} was compiled with {' and '.join(given)}: combined models share one arena and sections. "
+                "Compile it without, and place them all with CORTADO_ARENA and CORTADO_WEIGHTS"
             )
         if PackageKind.WEB in one.options.package:
             raise CortadoError(
-                f"{one.name} was compiled with --package web, and a page is one model's: give each a folder of its own"
+                f"{one.name} was compiled with --package web, but a page shows one model: save each to a folder of its "
+                "own"
             )
     targets = list(dict.fromkeys(one.target.target_string for one in compiled))
     if len(targets) > 1:

@@ -90,8 +90,8 @@ def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message:
         ({"optimize": "RAM"}, "optimize='RAM': expected one of 'ram', 'balanced', 'time', or cortado.options.Optimize"),
         ({"io": 8}, "io=8: expected one of 'int8', 'float', or cortado.options.Border"),
         ({"ram_budget": "4Q"}, "'4Q' is not a size; expected bytes, as in 262144, 256K or 1M"),
-        ({"ram_budget": 4.5}, "ram_budget=4.5 is no number of bytes; expected an int, a text such as '256K'"),
-        ({"chip": 3}, "chip=3 is no chip; expected a name such as 'stm32l4r5'"),
+        ({"ram_budget": 4.5}, "ram_budget=4.5 is not a number of bytes; expected an int, a text such as '256K'"),
+        ({"chip": 3}, "chip=3 is not a chip; expected a name such as 'stm32l4r5'"),
     ],
 )
 def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:

@@ -148,7 +148,7 @@ def test_how_far_an_output_is_from_its_input_tells_anomalies() -> None:
 
 
 def test_a_classifier_rebuilds_nothing(artifact: Artifact) -> None:
-    with pytest.raises(CortadoError, match=r"the model makes \[1, 3\] of \[1, 4\]; expected the same shape"):
+    with pytest.raises(CortadoError, match=r"the model turns \[1, 4\] into \[1, 3\]; expected equal shapes"):
         make_dataset(artifact, X, LABELS, reconstruction=True)
 
 
@@ -187,7 +187,7 @@ def test_a_board_gives_the_same_codes_or_it_is_told(artifact: Artifact, monkeypa
 
     monkeypatch.setattr(Artifact, "execute", other)
     found = evaluate(artifact, data, board_samples=3)
-    wanted = "mps2-an386 gives other codes than this machine's for 1 of 3 samples, the first is 2"
+    wanted = "mps2-an386 gives codes that differ from this machine's for 1 of 3 samples, the first is 2"
     assert found.problems() == [wanted]
 
 
@@ -199,7 +199,7 @@ def test_other_codes_than_the_references_are_told(artifact: Artifact, monkeypatc
         Artifact, "reference", lambda self, samples, *_, **__: Reference([], shifted[: len(samples)], [])
     )
     (problem,) = evaluate(artifact, data).problems()
-    assert problem == "this machine gives other codes than the reference's for 2 of 2 samples, the first is 0"
+    assert problem == "this machine gives codes that differ from the reference's for 2 of 2 samples, the first is 0"
 
 
 # ---- thresholds ----------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_what_misses_a_threshold_is_told(thresholds: Thresholds, found: Evaluati
 def test_no_signal_at_all_reaches_no_threshold() -> None:
     silent = replace(result(0.9, 0.9, None), outputs=(OutputError("y", None, 0.0),))
     (problem,) = Thresholds(min_sqnr=1.0).problems(silent)
-    assert problem == "the SQNR is unknown, for the float model gives only zeros, expected 1 dB or more"
+    assert problem == "the SQNR is unknown, because the float model gives only zeros, expected 1 dB or more"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_no_signal_at_all_reaches_no_threshold() -> None:
 def test_a_threshold_that_nothing_tells_is_refused(
     artifact: Artifact, thresholds: Thresholds, labels: bool, floats: bool
 ) -> None:
-    with pytest.raises(CortadoError, match="it can't be computed: it needs"):
+    with pytest.raises(CortadoError, match="it can't be computed: that needs"):
         thresholds.check(scores_of(artifact), labels=labels, floats=floats)
     thresholds.check(scores_of(artifact), labels=True, floats=True)
 
@@ -277,8 +277,8 @@ def test_datasets_come_in_many_forms(artifact: Artifact) -> None:
         (X, nn.functional.one_hot(LABELS, 3), r"labels has shape \[200, 3\], expected \[200\].*labels.argmax\(1\)"),
         (X, LABELS + 1, r"the label of sample \d+ is 3, expected 0 to 2, for the model gives 3 scores"),
         (X, LABELS - 1, r"the label of sample \d+ is -1, expected 0 to 2"),
-        (X, LABELS + 0.5, "labels holds float32 values that are no classes, expected integers"),
-        (X, torch.full((200,), math.nan), "values that are no classes"),
+        (X, LABELS + 0.5, "labels holds float32 values that are not classes, expected integers"),
+        (X, torch.full((200,), math.nan), "values that are not classes"),
         ((X, X), LABELS, "2 inputs were given, expected 1"),
         (X[:, :3], LABELS, r"has shape \[200, 3\], expected \[1, 4\]"),
         (3, None, "the dataset is a int; expected a tensor or array of samples"),
@@ -300,7 +300,7 @@ def test_no_limit_leaves_nothing(artifact: Artifact) -> None:
 
 
 def test_more_classes_than_there_are_can_not_be_the_best(artifact: Artifact) -> None:
-    with pytest.raises(CortadoError, match="the best 4 classes were asked for, expected 1 to 3"):
+    with pytest.raises(CortadoError, match="the best 4 classes were requested, expected 1 to 3"):
         evaluate(artifact, make_dataset(artifact, X, LABELS), top_k=4)
     floats = float_model(artifact, MODEL, [X[:1]])
     with pytest.raises(CortadoError, match="the best 2 classes can't be scored: that needs labels"):
@@ -341,7 +341,7 @@ def test_labels_in_a_text_may_be_names(artifact: Artifact, tmp_path: Path) -> No
     found = read_dataset(named, tmp_path / "x.npy", tmp_path / "y.txt")
     assert found.labels is not None
     assert found.labels.tolist() == [1, 2, 0]
-    with pytest.raises(CortadoError, match=r"y.txt:1: found 'north', expected the number of a class$"):
+    with pytest.raises(CortadoError, match=r"y.txt:1: found 'north', expected a class number$"):
         read_dataset(artifact, tmp_path / "x.npy", tmp_path / "y.txt")
 
 

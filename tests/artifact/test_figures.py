@@ -109,7 +109,7 @@ def test_figures_of_what_was_there_before_are_refused(artifact: Artifact) -> Non
     files = {**artifact.report.artifacts, "tiny.c": "0" * 64}
     old = replace(artifact, report=replace(artifact.report, artifacts=files))
     before = contents(artifact.folder)
-    with pytest.raises(CortadoError, match="compiled again meanwhile"):
+    with pytest.raises(CortadoError, match="compiled again in the meantime"):
         save_figures(old, profiled)
     assert contents(artifact.folder) == before
 

@@ -142,7 +142,7 @@ def test_a_compiler_that_a_source_makes_grow_is_ended(
     lines += [f"#define A{level} {' '.join([f'A{level - 1}'] * 8)}" for level in range(1, 9)]
     sign(copy, "tiny.c", (copy / "tiny.c").read_bytes() + "\n".join([*lines, "A8", ""]).encode())
     assert main(["run", str(copy)]) == 2
-    assert "tiny.c needs more than 512 MB of memory, and was ended" in capsys.readouterr().err
+    assert "tiny.c needs more than 512 MB of memory, and was stopped" in capsys.readouterr().err
 
 
 # ---- arrays --------------------------------------------------------------------------------------------------------

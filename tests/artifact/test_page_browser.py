@@ -193,7 +193,7 @@ def test_pointing_at_a_buffer_names_it(browser: Browser, folder: Path, report: d
     ActionChains(browser.driver).move_to_element(browser.one(f".buffer[data-name='{level['node']}']")).perform()
     tip, said = browser.text("#arena-tip"), browser.text("#arena-details")
     assert tip == f"state 'level': {level['bytes']:,} bytes at {level['offset']:,}"
-    assert "lasts from call to call" in said
+    assert "persists from call to call" in said
     ring = next(one for one in report["memory"]["buffers"] if one["kind"] == "ring")
     ActionChains(browser.driver).move_to_element(browser.one(f".buffer[data-name='{ring['name']}']")).perform()
     assert f"{ring['bytes']:,} bytes at {ring['offset']:,}" in browser.text("#arena-tip")

@@ -68,7 +68,7 @@ def test_an_isa_the_core_lacks_is_refused(cpu: CortexM, isa: Isa) -> None:
     [
         ("cortex-m99", "unknown target 'cortex-m99'; known targets: cortex-m0, cortex-m0plus, cortex-m3"),
         ("", "unknown target ''"),
-        ("cortex-m55+int8", "a target names a core, and +int8 is not an attribute of one; write 'cortex-m55'"),
+        ("cortex-m55+int8", "a target names a core, and +int8 is not an attribute of a core; write 'cortex-m55'"),
         ("cortex-m55+fast", "unknown extension '+fast'; known: +nomve, +nodsp, +nofp"),
         ("cortex-m0+nomve", "cortex-m0 has no MVE to leave out; supported: SCALAR"),
         ("cortex-m4+nomve", "cortex-m4 has no MVE to leave out; supported: SCALAR, DSP"),

@@ -66,16 +66,16 @@ def test_each_artifact_is_the_same_alone_and_with_the_other(model: Model, tmp_pa
     assert sorted(path.name for path in (tmp_path / "c").iterdir() if path.suffix == ".pte") == []
     assert sorted(path.name for path in (tmp_path / "pte").iterdir() if path.suffix in (".c", ".pte")) == ["tiny.pte"]
     assert alone.pte_graph.outputs == other.graph.outputs
-    with pytest.raises(CortadoError, match=r"holds no C bundle, only a \.pte .*\n  it was not asked for"):
+    with pytest.raises(CortadoError, match=r"holds no C bundle, only a \.pte .*\n  it was not requested"):
         alone.run([alone.example()])
-    with pytest.raises(CortadoError, match=r"holds no \.pte to run: it was not asked for"):
+    with pytest.raises(CortadoError, match=r"holds no \.pte to run: it was not requested"):
         other.run_on_executorch([other.example()])
 
 
 def test_the_summary_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
     done = compile_tiny(run, "--artifacts", "c", "-o", tmp_path / "c")
     assert done.code == 0
-    assert "no .pte  it was not asked for (--artifacts)" in done.out
+    assert "no .pte  it was not requested (--artifacts)" in done.out
     assert "--allow-float" not in done.out
 
 
@@ -90,7 +90,7 @@ def test_without_executorch_there_is_c_and_the_summary_says_what_is_missing(
     assert (here / "out" / "tiny.c").is_file()
     for options in (("--artifacts", "pte"), ("--strict",), ("--etrecord",)):
         one_sentence(
-            compile_tiny(run, *options, "-o", here / "other"), "there can be no .pte: executorch is not installed"
+            compile_tiny(run, *options, "-o", here / "other"), "a .pte can't be written:  executorch is not installed"
         )
     assert not (here / "other").exists()
 
@@ -135,6 +135,6 @@ def test_a_model_that_has_no_pte_is_refused_where_that_alone_was_asked_for() -> 
     layer = torch.nn.LogSoftmax(-1)  # of which there is no kernel in ExecuTorch's library
     example = (torch.linspace(-1, 1, 8)[None],)
     prepared = prepare(layer, example, [example] * 4, name="norm")
-    with pytest.raises(CortadoError, match=r"can't be a \.pte, and nothing else was asked for:\n  .*\n--allow-float"):
+    with pytest.raises(CortadoError, match=r"can't be a \.pte, and nothing else was requested:\n  .*\n--allow-float"):
         made(prepared, "pte")
     assert prepared.compile("cortex-m4", Options(artifacts=Artifacts.C)).bundle is not None

@@ -97,7 +97,9 @@ def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
     (tmp_path / "text.json").write_text("not JSON")
     refused(run("compare", tiny_artifact.folder, tmp_path / "text.json"), "text.json can't be read")
     (tmp_path / "list.json").write_text("[]")
-    refused(run("compare", tiny_artifact.folder, tmp_path / "list.json"), "list.json is not a report of Cortado's")
+    refused(
+        run("compare", tiny_artifact.folder, tmp_path / "list.json"), "list.json is not a report written by Cortado"
+    )
     folder = ("compare", tiny_artifact.folder, tiny_artifact.folder, "--html")
     refused(run(*folder, tmp_path), "it is a folder, expected a file")
     refused(run(*folder, tmp_path / "no" / "page.html"), "can't write", "choose a place")
@@ -119,7 +121,7 @@ def test_several_targets_are_one_table_and_one_page(run: Run, tmp_path: Path) ->
     # The folder of several targets is what compare takes, and its page is written again.
     assert run("compare", out, "--json").json["figures"]["arena_bytes"]["cortex-m4"] == int(sizes[0].replace(",", ""))
     (out / INDEX).write_text("<title>mine</title>")
-    refused(run(*arguments), "it is not Cortado's")
+    refused(run(*arguments), "Cortado did not write it")
     assert (out / INDEX).read_text() == "<title>mine</title>"
     shutil.rmtree(out / "cortex-m4")
     (out / INDEX).unlink()

@@ -138,7 +138,7 @@ def test_a_model_torch_can_not_capture(run: Run, here: Path) -> None:
         (["--chip", "pico", "-t", "cortex-m4"], "pico has a cortex-m0plus, the target is cortex-m4; leave one of"),
         (
             ["-m", "resnet8"],
-            "two models, ds_cnn and resnet8: name one, or say where their program goes with --together DIR",
+            "two models, ds_cnn and resnet8: name one, or combine them into one program with --together DIR",
         ),
         (["--name", "../up"], "'../up' can't be a model's name"),
         (["--name", "*/ int main(void)"], "can't be a model's name"),

@@ -77,7 +77,7 @@ def test_scores_for_people(run: Run, files: Files) -> None:
     assert lines[0] == "blobs for cortex-m4, 40 samples"
     assert lines[1].split() == ["INTEGERS", "FLOAT"]
     assert lines[2].startswith("accuracy  ")
-    assert "CLASS SAMPLES RIGHT RIGHT IN FLOAT MOST OFTEN TAKEN FOR" in [" ".join(line.split()) for line in lines]
+    assert "CLASS SAMPLES RIGHT RIGHT IN FLOAT MOST OFTEN MISTAKEN FOR" in [" ".join(line.split()) for line in lines]
     assert "bit-exact with reference: 2 samples" in lines
     assert "float model" not in done.out
     kept = Artifact.open(files.folder).report.evaluation
@@ -111,7 +111,7 @@ def test_a_missed_threshold_is_exit_code_1(run: Run, files: Files) -> None:
 
 
 def test_a_threshold_that_nothing_tells_is_refused(run: Run, files: Files) -> None:
-    refused(run(*files.arguments("--min-sqnr", 20)), "the SQNR was given, and it can't be computed", "--model")
+    refused(run(*files.arguments("--min-sqnr", 20)), "the SQNR was given, but it can't be computed", "--model")
     refused(run(*files.arguments("--max-drop", 0)), "the drop in accuracy was given")
     data = ("evaluate", files.folder, "--data", files.x, "--model", f"{BLOBS}:make")
     refused(run(*data, "--min-accuracy", 0.5), "the accuracy was given", "it needs labels")
@@ -122,10 +122,10 @@ def test_a_threshold_that_nothing_tells_is_refused(run: Run, files: Files) -> No
     [
         ("--min-accuracy", "90", "'90' is not between 0 and 1; with a % sign it may be up to 100%"),
         ("--max-drop", "-1%", "argument --max-drop: "),
-        ("--min-sqnr", "nan", "'nan' is no number"),
-        ("--limit", "0", "'0' is no number of at least 1"),
-        ("--top-k", "1e3", "'1e3' is no number of at least 1"),
-        ("--board-samples", "x", "'x' is no number of at least 1"),
+        ("--min-sqnr", "nan", "'nan' is not a number"),
+        ("--limit", "0", "'0' is not a number of at least 1"),
+        ("--top-k", "1e3", "'1e3' is not a number of at least 1"),
+        ("--board-samples", "x", "'x' is not a number of at least 1"),
     ],
 )
 def test_options_that_are_no_numbers(run: Run, files: Files, option: str, value: str, message: str) -> None:
@@ -140,7 +140,7 @@ def test_options_that_are_no_numbers(run: Run, files: Files, option: str, value:
         (np.zeros(59, np.int64), "y.npy holds 59 labels, expected 60: one for each sample of"),
         (np.full(60, 3), "the label of sample 0 is 3, expected 0 to 2, for the model gives 3 scores"),
         (np.zeros((60, 3)), "y.npy has shape [60, 3], expected [60]"),
-        (np.array(["a"] * 60), "y.npy holds <U1 values that are no classes"),
+        (np.array(["a"] * 60), "y.npy holds <U1 values that are not classes"),
     ],
 )
 def test_labels_that_do_not_fit(
@@ -162,9 +162,9 @@ def test_files_that_are_damaged_or_missing(run: Run, files: Files, tmp_path: Pat
     np.savez(tmp_path / "two.npz", a=np.zeros(60), b=np.zeros(60))
     refused(run(*labels("two.npz")), "two.npz holds the arrays a, b, expected one: the labels")
     (tmp_path / "y.txt").write_text("1\ntwo\n")
-    refused(run(*labels("y.txt")), "y.txt:2: found 'two', expected the number of a class")
+    refused(run(*labels("y.txt")), "y.txt:2: found 'two', expected a class number")
     (tmp_path / "y.txt").write_bytes(b"\xff\xfe")
-    refused(run(*labels("y.txt")), "y.txt is no readable text")
+    refused(run(*labels("y.txt")), "y.txt is not readable text")
     (tmp_path / "cut.npz").write_bytes(files.x.read_bytes()[:200])
     refused(run("evaluate", files.folder, "--data", tmp_path / "cut.npz"), "cut.npz is not a readable .npz file")
     np.save(tmp_path / "x.npy", np.zeros((3, 5), np.float32))
@@ -209,7 +209,7 @@ def test_of_many_classes_the_worst_are_shown() -> None:
         "c4",
         "(1)",
     ]
-    assert lines[-1] == "and 20 classes that are better"
+    assert lines[-1] == "and 20 classes with better scores"
 
 
 def test_saturated_values_are_counted_tensor_by_tensor(run: Run, files: Files, tmp_path: Path) -> None:

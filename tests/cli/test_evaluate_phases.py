@@ -95,7 +95,7 @@ def test_the_worst_variation_counts(run: Run, spotted: Spotted) -> None:
     ("given", "words"),
     [
         (("--phases", "none"), "--phases"),
-        (("--loudness", "1,0"), "no factors above 0"),
+        (("--loudness", "1,0"), "not factors above 0"),
         (("--noise", "3"), "is not between -200 and 0 dB"),
     ],
 )

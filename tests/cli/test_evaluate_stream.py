@@ -128,21 +128,23 @@ def test_recordings_that_can_not_be_scored(run: Run, files: Files, here: Path) -
     (here / "late.csv").write_text("99,100,yes\n")
     base = ("evaluate", files.folder, "--stream", files.rows)
     rate = ("--rate", RATE)
-    one_sentence(run(*base), "has no events to be scored by; expected --events")
-    one_sentence(run(*base, "--events", files.events), "does not say how fast its data come; expected --rate")
+    one_sentence(run(*base), "needs events to score against; give --events")
+    one_sentence(run(*base, "--events", files.events), "does not state its sample rate; give --rate")
     one_sentence(run("evaluate", files.folder, "--events", files.events), "--events is for recordings (--stream), add")
     one_sentence(run(*files.arguments("--data", files.rows)), "--data is for datasets, and --stream scores a recording")
-    one_sentence(run(*files.arguments("--decide", "threshold=3")), "a threshold of 3.0 is not within the scores of")
-    one_sentence(run(*files.arguments("--tolerance", -1)), "--tolerance -1 is below zero")
+    one_sentence(
+        run(*files.arguments("--decide", "threshold=3")), "a threshold of 3.0 is outside the range of the scores of"
+    )
+    one_sentence(run(*files.arguments("--tolerance", -1)), "--tolerance -1 is negative")
     one_sentence(run(*base, *rate, "--events", "no.csv"), "there is no file no.csv")
     one_sentence(run(*base, *rate, "--events", "none.csv"), "none.csv holds no events")
     one_sentence(run(*base, *rate, "--events", "quiet.csv"), "quiet.csv:1: there is no class 'quiet'; expected one of")
     one_sentence(run(*base, *rate, "--events", "back.csv"), "back.csv:1: found '2,1,yes', expected start, end")
-    one_sentence(run(*base, *rate, "--events", "late.csv"), "an event begins at 99 s, and the recording has 60 s")
+    one_sentence(run(*base, *rate, "--events", "late.csv"), "an event begins at 99 s, but the recording has 60 s")
     sound = ("evaluate", files.folder, "--events", files.events, "--stream")
     one_sentence(run(*sound, _wav(here / "one.wav")), "holds samples of sound, and the model's input is int8 of shape")
     one_sentence(run(*sound, _wav(here / "two.wav", 2)), "has 2 channels of 16 bits; expected 1 of 16 bits")
-    one_sentence(run(*sound, here / "one.wav", *rate), "--rate is for arrays, and")
+    one_sentence(run(*sound, here / "one.wav", *rate), "--rate is for arrays, but")
     one_sentence(run(*sound, here / "no.wav"), "there is no file")
 
 
@@ -192,7 +194,11 @@ def data():
             "threshold=0.5,ignore=7",
             "there is no class '7'; expected",
         ),
-        ((5, 0, ".flatten(1)"), "threshold=1e9", "a threshold of 1000000000.0 is not within the scores of 'output0'"),
+        (
+            (5, 0, ".flatten(1)"),
+            "threshold=1e9",
+            "a threshold of 1000000000.0 is outside the range of the scores of 'output0'",
+        ),
         ((5, 1, ""), "threshold=0.5", "'output0' is int8 of shape [1, 1, 3, 5], expected scores of classes"),
     ],
 )

@@ -160,7 +160,7 @@ def test_doctor_sees_a_wrong_version(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.1.0" if name == "torch" else real(name))
     done = run("doctor")
     assert done.code == 2
-    assert "not taken, expected 2.11 to 2.15: pip install 'cortado[compile]'" in done.out
+    assert "not supported, expected 2.11 to 2.15: pip install 'cortado[compile]'" in done.out
     assert "pip install 'cortado[compile]'" in done.err
 
 
@@ -180,7 +180,7 @@ def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monke
     assert (items["torch"]["tested"], items["torch"]["follows"]) == ("2.13.0", "as tested")
     assert items["numpy"]["follows"] == "tested too (2)"
     assert items["numpy"]["found"]
-    assert items["torchao"]["follows"] == "not taken, expected 0.17 to 0.18: pip install 'cortado[compile]'"
+    assert items["torchao"]["follows"] == "not supported, expected 0.17 to 0.18: pip install 'cortado[compile]'"
     assert not items["torchao"]["found"]
     missing = "missing for writing and running .pte files: pip install 'cortado[executorch]'"
     assert items["executorch"]["follows"] == missing
@@ -193,10 +193,10 @@ def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monke
     [
         ("python", "3.11.7", "as tested"),
         ("python", "3.13.0", "tested too (3.11 to 3.13)"),
-        ("python", "3.14.2", "should work, and is newer than any that is tested (3.11 to 3.13)"),
-        ("python", "3.10.4", "not taken, expected 3.11 to 3.13: install Python 3.11 to 3.13"),
+        ("python", "3.14.2", "should work, and is newer than any tested version (3.11 to 3.13)"),
+        ("python", "3.10.4", "not supported, expected 3.11 to 3.13: install Python 3.11 to 3.13"),
         ("torch", "2.15.0+cu130", "tested too (2.11 to 2.15)"),
-        ("torch", "2.16.0", "should work, and is newer than any that is tested (2.11 to 2.15)"),
+        ("torch", "2.16.0", "should work, and is newer than any tested version (2.11 to 2.15)"),
     ],
 )
 def test_doctor_says_what_follows_from_a_version(
@@ -234,7 +234,10 @@ def test_the_means_of_confinement_is_shown(run: Run, monkeypatch: pytest.MonkeyP
 
     assert shown()["version"] in [means.value for means in confined.Confinement]
     monkeypatch.setattr(confined, "confinement", lambda: None)
-    assert shown()["follows"] == "missing for compiling the C of folders from elsewhere: apt-get install bubblewrap"
+    assert (
+        shown()["follows"]
+        == "missing for compiling the C of folders from other installations: apt-get install bubblewrap"
+    )
 
 
 def test_doctor_knows_the_versions_of_the_requirements() -> None:

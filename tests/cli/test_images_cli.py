@@ -40,5 +40,5 @@ def test_what_cannot_be_an_image_is_refused(run: Run, tmp_path: Path) -> None:
     refused(run("kernels"), "--all --target TARGET")
     refused(run("kernels", "--all"), "needs the core")
     refused(run("kernels", "--all", "-t", "cortex-m"), "one kind of core")
-    refused(run("kernels", "--all", "-t", "cortex-m4", "-o", tmp_path), "is there already")
+    refused(run("kernels", "--all", "-t", "cortex-m4", "-o", tmp_path), "exists already")
     assert not (tmp_path / "out").exists()

@@ -73,9 +73,9 @@ def test_a_chip_has_memories_of_its_own(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--memory", "dtcm"), "'dtcm' is no memory; expected NAME=BYTES, as in dtcm=64K"),
+        (("--memory", "dtcm"), "'dtcm' is not a memory; expected NAME=BYTES, as in dtcm=64K"),
         (("--memory", "dtcm=64X"), "'64X' is not a size"),
-        (("--memory", "psram=1M:slow"), "the memory psram is said to be 'slow'; expected nothing behind its size, or "),
+        (("--memory", "psram=1M:slow"), "the memory psram is marked as 'slow'; expected nothing after its size, or "),
         (("--memory", "dtcm=0"), "the memory dtcm has 0 bytes; expected 1 or more"),
         (("--memory", "a b=1K"), "'a b' can't be the name of a memory"),
         (("--memory", "register=1K"), "'register' can't be the name of a memory"),
@@ -88,8 +88,8 @@ def test_a_chip_has_memories_of_its_own(run: Run, tmp_path: Path) -> None:
             "--memory and --package: the examples of a package have an arena in",
         ),
         (("--memory", "a=1K", "--artifacts", "pte"), "--memory is for the C bundle, and --artifacts pte"),
-        (("--place", "external"), "'external' places nothing; expected REGEX=SECTION"),
-        (("--place", "a(=external"), "'a(' is no regular expression"),
+        (("--place", "external"), "'external' does not place anything; expected REGEX=SECTION"),
+        (("--place", "a(=external"), "'a(' is not a regular expression"),
         (("--place", ".*=two words"), "'two words' can't be the name of a section"),
         (("--place", "nothing.*=external"), "'nothing.*' matches no layer, so nothing goes to external"),
         (("--memory", "a=16,b=32"), "tiny does not fit the memories a=16, b=32 on cortex-m4: "),
@@ -105,5 +105,5 @@ def test_options_in_python_may_be_texts_mappings_and_values() -> None:
         assert Options(memory=given).memory == regions  # type: ignore[arg-type]
     assert places_of("a.*=x") == places_of([WeightPlacement("a.*", "x")]) == (WeightPlacement("a.*", "x"),)
     assert Options(memory=regions, chip=find_chip("stm32h743")).ram_limit is None
-    with pytest.raises(CortadoError, match="memory=12 names no memories"):
+    with pytest.raises(CortadoError, match="memory=12 does not name memories"):
         Options(memory=12)  # type: ignore[arg-type]

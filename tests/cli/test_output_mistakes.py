@@ -97,7 +97,10 @@ def test_one_target_does_not_go_beside_several(run: Run, here: Path, tiny_artifa
         shutil.copytree(tiny_artifact.folder, here / "several" / target)
     done = compile_tiny(run, "-t", "cortex-m3", "-o", "several")
     one_sentence(
-        done, "several: it holds compiled models", "several targets are (cortex-m4, cortex-m55)", "another folder"
+        done,
+        "several: it holds one folder for each of several compiled models",
+        "several targets (cortex-m4, cortex-m55)",
+        "another folder",
     )
     for command in ("run", "validate"):
         one_sentence(run(command, "several"), "several/cortex-m4, several/cortex-m55")

@@ -77,7 +77,7 @@ def test_one_core_of_each_kind(run: Run, tmp_path: Path) -> None:
     """A model for any core: on each it has another core's cycles."""
     assert compile_tiny(run, "-t", "cortex-m", "-o", tmp_path / "any").code == 0
     one_sentence(
-        run("profile", tmp_path / "any", "--chip", "pico"), "for any core; say which with --target cortex-m0plus"
+        run("profile", tmp_path / "any", "--chip", "pico"), "for any core; name one with --target cortex-m0plus"
     )
     for name in (*(target.target_string for target in ONE_OF_EACH), "cortex-m7", "cortex-m85"):
         found = run("profile", tmp_path / "any", "-t", name, "--json").json
@@ -101,7 +101,9 @@ def test_a_model_of_an_earlier_version_runs_without_cycles(run: Run, tiny_artifa
 
 def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
     folder = tiny_artifact.folder
-    assert run("profile", folder, "--json", "--csv").json["error"]["message"] == "--json and --csv: name one of them"
+    assert (
+        run("profile", folder, "--json", "--csv").json["error"]["message"] == "--json and --csv: give only one of them"
+    )
     one_sentence(run("profile", folder, "--on", "host"), "a profile needs an emulated board, and host is none")
     one_sentence(run("profile", folder, "--chip", "pico"), "pico has a cortex-m0plus, the target is cortex-m4")
     one_sentence(run("run", folder, "--chip", "picco"), "unknown chip 'picco'; nearest: pico")

@@ -43,7 +43,10 @@ def save_inputs(folder: Path) -> None:
         (".", ".: expected a .npy file"),
         ("x.csv", "x.csv: expected a .npy file, or .npz for several arrays"),
         ("shape.npy", "shape.npy has shape [6, 6], expected [1, 1, 6, 6] for input 'x'"),
-        ("rows.npy", "rows.npy has shape [2, 1, 6, 5], expected [1, 1, 6, 6] for input 'x', or several of that behind"),
+        (
+            "rows.npy",
+            "rows.npy has shape [2, 1, 6, 5], expected [1, 1, 6, 6] for input 'x', or several of those concat",
+        ),
         ("double.npy", "has dtype float64, expected float32 (real values) or int8 (quantized codes) for input 'x'"),
         ("byte.npy", "has dtype uint8, expected float32"),
         ("infinite.npy", "holds NaN or infinity; inputs must be finite"),
@@ -163,8 +166,14 @@ def test_every_file_is_checked(run: Run, model: Path, tiny_artifact: Artifact) -
     [
         ("", "can't be read"),
         ("{", "can't be read"),
-        ("[]", "is not a report of Cortado's (it is a list, expected an object (Report)); compile the model again"),
-        ("{}", "is not a report of Cortado's (cortado_version is missing, expected a text); compile the model again"),
+        (
+            "[]",
+            "is not a report written by Cortado (it is a list, expected an object (Report)); compile the model again",
+        ),
+        (
+            "{}",
+            "is not a report written by Cortado (cortado_version is missing, expected a text); compile the model again",
+        ),
     ],
 )
 def test_a_report_that_is_none(run: Run, model: Path, text: str, message: str) -> None:
@@ -250,7 +259,7 @@ def test_a_mistake_of_cortados_own_is_neither_exit_one_nor_two(
     done = run("compile", "ds_cnn")
     assert done.code == 70
     assert "ZeroDivisionError" in done.err
-    assert done.err.splitlines()[-1].startswith("cortado: this is a mistake in Cortado, not yours")
+    assert done.err.splitlines()[-1].startswith("cortado: this is a bug in Cortado, not a mistake of yours")
 
 
 def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,7 @@ def test_right_layers_and_a_wrong_output_are_told_apart(run: Run, folder: Path, 
     forge_checksums(folder)
     done = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer")
     assert done.code == 1
-    assert "every layer gave the reference's bits, something overwrote them later" in done.err
+    assert "every layer gave the reference's bits, so something overwrote them later" in done.err
     assert "every layer" not in run("validate", folder, "--trust", "--inputs", inputs).err
 
 
@@ -378,10 +378,10 @@ def test_samples_that_do_not_fit_are_refused(
 def test_what_is_not_found_can_not_be_saved(run: Run, tiny_artifact: Artifact) -> None:
     done = run("validate", tiny_artifact.folder, "--model", TINY, "--save")
     assert (done.code, done.out) == (2, "")
-    assert "which --per-layer finds: add that" in done.err
+    assert "which --per-layer measures: add --per-layer" in done.err
     done = run("validate", tiny_artifact.folder, "--per-layer", "--save")
     assert (done.code, done.out) == (2, "")
-    assert "name that with --model" in done.err
+    assert "name it with --model" in done.err
 
 
 def test_another_target_or_model_is_refused(run: Run, tiny_artifact: Artifact) -> None:

@@ -74,6 +74,6 @@ def test_accuracies_for_people(run: Run, folder: Path) -> None:
 
 
 def test_labels_without_samples_and_thresholds_without_labels(run: Run, folder: Path) -> None:
-    refused(run("validate", folder / "out", "--labels", folder / "y.npy"), "give those with --inputs")
+    refused(run("validate", folder / "out", "--labels", folder / "y.npy"), "give the samples with --inputs")
     refused(run("validate", folder / "out", "--min-accuracy", "0.5"), "a threshold for the accuracy was given")
     refused(run("validate", folder / "out", "--min-sqnr", "20"), "name it with --model")

@@ -52,12 +52,12 @@ def test_data_of_ones_own_are_scored_as_the_zoos_are(run: Run, tmp_path: Path) -
     assert done.code == 0, done.err
     assert "AUC" in done.out
     refused(run("evaluate", folder, "--labels", tmp_path / "y.npy"), "labels were given without data")
-    refused(run("evaluate", folder, "--min-accuracy", 0.5), "the accuracy was given, and it can't be computed")
+    refused(run("evaluate", folder, "--min-accuracy", 0.5), "the accuracy was given, but it can't be computed")
     refused(run("run", folder, "--recording", "yes"), "deep_autoencoder does not take sound")
 
 
 def test_other_models_have_no_test_set_and_no_recordings(run: Run, tiny_artifact: Artifact) -> None:
     refused(run("evaluate", tiny_artifact.folder), "no dataset: give samples with --data")
     folder = tiny_artifact.folder
-    refused(run("run", folder, "--recording", "yes"), "tiny is no network of the zoo that takes sound; give --input")
-    refused(run("run", folder, "--recording", "yes", "--input", "x.npy"), "--input or --recording, one of them")
+    refused(run("run", folder, "--recording", "yes"), "tiny is not a zoo network that takes sound; give --input")
+    refused(run("run", folder, "--recording", "yes", "--input", "x.npy"), "give only one of --input and --recording")

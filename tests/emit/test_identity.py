@@ -115,7 +115,7 @@ def test_packages_have_a_version_that_is_the_models(tiny: Model, tmp_path: Path)
         assert f'#define TINY_ID "{compiled.report.id}"' in (folder / "tiny.h").read_text()
         assert compiled.report.id in (folder / "platformio" / "README.md").read_text()
     for text in ("1.4", "1.4.0-rc1", "01.4.0", "1.4.70000", ""):
-        with pytest.raises(CortadoError, match="is no version; expected three numbers"):
+        with pytest.raises(CortadoError, match="is not a version; expected three numbers"):
             Options(model_version=text)
 
 

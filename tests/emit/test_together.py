@@ -317,7 +317,7 @@ def test_the_command_line_writes_one_program(run: Run, tmp_path: Path) -> None:
         ((f"a={TINY}", "--together", "DIR", "--target", "cortex-m4,cortex-m0"), "one program, for one target; 2 were"),
         ((f"a={TINY}", "--together", "DIR", "--calibration", f"{TINY},,"), "names 3 data sets for 2 models"),
         ((f"a={TINY}", "--together", "DIR", "--ram-budget", "300"), "together the models need"),
-        ((f"a={TINY}",), "name one, or say where their program goes with --together DIR"),
+        ((f"a={TINY}",), "name one, or combine them into one program with --together DIR"),
         (("--shared-arena",), "--shared-arena is for models that are compiled with --together DIR"),
     ],
 )

@@ -37,7 +37,7 @@ def wide(seed: int) -> Tensor:
 
 
 BLAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[int], Tensor], str, str]] = {
-    "input": (lambda x: torch.log(x + 1), powers, "input 'inputs_0'", "the logarithm or the root"),
+    "input": (lambda x: torch.log(x + 1), powers, "input 'inputs_0'", "the logarithm or root"),
     "merged": (lambda x: torch.cat([900 * x, torch.sin(x)], 1)[:, 16:] * 2, normal, "aten.sin", "keep them apart"),
     "softmax": (lambda x: torch.softmax(0.1 * x, 1), wide, "softmax", "return the scores before the softmax"),
 }

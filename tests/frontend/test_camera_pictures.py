@@ -183,13 +183,16 @@ GIVEN = {"input_format": "rgb565", "input_size": "160x120"}
     [
         ({"input_format": "rgb555", "input_size": "8x8"}, "input_format='rgb555': expected one of 'rgb565', 'bgr565'"),
         ({"input_format": "rgb565"}, "--input-format rgb565: the size of the camera's pictures is missing"),
-        ({"input_size": "8x8"}, "--input-size is for a camera; name what its pixels are with --input-format"),
+        ({"input_size": "8x8"}, "--input-size is for a camera; give its pixel format with --input-format"),
         ({"crop": "0,0,8x8"}, "--crop is for a camera"),
         ({"resize": "8x8"}, "--resize is for a camera"),
         ({"resize_filter": "nearest"}, "--resize-filter is for a camera"),
         ({"mean": "0.5"}, "--mean is for a camera"),
         ({"std": (0.5,)}, "--std is for a camera"),
-        ({**GIVEN, "resize_filter": "nearest"}, "--resize-filter nearest: there is no --resize that it is for"),
+        (
+            {**GIVEN, "resize_filter": "nearest"},
+            "--resize-filter nearest: it needs --resize; add that, or leave it out",
+        ),
         ({**GIVEN, "resize": "8x8", "resize_filter": "cubic"}, "resize_filter='cubic': expected one of 'nearest'"),
         ({**GIVEN, "input_size": "160*120"}, "--input-size 160*120: expected WIDTHxHEIGHT in pixels"),
         ({**GIVEN, "input_size": "0x120"}, "--input-size 0x120: expected sides of 1 to 8192 pixels"),

@@ -145,12 +145,12 @@ def test_accuracy_on_labelled_samples_may_be_the_bar(model: nn.Module, tmp_path:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"precision": "auto"}, "needs one bar to reach, found none"),
+        ({"precision": "auto"}, "needs one target to reach, found none"),
         ({"precision": "auto", "min_sqnr": 30, "max_drop": 0.1}, "found --min-sqnr and --max-drop"),
         ({"precision": "auto", "max_drop": 0.1}, "--max-drop needs samples with labels: --labelled FILE"),
         ({"precision": "auto", "min_sqnr": 30, "labelled": "x.npz"}, "--min-sqnr needs no labels"),
-        ({"min_sqnr": 30}, "--min-sqnr is what --precision auto is to reach"),
-        ({"labelled": "x.npz"}, "--labelled is what --precision auto is to reach"),
+        ({"min_sqnr": 30}, "--min-sqnr is a target for --precision auto"),
+        ({"labelled": "x.npz"}, "--labelled is a target for --precision auto"),
         ({"precision": "auto", "min_sqnr": 30, "activations": "int16"}, "--precision auto and --activations int16"),
         ({"precision": "auto", "min_sqnr": 30, "artifacts": "pte"}, "--precision auto and --artifacts pte"),
         (
@@ -159,7 +159,7 @@ def test_accuracy_on_labelled_samples_may_be_the_bar(model: nn.Module, tmp_path:
         ),
         ({"int16": ("encoder",), "artifacts": "pte"}, "--int16 and --artifacts pte"),
         ({"precision": "auto", "min_sqnr": -3}, "--min-sqnr -3: expected a number of decibels from 0 to 200"),
-        ({"precision": "auto", "min_sqnr": "35"}, "min_sqnr='35' is no number"),
+        ({"precision": "auto", "min_sqnr": "35"}, "min_sqnr='35' is not a number"),
         ({"precision": "best"}, "precision='best': expected one of 'given', 'auto'"),
     ],
 )

@@ -156,7 +156,9 @@ def test_decisions_that_change_are_told_with_their_number(steep: float, told: bo
     assert others > 1
     assert bool(found) is told
     if told:
-        assert f"the other side of 0.5 than the float model's for {others} of 64 calibration samples" in found[0].text
+        assert (
+            f"the opposite side of 0.5 from the float model's for {others} of 64 calibration samples" in found[0].text
+        )
 
 
 def test_a_single_decision_that_changes_is_told_where_more_new_ones_may() -> None:

@@ -87,7 +87,7 @@ def test_intervals_that_can_not_be_are_refused(given: str, reason: str) -> None:
 
 
 def test_an_interval_is_given_once() -> None:
-    with pytest.raises(CortadoError, match="--range says twice what 'ids' holds"):
+    with pytest.raises(CortadoError, match="--range gives the interval of 'ids' twice"):
         Options(range=("ids=0..1", "ids=0..2"))  # type: ignore[arg-type]
     assert _options(Options(range="ids=-3..4")).range == ("ids=-3..4",)  # type: ignore[arg-type]
 

@@ -106,5 +106,5 @@ def test_16_bits_that_help_no_output_are_not_advised() -> None:
     model = Expression(lambda x: torch.cat([300 * x, torch.sin(x)], 1) @ weights)
     found = compiled(model, data)
     text = told(found, FindingKind.FEW_CODES)
-    option = present(re.search(r"16 bits for it \(--int16 '(.*)'\) help no output", text)).group(1)
+    option = present(re.search(r"16 bits for it \(--int16 '(.*)'\) improve no output", text)).group(1)
     assert kept(compiled(model, data, int16=option), model, data) < kept(found, model, data) + 3

@@ -72,7 +72,7 @@ def test_a_window_too_large_for_the_tables_is_refused_at_once_with_its_line() ->
 
 def test_what_a_pte_can_not_hold_is_refused_at_once_where_nothing_else_was_asked_for() -> None:
     message, calls = refusal(Function(lambda self, x: x.std(-1)), (3, 8), Options(artifacts=Artifacts.PTE))
-    assert message.startswith("can't be a .pte, and nothing else was asked for")
+    assert message.startswith("can't be a .pte, and nothing else was requested")
     assert calls < 9
 
 

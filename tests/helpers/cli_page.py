@@ -22,9 +22,9 @@ key, put `eval "$(cortado completion bash)"` into `~/.bashrc`; zsh and fish have
 """
 MEANINGS = {
     Exit.FINE: "fine",
-    Exit.WRONG_RESULT: "something ran, and its result is wrong: other bits than the reference's, or a threshold missed",
+    Exit.WRONG_RESULT: "something ran, but its result is wrong: other bits than the reference, or a missed threshold",
     Exit.USER: "the user's mistake, or a missing tool: the message says what to do",
-    Exit.INTERNAL: "a mistake in Cortado itself",
+    Exit.INTERNAL: "a bug in Cortado itself",
     Exit.INTERRUPTED: "interrupted by Ctrl-C; nothing is left half-written",
 }
 TAIL = """

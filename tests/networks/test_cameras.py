@@ -320,8 +320,8 @@ class Kept(nn.Module):
 @pytest.mark.parametrize(
     ("model", "count", "message"),
     [
-        (Two(), 2, r"has 2 inputs \('x', 'y'\), and a camera \(--input-format\) is in front of one"),
-        (Kept(), 1, r"has state \('seen'\), and a camera's lines are for networks without"),
+        (Two(), 2, r"has 2 inputs \('x', 'y'\), but a camera \(--input-format\) feeds one"),
+        (Kept(), 1, r"has state \('seen'\), but a camera's lines are for networks without"),
     ],
 )
 def test_networks_that_a_camera_can_not_be_in_front_of(model: nn.Module, count: int, message: str) -> None:

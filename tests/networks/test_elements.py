@@ -163,7 +163,7 @@ def test_modules_are_chosen_by_their_names() -> None:
     assert compiled.run(data[0][0], on="host").bit_exact
     with pytest.raises(CortadoError, match=r"--int16 'decoders' matches neither a module that computes real numbers"):
         prepare(Parts().eval(), data[0], data, options=Options(int16=("decoders",)))
-    with pytest.raises(CortadoError, match=r"'\(' is no regular expression"):
+    with pytest.raises(CortadoError, match=r"'\(' is not a regular expression"):
         Options(int16=("(",))
 
 

@@ -392,7 +392,7 @@ def test_rows_of_float32_are_pushed() -> None:
     assert compiled.report.inputs[0].layout == (0, 2, 3, 1)
     assert compiled.run(given).bit_exact
     codes = Options(io="float", artifacts="c", input_rows=True)  # type: ignore[arg-type]
-    with pytest.raises(CortadoError, match="become codes all at once; expected --io int8"):
+    with pytest.raises(CortadoError, match="are quantized all at once; expected --io int8"):
         prepare(net, (given,), torch.randn(40, 3, 12, 9), options=codes).compile("cortex-m4", codes)
 
 

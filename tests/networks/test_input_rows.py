@@ -268,7 +268,7 @@ class Late(nn.Module):
 @pytest.mark.parametrize(
     ("model", "shapes", "border", "message"),
     [
-        (Two(), [(1, 2, 8, 6)] * 2, Border.INT8, r"has 2 inputs \('x', 'y'\), and rows are pushed into one"),
+        (Two(), [(1, 2, 8, 6)] * 2, Border.INT8, r"has 2 inputs \('x', 'y'\), but rows can be pushed into only one"),
         (
             Flat(),
             [(1, 2, 8, 6)],
@@ -281,8 +281,8 @@ class Late(nn.Module):
             Border.INT8,
             r"can't come row by row: .*\(quantized_.*mul.*\) .*Compile without --input-rows",
         ),
-        (nn.Conv2d(2, 2, 3), [(3, 2, 8, 6)], Border.INT8, "holds 3 images, and rows are pushed for one"),
-        (nn.Conv1d(2, 2, 3), [(1, 2, 8)], Border.INT8, r"reads all 16 values at once. Rows are those of images"),
+        (nn.Conv2d(2, 2, 3), [(3, 2, 8, 6)], Border.INT8, "holds 3 images, but rows can be pushed for only one"),
+        (nn.Conv1d(2, 2, 3), [(1, 2, 8)], Border.INT8, r"reads all 16 values at once. Rows can come from images"),
         (nn.Conv2d(2, 2, 3), [(1, 2, 8, 6)], Border.FLOAT, "holds float32 values.*expected --io int8"),
     ],
 )

@@ -429,7 +429,7 @@ class Positions(nn.Module):
         (
             Padded(0, 0),
             3,
-            r"comes in rows of dimension 2, and --stream says that dimension 3 is time; expected --stream 2",
+            r"comes in rows of dimension 2, but --stream says that dimension 3 is time; expected --stream 2",
         ),
     ],
 )

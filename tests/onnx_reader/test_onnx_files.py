@@ -142,7 +142,7 @@ def test_external_data_beside_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ("x", "expected the name of an input and its sizes, as in image=1,3,96,96"),
+        ("x", "expected the name of an input and its shape, as in image=1,3,96,96"),
         ("x=1,0,4,4", "expected the name of an input"),
         ("y=1,3,4,4", "has no input 'y'; its inputs are x"),
         ("x=1,4,4,4", "has the shape [batch,3,side,?], which [1, 4, 4, 4] does not fit"),

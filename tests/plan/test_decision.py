@@ -90,7 +90,7 @@ def test_the_least_sum_in_float32_is_the_first_that_is_not_below(text: str, smoo
 
 
 def test_float32_has_an_end() -> None:
-    with pytest.raises(CortadoError, match=r"a sum of 4e\+38 is not within float32, in which 'y' is"):
+    with pytest.raises(CortadoError, match=r"a sum of 4e\+38 exceeds float32, the type of 'y'"):
         rule_of(of("smooth=4,threshold=1e38"), FLOATS, None)
 
 
@@ -108,11 +108,11 @@ MISTAKES = {
     "smooth=8": "there is no threshold",
     "threshold=0.5,smooth=0": "smooth=0; expected a number of outputs from 1 to 4,096",
     "threshold=0.5,smooth=5000": "smooth=5000",
-    "threshold=0.5,smooth=2.5": "smooth=2.5 is no number of outputs",
+    "threshold=0.5,smooth=2.5": "smooth=2.5 is not a number of outputs",
     "threshold=0.5,holdoff=-1": "holdoff=-1; expected a number of outputs from 0 to 65,535",
     "threshold=0.5,holdoff.yes=-3": "holdoff.yes=-3",
-    "threshold=much": "threshold=much is no number",
-    "threshold=nan": "threshold=nan is no score",
+    "threshold=much": "threshold=much is not a number",
+    "threshold=nan": "threshold=nan is not a score",
     "threshold=0.5,threshold=0.6": "threshold is given twice",
     "threshold=0.5,hold=3": "found 'hold=3', expected parts as in smooth=8,",
     "threshold=0.5,smooth.yes=3": "found 'smooth.yes=3'",
@@ -122,9 +122,9 @@ MISTAKES = {
     "threshold=0.5,ignore=quiet": "there is no class 'quiet'; expected one of silence, unknown, yes, no, stop, or a",
     "threshold=0.5,threshold.5=0.1": "there is no class '5'",
     "threshold=0.5,ignore=0:1:2:3:4": "every class is ignored",
-    "threshold=1.2": "a threshold of 1.2 is not within the scores of 'output0', expected one above 0 and at most 0.996",
+    "threshold=1.2": "outside the range of the scores of 'output0', expected one above 0 and at most 0.996",
     "threshold=0": "expected one above 0",
-    "threshold=0.5,threshold.yes=-0.5": "a threshold of -0.5 is not within",
+    "threshold=0.5,threshold.yes=-0.5": "a threshold of -0.5 is outside",
 }
 
 
@@ -141,7 +141,7 @@ def test_a_decision_reads_as_it_was_written() -> None:
     assert str(of(text)) == text
     assert of(str(of(text))) == of(text)
     assert decision_of(None) is None
-    with pytest.raises(CortadoError, match="decide=3 is no decision"):
+    with pytest.raises(CortadoError, match="decide=3 is not a decision"):
         decision_of(3)
 
 

@@ -332,7 +332,7 @@ def test_indices_are_never_quantized() -> None:
 
 
 def test_a_budget_needs_a_c_bundle() -> None:
-    with pytest.raises(CortadoError, match="a budget is for the C bundle"):
+    with pytest.raises(CortadoError, match="budgets, memories, sections, cameras and decisions are for the C bundle"):
         quantized(Angle).compile(TARGET, replace(ALLOWED, ram_budget=100_000))
 
 
@@ -349,7 +349,7 @@ def test_a_report_that_contradicts_itself_is_refused(tiny_artifact: Artifact, tm
     shutil.copytree(tiny_artifact.folder, folder)
     report = json.loads((folder / REPORT).read_text())
     (folder / REPORT).write_text(json.dumps({**report, "memory": None}))
-    with pytest.raises(CortadoError, match="a C bundle that is there and missing"):
+    with pytest.raises(CortadoError, match="a C bundle that is both present and missing"):
         Artifact.open(folder)
 
 

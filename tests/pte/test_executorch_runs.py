@@ -99,7 +99,7 @@ def test_signal_becomes_one_clear_error(tmp_path: Path, monkeypatch: pytest.Monk
     runner = _program(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
     monkeypatch.setattr(executorch_host, "runner_program", lambda flags: runner)
     data, inputs = small()
-    with pytest.raises(CortadoError, match=r"was ended by SIGSEGV while it ran the \.pte"):
+    with pytest.raises(CortadoError, match=r"was killed by SIGSEGV while it ran the \.pte"):
         run_pte(data, [inputs])
 
 

@@ -83,7 +83,7 @@ def test_two_delegates_and_a_portable_kernel_between_them_run_on_the_real_runtim
     data, method = _lowered(program, partitioner)
     assert [one.name for one in method.delegates] == ["CortadoBackend", "CortadoBackend"]
     assert [use.name for use in method.operators] == ["aten::_pdist_forward.out"]
-    assert list(partitioner.outside.values()) == ["no operator of Cortado's computes aten._pdist_forward.default"]
+    assert list(partitioner.outside.values()) == ["no Cortado operator computes aten._pdist_forward.default"]
     assert _noise(data, program, x) < 0.03
     with pytest.raises(CortadoError, match=r"the arena must have \d+ bytes .* give the temp allocator as many"):
         run_pte(data, [[x.numpy()]], delegate=kernels_of([data]), temp_bytes=128)

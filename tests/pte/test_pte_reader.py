@@ -304,7 +304,7 @@ method forward: 7 instructions
   output 0   int8  [4, 4] at most  16 bytes  scale 0.0235294122, zero point -128
   output 1   int8  [6]              6 bytes
   arena      148 bytes in memories of 48, 100
-  state      4 bytes (1 buffer) that last from call to call, inside the arena
+  state      4 bytes (1 buffer) that persist from call to call, inside the arena
   loading    method allocator 920 bytes and temp allocator 112, or method allocator 1,080 alone
   delegate   SomeBackend: 36 bytes
   operators  2  aten::cat.out

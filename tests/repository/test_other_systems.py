@@ -80,7 +80,7 @@ def test_without_groups_a_program_still_ends_in_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sandbox, "_HAS_GROUPS", False)
     done = sandbox.run([sys.executable, "-c", "print(input())"], Limits(seconds=60), doing="x", given=b"said\n")
     assert (done.code, done.stdout.split()) == (0, [b"said"])
-    with pytest.raises(TooMuch, match=r"x took more than 0\.2 seconds, and was ended"):
+    with pytest.raises(TooMuch, match=r"x took more than 0\.2 seconds, and was stopped"):
         sandbox.run([sys.executable, "-c", "import time; time.sleep(60)"], Limits(seconds=0.2), doing="x")
 
 

@@ -51,11 +51,11 @@ def test_a_program_that_stays_within_them_is_as_ever() -> None:
             "sleep 600 & sleep 600",
             Limits(seconds=0.5),
             "seconds",
-            "job took more than 0.5 seconds, and was ended",
+            "job took more than 0.5 seconds, and was stopped",
         ),
-        ("while :; do :; done", Limits(cpu_seconds=1), "cpu_seconds", "more than 1 seconds of computing time"),
-        ("yes", Limits(file_bytes=MB), "file_bytes", "job wrote more than 1 MB, and was ended"),
-        ("yes > file", Limits(file_bytes=MB), "file_bytes", "job wrote more than 1 MB, and was ended"),
+        ("while :; do :; done", Limits(cpu_seconds=1), "cpu_seconds", "more than 1 seconds of CPU time"),
+        ("yes", Limits(file_bytes=MB), "file_bytes", "job wrote more than 1 MB, and was stopped"),
+        ("yes > file", Limits(file_bytes=MB), "file_bytes", "job wrote more than 1 MB, and was stopped"),
     ],
 )
 def test_a_program_ends_at_its_limit(tmp_path: Path, command: str, limits: Limits, limit: str, message: str) -> None:
@@ -67,7 +67,7 @@ def test_a_program_ends_at_its_limit(tmp_path: Path, command: str, limits: Limit
 @pytest.mark.host
 def test_a_compiler_that_needs_too_much_memory_ends(tmp_path: Path) -> None:
     (tmp_path / "zero.c").write_text('#include "/dev/zero"\n')
-    with pytest.raises(TooMuch, match="compiling needs more than 256 MB of memory, and was ended"):
+    with pytest.raises(TooMuch, match="compiling needs more than 256 MB of memory, and was stopped"):
         sandbox.run(["cc", "-E", tmp_path / "zero.c"], Limits(300, 200, 256 * MB, MB), doing="compiling")
 
 

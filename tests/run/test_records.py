@@ -31,10 +31,10 @@ def test_records_are_read_in_order() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"Zxxxxx", "no record, at byte 0"),
+        (b"Zxxxxx", "not a record, at byte 0"),
         (GOOD + record("T", b"more"), "more after its exit code, at byte"),
-        (record("X", b"123"), "a number that is none"),
-        (record("S", bytes(4)) * 2 + GOOD, "a number that is none"),
+        (record("X", b"123"), "a malformed number"),
+        (record("S", bytes(4)) * 2 + GOOD, "a malformed number"),
     ],
 )
 def test_a_stream_that_is_no_records_is_refused(data: bytes, message: str) -> None:
@@ -109,7 +109,7 @@ def test_an_end_without_an_exit_code_is_an_error(tmp_path: Path, core: str) -> N
 @pytest.mark.parametrize("core", ["an386-m4", "microbit-m0"])
 def test_a_program_that_never_stops_talking_is_stopped(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, TALK, '#include "port.h"')
-    with pytest.raises(CortadoError, match=r"adder\.elf said more than "):
+    with pytest.raises(CortadoError, match=r"adder\.elf sent more than "):
         run_elf(elf, board, (1).to_bytes(4, "little") + INPUTS, most_output=10_000)
 
 

@@ -101,7 +101,7 @@ def test_candidates_are_trained_once_and_those_over_a_constraint_never(folder: P
     ("error", "status", "reason"),
     [
         (isolated.Late(), Status.LATE, "no score after 5 seconds"),
-        (isolated.Ended("its process was ended by SIGSEGV"), Status.CRASHED, "SIGSEGV"),
+        (isolated.Ended("its process was killed by SIGSEGV"), Status.CRASHED, "SIGSEGV"),
     ],
 )
 def test_a_training_that_crashes_or_hangs_is_told_of(
@@ -151,7 +151,7 @@ def test_constraints(text: str, most: float) -> None:
         ('constraints = ["speed <= 3"]', "expected one of ram, flash, cycles, ms"),
         ('constraints = ["ms <= 3K"]', "as in 'ram <= 32K'"),
         ('constraints = ["ms <= 3"]', "a target has no clock"),
-        ('score = "nets.py:score"', "score is of candidates"),
+        ('score = "nets.py:score"', "score is for candidates"),
         ('score = "nets"\ncandidates = "nets.py:candidates"', "expected a function"),
         ("score_seconds = 0", "time limit"),
     ],

@@ -174,7 +174,7 @@ def test_rows_are_known_by_their_content(folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("models = [", "is no TOML"),
+        ("models = [", "is not TOML"),
         ('chips = ["pico"]', "names no models"),
         ('models = ["ds_cnn"]', "names no chips"),
         ('models = "ds_cnn"\nchips = ["pico"]', "expected a list of texts"),
@@ -184,7 +184,7 @@ def test_rows_are_known_by_their_content(folder: Path, monkeypatch: pytest.Monke
         ('models = ["ds_cnn"]\nchips = ["pico"]\nseconds = 0', "time limit"),
         ('models = ["ds_cnn"]\nchips = ["pico"]\nfigures = "guess"', "estimate, board"),
         ('models = ["ds_cnn"]\nchips = ["pico"]\n[options]\noptimize = ["fast"]', "expected one of"),
-        ('models = ["ds_cnn"]\nchips = ["pico"]\n[options]\nchip = "pico"', "no option of a sweep"),
+        ('models = ["ds_cnn"]\nchips = ["pico"]\n[options]\nchip = "pico"', "not an option of a sweep"),
         ('candidates = "nets.py"\nchips = ["pico"]', "expected a function"),
     ],
 )

@@ -150,8 +150,8 @@ def test_without_torch_the_page_that_was_written_is_shown(tiny: Model, tiny_arti
         done = without_torch("show", *arguments)
         assert done.returncode == 2
         assert done.stderr.splitlines() == [
-            "cortado: the page is made with torch, which is not installed (pip install 'cortado[compile]'); without it "
-            f"`cortado show` serves the page that `cortado compile --package web` wrote, and {what}"
+            "cortado: making the page needs torch, which is not installed (pip install 'cortado[compile]'); without "
+            f"it `cortado show` serves the page that `cortado compile --package web` wrote, and {what}"
         ]
 
 
@@ -159,7 +159,7 @@ def test_mistakes_are_told_in_one_sentence(run: Run, tiny_artifact: Artifact, he
     beep = sound(tmp_path / "beep.wav")
     one_sentence(run("show", tiny_artifact.folder, "--recording", beep), "expected a stream of samples")
     one_sentence(run("show", heard.folder, "--recording", tmp_path / "none.wav"), "there is no file")
-    one_sentence(run("show", heard.folder, "--port", "70000"), "--port 70000 is no port")
+    one_sentence(run("show", heard.folder, "--port", "70000"), "--port 70000 is not a port")
     with running(serve(PAGES)) as served:
         port = served.server.server_port
         one_sentence(run("show", heard.folder, "--port", port), f"--port {port} can't be listened on")

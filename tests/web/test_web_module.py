@@ -160,5 +160,5 @@ def test_a_page_is_one_models(tmp_path: Path) -> None:
     example = (torch.randn(1, 4),)
     options = cortado.Options(artifacts="c", package="web")
     one = cortado.compile(nn.Linear(4, 3), example, "cortex-m4", [example], options=options)
-    with pytest.raises(CortadoError, match="--package web, and a page is one model's"):
+    with pytest.raises(CortadoError, match="--package web, but a page shows one model"):
         cortado.save_together([one], tmp_path / "both")

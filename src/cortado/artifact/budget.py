@@ -49,7 +49,7 @@ def in_regions(schedules: Schedules, planned: Planned, options: Options) -> Plan
     raise CortadoError(
         f"{planned.program.name} does not fit the memories {', '.join(f'{r.name}={r.bytes:,}' for r in rooms)} on "
         f"{planned.program.target.target_string}: {found.room.name} is {found.missing:,} bytes too small.\n"
-        "These buffers found no place:\n" + "\n".join(lines) + f"\nWhat would help: {'; '.join(hints)}; "
+        "These buffers did not fit:\n" + "\n".join(lines) + f"\nWhat would help: {'; '.join(hints)}; "
         "a smaller input, or fewer channels in these layers"
     )
 

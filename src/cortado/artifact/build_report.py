@@ -462,15 +462,15 @@ def _pte_notes(options: Options) -> list[str]:
     """Lists the options that do not apply to the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
     alone = {
-        "--decide: for the C bundle alone; the .pte gives scores": options.decide is not None,
-        "--input-format: for the C bundle alone. The .pte takes the network's own input": options.camera is not None,
+        "--decide: in the C bundle only; the .pte gives scores": options.decide is not None,
+        "--input-format: in the C bundle only. The .pte takes the network's own input": options.camera is not None,
     }
     told = [text for text, asked in alone.items() if asked]
     if not given:
         return told
     return [
         *told,
-        f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
+        f"{' and '.join(given)}: in the C bundle only. The .pte has one planned memory and one segment of constants, "
         "which its runtime places",
     ]
 

@@ -128,8 +128,8 @@ def layers_in(trace: bytes, rules: StoreRules, graph: "LoweredGraph", where: str
             position += high - low
     if position != len(trace):
         raise CortadoError(
-            f"a run of {where} showed {len(trace)} bytes of its layers, expected {position}; "
-            "compile the model again with this version"
+            f"a run of {where} returned {len(trace)} bytes of its layers' outputs, expected {position}; compile the "
+            "model again with this version"
         )
     return {name: _layer(step, rows[name], graph.values[name].bytes) for step in rules.steps for name in step.outputs}
 

@@ -157,7 +157,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Report], Figure], bool | None], ...] =
         True,
     ),
     ("stack_bytes", "RAM: stack, bytes", lambda r: None if r.memory is None else r.memory.stack_bytes, True),
-    ("state_bytes", "RAM: of it state", lambda r: sum(one.bytes for one in r.state) or None, True),
+    ("state_bytes", "RAM used by state", lambda r: sum(one.bytes for one in r.state) or None, True),
     ("flash_bytes", "flash: all, bytes", lambda r: _flash(r), True),
     ("weights_bytes", "flash: constants", lambda r: None if r.flash is None else r.flash.weights_bytes, True),
     ("code_bytes", "flash: code", lambda r: None if r.flash is None else r.flash.code_bytes, True),

@@ -53,8 +53,8 @@ def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
         found = found.transpose(tensor.layout)
     if found.shape != tensor.shape:
         raise CortadoError(
-            f"input '{tensor.name}' lies in the bundle as {list(tensor.shape)}, made of {list(value.shape)} in a way "
-            "that only the reference knows, which needs torch: pip install 'cortado[compile]'"
+            f"input '{tensor.name}' has the layout {list(tensor.shape)}, made of {list(value.shape)} by a conversion "
+            "that only the reference has, which needs torch: pip install 'cortado[compile]'"
         )
     return np.ascontiguousarray(found)
 
@@ -70,7 +70,7 @@ def split(tensor: TensorReport, array: ArrayType, name: str) -> list[ArrayType]:
     if wanted and found and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
         return list(array.reshape(-1, *wanted))
     raise CortadoError(
-        f"{name} has shape {found}, expected {wanted} for input '{tensor.name}', or several of that behind each other"
+        f"{name} has shape {found}, expected {wanted} for input '{tensor.name}', or several of those concatenated"
     )
 
 
@@ -156,8 +156,8 @@ def seen(report: Report, samples: Sequence[Sequence[ArrayType]], on: str | None)
         return FedSamples(samples)
     if is_probe(on):
         raise CortadoError(
-            "pictures of a camera run on emulated boards and on host; expected the network's own input for a chip "
-            "behind a probe"
+            "a camera's pictures can run on emulated boards and on host only; give a chip behind a probe the "
+            "network's own input"
         )
     tensor, camera = report.inputs[0], report.camera.camera
     assert tensor.scale is not None

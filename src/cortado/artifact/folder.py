@@ -40,8 +40,8 @@ def check_folder(folder: Path) -> None:
     models = compiled_inside(folder)
     if models:
         raise CortadoError(
-            f"can't write to {folder}: it holds compiled models in folders of their own, as those for several targets "
-            f"are ({', '.join(model.name for model in models)}); choose another folder"
+            f"can't write to {folder}: it holds one folder for each of several compiled models, as for several targets "
+            f"({', '.join(model.name for model in models)}); choose another folder"
         )
     foreign = _foreign_file(Path(os.path.realpath(folder)))
     if foreign is not None:

@@ -78,7 +78,7 @@ def _contradictions(report: Report) -> Iterator[str]:
     """Yields the contradictions between values that are valid by themselves."""
     c_only = (report.memory, report.schedule, report.flash, report.macs)
     if any((value is None) != bool(report.bundle_missing) for value in c_only):
-        yield "a C bundle that is there and missing"
+        yield "a C bundle that is both present and missing"
     if not report.inputs or not report.outputs:
         yield "no inputs, or no outputs"
     for tensor in (*report.inputs, *report.outputs):
@@ -110,7 +110,7 @@ def _contradictions_of_tensor(tensor: TensorReport) -> Iterator[str]:
     elif tuple(tensor.model_shape[dim] for dim in tensor.layout) != tensor.shape:
         yield f"the layout and the two shapes of '{tensor.name}' contradict each other"
     if (tensor.scale is None) != (tensor.zero_point is None):
-        yield f"'{tensor.name}' has a scale or a zero point, and not both"
+        yield f"'{tensor.name}' has a scale or a zero point, but not both"
 
 
 # ---- beside the reference -----------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def compare(report: Report, reference: Path) -> None:
         if len(record["inputs"]) != len(report.inputs) or len(record["outputs"]) != len(report.outputs):
             raise _Different("the number of inputs or outputs")
         if [one.node for one in report.state] != [one["name"] for one in record.get("state", ())]:
-            raise _Different("what lasts from call to call")
+            raise _Different("the state from call to call")
         for tensor, name in zip(report.inputs, record["inputs"], strict=True):
             _compare_tensor(tensor, name, record["values"])
             _compare_codes(report, tensor, record["values"], _between(calls, name, tensor.node, tensor))
@@ -141,8 +141,8 @@ def compare(report: Report, reference: Path) -> None:
                 raise _Different(f"the layout of output '{tensor.name}'")
     except _Different as different:
         raise CortadoError(
-            f"{reference.parent / REPORT} and {reference.name} contradict each other in {different}: "
-            "one of them was changed; compile the model again"
+            f"{reference.parent / REPORT} and {reference.name} contradict each other in {different}, so one of them "
+            "was changed; compile the model again"
         ) from None
     except Exception as error:  # a damaged file raises whatever zipfile, json and numpy do
         raise CortadoError(f"{reference} can't be read ({error}); compile the model again") from error
@@ -226,7 +226,7 @@ def file_digest(path: Path) -> str:
     """Returns the digest of a plain file, read in chunks; raises for a size that no model has."""
     size = path.stat().st_size
     if size > MOST_BYTES:
-        raise CortadoError(f"{path} has {size:,} bytes, expected {MOST_BYTES:,} at most; compile the model again")
+        raise CortadoError(f"{path} has {size:,} bytes, expected at most {MOST_BYTES:,}; compile the model again")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -255,8 +255,8 @@ def check_includes(folder: Path) -> None:
             if name is None or not _stays(name, path.resolve().parent, places):
                 what = text[directive.start() : directive.end() + 80].decode(errors="replace").splitlines()[0]
                 raise CortadoError(
-                    f"{path} has {printable(what)!r}, expected the name of a file in the folder; this folder is not "
-                    "what Cortado writes, and nothing of it is compiled"
+                    f"{path} has {printable(what)!r}, expected the name of a file in the folder; Cortado did not write "
+                    "this folder like that, and compiles nothing from it"
                 )
 
 

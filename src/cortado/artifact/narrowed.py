@@ -56,7 +56,7 @@ def narrow_weights(
 
 
 def _narrow(layer: NarrowLayer, taken: bool, automatic: bool) -> WeightsReport:
-    why = "asked for" if not automatic else "it costs the outputs least for a byte" if taken else "the flash fits"
+    why = "asked for" if not automatic else "it costs the outputs least per byte" if taken else "the flash fits"
     return WeightsReport(
         layer=layer.call,
         module=layer.module,

@@ -164,8 +164,8 @@ class Artifact:
         models = compiled_inside(folder)
         if models:
             raise CortadoError(
-                f"{folder} holds no compiled model itself, but there are folders with one in it: "
-                f"name one of {', '.join(map(str, models))}"
+                f"{folder} holds no compiled model itself, but folders with one each: name one of "
+                f"{', '.join(map(str, models))}"
             )
         if not path.is_file():
             raise CortadoError(f"{folder} holds no {REPORT}; expected a folder that `cortado compile` wrote")
@@ -184,10 +184,10 @@ class Artifact:
         """Refuses a foreign folder before anything that depends on its data is executed on this machine."""
         if not self.trusted:
             raise CortadoError(
-                f"{self.folder} was not compiled by this installation (or its notes in {cache_dir()} are gone), and "
-                "this would execute what it holds on this machine. Run it on an emulated board instead, which can't "
-                "reach this machine; or, if you would let its maker run a program here, say so with --trust (in "
-                "Python: Artifact.open(folder, trust=True))"
+                f"{self.folder} was not compiled by this installation (or its record in {cache_dir()} is gone), and "
+                "this would execute its code on this machine. Run it on an emulated board instead, which can't reach "
+                "this machine; or, if you would let its maker run a program here, add --trust (in Python: "
+                "Artifact.open(folder, trust=True))"
             )
 
     @contextmanager
@@ -265,7 +265,7 @@ class Artifact:
         try:
             return StoreRules.from_json(json.loads(path.read_text()))
         except (ValueError, TypeError, KeyError) as error:  # damaged, or of an earlier version
-            raise CortadoError(f"{path} is no table of this version ({error}); compile the model again") from error
+            raise CortadoError(f"{path} is not a table of this version ({error}); compile the model again") from error
 
     def run(
         self,

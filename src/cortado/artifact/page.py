@@ -98,9 +98,10 @@ _KINDS = {
     BufferKind.COUNTERS: "counters",
 }
 _TEXT = (
-    "A rectangle is a buffer: from its first byte to its last, from the layer that makes it to the last that reads it. "
-    "A stage is one layer, or several that run interleaved, a few rows at a time, so that the tensors between them are "
-    "rings of rows and never whole. Hatched: an output takes bytes of an input that nobody reads any more."
+    "Each rectangle is a buffer: from its first byte to its last, from the layer that writes it to the last that "
+    "reads it. A stage is one layer, or several that run interleaved, a few rows at a time, so that the tensors "
+    "between them are rings of rows and never stored whole. Hatched: an output reuses bytes of an input that is no "
+    "longer read."
 )
 
 
@@ -113,17 +114,19 @@ def arena_map(report: Report, memory: MemoryReport) -> Markup:
     if any(buffer.over for buffer in memory.buffers):
         entries.append(("kind-over", "laid over an input"))
     if any(buffer.persists for buffer in memory.buffers):
-        entries.append(("kind-lasts", "lasts from call to call" if report.stream is None else "lasts from row to row"))
+        entries.append(
+            ("kind-lasts", "persists from call to call" if report.stream is None else "persists from row to row")
+        )
     legend = "".join(f'<span class="{kind}">{html_text(text)}</span>' for kind, text in entries)
     return Markup(f"""<div class="arena">
 <div class="tools"><span><button type="button" id="zoom-in" aria-label="zoom in">+</button>
 <button type="button" id="zoom-out" aria-label="zoom out">&minus;</button>
 <button type="button" id="zoom-all">all</button></span><span class="legend">{legend}</span></div>
-<div id="arena-picture"><noscript><p>The picture is drawn by a script, and scripts are off. The tables below say the
+<div id="arena-picture"><noscript><p>The picture is drawn by a script, and scripts are off. The tables below have the
 same.</p></noscript></div>
 <div class="tip" id="arena-tip" hidden></div>
 <div class="details" id="arena-details" aria-live="polite"><p class="note">Point at a buffer, or reach the picture with
-Tab and walk: left and right in the order of birth, up and down by address. Enter zooms in, Escape out.</p></div>
+Tab and move: left and right in the order of creation, up and down by address. Enter zooms in, Escape out.</p></div>
 </div>
 {note(_TEXT)}
 {embedded("arena-data", _data(report, memory))}""")
@@ -218,8 +221,8 @@ def _place(buffer: ArenaBufferReport | None) -> tuple[str, int | None]:
 # ---- page layers -----------------------------------------------------------------------------------------
 
 _ESTIMATED = (
-    "Estimated cycles come from a table of what kernels take. `cortado profile DIR --save` measures "
-    "instructions and cycles and writes them here."
+    "Estimated cycles come from a table of kernel costs. `cortado profile DIR --save` measures instructions and "
+    "cycles and writes them here."
 )
 
 
@@ -285,13 +288,15 @@ def _profiled(report: Report) -> str:
     texts = [_ESTIMATED]
     if profile is not None:
         texts = [
-            f"Instructions are exact, counted on the emulated board {profile.board}; the sum has what runs before "
-            f"the first layer, too. Cycles are those of a model of the {profile.core} at zero wait states "
-            f"(grade {profile.grade}), {profile.cycles.low:,} to {profile.cycles.high:,} in all."
+            f"Instructions are exact, counted on the emulated board {profile.board}; the sum includes what runs before "
+            f"the first layer. Cycles come from a model of the {profile.core} at zero wait states (grade "
+            f"{profile.grade}), {profile.cycles.low:,} to {profile.cycles.high:,} in total."
         ]
     if fidelity is not None:
         count = f"{fidelity.samples:,} sample{'s' if fidelity.samples > 1 else ''}"
-        texts.append(f"SQNR: signal to noise of a layer's output beside {fidelity.float_model} in float, on {count}.")
+        texts.append(
+            f"SQNR: signal-to-noise ratio of a layer's output against {fidelity.float_model} in float, on {count}."
+        )
     else:
         texts.append("`cortado validate DIR --per-layer --save` adds how far each layer is from the float model.")
     return " ".join(texts)
@@ -358,8 +363,8 @@ def quantization_table(report: Report) -> Markup:
     )
     table = Table(head, rows, frozenset(range(3, 10)), sortable=True, name="quantization").markup()
     text = (
-        "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold, "
-        "of float32 those of the example input."
+        "A real value is scale * (code - zero point); smallest and largest are the values that the codes can "
+        "represent; for float32, those of the example input."
     )
     return Markup(f"{table}\n{note(text)}") if rows else Markup("")
 
@@ -406,7 +411,7 @@ def _body(report: Report) -> Iterator[str]:
     if memory is not None:
         yield section("Arena", arena_map(report, memory))
         yield '<div class="two">'
-        yield section("What lives at the peak", peak_table(report, memory))
+        yield section("Buffers at the peak", peak_table(report, memory))
         yield section("Other ways to optimize", _alternatives(memory), _single_targets(memory))
         yield "</div>"
     yield section("Layers", layer_table(report))
@@ -462,9 +467,7 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
         yield "flash", f"{total:,} bytes", f"{flash.weights_bytes:,} of constants, {code}"
     if macs is not None:
         less = (
-            f"; {report.removed_channels:,} channels that nothing needs were left out"
-            if report.removed_channels
-            else ""
+            f"; {report.removed_channels:,} channels that nothing needs were removed" if report.removed_channels else ""
         )
         yield "products", f"{macs:,}", f"multiply-accumulates of one inference{less}"
     yield from _time_figures(report)
@@ -480,12 +483,12 @@ def _memory_figures(report: Report) -> Iterator[tuple[str, str, str]]:
         proof = "no plan of these stages needs less" if memory.optimal else least
         yield "RAM: the arena", f"{memory.arena_bytes:,} bytes", f"inputs and outputs included; {proof}"
         if memory.stack_bytes is not None:
-            yield "RAM: the stack", f"{memory.stack_bytes:,} bytes", "of one call, interrupts not counted"
+            yield "RAM: the stack", f"{memory.stack_bytes:,} bytes", "of one call, without interrupts"
     if report.state:
         names = ", ".join(one.name for one in report.state)
-        yield "state", f"{sum(one.bytes for one in report.state):,} bytes", f"last from call to call: {names}"
+        yield "state", f"{sum(one.bytes for one in report.state):,} bytes", f"persist from call to call: {names}"
     if stream is not None:
-        yield "lasts from row to row", f"{stream.state_bytes:,} bytes", f"of the arena; {stream.windows.in_words}"
+        yield "persists from row to row", f"{stream.state_bytes:,} bytes", f"of the arena; {stream.windows.in_words}"
 
 
 def _time_figures(report: Report) -> Iterator[tuple[str, str, str]]:
@@ -494,13 +497,13 @@ def _time_figures(report: Report) -> Iterator[tuple[str, str, str]]:
         yield (
             "longest kernel call",
             f"{longest.cycles:,} cycles",
-            f"estimated: {longest.layer}; CORTADO_YIELD is between",
+            f"estimated: {longest.layer}; CORTADO_YIELD runs between calls",
         )
     if profile is None:
         estimates = [layer.estimated_cycles for layer in report.layers if layer.estimated_cycles is not None]
         if estimates:
             left = len(report.layers) - len(estimates)
-            of = f"of {len(estimates)} kernels, {left} are not estimated" if left else "of the kernels"
+            of = f"of {len(estimates)} kernels; {left} have no estimate" if left else "of the kernels"
             yield "estimated cycles", f"{sum(estimates):,}", f"{of}; not measured yet (cortado profile --save)"
         return
     more = f"{profile.instructions:,} instructions; {profile.cycles.low:,} to {profile.cycles.high:,} cycles"
@@ -531,7 +534,7 @@ def _accuracy_figures(report: Report) -> Iterator[tuple[str, str, str]]:
             yield what, f"{value:{style}}", f"{beside}{found.samples:,} samples"
     if found.exact or found.sqnr_db is not None:
         figure = "exact" if found.exact else f"{found.sqnr_db:.1f} dB"
-        yield "SQNR of the outputs", figure, f"beside the float model, {found.samples:,} samples"
+        yield "SQNR of the outputs", figure, f"against the float model, {found.samples:,} samples"
 
 
 # ---- the small tables -----------------------------------------------------------------------------------------------
@@ -565,7 +568,7 @@ def _alternatives(memory: MemoryReport) -> Markup:
         (f"--optimize {optimize.value}", other.arena_bytes, other.row_calls)
         for optimize, other in memory.alternatives.items()
     ]
-    text = "Row calls: how often a kernel is called for one inference, each time for one or a few rows of its output."
+    text = "Row calls: how often a kernel is called in one inference, each time for one or a few rows of its output."
     table = Table(("", "arena, bytes", "row calls"), rows, frozenset({1, 2})).markup()
     return Markup(f"{table}\n{note(text)}")
 

@@ -33,7 +33,7 @@ def check_index(folder: Path) -> None:
     except OSError as error:
         raise CortadoError(f"can't read {path}: {error.strerror}; choose another folder") from error
     if not ours:
-        raise CortadoError(f"can't write {path}: it is not Cortado's; choose another folder, or move it away")
+        raise CortadoError(f"can't write {path}: Cortado did not write it; choose another folder, or move it away")
 
 
 def build_index(comparison: Comparison, folder: Path) -> str:
@@ -46,7 +46,7 @@ def build_index(comparison: Comparison, folder: Path) -> str:
     links = ("report", *(_link(one, folder) for one in models))
     figures = Table(head, [links, *(_figure_cells(row) for row in comparison.figures)], numbers, name="figures")
     options = [(_option(name), *(option_text(value) for value in values)) for name, values in comparison.options]
-    cycles = "Cycles are measured ones." if comparison.measured else "Cycles are estimates: not all were measured."
+    cycles = "Cycles are measured." if comparison.measured else "Cycles are estimates, because not all were measured."
     layers = Table(
         ("layer", "operator", *head[1:]), map(_layer_cells, comparison.layers), frozenset(range(2, len(head) + 1))
     )
@@ -120,9 +120,9 @@ def build_methods_page(facts: Mapping[str, Any]) -> str:
     image = facts.get("image")
     memory = [
         ("arena of all methods", figure_text(facts["arena_bytes"])),
-        ("of it state", figure_text(sum(facts["state"].values()))),
-        ("constants, once for all", figure_text(facts["weights_bytes"])),
-        *([("image of all", figure_text(image["bytes"]))] if image else []),
+        ("state in it", figure_text(sum(facts["state"].values()))),
+        ("constants, shared by all", figure_text(facts["weights_bytes"])),
+        *([("image of all methods", figure_text(image["bytes"]))] if image else []),
     ]
     title = f"{facts['model']}: {', '.join(facts['methods'])}"
     body = [
@@ -130,7 +130,7 @@ def build_methods_page(facts: Mapping[str, Any]) -> str:
         section(
             "Methods",
             Table(("method", "in C", "cycles", "report"), methods, frozenset({2}), name="methods").markup(),
-            note("Cycles are estimates. The report of a method has its state as inputs and outputs behind its own."),
+            note("Cycles are estimates. The report of a method lists its state as inputs and outputs after its own."),
         ),
         section("Memory", Table(("", "bytes"), memory, frozenset({1})).markup()),
         section("State", Table(("buffer", "bytes"), state, frozenset({1})).markup()) if state else "",
@@ -154,7 +154,9 @@ def save_figures(artifact: Artifact, add: Callable[[Report], Report]) -> None:
     with locked(folder):
         now = Artifact.open(folder)
         if _without_page(now.report.artifacts) != _without_page(artifact.report.artifacts):
-            raise CortadoError(f"{folder} was compiled again meanwhile, and the figures are of what it held before")
+            raise CortadoError(
+                f"{folder} was compiled again in the meantime, and the figures belong to what it held before"
+            )
         report = add(now.report)
         files: dict[str, str | bytes] = {name: (folder / name).read_bytes() for name in report.artifacts}
         files[PAGE] = build_page(report)

@@ -767,4 +767,4 @@ class Report:
 
 
 def no_report(where: str, what: str) -> CortadoError:
-    return CortadoError(f"{where} is not a report of Cortado's ({what}); compile the model again")
+    return CortadoError(f"{where} is not a report written by Cortado ({what}); compile the model again")

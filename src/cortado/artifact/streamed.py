@@ -107,18 +107,18 @@ def _checked_rows(artifact: Artifact, rows: ArrayType, on: str | None) -> ArrayT
     if report.stream is None or report.input_rows is None:
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
     if on == EXECUTORCH:
-        raise CortadoError("streams are the C bundle's, which runs on emulated boards and on host: on=None")
+        raise CortadoError("streams run the C bundle, on emulated boards and on host: on=None")
     windows, row = report.stream.windows, row_values(report)
     if rows.ndim == 1 and row > 1:
         rows = rows[: len(rows) // row * row].reshape(-1, row)  # a signal; an incomplete last row is dropped
     count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
     if size != row or not windows.ends(count):
         raise CortadoError(
-            f"found {count} rows of {size} values, expected at least {windows.first} rows (the first output comes "
-            f"then) of {row} values, time along the first dimension"
+            f"found {count} rows of {size} values, expected at least {windows.first} rows (when the first output "
+            f"comes) of {row} values, time along the first dimension"
         )
     if rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
-        raise CortadoError(f"found rows of {rows.dtype} that are no finite numbers, expected real ones")
+        raise CortadoError(f"found rows of {rows.dtype} that are not finite numbers, expected real ones")
     return rows
 
 
@@ -205,11 +205,11 @@ def read_recording(artifact: Artifact, path: Path, rate: float | None) -> Record
     """Reads sound from a .wav file, which includes its rate; anything else from an array file."""
     if path.suffix == ".wav":
         if rate is not None:
-            raise CortadoError(f"--rate is for arrays, and {path} says its own; leave it out")
+            raise CortadoError(f"--rate is for arrays, but {path} states its own; leave it out")
         return _as_read(artifact, path, *read_wav(path))
     if rate is None or not 0 < rate < math.inf:
         raise CortadoError(
-            f"{path} does not say how fast its data come; expected --rate with the samples, rows or steps of a second"
+            f"{path} does not state its sample rate; give --rate with the samples, rows or steps per second"
         )
     arrays = read_arrays(path)
     if len(arrays) != 1:

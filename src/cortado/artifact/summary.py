@@ -104,7 +104,7 @@ def chosen_ranges(chosen: ChoiceReport) -> str:
     """Describes the calibration method that was chosen, and its gain."""
     layers = chosen.corrected_layers
     biases = f", biases of {layers} layer{'s' if layers > 1 else ''} corrected" if layers else ""
-    gain = f": {chosen.gain_db:+.1f} dB beside minmax alone" if layers or chosen.gain_db else ""
+    gain = f": {chosen.gain_db:+.1f} dB over minmax alone" if layers or chosen.gain_db else ""
     return f"{chosen.method.value}{biases}{gain}"
 
 
@@ -133,5 +133,5 @@ def precision_text(found: PrecisionReport) -> str:
     new = "" if found.new_data is None else f", {found.new_data} or more expected on new data"
     return (
         f"{wide} of {len(found.tensors)} tensors are int16: {found.reached}{new} ({found.bar}), {more:,} bytes of RAM "
-        f"more than int8 alone, which reaches {found.int8}"
+        f"more than with int8 alone, which reaches {found.int8}"
     )

@@ -60,13 +60,13 @@ def stored_headers(stream: BinaryIO) -> dict[str, Header]:
     with zipfile.ZipFile(stream) as archive:
         members = archive.infolist()
         if any(one.compress_type != zipfile.ZIP_STORED for one in members) or sum(o.file_size for o in members) > size:
-            raise ValueError("its arrays are compressed, or larger than the file; Cortado writes them as they are")
+            raise ValueError("its arrays are compressed, or larger than the file; Cortado writes them uncompressed")
         for one in members:
             with archive.open(one) as member:
                 header = _header(member)
             room = math.prod(header.shape) * np.dtype(header.dtype).itemsize
             if room > one.file_size:
-                raise ValueError(f"the array {one.filename!r} says that it has {room:,} bytes, and there are fewer")
+                raise ValueError(f"the array {one.filename!r} claims {room:,} bytes, but there are fewer")
             found[one.filename.removesuffix(".npy")] = header
     stream.seek(0)
     return found

@@ -210,8 +210,8 @@ def camera_of(
     right, low = part.x + part.size.width, part.y + part.size.height
     if part.x < 0 or part.y < 0 or right > size.width or low > size.height:
         raise CortadoError(
-            f"--crop {part} reaches to {right},{low}, outside of a picture of {size} (--input-size); expected a part "
-            "of it"
+            f"--crop {part} reaches to {right},{low}, outside of a picture of {size} (--input-size); expected it to "
+            "lie within"
         )
     if pixels is PixelFormat.YUYV and size.width % 2:
         raise CortadoError(f"--input-size {size}: two pixels of yuyv share their colour; expected an even width")

@@ -54,7 +54,7 @@ def decision_of(given: object) -> Decision | None:
     if given is None or isinstance(given, Decision):
         return given
     if not isinstance(given, str):
-        raise CortadoError(f"decide={given!r} is no decision; expected a text such as '{FORM}', or None")
+        raise CortadoError(f"decide={given!r} is not a decision; expected a text such as '{FORM}', or None")
     whole: dict[str, str] = {}
     of_classes: dict[str, dict[str, str]] = {key: {} for key in _OF_A_CLASS}
     for part in given.split(","):
@@ -65,11 +65,11 @@ def decision_of(given: object) -> Decision | None:
         if not equals or not value or key not in _KEYS or places is None or not at:
             raise CortadoError(f"--decide: found '{part.strip()}', expected parts as in {FORM}")
         if at in places:
-            raise CortadoError(f"--decide: {name} is given twice, expected it once")
+            raise CortadoError(f"--decide: {name} is given twice, expected once")
         places[at] = value
     if "threshold" not in whole:
         raise CortadoError(
-            f"--decide {given}: there is no threshold, expected the least score of a decision, as in {FORM}"
+            f"--decide {given}: there is no threshold, expected the smallest score for a decision, as in {FORM}"
         )
     return Decision(
         threshold=_number("threshold", whole["threshold"]),
@@ -89,18 +89,18 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise CortadoError(f"--decide: {key}={text} is no number; expected a score, as in {key}=0.7") from None
+        raise CortadoError(f"--decide: {key}={text} is not a number; expected a score, as in {key}=0.7") from None
 
 
 def _count(key: str, text: str) -> int:
     if _NUMBER.fullmatch(text.removeprefix("-")) is None:
-        raise CortadoError(f"--decide: {key}={text} is no number of outputs; expected an integer, as in {key}=8")
+        raise CortadoError(f"--decide: {key}={text} is not a number of outputs; expected an integer, as in {key}=8")
     return int(text)
 
 
 def _check_number(key: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise CortadoError(f"--decide: {key}={value!r} is no score; expected a number, as in {key}=0.7")
+        raise CortadoError(f"--decide: {key}={value!r} is not a score; expected a number, as in {key}=0.7")
 
 
 def _check_count(key: str, value: object, least: int, most: int) -> None:

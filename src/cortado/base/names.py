@@ -39,8 +39,8 @@ def check_name(name: str) -> str:
     """Checks a name for files, folders and C symbols; anything that could mean more than a name is refused."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_ .+-]*", name) or len(name) > LONGEST_NAME:
         raise CortadoError(
-            f"'{name}' can't be a model's name; expected at most {LONGEST_NAME} of a-z, A-Z, 0-9, space and _ . + -, "
-            "beginning with a letter or digit"
+            f"'{name}' can't be a model's name; expected at most {LONGEST_NAME} of a-z, A-Z, 0-9, space and _ . + "
+            "-, beginning with a letter or digit"
         )
     return name
 
@@ -142,7 +142,7 @@ def flag(name: str) -> str:
 def count(text: str) -> int:
     """Reads an integer of at least 1."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise CortadoError(f"{text!r} is no number of at least 1")
+        raise CortadoError(f"{text!r} is not a number of at least 1")
     return int(text)
 
 
@@ -153,7 +153,7 @@ def number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise CortadoError(f"{text!r} is no number")
+        raise CortadoError(f"{text!r} is not a number")
     return value
 
 
@@ -187,7 +187,7 @@ def expressions(name: str, value: object) -> tuple[str, ...]:
             re.compile(text)
         except re.error as error:
             raise CortadoError(
-                f"'{text}' is no regular expression ({error}); expected one that matches names of modules, as in "
+                f"'{text}' is not a regular expression ({error}); expected one that matches names of modules, as in "
                 "'encoder.*'"
             ) from None
     return found
@@ -217,7 +217,7 @@ def ranges_of(given: object) -> tuple[InputRange, ...]:
     found = tuple(one if isinstance(one, InputRange) else _range(one) for one in texts)
     twice = next((one.name for place, one in enumerate(found) if one.name in [two.name for two in found[:place]]), None)
     if twice is not None:
-        raise CortadoError(f"--range says twice what '{twice}' holds; expected one interval for each input")
+        raise CortadoError(f"--range gives the interval of '{twice}' twice; expected one for each input")
     return found
 
 
@@ -238,7 +238,7 @@ def check_version(value: object) -> None:
     """Checks that a version is three numbers, as every package manager accepts."""
     if value is not None and (not isinstance(value, str) or _VERSION.fullmatch(value) is None):
         raise CortadoError(
-            f"model_version={value!r} (--model-version) is no version; expected three numbers below 60,000, each "
+            f"model_version={value!r} (--model-version) is not a version; expected three numbers below 60,000, each "
             "without a leading zero, such as 1.4.0"
         )
 

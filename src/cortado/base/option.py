@@ -84,26 +84,28 @@ SEQUENCE_HELP = (
 
 def dimension(name: str, value: object) -> object:
     if not isinstance(value, int):
-        raise CortadoError(f"{name}={value!r} is no dimension; expected an int, or None for no stream")
+        raise CortadoError(f"{name}={value!r} is not a dimension; expected an int, or None for no stream")
     return value
 
 
 def steps(name: str, value: object) -> object:
     if not isinstance(value, int) or value < 1:
-        raise CortadoError(f"{name}={value!r} is no number of steps; expected 1 or more, or None")
+        raise CortadoError(f"{name}={value!r} is not a number of steps; expected 1 or more, or None")
     return value
 
 
 def byte_count(name: str, value: object) -> object:
     if not isinstance(value, int | str):
-        raise CortadoError(f"{name}={value!r} is no number of bytes; expected an int, a text such as '256K', or None")
+        raise CortadoError(
+            f"{name}={value!r} is not a number of bytes; expected an int, a text such as '256K', or None"
+        )
     return parse_bytes(value) if isinstance(value, str) else value
 
 
 def chip_named(name: str, value: object) -> Chip:
     found = find_chip(value) if isinstance(value, str) else value
     if not isinstance(found, Chip):
-        raise CortadoError(f"{name}={value!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
+        raise CortadoError(f"{name}={value!r} is not a chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
     return found
 
 
@@ -117,7 +119,7 @@ def weight_group(name: str, value: object) -> object:
 
 def file_name(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise CortadoError(f"{name}={value!r} names no file; expected the path of an .npz file as a text")
+        raise CortadoError(f"{name}={value!r} does not name a file; expected the path of an .npz file as a text")
     return value
 
 
@@ -131,7 +133,7 @@ def bar(kind: str, most: int) -> Callable[[str, Any], object]:
 
     def read(name: str, value: Any) -> object:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise CortadoError(f"{name}={value!r} is no number; expected {kind} from 0 to {most}, or None")
+            raise CortadoError(f"{name}={value!r} is not a number; expected {kind} from 0 to {most}, or None")
         if not 0 <= value <= most:
             raise CortadoError(f"{flag(name)} {value:g}: expected {kind} from 0 to {most}")
         return value

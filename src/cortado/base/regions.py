@@ -65,7 +65,9 @@ def regions_of(given: object, chip: Chip | None) -> tuple[Region, ...]:
     elif isinstance(given, Mapping):
         given = list(given.items())
     if not isinstance(given, Sequence):
-        raise CortadoError(f"memory={given!r} names no memories; expected a text such as 'dtcm=64K,sram=256K', or None")
+        raise CortadoError(
+            f"memory={given!r} does not name memories; expected a text such as 'dtcm=64K,sram=256K', or None"
+        )
     regions = tuple(one if isinstance(one, Region) else _region(*one) for one in given)
     names = [region.name for region in regions]
     if not regions or len(regions) > MOST_REGIONS or len(set(names)) < len(names):
@@ -79,7 +81,7 @@ def regions_of(given: object, chip: Chip | None) -> tuple[Region, ...]:
 def _pair(part: str) -> tuple[str, str]:
     name, equals, size = part.partition("=")
     if not equals:
-        raise CortadoError(f"'{part.strip()}' is no memory; expected NAME=BYTES, as in dtcm=64K")
+        raise CortadoError(f"'{part.strip()}' is not a memory; expected NAME=BYTES, as in dtcm=64K")
     return name, size
 
 
@@ -92,8 +94,8 @@ def _region(name: str, size: str | int) -> Region:
         raise CortadoError(f"the memory {name} has {size} bytes; expected 1 or more")
     if kind.strip() not in ("", DEVICE_MEMORY):
         raise CortadoError(
-            f"the memory {name} is said to be '{kind.strip()}'; expected nothing behind its size, or "
-            f"{name.strip()}={size}:{DEVICE_MEMORY} where it is device memory, in which unaligned accesses fault"
+            f"the memory {name} is marked as '{kind.strip()}'; expected nothing after its size, or "
+            f"{name.strip()}={size}:{DEVICE_MEMORY} if it is device memory, where unaligned accesses fault"
         )
     return Region(_checked(name, "a memory"), number, bool(kind))
 
@@ -103,7 +105,7 @@ def _checked(name: str, what: str) -> str:
     if not re.fullmatch(REGION_NAME, lower) or len(lower) > 30 or lower in _KEYWORDS:
         raise CortadoError(
             f"'{name.strip()}' can't be the name of {what}: it becomes a name in C. Expected at most 30 letters, "
-            "digits and underscores, a letter first, and no word of C's own"
+            "digits and underscores, a letter first, and no keyword of C"
         )
     return lower
 
@@ -131,12 +133,14 @@ def places_of(given: object) -> tuple[WeightPlacement, ...]:
 def _place(text: str) -> WeightPlacement:
     pattern, equals, section = text.rpartition("=")
     if not equals or not pattern.strip():
-        raise CortadoError(f"'{text}' places nothing; expected REGEX=SECTION, as in 'features.1[0-9].*=external'")
+        raise CortadoError(
+            f"'{text}' does not place anything; expected REGEX=SECTION, as in 'features.1[0-9].*=external'"
+        )
     try:
         re.compile(pattern.strip())
     except re.error as error:
         raise CortadoError(
-            f"'{pattern}' is no regular expression ({error}); expected one that matches names of modules, as in "
+            f"'{pattern}' is not a regular expression ({error}); expected one that matches names of modules, as in "
             "'features.1[0-9].*=external'"
         ) from None
     return WeightPlacement(pattern.strip(), _checked(section, "a section"))

@@ -239,8 +239,8 @@ ONE_OF_EACH = tuple(CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM
 def _parse_override(text: str, cpu: CortexM, suffix: str) -> Isa:
     if suffix == "int8":
         raise CortadoError(
-            f"'{text}': a target names a core, and +int8 is not an attribute of one; write '{cpu.value}' "
-            "(Cortado always quantizes to int8)"
+            f"'{text}': a target names a core, and +int8 is not an attribute of a core; write '{cpu.value}' (Cortado "
+            "always quantizes to int8)"
         )
     if suffix not in _OVERRIDES:
         known = ", ".join("+" + name for name in (*_OVERRIDES, _NO_FPU))

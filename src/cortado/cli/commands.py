@@ -296,7 +296,7 @@ def pack_command(arguments: argparse.Namespace) -> None:
         raise CortadoError("web is no package of a folder's C; `cortado compile --package web` writes it")
     output: Path = arguments.output
     if output.exists():
-        raise CortadoError(f"{output} is there already; name a folder that is not there yet")
+        raise CortadoError(f"{output} exists already; name a folder that does not exist yet")
     check_writable(output)
     content = content_of(Artifact.open(arguments.folder))
     files = {name: data for kind in kinds for name, data in package_files(kind, content).items()}

@@ -30,7 +30,7 @@ def compare_command(arguments: argparse.Namespace) -> None:
     found = compare(read_models(arguments.models))
     if arguments.html is not None:
         if arguments.html.is_dir():
-            raise CortadoError(f"can't write {arguments.html}: it is a folder, expected a file to write the page to")
+            raise CortadoError(f"can't write {arguments.html}: it is a folder; name a file to write the page to")
         write_file(arguments.html, build_index(found, arguments.html.absolute().parent).encode())
     print(json.dumps(found.to_json(), indent=2) if arguments.json else "\n".join(comparison_lines(found)))
 
@@ -55,7 +55,7 @@ def figure_lines(found: "Comparison") -> list[str]:
 def _layer_lines(found: "Comparison") -> list[str]:
     """Lists the layers that differ, at most those whose cycles differ most."""
     if not found.layers:
-        return ["", "no layer differs in operator, shape, constants, products or cycles"]
+        return ["", "no layer differs in operator, shape, constants, MACs or cycles"]
     order = {id(row): _difference(row) for row in found.layers}
     worst = sorted(found.layers, key=lambda row: -order[id(row)])[:SHOWN_LAYERS]
     shown = [row for row in found.layers if row in worst]

@@ -109,8 +109,8 @@ def _model_specs(arguments: argparse.Namespace) -> list[str]:
 def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
     if len(specs) > 1:
         raise CortadoError(
-            f"{'two' if len(specs) == 2 else len(specs)} models, {' and '.join(specs)}: name one, or say where their "
-            "program goes with --together DIR"
+            f"{'two' if len(specs) == 2 else len(specs)} models, {' and '.join(specs)}: name one, or combine them into "
+            "one program with --together DIR"
         )
     if arguments.shared_arena:
         raise CortadoError("--shared-arena is for models that are compiled with --together DIR; leave it out")
@@ -322,7 +322,7 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
     rows += [("", f"{one.bytes:,} bytes of the constants in section .cortado.{one.name}") for one in flash.sections]
     if report.state:
         size, names = sum(one.bytes for one in report.state), ", ".join(one.name for one in report.state)
-        rows.insert(2, ("state", f"{size:,} bytes of the arena last from call to call: {names}"))
+        rows.insert(2, ("state", f"{size:,} bytes of the arena persist from call to call: {names}"))
     if report.decision is not None:
         rows.insert(2, ("decision", f"{report.decision.spec}; {report.decision.bytes:,} bytes of the arena"))
     if report.input_rows is not None:
@@ -334,13 +334,13 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
 
 def _rows_text(rows: "InputRowsReport", stream: "StreamReport | None") -> str:
     """Describes how an input arrives row by row."""
-    held = f"rows of {rows.row_bytes:,} bytes, {rows.ring_rows} of them held"
+    held = f"rows of {rows.row_bytes:,} bytes, {rows.ring_rows} of them stored"
     if stream is None:
         return f"{rows.rows} {held}"
-    late = f", late by {stream.delay_rows} rows for padding that was dropped" if stream.delay_rows else ""
+    late = f", delayed by {stream.delay_rows} rows because padding was dropped" if stream.delay_rows else ""
     return (
-        f"{held}, without end: {stream.windows.in_words}{late}; "
-        f"{stream.state_bytes:,} bytes of the arena last from row to row"
+        f"{held}, without end: {stream.windows.in_words}{late}; {stream.state_bytes:,} bytes of the arena persist from "
+        "row to row"
     )
 
 
@@ -350,7 +350,7 @@ def _chip(chip: "ChipReport", memory: "MemoryReport", flash: "FlashReport") -> s
     fits = (memory.regions or memory.arena_bytes <= chip.ram_bytes) and (
         chip.flash_bytes is None or needed <= chip.flash_bytes
     )
-    outside = "flash is outside of the chip"
+    outside = "flash is off-chip"
     share = outside if chip.flash_bytes is None else f"{_part(needed, chip.flash_bytes)} bytes of flash"
     ram = f"{_part(memory.arena_bytes, chip.ram_bytes)} bytes of RAM in one piece"
     ram = "RAM as above" if memory.regions else ram

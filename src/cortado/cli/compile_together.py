@@ -86,7 +86,7 @@ def _calibrations(given: str | None, specs: list[str]) -> list[str | None]:
     if len(each) != len(specs):
         raise CortadoError(
             f"--calibration names {len(each)} data sets for {len(specs)} models, expected one for all, or one for each "
-            "with commas between them; nothing between two commas is the model's own"
+            "with commas between them; an empty entry stands for the model's own"
         )
     return [text or None for text in each]
 
@@ -138,7 +138,8 @@ def methods_command(arguments: argparse.Namespace, spec: str, targets: list["Cor
             if len(targets) > 1 or arguments.calibration is not None:
                 given = "--calibration" if len(targets) == 1 else f"{len(targets)} targets"
                 raise CortadoError(
-                    f"{given}: a model with several methods is for one target, with its ModelCalls as data"
+                    f"{given}: a model with several methods is compiled for one target, with its ModelCalls as "
+                    "calibration data"
                 )
             warnings.simplefilter("ignore", CortadoWarning)  # they are printed at the end
             name = arguments.name or source.name

@@ -42,7 +42,7 @@ from cortado.cli.parsing import add
 from cortado.cli.show import show_arguments
 from cortado.cli.sweep import estimate_arguments, sweep_arguments
 
-MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"
+MISTAKE = "this is a bug in Cortado, not a mistake of yours; please report it with the lines above"
 
 
 class Exit(IntEnum):

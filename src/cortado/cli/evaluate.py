@@ -122,7 +122,9 @@ def _dataset(arguments: argparse.Namespace, artifact: "Artifact") -> "Dataset":
             "come with their own (see `cortado zoo`)"
         )
     if arguments.labels is not None:
-        raise CortadoError(f"labels were given without data: --data, or none of both for {network.name}'s own test set")
+        raise CortadoError(
+            f"labels were given without data: add --data, or leave out both for {network.name}'s own test set"
+        )
     return make_dataset(artifact, *network.test_set(), arguments.limit, reconstruction=reconstruction)
 
 
@@ -207,6 +209,6 @@ def _class_lines(names: list[str], integers: "Score", floats: "Score | None") ->
         mistakes = sorted((n for n in range(len(row)) if n != number and row[n]), key=lambda n: -row[n])
         taken = ", ".join(f"{names[n]} ({row[n]:,})" for n in mistakes[:SHOWN_MISTAKES])
         rows.append((names[number], f"{total:,}", *right, taken))
-    header = ("CLASS", "SAMPLES", "RIGHT", *(["RIGHT IN FLOAT"] if before else []), "MOST OFTEN TAKEN FOR")
+    header = ("CLASS", "SAMPLES", "RIGHT", *(["RIGHT IN FLOAT"] if before else []), "MOST OFTEN MISTAKEN FOR")
     left_out = len(counted) - len(rows)
-    return in_columns([header, *rows]) + ([f"and {left_out} classes that are better"] if left_out else [])
+    return in_columns([header, *rows]) + ([f"and {left_out} classes with better scores"] if left_out else [])

@@ -89,7 +89,7 @@ def _phases(text: str) -> int:
 def _loudness(text: str) -> tuple[float, ...]:
     found = tuple(number(one) for one in text.split(","))
     if not all(0 < one <= MOST_LOUDNESS for one in found):
-        raise argparse.ArgumentTypeError(f"{text!r} are no factors above 0 and up to {MOST_LOUDNESS:g}")
+        raise argparse.ArgumentTypeError(f"{text!r} are not factors above 0 and up to {MOST_LOUDNESS:g}")
     return found
 
 
@@ -109,9 +109,9 @@ def check_together(arguments: argparse.Namespace) -> None:
             needs = "and --stream scores a recording; leave one of the two out" if other == "--data" else "add that"
             raise CortadoError(f"{flag} is for {'datasets' if other == '--data' else 'recordings (--stream)'}, {needs}")
     if arguments.stream is not None and arguments.events is None:
-        raise CortadoError(f"--stream {arguments.stream} has no events to be scored by; expected --events EVENTS.csv")
+        raise CortadoError(f"--stream {arguments.stream} needs events to score against; give --events EVENTS.csv")
     if arguments.tolerance is not None and arguments.tolerance < 0:
-        raise CortadoError(f"--tolerance {arguments.tolerance:g} is below zero; expected seconds, as in 0.5")
+        raise CortadoError(f"--tolerance {arguments.tolerance:g} is negative; expected seconds, as in 0.5")
 
 
 def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> None:
@@ -148,7 +148,7 @@ def _problems(arguments: argparse.Namespace, found: "StreamEvaluation", varied: 
     """Checks thresholds against the recording itself and against its worst variation."""
     lines = []
     if False in (found.same_in_c, *(one.same_in_c for one in varied)):
-        lines.append("the compiled C decides otherwise than the reference: please report this model")
+        lines.append("the compiled C decides differently from the reference; please report this model")
     scored = [("", found.score), *((f" ({one.variation})", one.score) for one in varied)]
     where, score = min(scored, key=lambda one: one[1].hits)
     if arguments.min_hits is not None and score.hits < arguments.min_hits * score.events:
@@ -248,7 +248,7 @@ def _text(artifact: "Artifact", found: "StreamEvaluation", names: tuple[str, ...
         if one.events or one.false_alarms
     ]
     header = ("CLASS", "EVENTS", "HITS", "MISSES", "REPEATS", "FALSE ALARMS")
-    exact = {True: ["the compiled C decides the same"], False: ["the compiled C decides OTHERWISE"], None: []}
+    exact = {True: ["the compiled C decides the same"], False: ["the compiled C decides DIFFERENTLY"], None: []}
     return [
         f"{report.model} for {report.target}, {score.seconds:,.1f} s, {found.outputs:,} outputs",
         f"decision: {said}",

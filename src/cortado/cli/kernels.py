@@ -52,12 +52,12 @@ def kernels_command(arguments: argparse.Namespace) -> None:
     from cortado.run.runner import write_files
 
     if arguments.all == bool(arguments.images):
-        raise CortadoError("name the images that the firmware has to run, or say --all --target TARGET")
+        raise CortadoError("name the images that the firmware has to run, or give --all --target TARGET")
     chosen, target = _all(arguments.target) if arguments.all else _of_images(arguments.images)
     folder = arguments.output or arguments.executorch
     if folder is not None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise CortadoError(f"{folder} is there already; name an empty folder, or one that is not there yet")
+            raise CortadoError(f"{folder} exists already; name an empty folder, or one that does not exist yet")
         sources, thunks = {source for one in chosen for source in one.sources}, [one.thunk for one in chosen]
         files = loader_files(thunks, sources)
         if arguments.executorch is not None:
@@ -104,8 +104,8 @@ def _images(path: Path) -> list["ImageInfo"]:
     found = [image for image, _ in delegated_images(read_pte_file(path), path)]
     if not found:
         raise CortadoError(
-            f"{path} has no delegate of Cortado's, and needs none of its kernels; expected a file of --pte delegate or "
-            "of CortadoPartitioner"
+            f"{path} has no Cortado delegate, so it needs none of its kernels; expected a file of --pte delegate or of "
+            "CortadoPartitioner"
         )
     return found
 
@@ -123,13 +123,14 @@ def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], "CortexMTargetCo
         for kernel in info.kernels:
             if kernel.id not in known:
                 raise CortadoError(
-                    f"{path} calls {kernel.name} in a way that this version of Cortado doesn't (number "
+                    f"{path} calls {kernel.name} in a way that this version of Cortado doesn't know (number "
                     f"{kernel.id:08x}); compile it again with this version"
                 )
             chosen[kernel.id] = known[kernel.id]
     if len(cores) > 1:
         (one, first), (other, second), *_ = cores.items()
         raise CortadoError(
-            f"{first} is for {one.name} cores and {second} for {other.name}; a firmware has the kernels of one"
+            f"{first} is for {one.name} cores and {second} for {other.name}; firmware holds the kernels of one kind of "
+            "core"
         )
     return list(chosen.values()), from_target_string(found[0][1].target)

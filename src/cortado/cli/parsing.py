@@ -96,7 +96,7 @@ def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
         name, equals, sizes = text.rpartition("=")
         parts = sizes.replace("x", ",").split(",")
         if not equals or not name or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            raise CortadoError(f"--shape {text}: expected the name of an input and its sizes, as in image=1,3,96,96")
+            raise CortadoError(f"--shape {text}: expected the name of an input and its shape, as in image=1,3,96,96")
         found[name] = tuple(int(part) for part in parts)
     return found
 
@@ -120,5 +120,5 @@ def class_names(given: str) -> tuple[str, ...]:
     while names and not names[-1]:
         names = names[:-1]
     if not names or not all(names):
-        raise CortadoError(f"--labels {given}: found an empty name, expected the name of a class in every place")
+        raise CortadoError(f"--labels {given}: found an empty name, expected a name for every class")
     return names

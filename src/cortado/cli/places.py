@@ -43,14 +43,14 @@ def further_place(arguments: argparse.Namespace) -> str | None:
 
     text = place_of(arguments)
     if text not in (None, WASM) and not is_probe(text):
-        raise CortadoError(f"--on {text}: expected wasm or gdb:HOST:PORT; this machine and the boards are asked anyway")
+        raise CortadoError(f"--on {text}: expected wasm or gdb:HOST:PORT; this machine and the boards are used anyway")
     return text
 
 
 def silicon_lines(found: "Silicon") -> list[str]:
     """Describes the chip's counts, for people."""
     if found.first is None:
-        return [f"no cycles: {found.core} has no counter that runs"]
+        return [f"no cycles: {found.core} has no running cycle counter"]
     later = "" if not found.later else f", {min(found.later):,} in later runs"
     time = ""
     if found.clock_hz is not None and found.warm is not None:

@@ -36,7 +36,7 @@ CSV_COLUMNS = (
 
 def profile_command(arguments: argparse.Namespace) -> None:
     if arguments.json and arguments.csv:
-        raise CortadoError("--json and --csv: name one of them")
+        raise CortadoError("--json and --csv: give only one of them")
     artifact = opened(arguments)
     with artifact.guarded():
         _profile_artifact(arguments, artifact)
@@ -55,10 +55,10 @@ def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> No
     on = place_of(arguments)
     clock = clock_of(artifact, arguments.chip)
     if arguments.contribute is not None and not is_probe(on):
-        raise CortadoError("--contribute writes what a chip's own counter says: add --on gdb")
+        raise CortadoError("--contribute writes what a chip's own counter measured: add --on gdb")
     if choose_board(artifact.info.target, on) is None and not is_probe(on):
         raise CortadoError(
-            f"a profile needs an emulated board, and {arguments.on} is none; `cortado targets` lists them"
+            f"a profile needs an emulated board, and {arguments.on} is not one; `cortado targets` lists them"
         )
     samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
     require((Tool.ARM_GCC, Tool.QEMU, Tool.CC))

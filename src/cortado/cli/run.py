@@ -98,10 +98,10 @@ def _samples(arguments: argparse.Namespace, artifact: "Artifact", on: str | None
     if arguments.recording is None:
         return [_example(artifact, on)] if arguments.input is None else artifact.read_samples(arguments.input)
     if arguments.input is not None:
-        raise CortadoError("an input and a recording were given: --input or --recording, one of them")
+        raise CortadoError("an input and a recording were given; give only one of --input and --recording")
     network = zoo_network(artifact.report)
     if network is None:
-        raise CortadoError(f"{artifact.report.model} is no network of the zoo that takes sound; give --input")
+        raise CortadoError(f"{artifact.report.model} is not a zoo network that takes sound; give --input")
     return [[value.numpy() for value in network.hear(arguments.recording)]]
 
 
@@ -167,8 +167,8 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     if not arguments.trust and not is_remembered(digest(arguments.folder.read_bytes())):
         raise CortadoError(
             f"{arguments.folder} was not compiled by this installation, and the ExecuTorch runtime that would run it "
-            "on this machine was not written for hostile files. `cortado inspect` shows what it holds; if you trust "
-            "its maker, say so with --trust"
+            "on this machine is not safe against hostile files. `cortado inspect` shows what it holds; if you trust "
+            "its maker, add --trust"
         )
     require((Tool.CC, Tool.CXX))
     sample = list(read_arrays(arguments.input).values())
@@ -186,7 +186,7 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     lines = [f"{arguments.folder.name} on {EXECUTORCH}"]
     for name, value in values.items():
         lines += _scores(f"output {name}: " if len(values) > 1 else "", value, None)
-    print("\n".join([*lines, "not checked: the folder of the file holds no reference"]))
+    print("\n".join([*lines, "not checked: there is no reference beside the file"]))
 
 
 def _check_output(artifact: "Artifact", path: Path) -> None:

@@ -119,7 +119,7 @@ def saturation_lines(found: "Sequence[Saturation] | None") -> list[str]:
     if found is None:
         return []
     if not found:
-        return ["no value is at an end of its range"]
+        return ["no value is at either end of its range"]
     rows = [
         (one.tensor, one.module or "-", f"{one.part:.4%}", f"{one.saturated:,}", f"{one.samples:,}")
         for one in found[:SHOWN]

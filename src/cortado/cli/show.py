@@ -55,7 +55,7 @@ def show_command(arguments: argparse.Namespace) -> None:
     from cortado.web.server import serve
 
     if arguments.port not in range(65536):
-        raise CortadoError(f"--port {arguments.port} is no port; expected 0 to 65535")
+        raise CortadoError(f"--port {arguments.port} is not a port; expected 0 to 65535")
     taught = arguments.method is None and is_taught(arguments.folder)
     method = "forward" if taught else arguments.method
     artifact = Artifact.open(folder_of(arguments.folder, [], method), trust=arguments.trust)
@@ -101,7 +101,7 @@ def _page(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:
     if arguments.recording or not written.is_file():
         what = "its sounds are put into it" if arguments.recording else f"{artifact.folder} has none"
         raise CortadoError(
-            f"the page is made with torch, which is not installed ({TORCH.install}); without it `cortado show` serves "
+            f"making the page needs torch, which is not installed ({TORCH.install}); without it `cortado show` serves "
             f"the page that `cortado compile --package web` wrote, and {what}"
         )
     return written.read_bytes()

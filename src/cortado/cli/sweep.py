@@ -93,7 +93,7 @@ def _estimate_text(name: str, found: "Estimate") -> list[str]:
     if left:
         lines.append(f"        without {left} of {len(found.layers)} layers, which are not estimated")
     if found.milliseconds is not None:
-        fits = "" if found.fits else "; it does NOT fit"
+        fits = "" if found.fits else "; does NOT fit"
         lines.append(f"time    {found.milliseconds:.3g} ms on {found.chip}{fits}")
     heaviest = sorted(found.layers, key=lambda layer: -layer.cycles)[:5]
     rows = [("HEAVIEST LAYERS", "OPERATOR", "CYCLES")]
@@ -130,7 +130,7 @@ def sweep_command(arguments: argparse.Namespace) -> None:
 def _executor(arguments: argparse.Namespace) -> Iterator[Executor | None]:
     """Yields the executor of the tasks; None for the default of `sweep`."""
     if arguments.dask is not None and arguments.workers is not None:
-        raise CortadoError("--dask and --workers: a cluster has its own workers; name one of them")
+        raise CortadoError("--dask and --workers: a cluster has its own workers; give only one of them")
     if arguments.dask is None:
         yield None if arguments.workers is None else _threads(arguments.workers)
         return
@@ -172,7 +172,7 @@ def _sweep_text(rows: "list[SweepRow]", folder: Path) -> list[str]:
     return [
         f"{len(rows)} rows: {told}; {known} from the cache",
         "",
-        f"what no other row of the same chip beats in {'score, ' if scored else ''}RAM, flash and cycles:",
+        f"rows that no other row of the same chip beats in {'score, ' if scored else ''}RAM, flash and cycles:",
         *in_columns(lines),
         *more,
         "",

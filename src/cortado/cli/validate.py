@@ -45,14 +45,16 @@ def _validate_artifact(
     from cortado.run.toolchain import WASM_TOOLS, Tool
 
     if arguments.inputs is None and arguments.labels is not None:
-        raise CortadoError(f"{arguments.labels} holds the labels of samples: give those with --inputs")
+        raise CortadoError(f"{arguments.labels} holds the labels of samples: give the samples with --inputs")
     if arguments.save and not arguments.per_layer:
-        raise CortadoError("--save keeps how far each layer is from the float model, which --per-layer finds: add that")
+        raise CortadoError(
+            "--save stores how far each layer is from the float model, which --per-layer measures: add --per-layer"
+        )
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC, *(WASM_TOOLS if arguments.on == WASM else ()))
     require(tools if artifact.report.pte is None else (*tools, Tool.CXX))
     spec = arguments.model or artifact.report.zoo
     if arguments.save and spec is None:
-        raise CortadoError("--save keeps how far each layer is from the float model: name that with --model")
+        raise CortadoError("--save stores how far each layer is from the float model: name it with --model")
     progress = ProgressBar()
     try:
         # A user's own file may print: standard output is reserved for the result.
@@ -169,7 +171,7 @@ def _print_validation(artifact: "Artifact", found: "Validation", spec: str | Non
         names = list(found.layers[0].differing)
         header = ("LAYER", "OPERATOR", "MODULE", "SQNR", *(name.upper() for name in names))
         rows = [_layer_cells(layer, names, "" if spec is None else "no twin") for layer in found.layers]
-        show("values of each layer that are not the reference's", header, rows)
+        show("values of each layer that differ from the reference", header, rows)
         print()
     title = f"{report.model} for {report.target}, {found.samples} sample{'s' if found.samples > 1 else ''}"
     given = "not given: name it with --model" if spec is None else spec

@@ -183,7 +183,7 @@ class Partition:
             raise CortadoError(NOT_QUANTIZED)
         for node in self.outputs:
             if any(user.target is getitem for user in node.users) or not isinstance(VALUE.of(node), torch.Tensor):
-                raise CortadoError(f"one of the several results of {aten_of(node)} is read outside of the part")
+                raise CortadoError(f"one of the several results of {aten_of(node)} is used outside of the partition")
 
 
 def dynamic_size(node: Node) -> str | None:
@@ -245,7 +245,9 @@ class _Edge:
     def __init__(self, node: Node, part: Partition) -> None:
         value = VALUE.of(node)
         if not isinstance(value, torch.Tensor):
-            raise CortadoError(f"{node.name} at its border is no tensor, expected one; compute it inside of the model")
+            raise CortadoError(
+                f"{node.name} at its border is not a tensor, expected one; compute it inside of the model"
+            )
         self.node, self.name, self.dtype = node, node.name, value.dtype
         self.order = tuple(value.dim_order()) if value.dim() else ()
         self.shape = tuple(int(value.shape[dim]) for dim in self.order)  # in memory order
@@ -282,7 +284,7 @@ def _parameters(node: Node) -> dict[str, Any] | None:
 def _check_ports(edges: Sequence[_Edge], found: Sequence[Tensor]) -> None:
     """Refuses a tensor that the delegate can't copy or convert to where the compiled part reads or writes it."""
     if len(edges) != len(found):
-        raise CortadoError(f"it has {len(found)} tensors at its border compiled, expected {len(edges)}")
+        raise CortadoError(f"it has {len(found)} tensors at its border when compiled, expected {len(edges)}")
     for edge, tensor in zip(edges, found, strict=True):
         plain = tensor.layout == tuple(range(len(tensor.layout)))
         if not plain or tuple(tensor.shape) != edge.shape or not _converts(edge.dtype, tensor.element):

@@ -39,7 +39,7 @@ from cortado.ir.op import registry
 from cortado.ir.portable import written
 
 _ONLY_BORDERS = "it quantizes or dequantizes for calls that stay outside"
-_ONLY_CONSTANTS = "it reads constants alone, for calls that stay outside"
+_ONLY_CONSTANTS = "it reads only constants, for calls that stay outside"
 _ANEW = (
     "it has a new scale for every input (dynamic quantization), expected a constant one; quantize with "
     "is_dynamic=False and calibrate"
@@ -82,7 +82,7 @@ class _Supported(OperatorSupportBase):
             return None if self.is_node_supported({}, source) else self.outside.get(source.name, _ONLY_BORDERS)
         if is_border(node) and any(one not in self.constants for one in parameters_of(node)):
             return _ANEW
-        return None if _known(aten_of(node)) else f"no operator of Cortado's computes {aten_of(node)}"
+        return None if _known(aten_of(node)) else f"no Cortado operator computes {aten_of(node)}"
 
 
 class CortadoPartitioner(Partitioner):

@@ -151,6 +151,6 @@ def _check_read_overlay(row: _Row, overlay: Overlay, names: Mapping[str, int]) -
     """Refuses an overlay that names no buffer of the file, or lies over itself."""
     for column, name in (("id", overlay.out), ("overlay_of", overlay.inp)):
         if name not in names:
-            raise row.error(column, f"'{name}' is no buffer of this file")
+            raise row.error(column, f"'{name}' is not a buffer of this file")
     if overlay.out == overlay.inp:
         raise row.error("overlay_of", f"'{overlay.out}' is laid over itself: an overlay needs two different buffers")

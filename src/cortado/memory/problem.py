@@ -98,15 +98,16 @@ def _check_overlay(overlay: Overlay, names: set[str], persistent: set[str]) -> N
     for name in (overlay.out, overlay.inp):
         if name not in names:
             raise CortadoError(
-                f"the overlay of '{overlay.out}' over '{overlay.inp}' names '{name}', which is no buffer of the problem"
+                f"the overlay of '{overlay.out}' over '{overlay.inp}' names '{name}', which is not a buffer of the "
+                "problem"
             )
     if overlay.out == overlay.inp:
         raise CortadoError(f"'{overlay.out}' is laid over itself: an overlay needs two different buffers")
     for name in (overlay.out, overlay.inp):
         if name in persistent:
             raise CortadoError(
-                f"the overlay of '{overlay.out}' over '{overlay.inp}' names '{name}', which persists: nothing may lie "
-                "over it"
+                f"the overlay of '{overlay.out}' over '{overlay.inp}' names '{name}', which persists: nothing can "
+                "overlay it"
             )
 
 

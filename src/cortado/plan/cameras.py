@@ -51,7 +51,7 @@ def with_camera(program: Program, camera: Camera) -> Program:
     if program.state:
         names = ", ".join(f"'{kept.name}'" for kept in program.state)
         raise CortadoError(
-            f"{program.name} has state ({names}), and a camera's lines are for networks without; compile without "
+            f"{program.name} has state ({names}), but a camera's lines are for networks without state; compile without "
             "--input-format"
         )
     tensor = _only(program)
@@ -63,7 +63,7 @@ def with_camera(program: Program, camera: Camera) -> Program:
     step = program.pushed
     if step is not None and (step.rows, step.row_bytes) != (camera.resize.height, camera.resize.width * sight.channels):
         raise CortadoError(
-            f"the rows of input '{tensor.name}' are {step.rows} of {step.row_bytes} bytes, and the camera gives "
+            f"the rows of input '{tensor.name}' are {step.rows} of {step.row_bytes} bytes, but the camera gives "
             f"{camera.resize.height} of {camera.resize.width * sight.channels}; compile without --input-rows"
         )
     if not sight.held_bytes:
@@ -75,14 +75,14 @@ def _only(program: Program) -> Tensor:
     if len(program.inputs) != 1:
         names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
         raise CortadoError(
-            f"{program.name} has {len(program.inputs)} inputs ({names}), and a camera (--input-format) is in front of "
-            "one; compile without --input-format"
+            f"{program.name} has {len(program.inputs)} inputs ({names}), but a camera (--input-format) feeds one; "
+            "compile without --input-format"
         )
     tensor = program.inputs[0]
     if tensor.element != INT8 or tensor.qparams is None:
         raise CortadoError(
-            f"input '{tensor.name}' holds {tensor.dtype} values, and a camera's front end (--input-format) writes int8 "
-            "codes of real numbers; give the model real images, or compile without --input-format"
+            f"input '{tensor.name}' holds {tensor.dtype} values, but a camera's front end (--input-format) writes int8 "
+            "codes of real numbers; make the model take real images, or compile without --input-format"
         )
     return tensor
 

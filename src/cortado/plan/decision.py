@@ -163,8 +163,8 @@ def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> float:
     low, high = ((code - scores.zero_point) * scale for code in scores.element.codes)
     if not low < wanted <= high:
         raise CortadoError(
-            f"--decide: a threshold of {threshold} is not within the scores of '{scores.name}', expected one above "
-            f"{float(low):.6g} and at most {float(high):.6g}"
+            f"--decide: a threshold of {threshold} is outside the range of the scores of '{scores.name}', expected one "
+            f"above {float(low):.6g} and at most {float(high):.6g}"
         )
     return ceil(smooth * (wanted / scale + scores.zero_point))
 
@@ -173,8 +173,8 @@ def _least_float(wanted: Fraction, name: str) -> float:
     """Returns the smallest float32 that is not below `wanted`."""
     if abs(wanted) > Fraction(_LARGEST):
         raise CortadoError(
-            f"--decide: a sum of {float(wanted):.6g} is not within float32, in which '{name}' is; expected thresholds "
-            f"that, times the outputs that are averaged, are at most {_LARGEST:.6g}"
+            f"--decide: a sum of {float(wanted):.6g} exceeds float32, the type of '{name}'; expected thresholds that, "
+            f"times the number of averaged outputs, are at most {_LARGEST:.6g}"
         )
     near = np.float32(float(wanted))
     return float(near if Fraction(float(near)) >= wanted else np.nextafter(near, float32.INFINITY))

@@ -265,10 +265,10 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
         return f"{call.operator} takes int8 weights"
     kernels, element = registry().operators[call.operator].kernel, graph.element(call.name)
     if kernels is None or element.name not in kernels.meeting(INT4):
-        return f"its tensors are {element.name}, which meets int8 weights"
+        return f"its tensors are {element.name}, which needs int8 weights"
     sizes = graph.constants[weights[0]].shape
     if len(sizes) == 4 and sizes[3] != graph.values[call.arguments["input"].name].shape[3]:
-        return "a grouped or depthwise convolution has few weights"
+        return "a grouped or depthwise convolution has only few weights"
     return None
 
 

@@ -36,8 +36,8 @@ class Walk(Enum):
     ELEMENTS = "any span of elements, in place if need be"
     ACCUMULATE = "one input row after the other into one output row"
     WHOLE = "the whole tensor at once"
-    PUSHED = "no kernel: the caller brings one row after the other"
-    RUNNING = "one row after the other, and after each what the last rows give together"
+    PUSHED = "no kernel: the caller provides one row after the other"
+    RUNNING = "one row after the other, and after each the result of the last rows"
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ class _Builder:
         if not isinstance(source, str):
             raise CortadoError(
                 f"the buffer '{state.buffer}' is the same after every call, expected one that depends on an input or "
-                "on its own last value; write it as a constant"
+                "its own previous value; write it as a constant"
             )
         value = self.graph.values[state.name]
         tensor = self._tensor(state.buffer, state.name, tuple(range(len(value.shape))))
@@ -503,7 +503,7 @@ def _in_order(state: list[StateTensor]) -> tuple[StateTensor, ...]:
             names = ", ".join(f"'{one.name}'" for one in left)
             raise CortadoError(
                 f"the buffers {names} exchange their values, expected an order in which each can be written; keep them "
-                "in one buffer and turn that (torch.roll)"
+                "in one buffer and rotate it (torch.roll)"
             )
         ordered += free
         left = [one for one in left if one not in free]

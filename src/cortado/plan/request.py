@@ -90,11 +90,13 @@ def with_pushed_input(program: Program, option: str = "--input-rows") -> Program
         samples = samples_of(tensor, rows)
         if tensor.element.floating and _is_quantized(program, tensor):
             raise CortadoError(
-                f"input '{tensor.name}' holds {tensor.dtype} values, which become codes all at once; expected --io "
-                "int8: the bundle's quantize_row converts a row"
+                f"input '{tensor.name}' holds {tensor.dtype} values, which are quantized all at once; expected --io "
+                "int8: the bundle's quantize_row converts one row"
             )
         if not tensor.element.computed:
-            raise CortadoError(f"input '{tensor.name}' holds {tensor.dtype} values, and no kernel reads rows of them")
+            raise CortadoError(
+                f"input '{tensor.name}' holds {tensor.dtype} values, and no kernel reads them row by row"
+            )
     except CortadoError as error:
         raise CortadoError(f"{error}. Compile without {option}") from error
     step = Step(
@@ -119,13 +121,15 @@ def with_pushed_input(program: Program, option: str = "--input-rows") -> Program
 def _only(program: Program) -> Tensor:
     if program.state:
         names = ", ".join(f"'{kept.name}'" for kept in program.state)
-        raise CortadoError(f"{program.name} has state ({names}), and its inputs come whole")
+        raise CortadoError(f"{program.name} has state ({names}), so its inputs must come whole")
     if len(program.inputs) != 1:
         names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
-        raise CortadoError(f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one")
+        raise CortadoError(
+            f"{program.name} has {len(program.inputs)} inputs ({names}), but rows can be pushed into only one"
+        )
     tensor = program.inputs[0]
     if any(output.buffer == tensor.buffer for output in program.outputs):
-        raise CortadoError(f"input '{tensor.name}' is an output as well, which is whole in memory")
+        raise CortadoError(f"input '{tensor.name}' is also an output, which is stored whole")
     return tensor
 
 
@@ -143,14 +147,14 @@ def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
     rows, row_bytes = found[0][1].height, found[0][1].row_bytes
     for step, port in found:
         if step.images != 1:
-            raise CortadoError(f"input '{tensor.name}' holds {step.images} images, and rows are pushed for one")
+            raise CortadoError(f"input '{tensor.name}' holds {step.images} images, but rows can be pushed for only one")
         other = (port.height, port.row_bytes) != (rows, row_bytes)
         if step.kind is Walk.WHOLE or port.rule.stride == 0 or other or rows == 1:
             raise CortadoError(
-                f"input '{tensor.name}' can't come row by row: {place_of(step)} reads all "
-                f"{math.prod(tensor.shape)} values at once. Rows are those of images [1, C, H, W] whose first layers "
-                "read windows of them, or of a signal whose first layer is a spectrum that reads it without padding "
-                "(center=False) and whose length is a multiple of the hop"
+                f"input '{tensor.name}' can't come row by row: {place_of(step)} reads all {math.prod(tensor.shape)} "
+                "values at once. Rows can come from images [1, C, H, W] whose first layers read windows of them, or "
+                "from a signal whose first layer is a spectrum without padding (center=False) and whose length is a "
+                "multiple of the hop"
             )
     return rows, row_bytes
 
@@ -203,7 +207,7 @@ def check_decision(program: Program, decision: Decision | None, names: Sequence[
         return
     if program.stream is None and not program.state:
         raise CortadoError(
-            f"--decide is for scores that come one after the other, and {program.name} has neither a stream nor state; "
+            f"--decide is for scores that come one after the other, but {program.name} has neither a stream nor state; "
             "expected --stream DIM, or a model with state"
         )
     check_names(decision, _scores(program).classes, names)

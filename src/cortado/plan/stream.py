@@ -60,7 +60,7 @@ class _Streamed:
         if len(firsts) > 1 or len({one.hop for one in found.values()}) > 1:
             rows = ", ".join(f"'{tensor.name}' after {found[tensor.buffer].first}" for tensor in program.outputs)
             raise CortadoError(
-                f"the outputs of {program.name} don't come with the same rows ({rows}), expected outputs that all read "
+                f"the outputs of {program.name} don't come with the same rows ({rows}), expected all outputs to read "
                 "the newest row, and equally often"
             )
         return replace(whole, stream=next(found[name] for name in steps[-1].outputs if name in found))
@@ -70,8 +70,8 @@ class _Streamed:
         output = self.makers[tensor.buffer]
         if output.rows != 1 and not output.one_row:
             raise CortadoError(
-                f"{self.program.name} gives {output.rows} rows in time, expected one, that of the newest: let the "
-                "model return the last row alone, as in x[:, :, -1:]"
+                f"{self.program.name} gives {output.rows} rows in time, expected one for the newest row: let the model "
+                "return only the last row, as in x[:, :, -1:]"
             )
         return self._stream(steps, window, output)
 
@@ -80,7 +80,7 @@ class _Streamed:
         rows = _rows_dim(program.inputs[0], pushed.rows)
         if rows != self.dim:
             raise CortadoError(
-                f"input '{program.inputs[0].name}' comes in rows of dimension {rows}, and --stream says that dimension "
+                f"input '{program.inputs[0].name}' comes in rows of dimension {rows}, but --stream says that dimension "
                 f"{self.dim} is time; expected --stream {rows}, or a model whose input has time in dimension {rows}"
             )
 
@@ -100,10 +100,10 @@ class _Streamed:
         for port in step.inputs:
             self._check(step, port)
         if not ports:
-            raise self._refuse(step, "reads nothing that comes in time")
+            raise self._refuse(step, "reads nothing that has a time dimension")
         hops = {self.times[str(port.source)].hop * port.rule.stride for port in ports}
         if len(hops) > 1:
-            raise self._refuse(step, "joins rows that don't come equally often")
+            raise self._refuse(step, "joins rows that come at different rates")
         time = self._running(step, ports[0]) if step.kind is Walk.RUNNING else self._window(step, ports, hops.pop())
         self._made(step, time)
         return replace(step, inputs=tuple(self._port(port, time, step) for port in step.inputs))
@@ -155,10 +155,10 @@ class _Streamed:
         where = last.padded or (self._place(below[0]) if below else self.program.name)
         return CortadoError(
             f"{where} pads in time, and the output depends on it: an endless stream has no padding in its middle. "
-            "Expected a model without padding in time, or with zeros before the first row alone that its output does "
-            f"not reach. Without it, as in padding=(0, 1), a window of {first} rows gives what this network gives in "
-            "the middle of a longer sequence: --stream-padding drop compiles that model, where nn.Conv2d and pools "
-            "pad; or compile it yourself, with calibration data of that many rows"
+            "Expected a model without padding in time, or with zeros before the first row only that its output does "
+            f"not reach. Without padding, as in padding=(0, 1), a window of {first} rows gives what this network gives "
+            "in the middle of a longer sequence: --stream-padding drop compiles that model if nn.Conv2d and pools "
+            "pad; or write that model yourself, with calibration data of that many rows"
         )
 
 

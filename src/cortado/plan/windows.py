@@ -59,7 +59,7 @@ class StreamWindows:
         if self.unread == 0:
             return f"the last {self.window}"
         rows = "row is" if self.unread == 1 else f"{self.unread} rows are"
-        return f"a window of {self.window} whose last {rows} read by nothing and not waited for"
+        return f"a window of {self.window} whose last {rows} not read and not waited for"
 
     def in_header(self, upper: str) -> str:
         """Describes the outputs in the terms of MODEL.h. `upper`: the prefix of its macros."""
@@ -68,5 +68,5 @@ class StreamWindows:
             return f"{when}, the same as for a window of the last {upper}_WINDOW_ROWS rows alone"
         return (
             f"{when}, the same as for a window of {upper}_WINDOW_ROWS rows alone that begins {upper}_FIRST_ROWS before "
-            "the next row; the network does not read the others of it, which are not waited for"
+            "the next row; the network does not read its other rows, so they are not waited for"
         )

@@ -81,7 +81,7 @@ def _method_lines(method: Method, metadata: Metadata | None) -> list[str]:
     lines.append(_line("arena", arena, "  "))
     if method.state:
         count = _plural(len(method.state), "buffer")
-        text = f"{method.state_bytes:,} bytes ({count}) that last from call to call, inside the arena"
+        text = f"{method.state_bytes:,} bytes ({count}) that persist from call to call, inside the arena"
         lines.append(_line("state", text, "  "))
     if method.scratch:
         count = _plural(len(method.scratch), "buffer")

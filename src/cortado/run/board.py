@@ -145,7 +145,7 @@ def find_board(name: str | Machine) -> Board:
         return BOARDS[Machine(name)]
     except ValueError:
         known = ", ".join(machine.value for machine in Machine)
-        raise CortadoError(f"there is no board {name!r}; the boards are {known}") from None
+        raise CortadoError(f"there is no board {name!r}; expected one of {known}") from None
 
 
 # ---- firmware --------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class StoreRules:
                 if one.start <= low and high <= one.start + one.bytes:
                     return low + by, high + by
             raise CortadoError(
-                f"bytes {low} to {high} of the arena lie in none of its memories; compile the model again"
+                f"bytes {low} to {high} of the arena are in none of its memories; compile the model again"
             )
 
         calls = [AllowedWrites(call.step, tuple(moved(*one) for one in call.ranges)) for call in self.calls]

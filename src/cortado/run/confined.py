@@ -59,8 +59,8 @@ def confined(
     means = confinement()
     if means is None:
         raise MissingTool(
-            "C that another installation wrote is compiled only where it can't read your files, which takes "
-            f"{NEEDS}; neither works here. If you would let its maker run a program here, say so with --trust"
+            "C from another installation is compiled only in a sandbox that can't read your files, which needs "
+            "{NEEDS}; neither works here. If you would let its maker run a program here, add --trust"
         )
     wanted = [*_SYSTEM, *(str(path) for tool in tools for path in _own_folders(tool)), *map(os.path.abspath, reads)]
     seen = [path for path in dict.fromkeys(wanted) if os.path.exists(path)]

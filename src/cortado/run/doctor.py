@@ -43,7 +43,7 @@ class Item:
         if version is None:
             follows = f"missing for {needed_for}: {fix}"
         elif not fits:
-            follows = f"not taken, expected {also or tested}: {fix}"
+            follows = f"not supported, expected {also or tested}: {fix}"
         elif not tested:
             follows = "used"
         elif _same(version, tested):
@@ -51,7 +51,7 @@ class Item:
         elif within:
             follows = f"tested too ({also})"
         else:
-            what = f"newer than any that is tested ({also})" if also else f"not the version that is tested ({tested})"
+            what = f"newer than any tested version ({also})" if also else f"not the version that is tested ({tested})"
             follows = f"should work, and is {what}"
         return Item(name, fits and version is not None, version, needed_for, fix, optional, tested, follows)
 
@@ -117,7 +117,7 @@ def _newlib() -> Item:
 def _confinement() -> Item:
     """Checks for a sandbox for compilers of foreign C."""
     means = confined.confinement()
-    needed = "compiling the C of folders from elsewhere"
+    needed = "compiling the C of folders from other installations"
     name, version = "confinement", None if means is None else means.value
     return Item.of(name, version, needed, confined.INSTALL, tested="", fits=True, optional=True)
 

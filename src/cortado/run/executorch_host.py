@@ -275,21 +275,21 @@ def _static(port: MethodPort, what: str) -> TensorInfo:
         raise CortadoError(f"{what} is a {port.kind.name.lower()}, expected a tensor")
     if port.tensor.dynamism is Dynamism.UNBOUNDED or port.tensor.dtype not in _NUMPY:
         shape = "a dynamic shape" if port.tensor.dtype in _NUMPY else f"type {port.tensor.dtype.name.lower()}"
-        raise CortadoError(f"{what} has {shape}, which this runner does not know")
+        raise CortadoError(f"{what} has {shape}, which this runner does not support")
     return port.tensor
 
 
 def _input_bytes(method: Method, sample: Sequence[ArrayType], position: int, name: str) -> bytes:
     if len(sample) != len(method.inputs):
-        raise CortadoError(f"sample {position} has {len(sample)} inputs, and {name} takes {len(method.inputs)}")
+        raise CortadoError(f"sample {position} has {len(sample)} inputs, but {name} takes {len(method.inputs)}")
     parts = []
     for i, (value, port) in enumerate(zip(sample, method.inputs, strict=True)):
         tensor = _static(port, f"input {i} of {name}")
         expected = np.dtype(_NUMPY[tensor.dtype])
         if tuple(value.shape) != tensor.shape or value.dtype != expected:
             raise CortadoError(
-                f"input {i} of sample {position} is {value.dtype} {list(value.shape)}, "
-                f"and {name} takes {expected} {list(tensor.shape)}"
+                f"input {i} of sample {position} is {value.dtype} {list(value.shape)}, but {name} takes {expected} "
+                f"{list(tensor.shape)}"
             )
         # The file may store dimensions in another order than that of its shape.
         order = tensor.dim_order or tuple(range(len(tensor.shape)))
@@ -300,7 +300,7 @@ def _input_bytes(method: Method, sample: Sequence[ArrayType], position: int, nam
 def _split(data: bytes, outputs: Sequence[TensorInfo], count: int, name: str) -> list[list[ArrayType]]:
     total = sum(tensor.nbytes for tensor in outputs)
     if len(data) != total * count:
-        raise CortadoError(f"running {name} gave {len(data)} bytes, expected {total * count}")
+        raise CortadoError(f"running {name} returned {len(data)} bytes, expected {total * count}")
     samples, position = [], 0
     for _ in range(count):
         sample = []
@@ -331,11 +331,11 @@ def _run_child(command: Sequence[str], name: str, timeout: float) -> None:
         return
     lines = done.errors.splitlines()
     lines = [line for line in lines if line.strip() and not _NOISE.search(line)]
-    log = "\n  ".join(lines[-_LOG_LINES:]) or "(it said nothing)"
+    log = "\n  ".join(lines[-_LOG_LINES:]) or "(it printed nothing)"
     if done.code < 0:
         raise CortadoError(
-            f"the ExecuTorch runtime was ended by {_signal_name(-done.code)} while it ran {name}; "
-            f"the file is damaged, or was changed after it was compiled. Compile the model again. It said:\n  {log}"
+            f"the ExecuTorch runtime was killed by {_signal_name(-done.code)} while it ran {name}; "
+            f"the file is damaged, or was changed after it was compiled. Compile the model again. It printed:\n  {log}"
         )
     raise CortadoError(f"the ExecuTorch runtime refused {name}:\n  {log}")
 

@@ -68,9 +68,9 @@ def read_records(data: bytes, *, whole: bool) -> Said:
         kind, length = _HEADER.unpack_from(data, position)
         start = position + _HEADER.size
         if kind not in Record.__members__.values():
-            raise CortadoError(f"the program said something that is no record, at byte {position:,} of its output")
+            raise CortadoError(f"the program sent something that is not a record, at byte {position:,} of its output")
         if found[Record.EXIT]:
-            raise CortadoError(f"the program said more after its exit code, at byte {position:,} of its output")
+            raise CortadoError(f"the program sent more after its exit code, at byte {position:,} of its output")
         position = start + length
         if position > len(data):
             break
@@ -90,7 +90,7 @@ def _number(parts: list[bytes]) -> int | None:
     if not parts:
         return None
     if len(parts) != 1 or len(parts[0]) != _NUMBER.size:
-        raise CortadoError("the program said a number that is none")
+        raise CortadoError("the program sent a malformed number")
     return int(_NUMBER.unpack(parts[0])[0])
 
 
@@ -209,8 +209,8 @@ class _Run:
         room = self.board.input_room(self.image)
         if len(inputs) > room:
             raise CortadoError(
-                f"{self.elf.name} leaves room for {room:,} bytes of input on {self.board.machine.value}, "
-                f"and there are {len(inputs):,}"
+                f"{self.elf.name} leaves room for {room:,} bytes of input on {self.board.machine.value}, but there are "
+                f"{len(inputs):,}"
             )
         data = len(inputs).to_bytes(INPUT_HEADER, "little") + inputs
         if self.board.kept is None:
@@ -231,7 +231,7 @@ class _Run:
             file.seek(start)
             length, said, full, _ = struct.unpack("<4I", file.read(INPUT_HEADER))
             if full:
-                raise CortadoError(f"{self.elf.name} said more than {self.board.machine.value} has room for")
+                raise CortadoError(f"{self.elf.name} sent more than {self.board.machine.value} has room for")
             start += INPUT_HEADER + (length + INPUT_HEADER - 1) // INPUT_HEADER * INPUT_HEADER
             file.seek(start)
             return file.read(min(said, self.board.input_room(self.image)))
@@ -260,7 +260,7 @@ def _boot(
         if error.limit is Limit.SECONDS:
             raise _unfinished(run, f"within {timeout:g} s (--timeout)") from None
         if error.limit is Limit.FILE_BYTES:
-            raise CortadoError(f"{name} said more than {most_output:,} bytes on {machine}: an endless loop?") from None
+            raise CortadoError(f"{name} sent more than {most_output:,} bytes on {machine}: an endless loop?") from None
         raise
     if done.code == EXIT_LIMIT:
         raise _unfinished(run, f"within {instructions:,} instructions (--max-instructions)")
@@ -316,7 +316,7 @@ _FAULTS = {
     16: "undefined instruction",
     17: "jump to an address without its Thumb bit",
     18: "bad exception return",
-    19: "FPU or MVE instruction while switched off or absent",
+    19: "FPU or MVE instruction while disabled or absent",
     20: "stack limit passed",
     24: "unaligned access",
     25: "division by zero",

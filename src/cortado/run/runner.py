@@ -327,7 +327,7 @@ def _result(board: Machine, boots: Sequence[BoardResult], info: BundleInfo, samp
 def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
     one = sum(tensor.bytes for tensor in info.outputs)
     if len(data) != one * info.results * count:
-        raise CortadoError(f"the run gave {len(data)} bytes, expected {one * info.results * count}")
+        raise CortadoError(f"the run returned {len(data)} bytes, expected {one * info.results * count}")
     samples = []
     for all_results in np.frombuffer(data, dtype=np.uint8).reshape(count, info.results, one):
         sample, position = [], 0

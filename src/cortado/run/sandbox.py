@@ -50,7 +50,7 @@ class RunLimits:
         for name, value in (("timeout", self.seconds), ("max-instructions", self.instructions)):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (is_number and 0 < value < 1 << 62):
-                raise CortadoError(f"--{name} {value!r} is no limit; expected a number above 0")
+                raise CortadoError(f"--{name} {value!r} is not a limit; expected a number above 0")
 
 
 NO_LIMITS = RunLimits()
@@ -99,7 +99,7 @@ def run(
                 code = _wait(process, limits.seconds)
             except subprocess.TimeoutExpired:
                 raise TooMuch(
-                    Limit.SECONDS, f"{doing} took more than {limits.seconds:g} seconds, and was ended"
+                    Limit.SECONDS, f"{doing} took more than {limits.seconds:g} seconds, and was stopped"
                 ) from None
         done = Done(code, *(path.read_bytes() for path in paths[1:]))
     _check(done, limits, doing)
@@ -176,14 +176,14 @@ def _check(done: Done, limits: Limits, doing: str) -> None:
     by_signal = signal.Signals(-done.code).name if done.code < 0 else ""
     text = done.stderr[-20_000:].decode(errors="replace")
     if by_signal == "SIGXFSZ" or "File size limit exceeded" in text or _is_full(done, limits):
-        raise TooMuch(Limit.FILE_BYTES, f"{doing} wrote more than {_amount(limits.file_bytes)}, and was ended")
+        raise TooMuch(Limit.FILE_BYTES, f"{doing} wrote more than {_amount(limits.file_bytes)}, and was stopped")
     if by_signal == "SIGXCPU" or "CPU time limit exceeded" in text:
         seconds = limits.cpu_seconds
-        raise TooMuch(Limit.CPU_SECONDS, f"{doing} took more than {seconds} seconds of computing time, and was ended")
+        raise TooMuch(Limit.CPU_SECONDS, f"{doing} took more than {seconds} seconds of CPU time, and was stopped")
     words = ("out of memory", "Cannot allocate memory", "virtual memory exhausted", "memory exhausted", "bad_alloc")
     if done.code != 0 and limits.memory_bytes is not None and any(word in text for word in words):
         most = _amount(limits.memory_bytes)
-        raise TooMuch(Limit.MEMORY_BYTES, f"{doing} needs more than {most} of memory, and was ended")
+        raise TooMuch(Limit.MEMORY_BYTES, f"{doing} needs more than {most} of memory, and was stopped")
 
 
 def _is_full(done: Done, limits: Limits) -> bool:

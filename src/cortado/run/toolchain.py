@@ -180,8 +180,8 @@ def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
             work = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-", ignore_cleanup_errors=True)
         except OSError as error:
             raise CortadoError(
-                f"cannot write to the build cache {cache_dir()}: {error.strerror};"
-                " set CORTADO_CACHE to a directory you may write to"
+                f"can't write to the build cache {cache_dir()}: {error.strerror}; set CORTADO_CACHE to a directory you "
+                "may write to"
             ) from error
         folder = stack.enter_context(work)
         temporary = Path(folder) / f"output{suffix}"

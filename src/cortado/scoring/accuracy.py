@@ -45,7 +45,7 @@ TOLD = 3  # parts of an output, at most
 
 
 NOBODY = (
-    "Its values, or those of a tensor before it, are too small beside the largest one of their tensor; "
+    "Its values, or those of a tensor before it, are too small compared with the largest value of their tensor; "
     "`cortado validate --per-layer` shows where"
 )
 
@@ -156,10 +156,12 @@ def _unlike(one: JudgedPart, blamed: Blamed) -> Finding | None:
     values = "values" if truth is None else f"{str(truth.value).lower()} values ({_told(truth)})"
     return Finding(
         kind=FindingKind.LOW_AGREEMENT,
-        text=f"{one.tensor} agrees with the float model in {kept:.1%} of its {values}, expected {ALIKE:.0%} or "
-        "more: on the calibration data its integers or truth values are others. They depend on real numbers that int8 "
-        "rounds (a comparison of numbers that lie close together, the largest of some that are almost equal), or they "
-        "leave 32 bits; compare integers before they are made real, or numbers that lie further apart"
+        text=(
+            f"{one.tensor} agrees with the float model in {kept:.1%} of its {values}, expected {ALIKE:.0%} or more: on "
+            "the calibration data its integers or truth values differ. They depend on real numbers that int8 rounds "
+            "(a comparison of close numbers, the largest of almost equal ones), or they exceed 32 bits; compare "
+            "integers before they are converted to real numbers, or compare numbers that are further apart"
+        )
         + _sentence(blamed(one.part, AGREES)),
         found=kept,
         limit=ALIKE,
@@ -197,9 +199,9 @@ def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Find
     perhaps = "" if limit == FLIPPED else " (if its values are scores of classes)"
     return Finding(
         kind=FindingKind.CHANGED_CLASSES,
-        text=f"{one.tensor} has another best class than the float model{perhaps} for {_counted(changed, limit)}, "
-        f"though it keeps {one.kept:.1f} dB of its signal: the scores of these are closer to one another than int8 "
-        f"tells apart{_sentence(blamed(one.part, SIGNAL))}",
+        text=f"{one.tensor} has a different best class than the float model{perhaps} for {_counted(changed, limit)}, "
+        f"though it keeps {one.kept:.1f} dB of its signal: the scores of these samples are closer together than int8 "
+        f"can tell apart{_sentence(blamed(one.part, SIGNAL))}",
         found=changed.part,
         limit=limit,
         tensor=one.tensor,
@@ -215,7 +217,7 @@ def _are_many(found: Flips, limit: float) -> bool:
 
 
 def _counted(found: Flips, limit: float) -> str:
-    new = f" (of new ones it may be up to {found.at_most:.1%})" if found.part <= limit else ""
+    new = f" (of new samples it may be up to {found.at_most:.1%})" if found.part <= limit else ""
     return (
         f"{found.changed:,} of {found.choices:,} calibration samples, {found.part:.1%}{new}, expected {limit:.0%} or "
         "less"
@@ -254,9 +256,11 @@ def _undecided(one: JudgedPart, blamed: Blamed) -> Finding | None:
     side = "above" if truth.value else "below"
     return Finding(
         kind=FindingKind.LOW_AGREEMENT,
-        text=f"{one.tensor}: of {truth.wanted:,} scores that are clearly {side} 0.5 in float {truth.both:,} still are, "
-        f"expected {ALIKE:.0%} or more, though it keeps {one.kept:.1f} dB of its signal. Return the numbers "
-        f"before the sigmoid, or move the threshold{_sentence(blamed(one.part, DECIDES))}",
+        text=(
+            f"{one.tensor}: of {truth.wanted:,} scores clearly {side} 0.5 in float, {truth.both:,} still are, expected "
+            f"{ALIKE:.0%} or more, though it keeps {one.kept:.1f} dB of its signal. Return the numbers "
+            f"before the sigmoid, or move the threshold{_sentence(blamed(one.part, DECIDES))}"
+        ),
         found=truth.part,
         limit=ALIKE,
         tensor=one.tensor,
@@ -274,8 +278,8 @@ def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
         return None
     return Finding(
         kind=FindingKind.CHANGED_CLASSES,
-        text=f"{one.tensor} is on the other side of 0.5 than the float model's for {_counted(changed, FLIPPED)}, "
-        f"though it keeps {one.kept:.1f} dB of its signal: these scores are closer to 0.5 than int8 tells "
+        text=f"{one.tensor} is on the opposite side of 0.5 from the float model's for {_counted(changed, FLIPPED)}, "
+        f"though it keeps {one.kept:.1f} dB of its signal: these scores are closer to 0.5 than int8 can tell "
         f"apart{_sentence(blamed(one.part, SIGNAL))}",
         found=changed.part,
         limit=FLIPPED,
@@ -285,11 +289,13 @@ def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
 
 def _low(one: JudgedPart, more: int, blamed: Blamed) -> Finding:
     kept, above, advice = one.kept, _above(one), blamed(one.part, SIGNAL) or NOBODY
-    others = f" ({more} other parts of this output keep less than that too)" if more > 0 else ""
+    others = f" ({more} other parts of this output keep less than that, too)" if more > 0 else ""
     return Finding(
         kind=FindingKind.LOW_SQNR,
-        text=f"{one.tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more{others}: on the "
-        f"calibration data its int8 values are that far from the float model's{above}. {advice}",
+        text=(
+            f"{one.tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more{others}: on the "
+            f"calibration data its int8 values are that far from the float model's{above}. {advice}"
+        ),
         found=kept if math.isfinite(kept) else None,
         limit=ENOUGH,
         tensor=one.tensor,

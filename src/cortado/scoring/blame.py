@@ -191,9 +191,9 @@ class Cures:
         names = "|".join(sorted(node.name for node in joins))
         wide = self.kept({place: _wide_grid(place) for place in places})
         return (
-            f"It shares its scale with larger values in {describe(joins[0])}: as an output of its own it "
-            f"{self.shown(alone)}, with --int16 '{names}' it {self.shown(wide)} (it {self.shown(self.now)} now, on "
-            "the same samples)"
+            f"It shares its scale with larger values in {describe(joins[0])}: as a separate output it "
+            f"{self.shown(alone)}, with --int16 '{names}' it {self.shown(wide)} (it {self.shown(self.now)} now, on the "
+            "same samples)"
         )
 
     def wider(self, places: Sequence[Node]) -> str:
@@ -334,31 +334,31 @@ def _name(place: Node) -> str:
 def remedy(place: Node, values: Tensor | None) -> str:
     """Suggests a remedy for a tensor that an output loses to, given its float values."""
     if means(place, CallKind.QUANTIZE_CHANNELS):
-        return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
+        return "a few weights of a channel are far larger than the others; train with quantization (prepare_qat)"
     if values is None or not is_quantize(place):
         return "`cortado validate --per-layer` shows more"
     qparams, finite = qparams_of(place), values[torch.isfinite(values)]
     low, high = qparams.range
     if not finite.numel():
-        return "none of its values is finite; take a number of the size of others instead of infinity"
+        return "none of its values is finite; use a number of ordinary size instead of infinity"
     usual, largest = float(finite.abs().median()), float(finite.abs().max())
     saturated = _saturated(finite, qparams)
     source = place.all_input_nodes[0]
     if saturated > SATURATED:
-        return f"{saturated:.1%} of its values saturate beyond {low:.4g} to {high:.4g}; give more that do"
+        return f"{saturated:.1%} of its values saturate beyond {low:.4g} to {high:.4g}; give more samples that do"
     if source.op == "placeholder":
         return (
             f"half of its values are below {usual:.3g} and a step of its int8 codes is {qparams.scale:.3g}; give it in "
-            "another form: the logarithm or the root of powers and spectra, a difference from its mean, parts of "
-            "different size as inputs of their own"
+            "another form: the logarithm or root of powers and spectra, the difference from its mean, or parts of "
+            "different size as separate inputs"
         )
     if "softmax" in str(source.target) and values.shape[-1] > PROBABILITIES:
         return f"{values.shape[-1]} probabilities share 256 codes; return the scores before the softmax"
     join = joined_by(source)
     if largest < FEW_STEPS * 8 * qparams.scale and join is not None:
         return (
-            f"its values are below {largest:.3g} in the range of {low:.4g} to {high:.4g} that it "
-            f"shares with larger ones in {describe(join)}; keep them apart"
+            f"its values are below {largest:.3g} in the range of {low:.4g} to {high:.4g} that it shares with larger "
+            f"values in {describe(join)}; keep them apart"
         )
     return (
         f"half of its values are below {usual:.3g} in a range of {low:.4g} to {high:.4g}; normalize before it, take a "

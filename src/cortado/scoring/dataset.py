@@ -57,7 +57,9 @@ def make_dataset(
     scores = scores_of(artifact, reconstruction)
     if not isinstance(data, torch.Tensor | np.ndarray | tuple):
         if labels is not None:
-            raise CortadoError("labels were given twice: a dataset of (input, label) pairs has its own")
+            raise CortadoError(
+                "labels were given twice: a dataset of (input, label) pairs has its own; leave the others out"
+            )
         data, labels = _from_pairs(artifact, data)
     arrays = [_as_array(value) for value in (data if isinstance(data, tuple) else (data,))]
     samples = artifact.samples(arrays, [f"input {position} of the dataset" for position, _ in enumerate(arrays)])
@@ -129,7 +131,8 @@ def _of_reconstruction(inputs: Sequence[int], outputs: Sequence[int]) -> Scores:
     # The compiled model may take its images channels last.
     if sorted(inputs) != sorted(outputs):
         raise CortadoError(
-            f"the model makes {list(outputs)} of {list(inputs)}; expected the same shape of one that rebuilds its input"
+            f"the model turns {list(inputs)} into {list(outputs)}; expected equal shapes from a model that "
+            "reconstructs its input"
         )
     return Scores(rows=inputs[0] if len(inputs) > 1 else 1, classes=1, rebuilds=True)
 
@@ -146,7 +149,7 @@ def _labelled(
 
 def _no_scores(output: TensorReport) -> CortadoError:
     return CortadoError(
-        f"labels were given, and the model's first output has shape {list(output.model_shape)}; expected [1, classes], "
+        f"labels were given, but the model's first output has shape {list(output.model_shape)}; expected [1, classes], "
         "or one score for each sample. Without labels it is compared with the float model"
     )
 
@@ -156,22 +159,22 @@ def _checked_labels(labels: ArrayType, where: str, scores: Scores, count: int, d
     found = list(labels.shape)
     if sum(size > 1 for size in found) > 1:
         raise CortadoError(
-            f"{where} has shape {found}, expected [{count}]: the number of the right class for each sample (of one-hot "
-            "rows, labels.argmax(1))"
+            f"{where} has shape {found}, expected [{count}]: the class number of each sample (for one-hot rows, "
+            "labels.argmax(1))"
         )
     flat = labels.reshape(-1)
     if len(flat) != count:
         raise CortadoError(f"{where} holds {len(flat)} labels, expected {count}: one for each sample of {data}")
     whole = flat.astype(np.int64) if flat.dtype.kind in "iub" or (flat.dtype.kind == "f" and _is_whole(flat)) else None
     if whole is None:
-        raise CortadoError(f"{where} holds {flat.dtype} values that are no classes, expected integers")
+        raise CortadoError(f"{where} holds {flat.dtype} values that are not classes, expected integers")
     classes = max(scores.classes, 2)
     wrong = np.flatnonzero((whole < 0) | (whole >= classes))
     if len(wrong) and not scores.picks:
         what = f"{scores.classes} scores" if scores.classes > 1 else "one score"
         raise CortadoError(
-            f"{where}: the label of sample {wrong[0]} is {whole[wrong[0]]}, expected 0 to {classes - 1}, for the model "
-            f"gives {what} for each sample"
+            f"{where}: the label of sample {wrong[0]} is {whole[wrong[0]]}, expected 0 to {classes - 1}, because the "
+            f"model gives {what} for each sample"
         )
     return whole
 
@@ -198,7 +201,7 @@ def _read_text(path: Path, names: Sequence[str]) -> ArrayType:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise CortadoError(f"{path} is no readable text: {error}") from error
+        raise CortadoError(f"{path} is not readable text: {error}") from error
     classes = {name: number for number, name in enumerate(names)}
     found = []
     for number, line in enumerate(lines, start=1):
@@ -209,5 +212,5 @@ def _read_text(path: Path, names: Sequence[str]) -> ArrayType:
             found.append(int(word))
         else:
             known = f", or one of {', '.join(names)}" if names else ""
-            raise CortadoError(f"{path}:{number}: found {word[:40]!r}, expected the number of a class{known}")
+            raise CortadoError(f"{path}:{number}: found {word[:40]!r}, expected a class number{known}")
     return np.array(found, dtype=np.int64)

@@ -138,7 +138,7 @@ def read_events(path: Path, classes: int, names: Sequence[str] | None) -> list[E
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise CortadoError(f"{path} is no readable text: {error}") from error
+        raise CortadoError(f"{path} is not readable text: {error}") from error
     found = []
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line.split("\t" if "\t" in line else ",")]
@@ -192,7 +192,8 @@ def decision_rule(artifact: Artifact, decision: Decision | None) -> DecisionRule
     rule = artifact.report.rule
     if rule is None:
         raise CortadoError(
-            f"{artifact.folder} was compiled without --decide; expected a decision to score: give it one with --decide"
+            f"{artifact.folder} was compiled without --decide; expected a decision rule to score: give one with "
+            "--decide"
         )
     return rule
 
@@ -205,7 +206,7 @@ def evaluate_stream(
     late = max(event.start for event in events)
     if late >= found.seconds:
         raise CortadoError(
-            f"an event begins at {late:g} s, and the recording has {found.seconds:g} s; expected events within it, in "
+            f"an event begins at {late:g} s, but the recording has {found.seconds:g} s; expected events within it, in "
             "seconds"
         )
     decisions = rule.decisions(found.scores)

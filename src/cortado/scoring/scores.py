@@ -188,7 +188,9 @@ class Thresholds:
             ("SQNR", self.min_sqnr, floats, no_float),
         ):
             if value is not None and not known:
-                raise CortadoError(f"a threshold for the {name} was given, and it can't be computed: it needs {needs}")
+                raise CortadoError(
+                    f"a threshold for the {name} was given, but it can't be computed: that needs {needs}"
+                )
 
     def problems(self, found: Scored) -> list[str]:
         """Returns a sentence for each threshold that was missed."""
@@ -202,7 +204,9 @@ class Thresholds:
             )
         if self.min_sqnr is not None and (found.sqnr_db is None or found.sqnr_db < self.min_sqnr):
             value = (
-                "unknown, for the float model gives only zeros" if found.sqnr_db is None else f"{found.sqnr_db:.1f} dB"
+                "unknown, because the float model gives only zeros"
+                if found.sqnr_db is None
+                else f"{found.sqnr_db:.1f} dB"
             )
             lines.append(f"the SQNR is {value}, expected {self.min_sqnr:g} dB or more")
         return lines
@@ -282,7 +286,8 @@ def _check_possible(data: Dataset, floats: FloatModel | None, scores: Scores | N
         raise CortadoError(f"the best {top_k} classes can't be scored: that needs labels, and a model with classes")
     if not 1 <= top_k <= scores.classes:
         raise CortadoError(
-            f"the best {top_k} classes were asked for, expected 1 to {scores.classes}, which the model has"
+            f"the best {top_k} classes were requested, expected 1 to {scores.classes}, the number of the model's "
+            "classes"
         )
 
 
@@ -291,8 +296,8 @@ def check_labels(labels: ArrayType | None, scores: Scores | None) -> None:
     single = scores is not None and scores.classes == 1 and not scores.picks
     if labels is not None and single and len(np.unique(labels)) < 2:
         raise CortadoError(
-            f"every label of the {len(labels)} samples is {labels[0]}, expected 0 for some and 1 for others: there "
-            "is one score for each, and how well that tells them apart is to be found"
+            f"every label of the {len(labels)} samples is {labels[0]}, expected 0 for some and 1 for others: the model "
+            "gives one score for each, and the figure is how well it tells them apart"
         )
 
 
@@ -322,7 +327,7 @@ def score_surprise(artifact: Artifact, samples: Samples, others: Samples, progre
     """Runs both sets on this machine; the limit of the last output is 1."""
     if artifact.report.options.watch is None:
         raise CortadoError(
-            "the model has no surprise to score samples of another kind by: compile it with --watch LAYER"
+            "scoring samples of another kind needs a model with a surprise: compile it with --watch LAYER"
         )
     feeds = _feeds(artifact, [*samples, *others], progress)
     codes = artifact.execute(feeds, HOST, progress=partial(progress, HOST, total=len(feeds))).samples
@@ -392,7 +397,10 @@ def _difference(
     wrong = [n for n, a, b in pairs if not all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))]
     if not wrong:
         return None
-    return f"{place} gives other codes than {whose} for {len(wrong)} of {len(numbers)} samples, the first is {wrong[0]}"
+    return (
+        f"{place} gives codes that differ from {whose} for {len(wrong)} of {len(numbers)} samples, the first is "
+        f"{wrong[0]}"
+    )
 
 
 # ---- scores --------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class _Trials:
         number = helped[0] if helped else min(range(len(cures)), key=lambda number: cures[number].now)
         name, now = _name(self._parts[number]), cures[number].shown(cures[number].now)
         if not helped:
-            return f"16 bits for it ({option}) help no output: {name} {now} with 8 bits"
+            return f"16 bits for it ({option}) improve no output: {name} {now} with 8 bits"
         return f"With {option} {name} {cures[number].shown(then[number])} (it {now} now, on the same samples)"
 
     def _of_both(self, pairs: Sequence[tuple[Cures, Cures]], what: str, others: Roundings) -> str:
@@ -81,7 +81,7 @@ class _Trials:
             if one.shown(one.now) != one.shown(then[number][0]) or rest.shown(rest.now) != rest.shown(then[number][1])
         ]
         if not changed:
-            return f"{what} no output keeps more or less"
+            return f"{what} no output changes"
         number = changed[0]
         (one, rest), (of_one, of_rest) = pairs[number], then[number]
         return (

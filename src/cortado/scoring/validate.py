@@ -101,7 +101,7 @@ class Validation:
             where = f" in module '{first.module}'" if first.module else ""
             return f"{text}; the first layer that differs is {first.name} ({first.operator}){where}"
         traced = any(place.name in layer.differing for layer in self.layers)
-        return f"{text}; every layer gave the reference's bits, something overwrote them later" if traced else text
+        return f"{text}; every layer gave the reference's bits, so something overwrote them later" if traced else text
 
     def cut_short(self) -> list[str]:
         """Returns a sentence for each place that was lost before all samples had run, after correct results."""

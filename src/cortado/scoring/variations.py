@@ -63,7 +63,7 @@ def variations_of(
     noises = [None] if noise_db is None else [None, noise_db]
     found = [Variation(*one) for one in itertools.product(starts, loudness or (1.0,), noises)]
     if len(found) > MOST:
-        raise CortadoError(f"{len(found):,} variations were asked for, expected at most {MOST:,}: give fewer phases")
+        raise CortadoError(f"{len(found):,} variations were requested, expected at most {MOST:,}: give fewer phases")
     return found
 
 
@@ -72,7 +72,7 @@ def hop_samples(artifact: Artifact) -> int:
     given, stream = artifact.report.inputs[0], artifact.report.stream
     if stream is None or math.prod(given.model_shape) != max(given.model_shape):
         raise CortadoError(
-            f"{artifact.folder} takes no samples of a signal, whose hops could begin elsewhere; leave --phases, "
+            f"{artifact.folder} takes no samples of a signal, so hops can't begin elsewhere; leave --phases, "
             "--loudness and --noise out"
         )
     return row_values(artifact.report)

@@ -78,10 +78,10 @@ class Child:
     def _how(self) -> str:
         code = self.process.wait()
         if code >= 0:
-            return f"its process ended itself with exit code {code}"
+            return f"its process exited with code {code}"
         with contextlib.suppress(ValueError):
-            return f"its process was ended by {signal.Signals(-code).name}"
-        return f"its process was ended by signal {-code}"
+            return f"its process was killed by {signal.Signals(-code).name}"
+        return f"its process was killed by signal {-code}"
 
     def close(self) -> None:
         """Kills the process and its descendants."""
@@ -133,7 +133,7 @@ def run_task(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return asked(data, task.seconds)
     except Late:
-        return ended(task, Status.LATE, f"not done after {task.seconds:g} seconds").to_json()
+        return ended(task, Status.LATE, f"not finished after {task.seconds:g} seconds").to_json()
     except Ended as error:
         return ended(task, Status.CRASHED, str(error)).to_json()
 
@@ -154,6 +154,6 @@ def run_names(candidates: str, folder: str, seconds: float) -> dict[str, Any]:
     try:
         return asked({"names": candidates, "folder": folder}, seconds)
     except Late:
-        return {"error": f"{candidates} did not give its candidates in {seconds:g} seconds"}
+        return {"error": f"{candidates} did not return its candidates in {seconds:g} seconds"}
     except Ended as error:
         return {"error": f"{candidates}: {error}"}

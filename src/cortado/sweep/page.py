@@ -79,7 +79,7 @@ def build_page(rows: Sequence[SweepRow]) -> str:
 </head>
 <body>
 <h1>Sweep: {len(fine)} of {len(rows)} rows with figures</h1>
-<p>Marked rows are those that no other row of the same chip beats in {beaten} together.</p>
+<p>Marked rows are those that no other row of the same chip beats in {beaten} at once.</p>
 {body}
 <script>{SCRIPT}</script>
 </body>

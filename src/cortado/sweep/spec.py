@@ -95,10 +95,10 @@ def read_spec(path: Path) -> Spec:
     except OSError as error:
         raise CortadoError(f"can't read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CortadoError(f"{path} is no TOML: {error}") from error
+        raise CortadoError(f"{path} is not TOML: {error}") from error
     unknown = [name for name in data if name not in KEYS]
     if unknown:
-        raise CortadoError(f"{path}: '{unknown[0]}' is nothing that a sweep knows; expected {', '.join(KEYS)}")
+        raise CortadoError(f"{path}: '{unknown[0]}' is not a key of a sweep; expected {', '.join(KEYS)}")
     models = tuple(_texts(path, data, "models"))
     candidates = data.get("candidates")
     if not models and candidates is None:
@@ -130,7 +130,7 @@ def _function(path: Path, data: Mapping[str, Any], name: str) -> str | None:
 
 def _score(path: Path, data: Mapping[str, Any]) -> str | None:
     if "score" in data and "candidates" not in data:
-        raise CortadoError(f'{path}: score is of candidates; give candidates = "net.py:function" too')
+        raise CortadoError(f'{path}: score is for candidates; give candidates = "net.py:function" too')
     return _function(path, data, "score")
 
 
@@ -140,7 +140,9 @@ def _constraints(path: Path, data: Mapping[str, Any], places: Sequence[SweepTarg
         if found is None:
             raise CortadoError(f"{path}: constraints: '{text}', expected {EXPECTED}")
         if found.figure == "ms" and any(place.chip is None for place in places):
-            raise CortadoError(f"{path}: constraints: '{text}' is of chips; a target has no clock: name cycles instead")
+            raise CortadoError(
+                f"{path}: constraints: '{text}' is for chips, because a target has no clock; use cycles instead"
+            )
         yield found
 
 
@@ -170,7 +172,7 @@ def _choices(path: Path, given: Any) -> Iterator[Mapping[str, Any]]:
     known = {field.name for field in fields(Options)}
     for name in given:
         if name not in VARIED:
-            why = "is no option of a sweep" if name in known else "is no option"
+            why = "is not an option of a sweep" if name in known else "is not an option"
             raise CortadoError(f"{path}: '{name}' {why}; expected {', '.join(VARIED)}")
     lists: list[Sequence[Any]] = [value if isinstance(value, list) else [value] for value in given.values()]
     for values in itertools.product(*lists):

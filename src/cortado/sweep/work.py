@@ -139,9 +139,9 @@ def _score(task: ScoreTask) -> CandidateScore:
     try:
         value = float(given)
     except (TypeError, ValueError):
-        raise CortadoError(f"{task.score} gives {given!r}, expected one number, more for a better model") from None
+        raise CortadoError(f"{task.score} gives {given!r}, expected one number, higher for a better model") from None
     if not math.isfinite(value):
-        raise CortadoError(f"{task.score} gives {value}, expected a finite number, more for a better model")
+        raise CortadoError(f"{task.score} gives {value}, expected a finite number, higher for a better model")
     return CandidateScore(value, key=key)
 
 
@@ -177,7 +177,7 @@ def _candidate(candidates: str, folder: str, name: str) -> Source:
     torch.manual_seed(0)  # makes random weights reproducible
     builder = _builders(candidates, folder).get(name)
     if builder is None:
-        raise CortadoError(f"{candidates} gives no '{name}' any more, expected the same ones at each call")
+        raise CortadoError(f"{candidates} no longer returns '{name}', expected the same candidates in each call")
     return source_of("candidate", builder, f"{candidates}: {name}")
 
 

@@ -218,9 +218,9 @@
         ["holds", describe(buffer)],
         ["size", `${number(buffer.bytes)} bytes`],
         ["address", `${range(buffer)} (the end is not part of it)`],
-        ["lives", buffer.kind === "state" ? "always: it lasts from call to call" : `from ${momentLabel(buffer.start)} to ${momentLabel(last)}${buffer.persists ? ", and from row to row" : ""}`],
+        ["lives", buffer.kind === "state" ? "always: it persists from call to call" : `from ${momentLabel(buffer.start)} to ${momentLabel(last)}${buffer.persists ? ", and from row to row" : ""}`],
       ];
-      if (buffer.over.length) rows.push(["laid over", buffer.over.map(labelOf).join(", ") + ": takes the bytes that are dead already"]);
+      if (buffer.over.length) rows.push(["laid over", buffer.over.map(labelOf).join(", ") + ": reuses bytes that are already dead"]);
       rows.push(["in the graph", buffer.name]);
       const list = document.createElement("dl");
       for (const [term, text] of rows) {

@@ -50,13 +50,12 @@ def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
     found = PARTS.get((cpuid >> 4) & 0xFFF)
     if found is None or cpuid >> 24 not in (0x41, 0x63):
         raise CortadoError(
-            f"what answers at {place} is no Cortex-M that is known here (CPUID {cpuid:#010x}); expected "
-            f"{target.target_string}"
+            f"what answers at {place} is not a known Cortex-M (CPUID {cpuid:#010x}); expected {target.target_string}"
         )
     same = {found}.union(*(group for group in _SAME_CODE if found in group))
     if target.cpu is not CortexM.ANY and target.cpu not in same:
         raise CortadoError(
-            f"the chip at {place} has a {found.value} (CPUID {cpuid:#010x}), and the model was compiled for "
+            f"the chip at {place} has a {found.value} (CPUID {cpuid:#010x}), but the model was compiled for "
             f"{target.target_string}; compile it with --target {found.value}"
         )
     return found
@@ -102,6 +101,6 @@ def check_ram(gdb: Gdb, place: ProbePlace) -> None:
 def _no_ram(place: ProbePlace, why: str) -> str:
     ram = place.ram
     return (
-        f"the chip at {place.name} has no RAM of {ram.length:,} bytes at {ram.origin:#010x} ({why}); say what it has "
+        f"the chip at {place.name} has no RAM of {ram.length:,} bytes at {ram.origin:#010x} ({why}); state what it has "
         "with --chip or --ram ORIGIN:SIZE"
     )

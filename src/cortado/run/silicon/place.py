@@ -95,7 +95,7 @@ def _memories(
             )
     if "ram" not in given or (not in_ram and "flash" not in given):
         raise CortadoError(
-            "the chip's memories are not known: name it with --chip, or give --flash ORIGIN:SIZE and --ram "
+            "the chip's memories are not known: name the chip with --chip, or give --flash ORIGIN:SIZE and --ram "
             "ORIGIN:SIZE, as in --flash 0x08000000:1M --ram 0x20000000:128K (with --load ram only the second)"
         )
     return given["ram" if in_ram else "flash"], given["ram"], writes
@@ -107,7 +107,7 @@ def _region(name: str, text: str) -> AddressRange:
         raise CortadoError(f"--{name} {text}: expected ORIGIN:SIZE, as in 0x20000000:128K")
     region = AddressRange(int(found[1], 0), parse_bytes(found[2]))
     if region.length < 1 or region.end > 1 << 32:
-        raise CortadoError(f"--{name} {text}: no such bytes in an address space of 32 bits")
+        raise CortadoError(f"--{name} {text}: these bytes are outside of a 32-bit address space")
     return region
 
 
@@ -143,7 +143,7 @@ class FlashWalk:
     def words(self) -> str:
         """Describes the wait states of flash, as far as they are visible."""
         more = (self.first - self.ram) * 2 / self.instructions  # a word is two of them
-        seen = "no wait states to be seen" if more < 0.05 else f"flash takes {more:.1f} cycles more for four bytes"
+        seen = "no wait states observed" if more < 0.05 else f"flash takes {more:.1f} extra cycles for four bytes"
         return (
             f"{seen} ({self.instructions} instructions in a row: {self.first:,} cycles from flash, "
             f"{self.again:,} again, {self.ram:,} from RAM)"

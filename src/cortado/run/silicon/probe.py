@@ -44,14 +44,14 @@ _EXCEPTIONS = {2: "NMI", 3: "HardFault", 4: "MemManage fault", 5: "BusFault", 6:
 _REASONS = (  # bits of CFSR
     (0, "an instruction was fetched where none may be executed"),
     (1, "data access to forbidden memory"),
-    (4, "stacking an exception met forbidden memory"),
+    (4, "stacking an exception accessed forbidden memory"),
     (8, "an instruction could not be fetched"),
-    (9, "a load or store met no memory"),
-    (10, "a buffered store met no memory"),
-    (12, "stacking an exception met no memory"),
+    (9, "a load or store accessed no memory"),
+    (10, "a buffered store accessed no memory"),
+    (12, "stacking an exception accessed no memory"),
     (16, "an undefined instruction"),
     (17, "not in Thumb state"),
-    (19, "the instruction's coprocessor or FPU is off"),
+    (19, "the instruction's coprocessor or FPU is disabled"),
     (20, "the stack's limit was passed"),
     (24, "an unaligned access"),
     (25, "a division by zero"),
@@ -96,8 +96,8 @@ class _Session:
             gdb.command("-target-download", LOAD_SECONDS, "loading the firmware", SILENT_SECONDS)
         except GdbRefused as error:
             raise CortadoError(
-                f"the firmware could not be loaded to {self.place.name} ({error}); is there such memory at "
-                f"{self.place.code.origin:#010x} and {self.place.ram.origin:#010x}, and is the flash not locked?"
+                f"the firmware could not be loaded to {self.place.name} ({error}); does the chip have memory at "
+                f"{self.place.code.origin:#010x} and {self.place.ram.origin:#010x}, and is the flash unlocked?"
             ) from None
         self._verify()
         stop = self.image.require(_STOP).address
@@ -116,8 +116,8 @@ class _Session:
         if "MIS-MATCHED" in said:
             wrong = next(line for line in said.splitlines() if "MIS-MATCHED" in line)
             raise ProbeFault(
-                f"what {self.place.name} holds is not what was loaded ({wrong.strip('~').strip(chr(34))}): the flash "
-                "did not verify. Is it protected, worn out, or another size than said?"
+                f"the contents of {self.place.name} are not what was loaded ({wrong.strip('~').strip(chr(34))}): the "
+                "flash did not verify. Is it protected, worn out, or of a different size than stated?"
             )
 
     def mail(self) -> _Mail:
