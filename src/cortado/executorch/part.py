@@ -27,7 +27,7 @@ from cortado.emit.image.writer import emit_image
 from cortado.emit.pte.delegate import delegate_blob, layer_names
 from cortado.frontend.quantize.prequantized import FLOAT_INSTEAD
 from cortado.ir.facts import DEBUG_HANDLE, VALUE
-from cortado.ir.graph import module_path
+from cortado.ir.graph import module_path, symbolic_sizes
 from cortado.ops.meaning import CallKind, target_means
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.lowered import lowered_graph
@@ -190,12 +190,9 @@ def dynamic_size(node: Node) -> str | None:
     """Returns the first size among a call's operands and results that is unknown at compile time."""
     for one in (node, *node.all_input_nodes):
         for value in pytree.tree_leaves(VALUE.of(one)):
-            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-            found = next(
-                (size for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool)), None
-            )
-            if found is not None:
-                return str(found)
+            found = symbolic_sizes(value) or [number for number in (value,) if isinstance(number, _SYMBOLS)]
+            if found:
+                return str(found[0])
     return None
 
 

@@ -93,6 +93,11 @@ def bind(node: Node, wanted: Element | None = None) -> Bound:
     return Bound(node, values, asked)
 
 
+def symbolic_sizes(value: Any) -> list[torch.SymInt]:
+    """Returns the sizes of a tensor that are known only when the model runs; none for any other value."""
+    return [size for size in value.shape if isinstance(size, torch.SymInt)] if isinstance(value, Tensor) else []
+
+
 def fake(node: Node) -> FakeTensor:
     """Returns the fake tensor of a node: shape and dtype without data."""
     value = VALUE.of(node)

@@ -19,7 +19,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.system import PACKAGE
 from cortado.frontend.rewrite.canonical import context_body
 from cortado.ir.facts import VALUE
-from cortado.ir.graph import describe, source_line
+from cortado.ir.graph import describe, source_line, symbolic_sizes
 from cortado.ir.patched import captured_as_it_is, shaped, user_lines
 from cortado.ops.float_graph import out_of_place, writes_in_place
 from cortado.ops.move.topk import QUANTILE, quantile_shape
@@ -253,7 +253,7 @@ def _check_value(node: Node, value: Any) -> None:
         )
     if not isinstance(value, Tensor) or value.is_nested or value.layout is not torch.strided:
         return
-    if any(isinstance(size, torch.SymInt) for size in value.shape):
+    if symbolic_sizes(value):
         raise CortadoError(
             f"{describe(node)} gives a tensor whose shape depends on values, expected a fixed shape; use torch.where "
             "or multiply by a mask, or move this out of the model"

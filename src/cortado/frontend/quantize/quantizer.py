@@ -1,15 +1,9 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
-import copy
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode, log
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
@@ -20,11 +14,12 @@ from torchao.quantization.pt2e.quantizer import (
 from cortado.base.element import Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
+from cortado.frontend.quantize.dynamic_shapes import is_left_in_float, rewrite_if_sizes_stay_open
 from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
 from cortado.frontend.quantize.training import TRAINING
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.state import holders, results
-from cortado.ir.facts import USUAL, VALUE, FactKey, holds_integers, note_element, wanted_element
+from cortado.ir.facts import USUAL, FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern
@@ -42,11 +37,6 @@ from cortado.ir.roles import (
 )
 from cortado.ops.elementwise.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
-DYNAMIC = (
-    "the model has a dynamic shape ({}), which quantizing would fix, so it stays in float; to quantize it, export it "
-    "without dynamic_shapes"
-)
-LEFT: FactKey[bool] = FactKey("left_in_float")  # of the output node of a graph that is not quantized
 ANNOTATION: FactKey[QuantizationAnnotation] = FactKey("quantization_annotation")
 
 
@@ -62,18 +52,7 @@ class CortexMQuantizer(Quantizer):
         self.scheme = TRAINING if is_qat and scheme is ALONE else scheme
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        dynamic = next((str(size) for node in model.graph.nodes for size in _dynamic_sizes(node)), None)
-        if dynamic is None:
-            self._rewrite(model)
-            return model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch's copy of a graph uses what torch deprecates
-            as_given, example = copy.deepcopy(model.graph), _other_example(model)
-        self._rewrite(model)
-        if example is None or _shapes(model, example.sizes) != example.shapes:
-            warnings.warn(DYNAMIC.format(dynamic), stacklevel=2)
-            LEFT.note(as_given.output_node(), True)
-            model.graph = as_given
+        rewrite_if_sizes_stay_open(model, self._rewrite)
         return model
 
     def _rewrite(self, model: GraphModule) -> None:
@@ -85,7 +64,7 @@ class CortexMQuantizer(Quantizer):
         self.scheme.after(model)
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        if LEFT.known(model.graph.output_node()):
+        if is_left_in_float(model):
             return model
         for node, element in self.scheme.elements(model.graph).items():
             if not wanted_element(node).floating:
@@ -106,44 +85,6 @@ class CortexMQuantizer(Quantizer):
 
     def validate(self, model: GraphModule) -> None:
         """Checks nothing: the lowering reports what it can't lower, with its reason."""
-
-
-@dataclass(frozen=True)
-class _Example:
-    """Other sizes of a dynamic graph's inputs than those it was exported with, and the shapes of its outputs."""
-
-    sizes: tuple[tuple[int, ...], ...]
-    shapes: tuple[torch.Size, ...]
-
-
-def _dynamic_sizes(node: Node) -> list[torch.SymInt]:
-    return [size for size in getattr(VALUE.of(node), "shape", ()) if isinstance(size, torch.SymInt)]
-
-
-def _other_example(model: GraphModule) -> _Example | None:
-    """Returns sizes that the model takes as well: its dynamic ones are one larger, twice as large or one smaller."""
-    given = [VALUE.must(node).shape for node in model.graph.nodes if node.op == "placeholder"]
-    hints = [[(size, getattr(getattr(size, "node", None), "hint", None)) for size in sizes] for sizes in given]
-    for other in (lambda hint: hint + 1, lambda hint: 2 * hint, lambda hint: hint - 1):
-        sizes = tuple(tuple(int(size) if hint is None else other(hint) for size, hint in one) for one in hints)
-        shapes = _shapes(model, sizes)
-        if shapes is not None:
-            return _Example(sizes, shapes)
-    return None
-
-
-def _shapes(model: GraphModule, sizes: Sequence[Sequence[int]]) -> tuple[torch.Size, ...] | None:
-    """Returns the shapes of the outputs for inputs of these sizes; None if the model can't be run with them."""
-    types = [VALUE.must(node).dtype for node in model.graph.nodes if node.op == "placeholder"]
-    log.disabled = True  # it prints every failure
-    try:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-            found = model(*(torch.empty(one, dtype=dtype) for one, dtype in zip(sizes, types, strict=True)))
-    except Exception:  # torch raises many kinds for a size that does not fit
-        return None
-    finally:
-        log.disabled = False
-    return tuple(one.shape for one in pytree.tree_leaves(found))
 
 
 def _match(node: Node) -> Match | None:
