@@ -275,7 +275,7 @@ def test_datasets_come_in_many_forms(artifact: Artifact) -> None:
     [
         (X, LABELS[:90], "labels holds 90 labels, expected 200: one for each sample of the dataset"),
         (X, nn.functional.one_hot(LABELS, 3), r"labels has shape \[200, 3\], expected \[200\].*labels.argmax\(1\)"),
-        (X, LABELS + 1, r"the label of sample \d+ is 3, expected 0 to 2, for the model gives 3 scores"),
+        (X, LABELS + 1, r"the label of sample \d+ is 3, expected 0 to 2, because the model gives 3 scores"),
         (X, LABELS - 1, r"the label of sample \d+ is -1, expected 0 to 2"),
         (X, LABELS + 0.5, "labels holds float32 values that are not classes, expected integers"),
         (X, torch.full((200,), math.nan), "values that are not classes"),

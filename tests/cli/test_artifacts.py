@@ -90,7 +90,7 @@ def test_without_executorch_there_is_c_and_the_summary_says_what_is_missing(
     assert (here / "out" / "tiny.c").is_file()
     for options in (("--artifacts", "pte"), ("--strict",), ("--etrecord",)):
         one_sentence(
-            compile_tiny(run, *options, "-o", here / "other"), "a .pte can't be written:  executorch is not installed"
+            compile_tiny(run, *options, "-o", here / "other"), "a .pte can't be written: executorch is not installed"
         )
     assert not (here / "other").exists()
 

@@ -101,7 +101,7 @@ def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
         run("compare", tiny_artifact.folder, tmp_path / "list.json"), "list.json is not a report written by Cortado"
     )
     folder = ("compare", tiny_artifact.folder, tiny_artifact.folder, "--html")
-    refused(run(*folder, tmp_path), "it is a folder, expected a file")
+    refused(run(*folder, tmp_path), "it is a folder; name a file")
     refused(run(*folder, tmp_path / "no" / "page.html"), "can't write", "choose a place")
 
 

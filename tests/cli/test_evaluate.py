@@ -114,7 +114,7 @@ def test_a_threshold_that_nothing_tells_is_refused(run: Run, files: Files) -> No
     refused(run(*files.arguments("--min-sqnr", 20)), "the SQNR was given, but it can't be computed", "--model")
     refused(run(*files.arguments("--max-drop", 0)), "the drop in accuracy was given")
     data = ("evaluate", files.folder, "--data", files.x, "--model", f"{BLOBS}:make")
-    refused(run(*data, "--min-accuracy", 0.5), "the accuracy was given", "it needs labels")
+    refused(run(*data, "--min-accuracy", 0.5), "the accuracy was given", "that needs labels")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_options_that_are_no_numbers(run: Run, files: Files, option: str, value:
     ("labels", "message"),
     [
         (np.zeros(59, np.int64), "y.npy holds 59 labels, expected 60: one for each sample of"),
-        (np.full(60, 3), "the label of sample 0 is 3, expected 0 to 2, for the model gives 3 scores"),
+        (np.full(60, 3), "the label of sample 0 is 3, expected 0 to 2, because the model gives 3 scores"),
         (np.zeros((60, 3)), "y.npy has shape [60, 3], expected [60]"),
         (np.array(["a"] * 60), "y.npy holds <U1 values that are not classes"),
     ],

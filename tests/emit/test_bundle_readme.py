@@ -113,7 +113,7 @@ def test_the_order_of_the_data_is_said(tmp_path: Path) -> None:
         text = " ".join((folder / file).read_text().replace("\n * ", " ").split())
         assert "[1, 3, 16, 16] in the model, here NHWC: [1, 16, 16, 3]" in text
         assert "[1, 4, 14, 14] in the model, here NHWC: [1, 14, 14, 4]" in text
-        assert "in the same order before and after" in text
+        assert "values keep the order of dimensions" in text
     assert "[1, 6] as in the model" in (compiled("two", tmp_path).folder / "two.h").read_text()
 
 

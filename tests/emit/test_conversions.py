@@ -223,10 +223,10 @@ def test_the_header_says_which_tensors_its_functions_are_for() -> None:
     assert "for int8 tensors." in narrow
     assert "int16" not in narrow
     assert "An int16 value q" in wide
-    assert "an i that is no int16 tensor" in unwrapped(wide)
+    assert "an i that is not an int16 tensor" in unwrapped(wide)
     assert "two_quantize(" not in wide  # a function that saturates at 127 would compile, and be wrong
     assert "for int8 and int16 tensors." in both
-    assert "For int8 tensors alone." in both
+    assert "For int8 tensors only." in both
     assert "int8_t two_quantize(float" in both
     assert "int16_t two_quantize_s16(float" in both
 

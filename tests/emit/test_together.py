@@ -209,7 +209,7 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
     version = bundles / "tiny" / "kernels" / "include" / "cortado_version.h"
     version.write_text(version.read_text().replace(library_hash(), "0badc0de"))  # of the same number
     said = build(bundles, [bundles / "tiny" / "tiny.c"], bundle_includes(bundles / "tiny"))
-    assert "these kernels are not those of Cortado" in said
+    assert "these kernels are not from Cortado" in said
     kernels = [source for source in bundle_sources(bundles / "tiny", "c") if source.parent.name == "src"]
     user, main = bundles / "other_user.c", bundles / "main.c"
     main.write_text("int run_other(void);\nint main(void) { return run_other(); }\n")

@@ -180,7 +180,7 @@ def test_rows_are_known_by_their_content(folder: Path, monkeypatch: pytest.Monke
         ('models = "ds_cnn"\nchips = ["pico"]', "expected a list of texts"),
         ('models = ["ds_cnn"]\nchips = ["pikoo"]', "unknown chip"),
         ('models = ["ds_cnn"]\ntargets = ["cortex-m"]', "cycles are those of one core"),
-        ('models = ["ds_cnn"]\nchips = ["pico"]\nfast = true', "'fast' is nothing"),
+        ('models = ["ds_cnn"]\nchips = ["pico"]\nfast = true', "'fast' is not a key"),
         ('models = ["ds_cnn"]\nchips = ["pico"]\nseconds = 0', "time limit"),
         ('models = ["ds_cnn"]\nchips = ["pico"]\nfigures = "guess"', "estimate, board"),
         ('models = ["ds_cnn"]\nchips = ["pico"]\n[options]\noptimize = ["fast"]', "expected one of"),

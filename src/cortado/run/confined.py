@@ -60,7 +60,7 @@ def confined(
     if means is None:
         raise MissingTool(
             "C from another installation is compiled only in a sandbox that can't read your files, which needs "
-            "{NEEDS}; neither works here. If you would let its maker run a program here, add --trust"
+            f"{NEEDS}; neither works here. If you would let its maker run a program here, add --trust"
         )
     wanted = [*_SYSTEM, *(str(path) for tool in tools for path in _own_folders(tool)), *map(os.path.abspath, reads)]
     seen = [path for path in dict.fromkeys(wanted) if os.path.exists(path)]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tiny for cortex-m0plus, written by Cortado 0.2.0.dev0: the network as tables, and what runs them.
+ * tiny for cortex-m0plus, written by Cortado 0.2.0.dev0: the network as tables, and the functions that run them.
  */
 #include "tiny.h"
 
@@ -8,7 +8,7 @@
 #include "tiny_data.h"
 
 #if TINY_BUILD != 0x00000000u
-#error "tiny.h and this file are of different compiles: take all files of one"
+#error "tiny.h and this file are from different compiles: take all files from one"
 #endif
 
 #if !(defined(__arm__) && (defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)))
@@ -17,14 +17,14 @@
 
 #if CORTADO_KERNELS_VERSION_NUMBER != 200 || \
     CORTADO_KERNELS_HASH != 0x00000000u
-#error "these kernels are not those of Cortado 0.2.0.dev0, which wrote this file: take both of one bundle"
+#error "these kernels are not from Cortado 0.2.0.dev0, which wrote this file: take both from one bundle"
 #endif
 
-/* A linker that finds this twice was given two bundles with kernels of their own. */
+/* If a linker finds this twice, it was given two bundles with their own kernels. */
 extern const char cortado_two_sets_of_kernels__compile_the_models_with_together;
 const char cortado_two_sets_of_kernels__compile_the_models_with_together = 0;
 
-/* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
+/* AT: an offset in the arena, in the release plan and in the plan with guards around every buffer. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define AT(release, checked) checked
 #define CHECKED(...) , __VA_ARGS__
@@ -43,7 +43,7 @@ const char cortado_two_sets_of_kernels__compile_the_models_with_together = 0;
 #define RANGED(...)
 #endif
 
-/* ---- kernels: the steps call them by these functions, all of one type ---- */
+/* ---- kernels: the steps call them through these functions, all of one type ---- */
 
 static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n,
                                    void *scratch, int32_t y)
@@ -85,7 +85,7 @@ static int32_t need_depthwise_s8__scalar(const void *layer)
 }
 #endif
 
-/* ---- layers: what the kernels read beside their rows ---- */
+/* ---- layers: the parameters of the kernels ---- */
 
 /* features.0: conv2d */
 static const cortado_conv2d_packed_t layer_features_0 = {
@@ -133,10 +133,9 @@ static const cortado_conv1x1_packed_t layer_classifier = {
     .weights = tiny__classifier_weights,
 };
 
-/* ---- tables: cortado_run.h says what their members mean ---- */
+/* ---- tables: cortado_run.h documents their members ---- */
 
-/* The operands of the steps, each after those that begin with it: where its rows lie, and which of them an output row
- * reads. */
+/* The operands of the steps: where the rows of each are, and which of them an output row reads. */
 static const cortado_port_t ports[] = {
     /* features.0 */
     {.at.offset = AT(160u, 352u), .row_bytes = 6, .height = 6, .ring = 6, .lead = 2, .taps = 3, .stride = 1,
@@ -149,7 +148,7 @@ static const cortado_port_t ports[] = {
      .dilation = 1, .pad = 0, .repeat = 0, .producer = CORTADO_COMPLETE},
 };
 
-/* A kernel each, over one tensor: its layer, where its output rows go and how many it makes. */
+/* Each step runs a kernel over one tensor: its layer, where its output rows go and how many there are. */
 static const cortado_step_t steps[] = {
     /* features.0: conv2d */
     {.call = call_conv2d_s8__scalar, .layer = &layer_features_0,
@@ -168,7 +167,7 @@ static const cortado_step_t steps[] = {
      CHECKED(.name = "classifier: conv2d", .scratch_bytes = 0, .scratch_need = NULL)},
 };
 
-/* Steps that run row by row together. */
+/* Steps that run interleaved, row by row. */
 static const cortado_stage_t stages[] = {
     /* features.0 to features.2, row by row together */
     {.first = 0, .images = 1, .steps = 2},
@@ -177,7 +176,7 @@ static const cortado_stage_t stages[] = {
 };
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-/* The buffers in the arena, for the guards around them. */
+/* The buffers in the arena, for checking the guards around them. */
 static const cortado_guarded_t guarded[] = {
     {.name = "quantized_conv2d_nhwc_default", .offset = 224, .size = 48, .first = 0, .last = 0},
     {.name = "quantized_conv2d_nhwc_default.scratch", .offset = 16, .size = 96, .first = 0, .last = 0},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The constants of tiny. The license is that of the text around them; the numbers are the model's own.
+ * The constants of tiny. The license covers the text around them; the numbers belong to the model.
  */
 #include "tiny_data.h"
 

@@ -9,7 +9,7 @@
 
 #include "cortado_endian.h"
 
-/* Where constants and the default arena are placed: define these to put them in sections of your own. */
+/* The placement of constants and the default arena: define these to put them into sections of your own. */
 #ifndef CORTADO_WEIGHTS
 #define CORTADO_WEIGHTS
 #endif
@@ -17,7 +17,7 @@
 #define CORTADO_ARENA
 #endif
 
-/* The data of another compile does not link. */
+/* Data from another compile does not link. */
 #ifndef CORTADO_PLAIN_NAMES
 #define tiny__features_0_zero \
     tiny__features_0_zero_00000000

@@ -109,7 +109,7 @@ def arena_facts(planned: Planned) -> str:
     checked.append(f"#define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}")
     text = "\n".join(["#ifdef CORTADO_ENABLE_RUNTIME_CHECKS", *checked, "#else", *release, "#endif"])
     return f"""{text}
-#ifdef CORTADO_CACHE_LINE /* bytes: the arena takes whole lines of the data cache, which no other variable shares */
+#ifdef CORTADO_CACHE_LINE /* bytes: the arena occupies whole lines of the data cache, shared with no other variable */
 #if CORTADO_CACHE_LINE % {ALIGNMENT} != 0
 #error "CORTADO_CACHE_LINE is the length of a line of the data cache: 32 on most cores, a multiple of {ALIGNMENT}"
 #endif
@@ -123,8 +123,8 @@ def arena_structure(planned: Planned) -> str:
     """Defines the arena's type: its bytes if it is in one piece, else a structure with a pointer per memory."""
     if not planned.regions:
         about = comment(
-            "The arena: a variable of this type has its size and alignment. A pointer to anything else is an error to "
-            f"the compiler (to some a warning: -Wincompatible-pointer-types); {_type_function(planned)} takes other "
+            "The arena: a variable of this type has the right size and alignment. The compiler rejects a pointer to "
+            f"anything else (some only warn: -Wincompatible-pointer-types); {_type_function(planned)} accepts other "
             "memory."
         )
         return f"{about}\n{_union(planned, _type(planned.program), f'{_upper(planned)}_ARENA_BYTES')}\n"
@@ -134,8 +134,8 @@ def arena_structure(planned: Planned) -> str:
         f"    {piece_type(planned, one) if one in used else 'void'} *{one.name};" for one in planned.regions
     )
     about = comment(
-        f"The arena lies in several memories: a pointer to a piece of each, aligned to {_upper(planned)}_ARENA_ALIGN "
-        f"bytes; one of 0 bytes may be NULL. {_upper(planned)}_ARENA_BYTES is the sum."
+        "The arena is split over several memories: a pointer to a piece of each, aligned to "
+        f"{_upper(planned)}_ARENA_ALIGN bytes; one of 0 bytes may be NULL. {_upper(planned)}_ARENA_BYTES is the sum."
     )
     return f"""{about}
 {"".join(pieces)}typedef struct {{
@@ -167,8 +167,8 @@ def arena_function(planned: Planned) -> str:
         return ""
     upper = _upper(planned)
     about = comment(
-        f"Memory of another kind as an arena: NULL, which every function refuses, unless it has {upper}_ARENA_BYTES "
-        f"bytes or more and is aligned to {upper}_ARENA_ALIGN."
+        "Uses other memory as an arena. Returns NULL, which every function rejects, unless the memory has at least "
+        f"{upper}_ARENA_BYTES bytes and is aligned to {upper}_ARENA_ALIGN."
     )
     return f"{about}\n{_head(planned)};\n\n"
 

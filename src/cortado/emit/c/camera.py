@@ -81,7 +81,7 @@ extern "C" {{
 #define {upper}_CAMERA_WIDTH {camera.size.width} /* pixels of a line */
 #define {upper}_CAMERA_HEIGHT {camera.size.height} /* lines of a picture */
 #define {upper}_CAMERA_LINE_BYTES {camera.line_bytes}
-#define {upper}_CAMERA_HELD_BYTES {self.sight.held_bytes} /* of the arena, of one line for the next */
+#define {upper}_CAMERA_HELD_BYTES {self.sight.held_bytes} /* of the arena, kept from one line to the next */
 
 {begin}
 int {name}_begin_picture({arena});
@@ -102,17 +102,18 @@ int {name}_take_line({arena}, const uint8_t *line);
         aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
         resets = f" It calls {name}_reset." if self.pushed else ""
         ready = (
-            f"the outputs are there: {name}_take_line has called {name}_row and {name}_push"
+            f"the outputs are ready: {name}_take_line has called {name}_row and {name}_push"
             if self.pushed
-            else f"the input is there, for {name}_run"
+            else f"the input is ready for {name}_run"
         )
         return (
-            f"Before the first line of each picture.{resets} Returns 0; or -1, having done nothing, if the arena is "
-            f"NULL or not {aligned}.",
+            f"Call this before the first line of each picture.{resets} Returns 0; or -1, without doing anything, if "
+            f"the arena is NULL or not {aligned}.",
             f"Takes the next line of the sensor, {upper}_CAMERA_LINE_BYTES bytes at any address, which it reads and "
-            "does not keep. Lines outside of the crop may come too, and do nothing. Returns 0; with the last line that "
-            f"counts 1: {ready}; or -1, having done nothing, if all {upper}_CAMERA_HEIGHT lines came before, there "
-            f"is no line, or the arena is NULL or not {aligned}; or -2, if it was never given to {name}_begin_picture.",
+            "does not keep. Lines outside of the crop may be given too, and do nothing. Returns 0; 1 with the last "
+            f"line that is used: {ready}; -1, without doing anything, if all {upper}_CAMERA_HEIGHT lines have come, "
+            f"the line is NULL, or the arena is NULL or not {aligned}; or -2, if the arena was never given to "
+            f"{name}_begin_picture.",
         )
 
     # ---- MODEL_camera.c -------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ int {name}_take_line({arena}, const uint8_t *line);
 #include "cortado_camera.h"
 
 {same_build(self.name)}
-/* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
+/* AT: an offset in the arena, in the release plan and in the plan with guards around every buffer. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define AT(release, checked) checked
 #else

@@ -146,7 +146,7 @@ class Arrays:
 
 #include "cortado_endian.h"
 
-/* Where constants and the default arena are placed: define these to put them in sections of your own. */
+/* The placement of constants and the default arena: define these to put them into sections of your own. */
 #ifndef CORTADO_WEIGHTS
 #define CORTADO_WEIGHTS
 #endif
@@ -163,7 +163,7 @@ class Arrays:
         pieces = [Piece(stored.definition, stored.cores) for stored in self.seen.values()]
         return f"""/* SPDX-License-Identifier: Apache-2.0
  *
- * The constants of {self.prefix}. The license is that of the text around them; the numbers are the model's own.
+ * The constants of {self.prefix}. The license covers the text around them; the numbers belong to the model.
  */
 #include "{self.prefix}_data.h"
 
@@ -174,7 +174,7 @@ def _core_macros() -> str:
     """Defines CORTADO_CORE, for a bundle that each core compiles differently."""
     numbers = "\n".join(f"#define {core_macro(core)} {int(core)}" for core in (*_CORE_TESTS, Core.LONG))
     tests = "\n#elif ".join(f"{test}\n#define CORTADO_CORE {core_macro(core)}" for core, test in _CORE_TESTS.items())
-    return f"""/* The kind of core that this is compiled for: each has kernels, layers and constants of its own. */
+    return f"""/* The kind of core that this is compiled for: each kind has its own kernels, layers and constants. */
 {numbers}
 #if {tests}
 #else

@@ -56,7 +56,7 @@ def _table(rule: DecisionRule, scores: Element) -> str:
     held = listed(map(str, rule.holdoffs), indent=4)
     return f"""/* ---- the decision ---- */
 
-/* Of each class: the least sum of its {which}, and the outputs that it rests after a decision. */
+/* For each class: the smallest sum of its {which} for a decision, and its hold-off in outputs. */
 static const int32_t decision_thresholds[] = {{
     {sums}
 }};
@@ -95,7 +95,7 @@ def decision_facts(planned: Planned) -> str:
     head = f"#define {upper}_CLASS_NAMES {{"
     texts = listed((c_string(plain(one)[:LONGEST_TITLE]) for one in rule.names), indent=len(head))
     names = head + texts.replace("\n", " \\\n") + "}\n" if texts else ""
-    return f"""/* What {name}_decision returns: a class, or that there is none. */
+    return f"""/* The values that {name}_decision returns: a class, or none. */
 #define {upper}_CLASSES {rule.classes}
 {names}#define {upper}_NO_DECISION ({NO_DECISION})
 
@@ -110,10 +110,10 @@ def decision_functions(planned: Planned) -> str:
     name = c_identifier(planned.program.name)
     work = f"{name}_{'run' if planned.program.stream is None else 'push'}"
     about = comment(
-        f"The class that was decided for, after {work} made a new output, or {name.upper()}_NO_DECISION: that whose "
-        f"scores of the last {rule.smooth} outputs have the largest mean, if it is at its threshold or above and the "
-        "class does not rest from its last decision. A decision is told once; one that nobody asked for stays until "
-        f"then, or until the next. There is none without an arena, or without {name}_reset."
+        f"Returns the class decided for after {work} made a new output, or {name.upper()}_NO_DECISION: the class with "
+        f"the largest mean score over the last {rule.smooth} outputs, if that is at least its threshold and the class "
+        "is not held off after its last decision. A decision is returned once; one that was not asked for is kept "
+        f"until it is, or until the next. There is none without an arena, or without {name}_reset."
     )
     return f"{about}\nint {name}_decision({arena_parameter(planned)});\n\n"
 
@@ -135,8 +135,9 @@ def surprise_function(planned: Planned) -> str:
     kind, last = output.element.c_type, len(program.outputs) - 1
     limit, zero = round(1.0 / output.qparams.scale), output.qparams.zero_point
     about = comment(
-        f"How unlike calibration the input of the last run was, from 0; above {name.upper()}_SURPRISE_LIMIT it is more "
-        "unlike than all but one in a hundred of what the model was calibrated with. -1 without an arena."
+        "Returns how much the input of the last run differs from the calibration data, from 0; above "
+        f"{name.upper()}_SURPRISE_LIMIT it differs more than all but one in a hundred calibration inputs. -1 without "
+        "an arena."
     )
     return f"""{about}
 #define {name.upper()}_SURPRISE_LIMIT {limit}

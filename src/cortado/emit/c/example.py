@@ -90,7 +90,11 @@ def example_text(interface: Interface, methods: Sequence[Interface] = ()) -> str
     name, start = interface.name, ""
     own = [f"const {name}_arena_t *arena = {name}_default_arena();"] if interface.split else []
     if interface.starts:
-        when = "Once, and to forget what came" if interface.endless else "Before the first step of each sequence"
+        when = (
+            "Call this once, and again to forget earlier rows"
+            if interface.endless
+            else "Call this before the first step of each sequence"
+        )
         start = f"/* {when}. */\n" + _Function("void start", [], [f"{interface.call('reset')};"]).text(own) + "\n"
     given, fed = _fed(interface)
     head, results, taken = _results(interface)

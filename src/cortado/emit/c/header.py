@@ -52,8 +52,8 @@ def coded_elements(program: Program) -> tuple[Element, ...]:
 def _meaning(program: Program) -> str:
     codes = " or ".join(one.name for one in coded_elements(program))
     return comment(
-        "SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. "
-        f"An {codes} value q stands for the real number SCALE * (q - ZERO_POINT)."
+        f"SHAPE is in memory order; LAYOUT lists the model's dimensions in that order. An {codes} value q stands for "
+        "the real number SCALE * (q - ZERO_POINT)."
     )
 
 
@@ -94,7 +94,7 @@ def header_text(
     `weights` are the macros for sections of constants; `methods`, the headers of further methods.
     """
     upper = c_identifier(planned.program.name).upper()
-    return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
+    return f"""{banner(planned.program, "its sizes, inputs, outputs and functions")}
 #ifndef {upper}_H
 #define {upper}_H
 
@@ -103,7 +103,7 @@ def header_text(
 #include <string.h>
 
 #if defined(__has_include)
-#if __has_include("cortado_settings.h") /* where a build system has no flags to choose */
+#if __has_include("cortado_settings.h") /* for build systems that can't set flags */
 #include "cortado_settings.h"
 #endif
 #endif
@@ -131,7 +131,7 @@ def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> s
         for kind, group in (("INPUT", program.inputs), ("OUTPUT", program.outputs))
         for number, tensor in enumerate(group)
     )
-    return f"""/* Of the Cortado that wrote this; as a number, 10000 * major + 100 * minor + patch. */
+    return f"""/* The version of Cortado that wrote this; as a number, 10000 * major + 100 * minor + patch. */
 #define {upper}_VERSION "{__version__}"
 #define {upper}_VERSION_NUMBER {version_number(__version__)}
 #define {upper}_TARGET "{program.target.target_string}"
@@ -154,10 +154,10 @@ def stack_fact(program: Program, stack_bytes: int | None) -> str:
     """Defines the macro for the stack; None if the code has not been compiled."""
     upper = c_identifier(program.name).upper()
     if stack_bytes is None:
-        return f"/* {upper}_STACK_BYTES is not known: there was no arm-none-eabi-gcc where this was written. */"
+        return f"/* {upper}_STACK_BYTES is not known: this was written without arm-none-eabi-gcc. */"
     about = comment(
-        "The most stack that a call takes, interrupts not counted, from the code that arm-none-eabi-gcc makes with the "
-        f"flags of CMakeLists.txt; without runtime checks. -Os and -O3 take at most {upper}_STACK_MARGIN_BYTES more."
+        "The most stack that a call takes, without interrupts and runtime checks, as compiled by arm-none-eabi-gcc "
+        f"with the flags of CMakeLists.txt. -Os and -O3 take at most {upper}_STACK_MARGIN_BYTES more."
     )
     return f"{about}\n#define {upper}_STACK_BYTES {stack_bytes}\n#define {upper}_STACK_MARGIN_BYTES {STACK_MARGIN}"
 
@@ -170,10 +170,10 @@ def _run_functions(planned: Planned) -> str:
     piece = "a piece of the arena" if planned.regions else "the arena"
     unset = f"; or 2, if the arena was never given to {owner}_reset" if program.state else ""
     run = comment(
-        "Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if "
-        f"{piece} is NULL or not {aligned}{unset}."
+        f"Runs the network once and overwrites its inputs. Returns 0; or 1, without doing anything, if {piece} is NULL "
+        f"or not {aligned}{unset}."
     )
-    before = comment(f"Where input i is written to, before {entry}. NULL if there is no such input, or no arena.")
+    before = comment(f"Returns where to write input i, before {entry}. NULL if there is no such input, or no arena.")
     return f"""{before}
 {pointer_type(program.inputs)}{name}_input({arena}, int i);
 
@@ -187,21 +187,21 @@ def _functions(planned: Planned) -> str:
     name = c_identifier(program.name)
     pushed = program.pushed is not None
     work = entry_of(program)
-    after = comment(f"Where output i lies, after {work}. NULL if there is no such output, or no arena.")
+    after = comment(f"Returns output i, after {work}. NULL if there is no such output, or no arena.")
     called = comment(
-        f"Yours to define: {work} calls it before each kernel call, with the number of the step, and with "
+        f"You define this: {work} calls it before each kernel call, with the number of the step, and with "
         f"{name.upper()}_STEPS at the end. Read a cycle counter there."
     )
     convert = (
-        f"void {name}_quantize_row({arena}, const float *values); /* to where {name}_row says */"
+        f"void {name}_quantize_row({arena}, const float *values); /* to where {name}_row points */"
         if pushed
         else f"void {name}_quantize_input({arena}, int i, const float *values);"
     )
     codes = coded_elements(program)
-    only = "" if codes == (INT8,) else " For int8 tensors alone."
+    only = "" if codes == (INT8,) else " For int8 tensors only."
     of_bytes = comment(
-        "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
-        "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go." + only
+        "The same for bytes from a camera, without a copy of the picture in real numbers: byte b of channel c stands "
+        "for b * gain[c] + offset[c]. Channels are last. The bytes may be where the codes go." + only
     )
     decided = decision_functions(planned) + surprise_function(planned)
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
@@ -226,7 +226,7 @@ extern const char *const {name}_step_names[{name.upper()}_STEPS];
 
 
 def _default_arena(planned: Planned) -> str:
-    return f"""/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
+    return f"""/* A static arena of the right size and alignment. Linked only if used. */
 {default_arena_type(planned)}{c_identifier(planned.program.name)}_default_arena(void);
 
 """
@@ -235,9 +235,9 @@ def _default_arena(planned: Planned) -> str:
 def _about_conversions(codes: Iterable[Element]) -> str:
     names = [one.name for one in codes]
     lines = textwrap.wrap(
-        f"/* Real numbers in, real numbers out, for {' and '.join(names)} tensors. They convert numbers and not the "
-        "order of dimensions: values lie in the same order before and after, the one said above. Without an arena, or "
-        f"for an i that is no {' or '.join(names)} tensor, they do nothing. Linked only if used. */",
+        f"/* Real numbers in, real numbers out, for {' and '.join(names)} tensors. They convert numbers only: values "
+        f"keep the order of dimensions given above. Without an arena, or for an i that is not an {' or '.join(names)} "
+        "tensor, they do nothing. Linked only if used. */",
         WIDTH,
         subsequent_indent=" * ",
     )

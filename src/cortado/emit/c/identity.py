@@ -35,19 +35,19 @@ def identity_facts(program: Program, version: str | None) -> str:
     name = c_identifier(program.name)
     entry = entry_of(program)
     about = comment(
-        "Which model this is: a hash of what it computes, the version it was given (or one that changes with it), and "
-        "the compile that wrote this file."
+        "Identifies the model: a hash of what it computes, its version (given, or derived from the hash), and the "
+        "compile that wrote this file."
     )
     linked = comment(
-        "The name carries the build: a header, a source and data of different compiles don't link. Define "
-        f"{PLAIN_NAMES} for all sources where a program binds functions by their names."
+        "The name contains the build, so that files of different compiles don't link. If a program binds functions by "
+        f"name, define {PLAIN_NAMES} for all sources."
     )
     return f"""{about}
 #define {name.upper()}_ID "{program.identity}"
 #define {name.upper()}_MODEL_VERSION "{model_version(program, version)}"
 #define {name.upper()}_BUILD 0x{BUILD}u
 {linked}
-#if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* all sources have them, or none */
+#if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* for all sources, or none */
 #define {entry} {entry}_{BUILD}_with_runtime_checks
 #elif !defined({PLAIN_NAMES})
 #define {entry} {entry}_{BUILD}
@@ -58,7 +58,7 @@ def identity_facts(program: Program, version: str | None) -> str:
 def same_build(name: str) -> str:
     """Emits an #error for a source of the bundle whose header is of another compile."""
     return f"""#if {name.upper()}_BUILD != 0x{BUILD}u
-#error "{name}.h and this file are of different compiles: take all files of one"
+#error "{name}.h and this file are from different compiles: take all files from one"
 #endif
 """
 
@@ -69,14 +69,14 @@ def renamed_arrays(names: Sequence[str]) -> str:
         return ""
     lines = "\n".join(f"#define {name} \\\n    {name}_{BUILD}" for name in names)
     return f"""
-/* The data of another compile does not link. */
+/* Data from another compile does not link. */
 #ifndef {PLAIN_NAMES}
 {lines}
 #endif
 """
 
 
-INFO_TYPES = """/* A model as data, the same for all models. */
+INFO_TYPES = """/* A description of a model, the same type for all models. */
 #ifndef CORTADO_MODEL_INFO
 #define CORTADO_MODEL_INFO
 typedef struct {
@@ -84,9 +84,9 @@ typedef struct {
     const char *type; /* in C: "int8_t" */
     uint32_t bytes;
     uint32_t dims;
-    const uint32_t *shape;  /* [dims], as the values lie */
+    const uint32_t *shape;  /* [dims], in memory order */
     const uint32_t *layout; /* [dims]: the model's dimensions in that order */
-    float scale;            /* 0: the values are no codes */
+    float scale;            /* 0: the values are not codes */
     int32_t zero_point;
 } cortado_tensor_info_t;
 
@@ -105,7 +105,7 @@ typedef struct {
 def info_declaration(program: Program) -> str:
     """Declares MODEL_info in MODEL.h."""
     name = c_identifier(program.name)
-    return f"""/* Which model this is: name, id, version, shapes and scales. Linked only if used. */
+    return f"""/* Describes the model: name, id, version, shapes and scales. Linked only if used. */
 const cortado_model_info_t *{name}_info(void);
 """
 

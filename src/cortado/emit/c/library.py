@@ -74,7 +74,7 @@ def one_set_of_kernels(kernels: KernelSet) -> str:
     number = version_number(__version__)
     return f"""/* A program has one set of kernels, of one version. */
 #if defined(CORTADO_VERSION_NUMBER) && (CORTADO_VERSION_NUMBER != {number} || CORTADO_LIBRARY != 0x{library_hash()}u)
-#error "bundles of different versions of Cortado in one program: compile all models with one of them"
+#error "bundles of different versions of Cortado in one program: compile all models with one version"
 #endif
 #define CORTADO_VERSION_NUMBER {number}
 #define CORTADO_LIBRARY 0x{library_hash()}u
@@ -89,7 +89,7 @@ def kernels_check(kernels: KernelSet) -> str:
     """Emits the same check in MODEL.c, for compilers and linkers that see other files."""
     version = f"""#if CORTADO_KERNELS_VERSION_NUMBER != {version_number(__version__)} || \\
     CORTADO_KERNELS_HASH != 0x{library_hash()}u
-#error "these kernels are not those of Cortado {__version__}, which wrote this file: take both of one bundle"
+#error "these kernels are not from Cortado {__version__}, which wrote this file: take both from one bundle"
 #endif
 """
     return version + (_mark_used() if kernels.together else mark())
@@ -98,7 +98,7 @@ def kernels_check(kernels: KernelSet) -> str:
 def mark() -> str:
     """Defines the symbol that a program may have only once."""
     return f"""
-/* A linker that finds this twice was given two bundles with kernels of their own. */
+/* If a linker finds this twice, it was given two bundles with their own kernels. */
 extern const char {_MARK};
 const char {_MARK} = 0;
 """
@@ -106,7 +106,7 @@ const char {_MARK} = 0;
 
 def _mark_used() -> str:
     return f"""
-/* The kernels are those of cortado_together.c: a linker that finds this twice was given others beside them. */
+/* The kernels are those of cortado_together.c: if a linker finds this twice, it was given others as well. */
 extern const char {_MARK};
 static const char *const mark __attribute__((used)) = &{_MARK};
 """

@@ -52,8 +52,8 @@ def ranges_declaration(planned: Planned) -> str:
     name = c_identifier(planned.program.name)
     found, _ = _counted(planned.program)
     about = comment(
-        "Of each tensor, how many values were at an end of its range: they are that value, or were beyond it. They add "
-        "up over all runs and arenas; set them to 0 to begin anew."
+        "For each tensor, how many values were at an end of its range, where they may have saturated. Counts add up "
+        "over all runs and arenas; set them to 0 to start again."
     )
     return f"""#ifdef CORTADO_CHECK_RANGES
 {about}

@@ -81,16 +81,15 @@ class _Readme(OfPlan):
                 f"`{one.name}` (`{region_macro(self.planned, one)}` bytes)" for one in self.planned.regions
             )
             texts.append(
-                f"The arena lies in several memories, the fastest first: {members}. A `{self.name}_arena_t` holds a "
-                f"pointer to a piece of each. `{self.name}_default_arena` has static ones, in the sections "
+                f"The arena is split over several memories, the fastest first: {members}. A `{self.name}_arena_t` "
+                f"holds a pointer to a piece of each. `{self.name}_default_arena` has static ones, in the sections "
                 f"`.bss.cortado_NAME`, which a linker script places (`*(.bss.cortado_{self.planned.regions[0].name})` "
-                "before `*(.bss*)`); a macro `CORTADO_ARENA_NAME` takes the place of that attribute. They need not be "
-                "cleared."
+                "before `*(.bss*)`); define `CORTADO_ARENA_NAME` to replace that attribute. They need not be cleared."
             )
         if self.sections:
             texts.append(
                 "The constants of some layers are in sections of their own, `.cortado.NAME`, which a linker script "
-                "places; a macro `CORTADO_WEIGHTS_NAME` takes the place of that attribute. They must be readable when "
+                "places; define `CORTADO_WEIGHTS_NAME` to replace that attribute. They must be readable when "
                 f"`{self.name}_run` is called."
             )
         return "".join(f"{_paragraph(text)}\n\n" for text in texts)
@@ -101,7 +100,7 @@ class _Readme(OfPlan):
         return f"""{_paragraph(cmake)}
 Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
 `-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`;
-or put the files of `kernels/` beside those of this folder, and `-I.` will do.
+or put the files of `kernels/` beside those of this folder; then `-I.` is enough.
 Both kinds of files need the core's flags, {flags};
 with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
@@ -111,9 +110,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             return ""
         outputs = f"{rule.smooth} outputs" if rule.smooth > 1 else "output"
         return "\n\n" + _paragraph(
-            f"`{self.name}_decision(arena)` says what the scores decide for: the class whose mean over the last "
-            f"{outputs} is the best, if it is at its threshold or above and the class does not rest from its last "
-            f"decision; `{self.upper}_NO_DECISION` otherwise. Ask it after every new output: a decision is told once."
+            f"`{self.name}_decision(arena)` returns the class that the scores decide for: the class with the highest "
+            f"mean over the last {outputs}, if that is at least its threshold and the class is not held off after its "
+            f"last decision; `{self.upper}_NO_DECISION` otherwise. Call it after every new output: a decision is "
+            "returned once."
         )
 
     def _running(self) -> str:
@@ -123,10 +123,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return (
             self._state()
             + _paragraph(
-                f"`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its "
-                "inputs. It returns 0; or 1, having done nothing, if the arena is NULL or not aligned to "
-                f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that "
-                "there is not."
+                f"`{name}_run` allocates nothing, needs only memcpy, memset and memmove of the C library, and "
+                "overwrites its inputs. It returns 0; or 1, without doing anything, if the arena is NULL or not "
+                f"aligned to `{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a "
+                "tensor that does not exist."
             )
             + self._decision()
             + "\n\n"
@@ -139,12 +139,12 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         name, upper, camera = self.name, self.upper, self.program.camera
         if camera is None:
             return ""
-        last = "the outputs are there" if self.program.pushed is not None else f"the input is there, for `{name}_run`"
+        last = "the outputs are ready" if self.program.pushed is not None else f"the input is ready for `{name}_run`"
         text = _paragraph(
-            f"A camera is in front of the input: {camera}. `{name}_begin_picture(arena)` before each picture, then "
+            f"A camera feeds the input: {camera}. Call `{name}_begin_picture(arena)` before each picture, then "
             f"`{name}_take_line(arena, line)` with each of its `{upper}_CAMERA_HEIGHT` lines of "
-            f"`{upper}_CAMERA_LINE_BYTES` bytes, which returns 0, and 1 with the last line that counts: {last}. Both "
-            f"are in `{name}_camera.h`, which says what else they return."
+            f"`{upper}_CAMERA_LINE_BYTES` bytes. It returns 0, and 1 with the last line that is used: {last}. Both are "
+            f"declared in `{name}_camera.h`, which documents their other return values."
         )
         return f"\n\n{text}"
 
@@ -152,35 +152,33 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         """Returns the section that every bundle has, explained in docs/firmware.md."""
         upper = self.upper
         return _paragraph(
-            "A call uses its arena, the stack and constants, and nothing else: the model may run in any number of "
-            "threads and interrupt handlers at the same time, each with an arena of its own; one arena is for one of "
-            f"them at a time. `{upper}_STACK_BYTES` is the most stack that a call takes, interrupts not counted, as "
-            f"arm-none-eabi-gcc compiles it; `{upper}_VERSION_NUMBER` and `{upper}_TARGET` say what wrote it, and for "
-            f"which core. `{self.name}_info` says on the device which model this is: its name, its id "
-            f"(`{upper}_ID`: {self.program.identity}), its version, shapes and scales. `CORTADO_WEIGHTS` and "
-            "`CORTADO_ARENA` are attributes of the constants and of the default arena, to put them into sections of "
-            "your own."
+            "A call uses only its arena, the stack and constants: the model may run in any number of threads and "
+            "interrupt handlers at the same time, each with an arena of its own; an arena serves one of them at a "
+            f"time. `{upper}_STACK_BYTES` is the most stack that a call takes, without interrupts, as compiled by "
+            f"arm-none-eabi-gcc; `{upper}_VERSION_NUMBER` and `{upper}_TARGET` are the version of Cortado that wrote "
+            f"it and the core it is for. `{self.name}_info` identifies the model on the device: its name, its id "
+            f"(`{upper}_ID`: {self.program.identity}), its version, shapes and scales. Define `CORTADO_WEIGHTS` and "
+            "`CORTADO_ARENA` as attributes to put the constants and the default arena into sections of your own."
         )
 
     def _running_stream(self, stream: Stream) -> str:
         name, upper, samples = self.name, self.upper, pushed_step(self.program).samples
         come = (
-            f"Rows of `{upper}_ROW_BYTES` bytes come without end: `{name}_reset` once, then `{name}_row` says where "
-            f"the next row goes, and `{name}_push` takes it."
+            f"The input is an endless stream of rows of `{upper}_ROW_BYTES` bytes: call `{name}_reset` once, then, for "
+            f"each row, `{name}_row` returns where to write it and `{name}_push` takes it."
         )
         if samples:
             come = (
-                f"Samples come without end, a row of `{upper}_PUSH_SAMPLES` ({samples}) of them at a time: "
-                f"`{name}_reset` once, then `{name}_push` takes the next ones, from the buffer that a DMA has filled, "
-                f"or with NULL those that were written to where `{name}_row` says."
+                f"The input is an endless stream of samples, a row of `{upper}_PUSH_SAMPLES` ({samples}) of them at a "
+                f"time: call `{name}_reset` once, then `{name}_push` with each row: from the buffer that a DMA has "
+                f"filled, or NULL if the samples were written to where `{name}_row` points."
             )
         return _paragraph(
-            f"{come} It returns 1 when there is a new output: first after "
-            f"{stream.first} rows, then after every {stream.hop}; 0 when there is none, -1 if the arena is NULL or "
-            f"not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 if it was never reset. An output is that for "
-            f"{stream.which}, the same bits as for it alone. All that is kept from row to row is in the arena: a "
-            "second arena is a second stream. Nothing is allocated, and no C library is needed but memcpy, memset and "
-            "memmove."
+            f"{come} It returns 1 when there is a new output: first after {stream.first} rows, then after every "
+            f"{stream.hop}; 0 when there is none, -1 if the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` "
+            f"bytes, and -2 if it was never reset. An output is the output for {stream.which}, with the same bits as "
+            "for it alone. Everything kept from row to row is in the arena: a second arena is a second stream. "
+            "Nothing is allocated, and only memcpy, memset and memmove of the C library are needed."
         )
 
     def _running_rows(self) -> str:
@@ -190,11 +188,11 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         ring = self.program.buffers[step.output].rows
         return _paragraph(
             f"The input comes row by row, `{upper}_ROWS` ({step.rows}) times `{upper}_ROW_BYTES` ({step.row_bytes}) "
-            f"bytes, and never lies whole in memory: the arena holds {ring} of its rows. `{name}_row` says where the "
-            f"next row goes, `{name}_push` takes it: it returns 0, after the last row 1, -1 if no row was expected or "
-            f"the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 without a reset. `{name}_reset` "
-            f"starts the next input. The last `{name}_push` takes the longest: it runs what needs all rows. Nothing is "
-            "allocated, and no C library is needed but memcpy, memset and memmove."
+            f"bytes, and is never stored whole: the arena holds {ring} of its rows. `{name}_row` returns where to "
+            f"write the next row, `{name}_push` takes it: it returns 0, or 1 after the last row, -1 if no row was "
+            f"expected or the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 without a reset. "
+            f"`{name}_reset` starts the next input. The last `{name}_push` takes the longest: it runs the layers that "
+            "need all rows. Nothing is allocated, and only memcpy, memset and memmove of the C library are needed."
         )
 
     def _state(self) -> str:
@@ -203,10 +201,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         buffers = ", ".join(f"`{plain(one.name)}`" for one in self.program.state)
         text = _paragraph(
             f"This network has state ({buffers}) in the first `{self.upper}_STATE_BYTES` bytes of "
-            f"{state_place(self.planned)}, which have to last from run to run. Call `{self.name}_reset(arena)` before "
+            f"{state_place(self.planned)}, which must persist from run to run. Call `{self.name}_reset(arena)` before "
             f"the first `{self.name}_run`, which returns 2 without it, and wherever a new sequence begins. "
             f"`{self.name}_save` writes the state as `{self.upper}_SAVED_BYTES` bytes, for flash; `{self.name}_load` "
-            "takes them back and refuses what is not whole or not this model's."
+            "restores it and refuses data that is incomplete or from another model."
         )
         return f"{text}\n\n"
 
@@ -214,15 +212,15 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         work = "run" if self.program.pushed is None else "push"
         return _paragraph(
             f"`{self.name}.c` holds the network as constant tables: steps, each a kernel with its layer and its "
-            "operands, in stages that run row by row together. `kernels/src/cortado_run.c` is the loop that walks "
-            "them, in the same order on every run: it knows rows and rings, and nothing of networks. Built with "
-            "`-DCORTADO_ENABLE_RUNTIME_CHECKS`, every buffer has guard bytes around it, which are looked at after "
-            "every kernel call; the arena is then larger, and a failed check calls `cortado_check_failed`, whose weak "
-            "default stays in a loop. With `-DCORTADO_TRACE`, every kernel call shows its output row to "
-            "`cortado_traced`, a function of yours (`kernels/include/cortado_run.h`). With `-DCORTADO_CHECK_RANGES`, "
-            f"values at the ends of their ranges are counted (`{self.name}_saturated`). Built with "
-            f"`-DCORTADO_PROFILE`, `{self.name}_{work}` calls a function of yours before every kernel call "
-            f"(`{self.name}.h`), to measure its steps with a cycle counter. None costs anything when it is off."
+            "operands, in stages whose steps run interleaved, row by row. `kernels/src/cortado_run.c` is the loop "
+            "that executes them, in the same order on every run; it handles rows and rings, and is the same for every "
+            "network. With `-DCORTADO_ENABLE_RUNTIME_CHECKS`, every buffer has guard bytes around it, which are "
+            "checked after every kernel call; the arena is then larger, and a failed check calls "
+            "`cortado_check_failed`, whose weak default loops forever. With `-DCORTADO_TRACE`, every kernel call "
+            "passes its output row to `cortado_traced`, which you define (`kernels/include/cortado_run.h`). With "
+            f"`-DCORTADO_CHECK_RANGES`, values at the ends of their ranges are counted (`{self.name}_saturated`). With "
+            f"`-DCORTADO_PROFILE`, `{self.name}_{work}` calls a function that you define before every kernel call "
+            f"(`{self.name}.h`), to measure its steps with a cycle counter. Each costs nothing when it is off."
         )
 
     def _further(self) -> str:
@@ -230,16 +228,17 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         if not self.methods:
             return ""
         text = _paragraph(
-            f"Further methods have the arena and the state of `{self.name}_run` and return what it returns; each has "
-            "its macros and functions in a header of its own. A call of one destroys inputs and outputs of all."
+            f"Further methods share the arena and the state of `{self.name}_run` and have the same return values; each "
+            "has its macros and functions in its own header. A call of one overwrites the inputs and outputs of all."
         )
         tables = [f"`{interface.name}`:\n\n{_table(planned.program)}" for planned, interface in self.methods]
         return "## Methods\n\n" + "\n\n".join([text, *tables]) + "\n\n"
 
     def _license(self) -> str:
         return _paragraph(
-            "The code is under the Apache License 2.0 ([LICENSE](LICENSE)), the kernels and what was written for this "
-            f"network alike. The numbers in `{self.name}_data.c` are the model's own: Cortado claims nothing of them."
+            "The code, both the kernels and the files generated for this network, is under the Apache License 2.0 "
+            f"([LICENSE](LICENSE)). The numbers in `{self.name}_data.c` belong to the model: Cortado claims no rights "
+            "to them."
         )
 
     def _tensor_table(self) -> str:
@@ -252,14 +251,12 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         elements = coded_elements(self.program)
         named = [f"`{self.name}_{verb}quantize{scalar_suffix(one)}`" for one in elements for verb in ("", "de")]
         kinds = " or ".join(one.name for one in elements)
-        camera = f", for bytes of a camera `{self.name}_quantize_{given}_u8`," if INT8 in elements else ""
+        camera = f", for a camera's bytes `{self.name}_quantize_{given}_u8`," if INT8 in elements else ""
         meaning = _paragraph(
-            f"An {kinds} value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the "
-            f"others. {' and '.join(named)} convert one number; "
-            f"`{self.name}_quantize_{given}`{camera} and "
-            f"`{self.name}_dequantize_output` convert whole "
-            f"{'tensors' if given == 'input' else 'rows and tensors'} of type {kinds}: the numbers and not the order "
-            "of dimensions. Values lie in the same order before and after, the one of the table."
+            f"An {kinds} value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and likewise for "
+            f"the others. {' and '.join(named)} convert one number; `{self.name}_quantize_{given}`{camera} and "
+            f"`{self.name}_dequantize_output` convert whole {'tensors' if given == 'input' else 'rows and tensors'} of "
+            f"type {kinds}. They convert numbers only: values keep the order of dimensions that the table gives."
         )
         return f"{text}\n\n{meaning}"
 

@@ -57,14 +57,14 @@ class _Rows(OfPlan):
 
 typedef char counters_fit[sizeof({self.state}) <= {COUNTER_BYTES} ? 1 : -1]; /* as planned */
 
-/* Where the steps of the first stage stand, between two rows. */
+/* The progress of the steps of the first stage, between two rows. */
 static {self.state} *counters(void *arena)
 {{
     return ({self.state} *)(void *)((uint8_t *)arena + {at(self.planned, counters_name(pushed_step(self.program)))});
 }}
 
 {self._noted()}
-/* 0; -1 for what is no arena, -2 for one that was never reset. */
+/* Returns 0; -1 if it is not an arena, -2 if it was never reset. */
 static int wrong(void *arena)
 {{
     if ({bad_arena(self.upper)}) {{
@@ -101,13 +101,13 @@ static int wrong(void *arena)
     def _noted(self) -> str:
         """Defines the accessor of the word where MODEL_reset leaves its mark, next to the counter of rows."""
         if self.program.stream is None:
-            return f"""/* What {self.name}_reset leaves behind; then how many rows came. */
+            return f"""/* The mark that {self.name}_reset leaves; then the number of rows that have come. */
 static uint32_t *reset_mark(void *arena)
 {{
     return (uint32_t *)(void *)((uint8_t *)arena + {at(self.planned, PUSHED_ROWS)});
 }}
 """
-        return f"""/* What {self.name}_reset leaves behind, after the counters. */
+        return f"""/* The mark that {self.name}_reset leaves, after the counters. */
 typedef char mark_fits[sizeof({self.state}) + sizeof(uint32_t) <= {COUNTER_BYTES} ? 1 : -1];
 static uint32_t *reset_mark(void *arena)
 {{
@@ -194,7 +194,7 @@ int {name}_push({self.arena}{samples_parameter(self.program)})
 {self._taken()}    memcpy(state, counters(arena), sizeof state);
     const int made = cortado_push_stream(&program, stages, (uint8_t *)arena, state, rows);
     memcpy(counters(arena), state, sizeof state);
-    *reset_mark(arena) = {upper}_BUILD; /* it lies with the counters, where other buffers lie during a push */
+    *reset_mark(arena) = {upper}_BUILD; /* it shares bytes with buffers that live during a push */
 {self._done()}
 {self._made(valid)}
 }}
@@ -258,13 +258,13 @@ def rows_facts(planned: Planned) -> str:
     count = f"#define {upper}_ROWS {step.rows}"
     if stream is not None:
         count = (
-            f"#define {upper}_WINDOW_ROWS {stream.window} /* that an output is for */\n"
-            f"#define {upper}_HOP_ROWS {stream.hop} /* from one output to the next */\n"
-            f"#define {upper}_FIRST_ROWS {stream.first} /* before the first output: those of a window that it reads */"
+            f"#define {upper}_WINDOW_ROWS {stream.window} /* of an output's window */\n"
+            f"#define {upper}_HOP_ROWS {stream.hop} /* between outputs */\n"
+            f"#define {upper}_FIRST_ROWS {stream.first} /* before the first output: a window's, as far as it is read */"
         )
     what = "a row" if stream is None else "a hop"
     samples = f"#define {upper}_PUSH_SAMPLES {step.samples} /* of {what} */\n" if step.samples else ""
-    return f"""/* The input comes row by row; {ring} of its rows are held in memory. */
+    return f"""/* The input comes row by row; {ring} of its rows are stored. */
 {count}
 #define {upper}_ROW_BYTES {step.row_bytes}
 {samples}
@@ -278,7 +278,7 @@ def rows_functions(program: Program) -> str:
     texts = list(_texts(name) if program.stream is None else _stream_texts(name, program.stream))
     if pushed_step(program).samples:
         texts[1] = texts[1].replace("_ROW_BYTES bytes", "_PUSH_SAMPLES samples")
-        texts[2] = _of_samples(name) + texts[2].removeprefix("Takes the row that was written there, and makes")
+        texts[2] = _of_samples(name) + texts[2].removeprefix("Takes the row that was written there, and computes")
     reset, row, push = (comment(text) for text in texts)
     return f"""{reset}
 void {name}_reset({arena});
@@ -294,8 +294,8 @@ int {name}_push({arena}{samples_parameter(program)});
 def _of_samples(name: str) -> str:
     """Returns the start of MODEL_push's comment for rows of a signal."""
     return (
-        f"Takes the next {name.upper()}_PUSH_SAMPLES samples, the next row, from anywhere, as from the buffer that a "
-        f"DMA has filled; or NULL, for those that were written to {name}_row. It makes"
+        f"Takes the next {name.upper()}_PUSH_SAMPLES samples, the next row, from any address, such as a buffer that a "
+        f"DMA has filled; or NULL, for samples that were written to {name}_row. It computes"
     )
 
 
@@ -304,14 +304,13 @@ def _texts(name: str) -> tuple[str, str, str]:
     upper = name.upper()
     aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
     return (
-        "Before the first row of each input: forgets rows and outputs. It does nothing if the arena is NULL or not "
-        f"{aligned}.",
-        f"Where the next row is written to: {upper}_ROW_BYTES bytes, in the order of the input said above. NULL if "
-        f"all {upper}_ROWS rows came since {name}_reset, without {name}_reset, or without an arena. Ask again for "
-        "each row: it is not the same place.",
-        "Takes the row that was written there, and makes of it what can be made. Returns 0; after the last row 1: the "
-        f"outputs are there, until {name}_reset; or -1, having done nothing, if all rows came before, or the arena is "
-        f"NULL or not {aligned}; or -2, if it was never given to {name}_reset.",
+        f"Starts an input: call it before each first row. It does nothing if the arena is NULL or not {aligned}.",
+        f"Returns where to write the next row: {upper}_ROW_BYTES bytes, in the order of the input given above. NULL if "
+        f"all {upper}_ROWS rows have come since {name}_reset, without {name}_reset, or without an arena. Call it for "
+        "each row: the address changes.",
+        "Takes the row that was written there, and computes what it can. Returns 0; 1 after the last row: the outputs "
+        f"are ready, until {name}_reset; -1, without doing anything, if all rows have come, or the arena is NULL or "
+        f"not {aligned}; or -2, if the arena was never given to {name}_reset.",
     )
 
 
@@ -319,12 +318,12 @@ def _stream_texts(name: str, windows: StreamWindows) -> tuple[str, str, str]:
     upper = name.upper()
     aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
     return (
-        "Once, before the first row, and whenever what came before is to be forgotten. It does nothing if the arena "
-        f"is NULL or not {aligned}.",
-        f"Where the next row is written to: {upper}_ROW_BYTES bytes, in the order of the input said above. NULL "
-        f"without an arena, or without {name}_reset. Ask again for each row: it is not the same place.",
-        "Takes the row that was written there, and makes of it what can be made. Returns 1 if there is a new output: "
-        f"{windows.in_header(upper)}. 0 if there is none; or -1, having done nothing, if the arena is NULL or not "
-        f"{aligned}; or -2, if it was never given to {name}_reset. Rows may come for ever; between two of them all "
-        "that counts is in the arena.",
+        "Starts the stream: call it once before the first row, and to forget all earlier rows. It does nothing if the "
+        f"arena is NULL or not {aligned}.",
+        f"Returns where to write the next row: {upper}_ROW_BYTES bytes, in the order of the input given above. NULL "
+        f"without an arena, or without {name}_reset. Call it for each row: the address changes.",
+        "Takes the row that was written there, and computes what it can. Returns 1 if there is a new output: "
+        f"{windows.in_header(upper)}. 0 if there is none; -1, without doing anything, if the arena is NULL or not "
+        f"{aligned}; or -2, if the arena was never given to {name}_reset. Rows may come for ever; between rows, all "
+        "state is in the arena.",
     )

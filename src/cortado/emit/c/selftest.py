@@ -24,7 +24,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Step, Walk
 
 SELFTEST_SOURCE = "cortado_selftest.c"
-_WRONG_OUTPUTS = "every layer is right, and the outputs of a run are not"
+_WRONG_OUTPUTS = "every layer is right but the outputs of a run are not"
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,10 @@ def selftest_declaration(planned: Planned, calls: Sequence[TestedCall] = ()) -> 
     name = c_identifier(program.name)
     upper = name.upper()
     about = comment(
-        f"{work} and compares. Returns 0 if every bit is the expected one; the number "
-        f"of the first layer that made something else, 1 to {upper}_LAYERS, whose name is "
-        f"{name}_selftest_names[number - 1]; {upper}_LAYERS + 1 if {_WRONG_OUTPUTS}; -1 if the arena is NULL or not "
-        f"aligned. It uses the arena, and must not run twice at the same time. In {name}_selftest.c; linked only if "
-        "used."
+        f"{work} and compares. Returns 0 if every bit is as expected; the number of the first layer whose result "
+        f"differs, 1 to {upper}_LAYERS, whose name is {name}_selftest_names[number - 1]; {upper}_LAYERS + 1 if "
+        f"{_WRONG_OUTPUTS}; -1 if the arena is NULL or not aligned. It uses the arena, and must not run twice at the "
+        f"same time. In {name}_selftest.c; linked only if used."
     )
     return f"""
 {about}
@@ -65,8 +64,8 @@ def selftest_stack_fact(program: Program, stack_bytes: int | None) -> str:
     """Defines the macro of MODEL.h; None if the code has not been compiled."""
     macro = f"{c_identifier(program.name).upper()}_SELFTEST_STACK_BYTES"
     if stack_bytes is None:
-        return f"/* {macro} is not known: there was no arm-none-eabi-gcc where this was written. */"
-    return f"#define {macro} {stack_bytes} /* as STACK_BYTES, of a call of the self-test */"
+        return f"/* {macro} is not known: this was written without arm-none-eabi-gcc. */"
+    return f"#define {macro} {stack_bytes} /* like STACK_BYTES, for a call of the self-test */"
 
 
 def network_symbol(program: Program) -> str:
@@ -164,7 +163,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         stream = self.program.stream is not None
-        return f"""{banner(self.program, "an input, what every layer must make of it, and the function that compares")}
+        return f"""{banner(self.program, "an input, the expected results of all layers, and a function that compares")}
 #include "{self.name}.h"
 
 #include <string.h>
@@ -176,12 +175,12 @@ int {self.name}_selftest({arena_parameter(self.planned)})
 extern const cortado_network_t {self.name}__network;
 
 {self._arrays()}
-/* By layer: the CRC-32 of its output rows, the first of them that counts, and where they end. */
+/* For each layer: the CRC-32 of its output rows, and the first and last of them that are checked. */
 static const cortado_digest_t expected[] = {{
 {self._digests()}
 }};
 
-/* Every layer, watched. */
+/* Checks every layer. */
 static int first_wrong_layer({arena_parameter(self.planned)})
 {{
     static {"cortado_stream_state_t" if stream else "cortado_state_t"} state[{longest}]; /* of the longest stage */
@@ -352,8 +351,8 @@ class _MethodSelftest(_Selftest):
             for what in ("layers", "run")
         )
         return f"""{others}{self._names_text([(call.planned.program, f"{call.method}: ") for call in self.calls])}
-{self._switch("run", "Whether a call makes other outputs than the expected ones.", [0] * len(names))}
-{self._switch("layers", "The first layer of a call that differs, counted over all; 0: none.", self._firsts())}
+{self._switch("run", "Returns whether the outputs of a call differ from the expected ones.", [0] * len(names))}
+{self._switch("layers", "Returns the first layer of a call that differs, counted over all; 0: none.", self._firsts())}
 {self._state_wrong()}
 int {self.name}_selftest({arena})
 {{

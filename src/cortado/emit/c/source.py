@@ -62,7 +62,7 @@ class ModelSource(OfPlan):
     def _head(self) -> str:
         kernels = [kernel for step in self.program.steps for kernel in step.kernels.values()]
         called = (name for kernel in kernels for name in kernel.call.functions)
-        return f"""{banner(self.program, "the network as tables, and what runs them")}
+        return f"""{banner(self.program, "the network as tables, and the functions that run them")}
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
 {self.decision.include}#include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
@@ -71,7 +71,7 @@ class ModelSource(OfPlan):
 {same_build(self.name)}
 {_isa_guard(self.program)}{aligned_guard(self.planned)}
 {kernels_check(self.kernels)}
-/* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
+/* AT: an offset in the arena, in the release plan and in the plan with guards around every buffer. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define AT(release, checked) checked
 #define CHECKED(...) , __VA_ARGS__
@@ -95,10 +95,10 @@ class ModelSource(OfPlan):
         every = self.layers.cores
         needs = guarded(self.layers.needs.pieces.values(), every)
         checked = f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{needs}#endif\n\n" if needs else ""
-        return f"""/* ---- kernels: the steps call them by these functions, all of one type ---- */
+        return f"""/* ---- kernels: the steps call them through these functions, all of one type ---- */
 
 {guarded(self.layers.calls.pieces.values(), every)}
-{checked}/* ---- layers: what the kernels read beside their rows ---- */
+{checked}/* ---- layers: the parameters of the kernels ---- */
 
 {guarded(self.layers.descriptors, every)}{self._macros()}"""
 
@@ -106,29 +106,28 @@ class ModelSource(OfPlan):
         if not self.layers.macros:
             return ""
         text = guarded(self.layers.macros, self.layers.cores)
-        return f"\n/* What each kind of core calls, and the scratch it needs. */\n{text}"
+        return f"\n/* The kernels that each kind of core calls, and the scratch they need. */\n{text}"
 
     def _tables(self) -> str:
-        return f"""/* ---- tables: cortado_run.h says what their members mean ---- */
+        return f"""/* ---- tables: cortado_run.h documents their members ---- */
 
-/* The operands of the steps, each after those that begin with it: where its rows lie, and which of them an output row
- * reads. */
+/* The operands of the steps: where the rows of each are, and which of them an output row reads. */
 static const cortado_port_t ports[] = {{
 {self.tables.ports}
 }};
 
-/* A kernel each, over one tensor: its layer, where its output rows go and how many it makes. */
+/* Each step runs a kernel over one tensor: its layer, where its output rows go and how many there are. */
 static const cortado_step_t steps[] = {{
 {self.tables.steps}
 }};
 
-/* Steps that run row by row together. */
+/* Steps that run interleaved, row by row. */
 static const cortado_stage_t stages[] = {{
 {self.tables.stages}
 }};
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-/* The buffers in the arena, for the guards around them. */
+/* The buffers in the arena, for checking the guards around them. */
 static const cortado_guarded_t guarded[] = {{
 {self.tables.guarded}
 }};

@@ -36,7 +36,7 @@ def state_in_c(planned: Planned, arrays: Arrays) -> StateInC:
         return StateInC()
     name = c_identifier(planned.program.owner)
     moves = [_keep(planned, kept) for kept in moved(planned)]
-    keep = f"""/* When all steps are done, and nobody reads the last values any more, the new ones take their place. */
+    keep = f"""/* When all steps are done and the previous values are no longer read, the new ones replace them. */
 static void keep_state({"uint8_t *base" if not planned.regions else arena_parameter(planned)})
 {{
 {_lines(moves)}
@@ -45,9 +45,9 @@ static void keep_state({"uint8_t *base" if not planned.regions else arena_parame
 """
     return StateInC(
         include='\n#include <string.h>\n\n#include "cortado_saved.h"\n',
-        functions=f"""/* ---- state: what lasts from run to run ---- */
+        functions=f"""/* ---- state: what persists from run to run ---- */
 
-/* What {name}_reset leaves behind. */
+/* The mark that {name}_reset leaves. */
 static uint32_t *reset_mark({arena_parameter(planned)})
 {{
     return (uint32_t *)(void *)({place(planned, STATE_MARK, "uint8_t")});
@@ -118,9 +118,9 @@ def _saving(planned: Planned) -> str:
     ids = ", ".join(f"0x{word:08x}u" for word in identity_words(program))
     memory = "arena" if not planned.regions else f"arena->{planned.region_of(program.state[0].tensor.buffer).name}"
     takes = f"{arena}, const void *in, size_t bytes"
-    return f"""/* ---- state that is saved ---- */
+    return f"""/* ---- saving state ---- */
 
-/* Of each piece where it lies, and its bytes. */
+/* The offset and size of each piece. */
 static const uint32_t saved_pieces[] = {{
 {pieces}
 }};
@@ -182,8 +182,8 @@ def state_facts(planned: Planned) -> str:
     name = c_identifier(planned.program.name)
     upper = name.upper()
     about = comment(
-        f"State: the first {upper}_STATE_BYTES bytes of {state_place(planned)} last from run to run; the rest may be "
-        f"used for anything between two runs. {_listed(planned)}"
+        f"State: the first {upper}_STATE_BYTES bytes of {state_place(planned)} persist from run to run; the rest may "
+        f"be used for anything between two runs. {_listed(planned)}"
     )
     return f"""{about}
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -191,7 +191,7 @@ def state_facts(planned: Planned) -> str:
 #else
 #define {upper}_STATE_BYTES {_top(planned, 0)}
 #endif
-#define {upper}_SAVED_BYTES {saved_bytes(planned)} /* that {name}_save writes */
+#define {upper}_SAVED_BYTES {saved_bytes(planned)} /* written by {name}_save */
 
 {_load_results()}
 """
@@ -239,14 +239,14 @@ def state_functions(planned: Planned) -> str:
     )
     arena, upper = arena_parameter(planned), name.upper()
     save = comment(
-        f"Writes the state to `out`, {upper}_SAVED_BYTES bytes at any address, between two runs. Returns that many, or "
-        f"0, having written nothing, if the arena is NULL or not aligned or was never given to {name}_reset."
+        f"Writes the state to `out`, {upper}_SAVED_BYTES bytes at any address, between two runs. Returns that number, "
+        f"or 0, without writing anything, if the arena is NULL or not aligned or was never given to {name}_reset."
     )
     load = comment(
-        f"Gives the arena the state that {name}_save wrote, in the place of {name}_reset. What another model wrote, or "
-        f"a part of it, or damaged bytes are refused, and leave the arena as it was. {name}_adopt also takes what an "
-        "earlier version of the model wrote, if names, types, shapes and scales of its state are the same. A CRC finds "
-        "damage and no forgery. All four are linked only if used."
+        f"Restores the state that {name}_save wrote, instead of {name}_reset. State of another model, incomplete or "
+        f"damaged bytes are refused and leave the arena unchanged. {name}_adopt also accepts state of an earlier "
+        "version of the model if the names, types, shapes and scales of its state are the same. The CRC detects "
+        "damage, not forgery. All four are linked only if used."
     )
     return f"""{about}
 void {name}_reset({arena});
