@@ -27,10 +27,10 @@ CORES = {
 }
 HEAD = """# Performance
 
-Written by `benchmarks/performance.py` from the results in `benchmarks/results`; a test holds the two together. Nothing
-here was measured on hardware: instructions are counted exactly by an emulator, cycles are a model at zero wait states
-([time.md](time.md)). The peers' figures are those of `benchmarks/baselines.json`, measured once
-([where they come from](../benchmarks/README.md#where-baselinesjson-comes-from)).
+`benchmarks/performance.py` generates this page from the results in `benchmarks/results`; a test checks that they agree.
+Nothing here was measured on hardware: instructions are counted exactly by an emulator, and cycles come from a model of
+the core at zero wait states ([time.md](time.md)). The figures of other systems are in `benchmarks/baselines.json`,
+measured once ([how](../benchmarks/README.md#where-baselinesjson-comes-from)).
 """
 
 
@@ -183,7 +183,7 @@ def floats(results: list[dict[str, Any]]) -> str:
     return "\n\n".join(
         (
             markdown(["layer", "core", "cycles", "bar", "CMSIS-DSP", "ratio"], layered),
-            "A number of each function, and the policy as a whole:",
+            "Cycles per number of each function, and of the whole policy:",
             markdown(["", *(CORES[core] for core in cores)], rows),
         )
     )
@@ -195,69 +195,72 @@ def page() -> str:
         section(
             "Layers on the Cortex-M4",
             "layers",
-            "Single layers beside CMSIS-NN. CMSIS-NN's cycles are by a simpler model of the same core.",
+            "Single layers compared with CMSIS-NN, whose cycles come from a simpler model of the same core.",
             layers,
         ),
         section(
             "Networks",
             "cycles",
-            "Whole networks, typical cycles beside those of version 0.1's kernels, and instructions beside what "
-            "ExecuTorch's runtime with CMSIS-NN executes.",
+            "Whole networks: typical cycles compared with the kernels of version 0.1, and instructions compared with "
+            "ExecuTorch's runtime with CMSIS-NN.",
             cycles,
         ),
         section(
             "Memory",
             "networks",
-            "Bytes of RAM (arena and stack; there the method allocator and the runtime's own too) and of flash "
-            "(constants and code).",
+            "Bytes of RAM (arena and stack; for ExecuTorch also the method allocator and the runtime's own data) and "
+            "of flash (constants and code).",
             networks,
         ),
         section(
             "Code",
             "code_size",
-            "Bytes of code with the default flags, constants counted apart; ExecuTorch's at `-Os`, with about 5 KB of "
-            "harness.",
+            "Bytes of code with the default flags, constants counted separately; ExecuTorch's code is built with "
+            "`-Os` and includes about 5 KB of test harness.",
             code_sizes,
         ),
         section(
             "Recurrent layers",
             "recurrent",
-            "Instructions per product of recurrent layers of 64 units, beside our own linear layer of that size.",
+            "Instructions per product in recurrent layers of 64 units, compared with Cortado's linear layer of that "
+            "size.",
             recurrent,
         ),
         section(
             "16-bit activations",
             "precision",
-            "Instructions of single layers with int16 activations, beside our own int8 kernels on the same layer.",
+            "Instructions of single layers with int16 activations, compared with Cortado's int8 kernels on the same "
+            "layer.",
             precision,
         ),
         section(
             "float32",
             "floats",
-            "Cycles of a product in layers with exact weights and with int8 ones (a linear layer of 640 to 128, a 1x1 "
-            "convolution of 64 to 64 channels, a 3x3 one of 16 to 16) beside CMSIS-DSP's f32, of a number of each "
-            "function, and of a policy of 32, 64, 64 and 4 values with tanh.",
+            "Cycles per product in layers with exact weights and with int8 weights (a linear layer of 640 to 128 "
+            "values, a 1x1 convolution of 64 to 64 channels, a 3x3 convolution of 16 to 16), compared with "
+            "CMSIS-DSP's f32; cycles per number of each function; and cycles of a policy network of 32, 64, 64 and 4 "
+            "values with tanh.",
             floats,
         ),
         section(
             "Compile time",
             "compile_time",
-            "CPU seconds from `nn.Module` to written artifacts; ExecuTorch's were measured on another machine, and are "
-            "scaled by what strict `torch.export` takes here and took there.",
+            "CPU seconds from `nn.Module` to written artifacts. ExecuTorch was measured on another machine; its times "
+            "are scaled by the time that strict `torch.export` took on each.",
             compile_times,
         ),
-        section("Compile time of large networks", "scaling", "For the Cortex-M4, one calibration input.", scaling),
+        section("Compile time of large networks", "scaling", "For the Cortex-M4, with one calibration input.", scaling),
         section(
             "Estimates",
             "estimate",
-            "How far `cortado.estimate` is from the typical cycles of a run ([sweep.md](sweep.md)). The table of costs "
-            "was fitted to none of these networks.",
+            "The error of `cortado.estimate`, relative to the typical cycles of a run ([sweep.md](sweep.md)). The "
+            "cost table was not fitted to any of these networks.",
             estimates,
         ),
         section(
             "A sweep",
             "sweep",
-            "Small networks through `cortado sweep`, nothing in its cache, on two cores.",
+            "Small networks compiled by `cortado sweep` on two cores, with an empty cache.",
             sweeps,
         ),
     ]

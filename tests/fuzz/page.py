@@ -13,53 +13,54 @@ HEAD = """# The campaign
 
 `make test` checks a few dozen random networks; `make fuzz` checks thousands. A seed determines a network: its layers,
 options, weights and data. Each network has 20 to 60 layers that contribute to some output, drawn from all operators
-that Cortado claims to support, with in-place writes, views, aliases, modules that are used twice, several inputs and
-outputs, odd sizes and one to five dimensions.
+that Cortado claims to support, with in-place writes, views, aliases, modules used twice, several inputs and outputs,
+odd sizes and one to five dimensions.
 
 | what is compared | with | tolerance |
 |---|---|---|
 | the captured graph, in float | torch running the user's module | rounding (60 dB) |
 | the integer reference | the same module, relative to PT2E's quantized graph | 3 dB, and the rounding of a code |
-| the C bundle on this machine, under ASan and UBSan, every second one with its own checks | the reference | none |
+| the C bundle on this machine, under ASan and UBSan, every second one with runtime checks | the reference | none |
 | the release build on emulated boards, every store watched | the reference | none |
-| the same under a timer interrupt that leaves every register dirty | the reference | none |
+| the same build under a timer interrupt that overwrites every register it may | the reference | none |
 | the `.pte` on ExecuTorch's runtime | the reference | none |
 
 A network that Cortado refuses with a message counts as refused, not as checked; any other exception is a bug.
 
-    make fuzz                              # 3,000 networks from seed 0; stops and goes on where it was
-    make fuzz SEED=50000 NETWORKS=500      # others
+    make fuzz                              # 3,000 networks from seed 0; can be stopped and resumed
+    make fuzz SEED=50000 NETWORKS=500      # other networks
     make fuzz-page                         # adds the last campaign to this page
 
-The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, with one line per network; a new one is started when Cortado or
-the generator changes. A failing network is minimized and written to `build/fuzz/repro-KIND-SEED.py`, a program that
-exits with 1 as long as the failure exists. `tests/networks/test_fuzz.py` draws hostile names and damaged folders.
+The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, with one line per network; a new journal is started when Cortado
+or the generator changes. A failing network is minimized and written to `build/fuzz/repro-KIND-SEED.py`, a program that
+exits with 1 as long as the failure exists. `tests/networks/test_fuzz.py` also tries hostile names and damaged folders.
 
 In addition to the general networks, a campaign draws five families with their own generators:
 
-- **integers**: only integers and truth values: arithmetic in types that wrap around, counts, comparisons, computed
-  positions, data movement, writes. On new data, the reference gives exactly torch's results, and the C bundle gives the
-  reference's bits.
-- **elements**: real tensors of 16 bits, some of 16 among others of 8, all or some in float32, weights of 4 bits, inputs
-  of bytes, samples and ids, filters, rows of more than 1,023 values, calls that few models have. 16 bits reach 30 dB
-  against torch if no function has jumps, float32 reaches 100; every fifth network also runs on a board.
-- **masks**: a masked reading of scores: where the mask comes from, what is computed from it, how it is moved, what
-  reads it. Hidden places must get nothing, the rest may be at most 5 dB further from torch than without a mask, and C
-  must give the same bits.
-- **state**: buffers that `forward` changes: rings, averages, cells, counters, caches. Over 50 new steps the C bundle
-  gives the reference's bits, and the reference reaches 15 dB against torch; every fifth network also runs on a board.
-- **streams**: networks over a window of an endless stream of rows. Over 70 rows every window gives the reference's
+- **integers**: networks of integers and truth values only: arithmetic in types that wrap around, counts, comparisons,
+  computed positions, data movement, writes. On new data, the reference must equal torch exactly, and the C bundle must
+  give the reference's bits.
+- **elements**: tensors of 16 bits, a mixture of 8 and 16 bits, all or some in float32, 4-bit weights, inputs of bytes,
+  samples and ids, filters, rows of more than 1,023 values, rare calls. 16 bits must reach 30 dB against torch if no
+  function has jumps, float32 must reach 100 dB; every fifth network also runs on a board.
+- **masks**: masked scores, with variations in where the mask comes from, what is computed from it, how it is moved and
+  what reads it. Hidden places must have no influence, the rest may be at most 5 dB further from torch than without a
+  mask, and the C code must give the same bits.
+- **state**: buffers that `forward` changes: rings, averages, cells, counters, caches. Over 50 new steps, the C bundle
+  must give the reference's bits, and the reference must reach 15 dB against torch; every fifth network also runs on a
+  board.
+- **streams**: networks over a window of an endless stream of rows. Over 70 rows, every window must give the reference's
   bits; every fifth network also runs on a board.
 
 Finally there are **combinations** of features. Each has a form (plain, state, stream of rows, stream of samples with
 any window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out, several methods), an element
 type or input format (int8, int16, mixed, int4, float32, some modules in float32, prequantized, ONNX, `.pt2`), a product
-(C, image, classic `.pte`, delegate, together, `--memory`, seven packages including the one for browsers) and a door,
-which is a way to use it (run on this machine, in WebAssembly, on a board; probe, profile, validate, evaluate,
-self-test, saturation, estimate, report page, README example, state that is saved and loaded). All pairs are drawn
-equally often; `make test` has 60 combinations. The result of a door is compared with a simple model in the test:
-outputs with the module run eagerly (8 dB, int16 25, int4 3, float32 100) and with the reference (no tolerance), the
-number of outputs, decisions and saturated values with independent counts, ranges with the limits of NumPy's types,
+(C, image, `.pte` of ExecuTorch's operators, delegate, several models together, `--memory`, seven packages including the
+one for browsers) and a "door", a way to use it (run on this machine, in WebAssembly, on a board; probe, profile,
+validate, evaluate, self-test, saturation, estimate, report page, README example, state saved and loaded). All pairs are
+drawn equally often; `make test` runs 60 combinations. The result of a door is checked against a simple model in the
+test: outputs with the module run eagerly (8 dB, int16 25, int4 3, float32 100) and with the reference (no tolerance),
+the number of outputs, decisions and saturated values with independent counts, ranges with the limits of NumPy's types,
 bytes with the files, cycles with the emulated core (15 percent), and the example with what it prints on a board. The
 journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
 
@@ -82,19 +83,19 @@ def _counts(campaigns: Sequence[Summary]) -> list[str]:
     return [
         "## The long campaigns",
         "",
-        f"Layers of a network: {layers}; calls of its lowered graph: {calls}. On boards: "
+        f"Networks had {layers} layers, and their lowered graphs {calls} calls. On boards: "
         + ", ".join(f"{name} {count:,}" for name, count in sorted(boards.items()))
         + ".",
         "",
-        "| seeds | drawn | right on this machine, under sanitizers | right on boards, stores watched "
-        "| right on boards, disturbed by interrupts | right as a `.pte` | refused | wrong |",
+        "| seeds | drawn | right on this machine, under sanitizers | right on boards, stores watched | right on "
+        "boards, disturbed by interrupts | right as a `.pte` | refused | wrong |",
         "|---|---|---|---|---|---|---|---|",
         *(_row(f"{found['seeds'][0]:,} to {found['seeds'][1]:,}", [found]) for found in campaigns),
         _row("all", campaigns),
         "",
         *_families(campaigns),
         *_bugs(campaigns),
-        "| claimed | met by the campaigns | never |",
+        "| claimed | covered by the campaigns | never covered |",
         "|---|---|---|",
         *(_covered(name, [found["coverage"][key] for found in campaigns]) for name, key in COVERED.items()),
         "",
@@ -108,12 +109,12 @@ def _combined(campaigns: Sequence[Summary]) -> list[str]:
     """Combinations by seed, by value, and the pairs that were never right."""
     if not campaigns:
         return []
-    lines = ["## Combinations", "", "| seed | drawn | right | refused in a sentence | torch can't write | wrong |"]
+    lines = ["## Combinations", "", "| seed | drawn | right | refused with a message | torch can't write | wrong |"]
     lines += ["|---|---|---|---|---|---|", *(_outcomes(f"{found['seed']:,}", found) for found in campaigns)]
     found = Coverage.of(campaigns)
     lines += [
         "",
-        f"{found}. Never right, as they are refused, nothing that torch can write, or not drawn yet: "
+        f"{found}. Never right, because they are refused, torch can't write them, or they were not drawn yet: "
         f"{', '.join(found.never)}.",
     ]
     lines += ["", "| value | right | refused | torch can't write | wrong |", "|---|---|---|---|---|"]
@@ -149,7 +150,7 @@ def _families(campaigns: Sequence[Summary]) -> list[str]:
             sum(len(found["bugs"]) for found in own),
         ]
         lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
-    lines += ["", "| family | in how many networks |", "|---|---|"]
+    lines += ["", "| family | number of networks by feature |", "|---|---|"]
     for name in names:
         drawn = sum((Counter(_others(found)[name]["drawn"]) for found in campaigns), Counter[str]())
         lines.append(f"| {name} | " + ", ".join(f"{what} {count:,}" for what, count in sorted(drawn.items())) + " |")

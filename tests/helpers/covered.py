@@ -54,7 +54,7 @@ def table() -> list[str]:
     return [
         "## Lines of `src` that `make test` runs",
         "",
-        "Statements, as `make coverage` counts them: before and after cases whose lines others run too were left to "
+        "Statements, as counted by `make coverage`, before and after cases that run no lines of their own moved to "
         "`make test-all` (`pytest.mark.cases`).",
         "",
         f"| package | {' | '.join(kept)} |",

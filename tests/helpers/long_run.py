@@ -66,7 +66,8 @@ def table() -> list[str]:
     return [
         "## The long tests",
         "",
-        "What `make test-all` runs beside `make test`, by folder, on two cores; minutes of a shared machine.",
+        "The tests that `make test-all` runs in addition to `make test`, by folder, on two cores; minutes of a shared "
+        "machine.",
         "",
         "| family | passed | failed | skipped | minutes |",
         "|---|---|---|---|---|",
