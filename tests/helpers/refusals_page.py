@@ -19,9 +19,9 @@ HOLE = "..."
 
 HEAD = f"""# Refusals
 
-What Cortado says of a model that it can't compile, gathered from the sources, by topic; `{HOLE}` stands for what was
-found. What is said of a call comes with its name and with the line of the model that makes it. `make golden` writes
-this page again. What can be compiled: [operators.md](operators.md).
+The messages about models that Cortado can't compile, collected from the sources by topic; `{HOLE}` stands for what was
+found. A message about a call includes its name and the line of the model that makes it. `make golden` generates this
+page. For what can be compiled, see [operators.md](operators.md).
 """
 IN_C_ALONE = "Calls that only the `.pte` can't hold"
 # Topics, and the folders or files whose refusals belong to them, the first that fits. The rest stands under the last.

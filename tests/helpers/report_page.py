@@ -4,29 +4,28 @@ from typing import Any
 
 HEAD = """# report.json
 
-What a compile found out, for programs: `report.json` in the folder of a compiled model, what `cortado compile --json`
-prints, and `compiled.report` in Python:
+The facts about a compiled model, for programs: `report.json` in its folder, which `cortado compile --json` also prints,
+and `compiled.report` in Python:
 
 ```python
 compiled.report.memory.arena_bytes
 compiled.report.to_json()["memory"]["arena_bytes"]  # what the file holds, as dictionaries and lists
 ```
 
-[report.schema.json](report.schema.json) says the same as a JSON Schema (draft 2020-12), limits of the values included.
-Both are made from the classes in `src/cortado/artifact/report.py`; `make golden` writes them again.
+[report.schema.json](report.schema.json) describes the same keys as a JSON Schema (draft 2020-12), including the limits
+of values. Both are generated from the classes in `src/cortado/artifact/report.py` by `make golden`.
 
 ## The contract
 
-- Keys are added, never renamed or removed, and none changes its type or its meaning. A program that reads reports
-  ignores the keys that it doesn't know.
-- Every key below is in every report of this version, in this order; null or an empty list says that there is nothing to
-  say.
+- Keys are added, never renamed or removed, and none changes its type or its meaning. A program that reads reports must
+  ignore keys that it doesn't know.
+- Every key below is in every report of this version, in this order; null or an empty list means that it does not apply.
 - `schema_version` is {version}. It rises with a release of Cortado that adds keys.
 - Cortado reads reports of its own version and of older ones; a report without `schema_version` is older than the first.
   A key that an older report lacks has its default if the schema names one, and is an error if not: compile the model
   again. A newer report is refused: update Cortado, or compile the model again.
-- Whatever else doesn't fit is an error with exit code 2 that names the place, as in `inputs[0].scale`, what was found
-  and what was expected.
+- Any other mismatch is an error with exit code 2 that names the place, such as `inputs[0].scale`, what was found and
+  what was expected.
 - The same model, data and version give the same report but for `compile_seconds`. `profile`, `fidelity` and
   `evaluation` are null until `cortado profile`, `validate` or `evaluate` adds them with `--save`.
 """
@@ -35,18 +34,18 @@ Both are made from the classes in `src/cortado/artifact/report.py`; `make golden
 FOOT = """
 ## report.html
 
-The same for people, in one file that loads nothing: the arena as a map (addresses over the moments of the timeline,
-every buffer a rectangle), RAM over time, layers, scales and warnings. Point at a buffer to see what it is; or reach the
-map with Tab and walk: left and right in the order of birth, up and down by address; Enter zooms in, Escape out.
+The same for people, in one self-contained file: the arena as a map (addresses over time, every buffer a rectangle), RAM
+over time, layers, scales and warnings. Point at a buffer to see what it is; or reach the map with Tab and move: left
+and right in the order of creation, up and down by address; Enter zooms in, Escape out.
 
-Cycles are estimates by a table of what kernels take, until they are measured:
+Cycles are estimates from a table of kernel costs until they are measured:
 
     cortado profile DIR --save                  # instructions and cycles of each layer
     cortado validate DIR --per-layer --save     # how far each layer is from the float model
     cortado evaluate DIR --save                 # accuracy on a dataset
 
-Each writes its figures into report.json (`profile`, `fidelity`, `evaluation`) and report.html, both or none; all other
-files stay as they are. `cortado compare A B` has the reports of several compiles side by side.
+Each writes its figures into report.json (`profile`, `fidelity`, `evaluation`) and report.html, both or neither; all
+other files stay unchanged. `cortado compare A B` shows the reports of several compiles side by side.
 """
 
 

@@ -318,7 +318,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 BATCH_MATMUL = Operator(
     name="cortex_m::quantized_batch_matmul",
-    summary="product of two matrices, both computed, or the right one constant for each batch entry",
+    summary="product of two matrices, both computed, or the right one constant per batch entry",
     scratch=("scratch",),
     reference=reference,
     shape=output_shape,

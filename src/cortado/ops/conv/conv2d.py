@@ -196,7 +196,7 @@ CONV2D = Operator(
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     channel_constants=("weight", "bias", "requantize_multipliers", "requantize_shifts"),
-    constraints="constant weights and bias; sums that fit 32 bits; in the .pte, weights of 4 bits have a byte each",
+    constraints="constant weights and bias; sums that fit 32 bits; in the .pte, each 4-bit weight takes a byte",
     samples=lambda draw: draw.pick([samples, int4_samples])(draw),
 )
 

@@ -573,8 +573,7 @@ TRANSPOSE_CONV2D = Operator(
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     constraints=(
-        "constant weights and bias; sums that fit 32 bits; in the .pte dilation and groups are written out as zeros in "
-        "the weights"
+        "constant weights and bias; sums that fit 32 bits; in the .pte, dilation and groups become zeros in the weights"
     ),
     samples=samples,
 )
@@ -583,12 +582,12 @@ TRANSPOSE_CONV2D_C = replace(
     TRANSPOSE_CONV2D,
     name="cortado::transpose_conv2d_nhwc",
     scratch=(),
-    summary="2-D transposed convolution of a shape that CMSIS-NN gets wrong",
+    summary="2-D transposed convolution of a shape for which CMSIS-NN gives wrong results",
     pte_scratch=lambda call, backend: (),
     constraints="",
     no_pte=(
-        "CMSIS-NN's kernel takes one image and padding below the kernel size where strides are at most 2 and channels "
-        "more than 16, elsewhere an input whose height x stride is at least the padding"
+        "CMSIS-NN's kernel takes one image, and padding below the kernel size if strides are at most 2 and channels "
+        "more than 16; otherwise height x stride must be at least the padding"
     ),
 )
 

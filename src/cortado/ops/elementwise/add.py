@@ -276,7 +276,7 @@ ADD: Operator = binary.operator_on_two(
     kernel=KERNELS,
     pte=lambda arguments, add, target: binary.in_pte(ADD, arguments, add),
     pte_limit=binary.pte_limit,
-    constraints="equal shapes or one value per channel; other shapes are expanded first",
+    constraints="equal shapes, or one value per channel; other shapes are expanded first",
     samples=samples,
 )
 

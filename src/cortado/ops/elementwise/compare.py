@@ -244,7 +244,7 @@ def _integers(draw: CaseDraw, sizes: tuple[int, ...]) -> dict[str, Any]:
 
 COMPARE = Operator(
     name="cortado::compare",
-    summary="comparisons of two tensors, or of integers with one number: truth values as 0 and 1",
+    summary="comparisons of two tensors, or of integers with one number; truth values are 0 and 1",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
@@ -252,7 +252,7 @@ COMPARE = Operator(
     rows=rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
-    constraints="numbers less than a step apart are equal",
+    constraints="numbers less than a step apart compare equal",
     no_pte="ExecuTorch has no int8 kernel",
     samples=samples,
 )

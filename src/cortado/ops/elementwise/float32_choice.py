@@ -86,7 +86,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 FLOAT_WHERE = Operator(
     name="cortado::float_where",
-    summary="one of two tensors, element by element, by truth values that are float32",
+    summary="selects from two tensors, element by element, by float32 truth values",
     reference=reference,
     shape=lambda call: call.shape("mask"),
     kernel=KERNELS,
@@ -143,7 +143,7 @@ _ONE_BY_ONE = Rows((ONE_ROW,), pixelwise=True, elementwise=True)
 
 FLOAT_FROM_INT = Operator(
     name="cortado::float_from_int",
-    summary="integers of 32 bits as float32",
+    summary="32-bit integers converted to float32",
     reference=from_reference,
     shape=lambda call: call.shape("input"),
     kernel=_kernels("from_s32", INT32, FLOAT32),
@@ -152,17 +152,17 @@ FLOAT_FROM_INT = Operator(
 )
 FLOAT_TO_INT = Operator(
     name="cortado::float_to_int",
-    summary="float32 as integers of 32 bits, without their fractions",
+    summary="float32 truncated to 32-bit integers",
     reference=to_reference,
     shape=lambda call: call.shape("input"),
     kernel=_kernels("to_s32", FLOAT32, INT32),
     element=INT32,
     rows=lambda call: _ONE_BY_ONE,
-    constraints="what leaves 32 bits is the nearest that does not, NaN is 0",
+    constraints="values beyond 32 bits saturate, NaN becomes 0",
 )
 FLOAT_TO_TRUTH = Operator(
     name="cortado::float_to_truth",
-    summary="truth values of float32 as an output of the model",
+    summary="float32 truth values as an output of the model",
     reference=truth_reference,
     shape=lambda call: call.shape("input"),
     kernel=_kernels("to_bool", FLOAT32, BOOL),

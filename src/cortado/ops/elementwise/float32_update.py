@@ -94,8 +94,10 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 FLOAT_UPDATE = Operator(
     name="cortado::float_update",
-    summary="a tensor times a number, and a product of matrices added to it, in float32; what this moves: a step of "
-    "gradient descent",
+    summary=(
+        "a tensor times a number plus a matrix product, in float32, and another tensor moved by the result: a step of "
+        "gradient descent"
+    ),
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

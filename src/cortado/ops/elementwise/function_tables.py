@@ -254,7 +254,7 @@ def steps_samples(draw: CaseDraw) -> dict[str, Any]:
 
 FUNCTION = Operator(
     name="cortado::function",
-    summary="any function of one int16 tensor, element by element, as lines between 513 entries",
+    summary="any function of one int16 tensor, element by element, interpolated between 513 entries",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
@@ -268,7 +268,10 @@ FUNCTION = Operator(
 PATCHED = replace(
     FUNCTION,
     name="cortado::patched_function",
-    summary="a function of one int16 tensor that jumps or is steep: lines, and exact values where lines are far off",
+    summary=(
+        "a function of one int16 tensor that jumps or is steep: interpolated, with exact values where that is "
+        "inaccurate"
+    ),
     reference=patched_reference,
     kernel=PATCHED_KERNELS,
     samples=patched_samples,
@@ -276,7 +279,7 @@ PATCHED = replace(
 STEPS = replace(
     FUNCTION,
     name="cortado::steps",
-    summary="a function of one int16 tensor that has few values, as a comparison with a number",
+    summary="a function of one int16 tensor that has few values, such as a comparison with a number",
     reference=steps_reference,
     kernel=STEPS_KERNELS,
     element=ElementOf(("dtype",)),

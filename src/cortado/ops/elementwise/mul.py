@@ -176,7 +176,7 @@ MUL: Operator = binary.operator_on_two(
     kernel=KERNELS,
     pte=lambda arguments, add, target: binary.in_pte(MUL, arguments, add),
     pte_limit=binary.pte_limit,
-    constraints="equal shapes or one value per channel; other shapes are expanded first",
+    constraints="equal shapes, or one value per channel; other shapes are expanded first",
     samples=samples,
 )
 

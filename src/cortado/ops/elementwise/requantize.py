@@ -169,7 +169,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 REQUANTIZE = Operator(
     name="cortado::requantize",
-    summary="codes in another scale, or of another element",
+    summary="codes converted to another scale or element type",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

@@ -174,7 +174,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 WHERE = Operator(
     name="cortado::where",
-    summary="one of two tensors, or a number, element by element, by computed truth values",
+    summary="selects from two tensors, or a number, element by element, by computed truth values",
     reference=reference,
     shape=lambda call: call.shape("mask"),
     kernel=KERNELS,

@@ -83,7 +83,7 @@ KERNELS = only("flip_u8", None, arguments=(Row(0), Operand.OUT, Operand.N), work
 
 FLIP = Operator(
     name="cortado::from_uint8",
-    summary="an input of uint8 as codes: every byte with its highest bit flipped",
+    summary="a uint8 input as codes: every byte with its highest bit flipped",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
@@ -101,7 +101,7 @@ def raw_reference(*, input: Tensor) -> Tensor:
 
 RAW = Operator(
     name="cortado::raw_bytes",
-    summary="an input of 8 bits as the bytes that it is: no kernel, no copy",
+    summary="an 8-bit input, used as it is: no kernel, no copy",
     reference=raw_reference,
     shape=lambda call: call.shape("input"),
     kernel=None,

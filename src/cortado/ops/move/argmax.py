@@ -66,14 +66,14 @@ KERNELS = by_results(
 
 ARGMAX = Operator(
     name="cortado::argmax",
-    summary="the position of the largest value, or of the smallest, along a dimension; this value",
+    summary="the position of the largest or smallest value along a dimension; that value",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
-    constraints="of equal codes the first",
+    constraints="of equal codes, the first",
     no_pte="ExecuTorch has no int8 kernel",
 )
 

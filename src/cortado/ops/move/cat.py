@@ -306,7 +306,7 @@ CAT = Operator(
 
 CAT_RESCALED = Operator(
     name="cortado::cat_rescaled",
-    summary="cat, stack: tensors one after the other, some of them in another scale",
+    summary="cat, stack: tensors one after the other, some converted to another scale",
     reference=rescaled_reference,
     shape=output_shape,
     kernel=RESCALED_KERNELS,
@@ -315,7 +315,7 @@ CAT_RESCALED = Operator(
     tensors=("tensors",),
     relayout=relayout_dim,
     pte=rescaled_in_pte,
-    constraints="in the .pte tables before a concatenation",
+    constraints="in the .pte, tables before a concatenation",
     samples=rescaled_samples,
 )
 

@@ -39,7 +39,7 @@ from cortado.ops.pool.reductions import Reduction, reduce
 
 aten = torch.ops.aten
 
-CONSTRAINTS = "a constant table; ids outside of it count as its first or last"
+CONSTRAINTS = "a constant table; ids outside of it select its first or last row"
 NO_PTE = "ExecuTorch has no int8 kernel"
 
 

@@ -168,7 +168,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 INDEX_SELECT = Operator(
     name="aten::index_select",
-    summary="flip, roll, reflected borders, x[:, [2, 0, 1]]: constant positions along one dimension",
+    summary="flip, roll, reflection padding, x[:, [2, 0, 1]]: constant positions along one dimension",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,

@@ -250,7 +250,7 @@ PAD = Operator(
     pte=in_pte,
     pte_limit=pte_limit,
     by_channel=True,
-    constraints=f"finite values; of more than {PTE_MAX_RANK} dimensions each is padded by itself",
+    constraints=f"finite values; with more than {PTE_MAX_RANK} dimensions, each is padded separately",
     samples=samples,
 )
 

@@ -169,14 +169,14 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 TOPK = Operator(
     name="cortado::topk",
-    summary="the positions of the largest values, or of the smallest, along a dimension, in their order; these values",
+    summary="the positions of the largest or smallest values along a dimension, in order; those values",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
     also=(Result(VALUES, output_shape, ElementOf(("input",))),),
-    constraints="of equal codes the first",
+    constraints="of equal codes, the first",
     no_pte="ExecuTorch has no int8 kernel",
     samples=samples,
 )

@@ -183,14 +183,14 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 UPSAMPLE = Operator(
     name="cortado::upsample_nearest_nhwc",
-    summary="nearest-neighbour upsampling by whole factors",
+    summary="nearest-neighbour upsampling by integer factors",
     reference=reference,
     shape=output_shape,
     kernel=KERNELS,
     rows=rows,
     element=ElementOf(("input",)),
     pte=pte,
-    constraints="in the .pte a repeat between two views",
+    constraints="in the .pte, a repeat between two views",
     by_channel=True,
     samples=samples,
 )

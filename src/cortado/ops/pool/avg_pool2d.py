@@ -400,7 +400,7 @@ def mean_samples(draw: CaseDraw) -> dict[str, Any]:
 
 GLOBAL_MEAN = Operator(
     name="cortado::global_mean_nhwc",
-    summary="mean or sum over an image or its upper rows, in a scale of its own",
+    summary="mean or sum over an image or its upper rows, with its own scale",
     reference=mean_reference,
     shape=lambda call: (1, 1, 1, call.shape("input")[3]),
     kernel=MEAN_KERNELS,
@@ -408,7 +408,7 @@ GLOBAL_MEAN = Operator(
     element=ElementOf(("input",)),
     rows=lambda call: Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]),
     pte=mean_in_pte,
-    constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",
+    constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte, a convolution with weights of 1",
     by_channel=True,
     samples=mean_samples,
 )

@@ -163,7 +163,7 @@ COSINE_SIMILARITY = Operator(
     element=ElementOf(("input",)),
     tensors=("input", "other"),
     constraints=f"vectors of at most {LARGEST_ROW} values",
-    no_pte="the runtime has no integer operator for it, and norms in int8 would lose small vectors",
+    no_pte="the runtime has no integer operator for it, and int8 norms would lose small vectors",
     samples=samples,
 )
 

@@ -129,7 +129,7 @@ CUMSUM = Operator(
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=ElementOf(("input",)),
-    constraints="another dimension than the last is transposed there",
+    constraints="a dimension other than the last is transposed first",
     no_pte="the runtime has no integer operator for it",
     samples=samples,
 )

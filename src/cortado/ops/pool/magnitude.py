@@ -328,7 +328,7 @@ MAGNITUDE = Operator(
     tensors=("inputs",),
     relayout=lambda arguments, perm: None if arguments["rows"] and perm[-1] != len(perm) - 1 else arguments,
     constraints=f"rows of at most {LARGEST_ROW} values",
-    no_pte="the runtime has no integer operator for it, and squares in int8 would lose small magnitudes",
+    no_pte="the runtime has no integer operator for it, and int8 squares would lose small magnitudes",
     samples=samples,
 )
 

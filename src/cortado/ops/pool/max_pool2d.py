@@ -189,7 +189,7 @@ CLIPPED_MAX_POOL2D = replace(
     summary="maximum over a window that may reach past the padding (ceil_mode)",
     pte=clipped_in_pte,
     pte_limit=lambda call: None,
-    constraints="in the .pte the image is padded with the smallest code first",
+    constraints="in the .pte, the image is padded with the smallest code first",
     samples=_samples,
 )
 

@@ -408,8 +408,8 @@ NORMALIZE = Operator(
     relayout=relayout,
     element=ElementOf(("input",)),
     in_pieces=True,
-    constraints=f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}",
-    no_pte="a .pte has it in pieces, in which groups of small variance lose more",
+    constraints=f"constant weight and bias, groups of at most {LARGEST_GROUP} values, {LARGEST_WIDE_GROUP} in int16",
+    no_pte="a .pte computes it in several calls, which lose more in groups of small variance",
     samples=samples,
 )
 

@@ -155,8 +155,8 @@ VARIANCE = Operator(
     kernel=KERNELS,
     rows=lambda call: measures.rows(1),
     element=ElementOf(("input",)),
-    constraints=f"rows of at most {LARGEST_ROW} values, of int16 {LARGEST_WIDE_ROW}",
-    no_pte="the runtime has no integer operator for it, and squares in int8 would lose small variances",
+    constraints=f"rows of at most {LARGEST_ROW} values, {LARGEST_WIDE_ROW} in int16",
+    no_pte="the runtime has no integer operator for it, and int8 squares would lose small variances",
     samples=samples,
 )
 

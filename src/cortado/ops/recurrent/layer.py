@@ -234,8 +234,8 @@ def macs(call: Call) -> int:
 
 CONSTRAINTS = "constant weights, no projection"
 NO_PTE = (
-    "the runtime has no such operator, and a sequence written out in int8 operators costs 17 calls a step and loses "
-    "what 16-bit states keep"
+    "the runtime has no such operator, and a sequence unrolled into int8 operators takes 17 calls per step and lacks "
+    "the precision of 16-bit states"
 )
 ARGUMENTS = (
     "Tensor input, Tensor weight_x, Tensor bias_x, Tensor multiplier_x, Tensor shift_x, Tensor weight_h, "

@@ -161,7 +161,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 FILTER = Operator(
     name="cortado::filter",
-    summary="16-bit samples through a cascade of second-order filter sections, with states of 32 bits",
+    summary="16-bit samples filtered by a cascade of second-order sections with 32-bit states",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,

@@ -113,7 +113,7 @@ def raw_reference(*, input: Tensor) -> Tensor:
 
 RAW_SAMPLES = Operator(
     name="cortado::raw_samples",
-    summary="an input of int16 as the codes that it is: no kernel, no copy",
+    summary="an int16 input, used as codes directly: no kernel, no copy",
     reference=raw_reference,
     shape=lambda call: call.shape("input"),
     kernel=None,

@@ -355,7 +355,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 SPECTRUM = Operator(
     name="cortado::spectrum",
-    summary="frames of a signal, windowed, as the power or magnitude of their spectra in bands, and its logarithm",
+    summary="windowed frames of a signal: the power or magnitude of their spectra in bands, or its logarithm",
     parameters=(
         "Tensor input, Tensor window, Tensor weights, Tensor starts, Tensor counts, int points, int hop, int skip, "
         "int frames, int emphasis, int power, int curve, int floor, bool clamped, int headroom, int offset, "

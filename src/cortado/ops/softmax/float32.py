@@ -66,7 +66,7 @@ FLOAT_SOFTMAX = Operator(
     kernel=KERNELS,
     element=FLOAT32,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    constraints="another dimension than the last is transposed there",
+    constraints="a dimension other than the last is transposed first",
 )
 FLOAT_SOFTMAX_PATTERN = Pattern(
     aten=(aten.softmax.int, aten._softmax.default, *_LOGARITHMS), match=as_it_is, lower=lower, floating=True

@@ -222,15 +222,15 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
 
 LOG_SOFTMAX = Operator(
     name="cortado::log_softmax",
-    summary="logarithm of softmax over the last dimension, over all or over what a mask keeps",
+    summary="logarithm of softmax over the last dimension, over all values or those that a mask keeps",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=ElementOf(("input",)),
     rows=lambda call: None if call["kept"] else Rows((ONE_ROW,), pixelwise=True),
     tensors=("input", "kept"),
-    constraints="what is hidden is read by what has a meaning for minus infinity alone",
-    no_pte="no kernel of the runtime keeps the logarithms of small probabilities apart",
+    constraints="masked values may be read only by calls that handle minus infinity",
+    no_pte="no kernel of the runtime can tell logarithms of small probabilities apart",
     samples=samples,
 )
 

@@ -428,15 +428,15 @@ def _weaker(draw: CaseDraw, mask: Tensor) -> list[Tensor]:
 
 MASKED_SOFTMAX = Operator(
     name="cortado::masked_softmax",
-    summary="softmax over what a mask keeps: a constant one, as in causal attention, or a computed one",
+    summary="softmax over the values that a mask keeps: a constant mask, as in causal attention, or a computed one",
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=KERNELS,
     element=ElementOf(("input",)),
     rows=rows,
     tensors=("input", "kept"),
-    constraints="a row of which nothing is kept is 0 behind -inf, and what float32 makes of it behind finite numbers",
-    no_pte="the runtime's softmax has no mask, and a number that is added to the scores takes their range",
+    constraints="a fully masked row gives 0 if masked with -inf, and what float32 gives if masked with a finite number",
+    no_pte="the runtime's softmax has no mask, and a number added to the scores would use up their range",
     samples=samples,
 )
 

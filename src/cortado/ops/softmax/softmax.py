@@ -365,7 +365,7 @@ SOFTMAX = Operator(
     kernel=KERNELS,
     element=ElementOf(("input",)),
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    constraints=f"of int8 at most {LARGEST_PTE_ROW} values; another dimension than the last is transposed there",
+    constraints=f"at most {LARGEST_PTE_ROW} int8 values; a dimension other than the last is transposed first",
     samples=samples,
 )
 
@@ -391,8 +391,8 @@ LONG_SOFTMAX = Operator(
     element=INT8,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     no_pte=(
-        f"the runtime's sum of exponentials has room for {LARGEST_PTE_ROW} values; of a scale of 1/256 "
-        "nothing is left where no value stands out of 512"
+        f"the runtime's sum of exponentials has room for {LARGEST_PTE_ROW} values; with a scale of 1/256, nothing is "
+        "left of 512 values if none stands out"
     ),
     samples=long_samples,
 )
