@@ -104,7 +104,7 @@ def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
     assert (
         run("profile", folder, "--json", "--csv").json["error"]["message"] == "--json and --csv: give only one of them"
     )
-    one_sentence(run("profile", folder, "--on", "host"), "a profile needs an emulated board, and host is none")
+    one_sentence(run("profile", folder, "--on", "host"), "a profile needs an emulated board, and host is not one")
     one_sentence(run("profile", folder, "--chip", "pico"), "pico has a cortex-m0plus, the target is cortex-m4")
     one_sentence(run("run", folder, "--chip", "picco"), "unknown chip 'picco'; nearest: pico")
     one_sentence(run("profile", folder, "-t", "cortex-m55"), "was compiled for cortex-m4, expected cortex-m55")
