@@ -93,7 +93,7 @@ def bind(node: Node, wanted: Element | None = None) -> Bound:
     return Bound(node, values, asked)
 
 
-def symbolic_sizes(value: Any) -> list[torch.SymInt]:
+def symbolic_sizes(value: Any) -> list[Any]:
     """Returns the sizes of a tensor that are known only when the model runs; none for any other value."""
     return [size for size in value.shape if isinstance(size, torch.SymInt)] if isinstance(value, Tensor) else []
 
