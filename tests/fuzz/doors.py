@@ -446,10 +446,10 @@ def _estimate(one: Made) -> None:
 
 
 def _page(one: Made) -> None:
-    """Every range on the page is what the codes can hold, and holds what the network has."""
+    """Checks the ranges on the page: of codes what they can hold, of float32 what eager torch computes."""
     page = (one.artifact.folder / PAGE).read_text()
-    layers = [layer for layer in one.artifact.report.layers if layer.scale is not None]
-    if not layers:  # all of it is float32
+    layers = [layer for layer in one.artifact.report.layers if layer.scale is not None or layer.seen is not None]
+    if not layers:
         expect('id="quantization"' not in page, "the page has a table of no scales")
         return
     body = page.split('id="quantization"')[1].split("<tbody>")[1].split("</tbody>")[0]
@@ -457,15 +457,28 @@ def _page(one: Made) -> None:
         [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)]
         for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
     ]
-    graph = one.artifact.graph
     expect(len(rows) == len(layers), f"{len(rows)} rows for {len(layers)} layers")
+    outputs = _example_outputs(one)
     for layer, row in zip(layers, rows, strict=True):
-        kind = str(graph.values[layer.name].dtype).removeprefix("torch.")
-        limits = np.iinfo(kind)
-        assert layer.scale is not None
-        assert layer.zero_point is not None
-        ends = [f"{(code - layer.zero_point) * layer.scale:.4g}" for code in (limits.min, limits.max)]
-        expect(row[2] == kind and row[5:7] == ends, f"{layer.name}: the page says {row[2:7]}, by hand {kind} {ends}")
+        kind = str(one.artifact.graph.values[layer.name].dtype).removeprefix("torch.")
+        expect(row[2] == kind, f"{layer.name}: the page says {row[2]}, expected {kind}")
+        if layer.scale is not None:
+            assert layer.zero_point is not None
+            limits = np.iinfo(kind)
+            ends = [f"{(code - layer.zero_point) * layer.scale:.4g}" for code in (limits.min, limits.max)]
+            expect(row[5:7] == ends, f"{layer.name}: the page says {row[3:7]}, by hand {ends}")
+        elif layer.name in outputs and one.build.way is Way.FLOAT32:
+            eager = outputs[layer.name]
+            near = np.allclose([float(end) for end in row[5:7]], [eager.min(), eager.max()], 2e-3, 1e-5)
+            expect(near, f"{layer.name}: the page says {row[5:7]}, eager torch {eager.min():.4g}, {eager.max():.4g}")
+
+
+def _example_outputs(one: Made) -> dict[str, Array]:
+    """Runs the user's module on the example input; returns its outputs by the names of their layers."""
+    with torch.no_grad():
+        made = copy.deepcopy(one.eager)(*map(torch.from_numpy, one.model.given(0)))
+    outputs = made if isinstance(made, tuple) else (made,)
+    return {told.node: value.numpy() for told, value in zip(one.artifact.report.outputs, outputs, strict=False)}
 
 
 def _example(one: Made) -> None:
