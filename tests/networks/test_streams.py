@@ -1,6 +1,7 @@
 """A stream of rows: after each of them the same bits as for the window alone; how little work and memory that takes."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.models.zoo.sounds import KwsGru
-from cortado.options import Artifacts, Options, StreamPadding
+from cortado.options import Activations, Artifacts, Options, StreamPadding
+from cortado.plan.lowered import reference_outputs
 from cortado.run.runner import RUNTIME_CHECKS
 from cortado.scoring.floats import float_model
 from helpers.paths import ROOT
@@ -134,6 +136,41 @@ def test_every_window_here_and_on_boards(name: str, tmp_path: Path) -> None:
     assert np.abs(mine - inside).mean() < 6 * output.scale  # rows are noise at full range, not what calibration saw
     for target in BOARDS:
         np.testing.assert_array_equal(rows.push(tmp_path / target, target), found, err_msg=target)
+
+
+ISLANDS = {"mean": "stem", "flat": "conv", "causal": "convs.*"}
+ELEMENTS: dict[str, Callable[[str], Options]] = {
+    "int16": lambda name: Options(activations=Activations.INT16, artifacts=Artifacts.C, stream=2),
+    "float32 modules": lambda name: Options(float32=(ISLANDS[name],), artifacts=Artifacts.C, stream=2),
+}
+
+
+@pytest.mark.cases(2)
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+@pytest.mark.parametrize("element", list(ELEMENTS))
+@pytest.mark.parametrize("name", list(ISLANDS))
+def test_windows_of_other_elements(name: str, element: str) -> None:
+    """Each output equals the reference on its window, here and on boards, and is close to the model itself."""
+    kind, shape = CASES[name]
+    torch.manual_seed(3)
+    net, options = kind().eval(), ELEMENTS[element](name)
+    batches = [(torch.randn(shape),) for _ in range(16)]
+    model = prepare(net, batches[0], batches, name="net", options=options)
+    rows = torch.randn(shape[2] + 17, shape[1], shape[3], generator=torch.Generator().manual_seed(4))
+    for target in ("cortex-m0plus", "cortex-m4", "cortex-m55"):
+        compiled = model.compile(target, options)
+        assert compiled.graph is not None
+        found, here = compiled.stream(rows.numpy()), compiled.stream(rows.numpy(), on="host")
+        assert [one.tobytes() for one in found.every] == [one.tobytes() for one in here.every]
+        for number, end in enumerate(found.ends):
+            window = rows[end - shape[2] + 1 : end + 1].movedim(0, 1)[None]
+            (exact,) = reference_outputs(compiled.graph, (window,))
+            mine = torch.from_numpy(found.every[0][number]).reshape(exact.shape)
+            assert torch.equal(mine, exact)
+            with torch.no_grad():
+                assert decibels(net(window).numpy(), mine.numpy()) > 20
 
 
 class Signal(nn.Module):

@@ -80,6 +80,7 @@ NOT_MEASURED = {
     "cortado_depthwise3x3_s8__dsp",
     "cortado_global_avg_pool_s8+cortado_sum_rows_s8__mve+cortado_means_s8",
     "cortado_linear_s8__dsp",
+    "cortado_running_mean_s16",
     "cortado_running_mean_s8+cortado_sum_rows_s8",
     "cortado_running_mean_s8+cortado_sum_rows_s8__dsp",
     "cortado_running_mean_s8+cortado_sum_rows_s8__mve",

@@ -82,7 +82,7 @@ def links_of(node: Node) -> list[Link] | None:
         return [Link(operands(node)[0], lambda o: tuple(perm[d] for d in o), lambda o: tuple(back[d] for d in o))]
     if operator is VIEW:
         return None if feeds_linear(node) else [_view_link(node)]
-    if operator is None or operator.relayout is None or _broadcasts(node):
+    if operator is None or operator.relayout is None or _broadcasts(node) or _enters(node) or _leaves(node):
         return None
     relayout = operator.relayout
     if relayout(node.kwargs, plain(node)) is None:
@@ -92,6 +92,16 @@ def links_of(node: Node) -> list[Link] | None:
         return None if relayout(node.kwargs, inverse(order)) is None else order
 
     return [Link(operand, up, lambda order: order) for operand in operands(node)]
+
+
+def _enters(node: Node) -> bool:
+    """Whether a call quantizes an input of the model: callers of the C bundle give its codes."""
+    return quantizes(node) and any(USER_INPUT.known(source) for source in node.all_input_nodes)
+
+
+def _leaves(node: Node) -> bool:
+    """Whether a call dequantizes an output of the model: callers of the C bundle get its codes."""
+    return dequantizes(node) and any(user.op == "output" for user in node.users)
 
 
 def _broadcasts(node: Node) -> bool:
@@ -280,8 +290,8 @@ class Orders:
         total = 0.0
         for order, users in readers.items():
             if order != self.seen(node, self.of[node]):
-                entry = quantizes(node) or USER_INPUT.known(node)
-                border = (entry and len(readers) == 1) or all(dequantizes(user) for user in users)
+                entry = _enters(node) or USER_INPUT.known(node)
+                border = (entry and len(readers) == 1) or all(_leaves(user) for user in users)
                 total += TRANSPOSE_OVERHEAD + _bytes(node) * (BORDER_WEIGHT if border else 1.0)
         return total
 

@@ -593,6 +593,10 @@ void cortado_global_mean_s16(const cortado_global_mean_t *L, const int16_t *row,
 void cortado_running_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
                              cortado_sum_rows_t sum_rows);
 int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L);
+/* Of 16 bits, whose zero points are 0; in_w is anything. */
+void cortado_running_mean_s16(const cortado_global_mean_t *L, const int16_t *row, int16_t *out, void *scratch,
+                              int32_t y);
+int32_t cortado_running_mean_s16_scratch(const cortado_global_mean_t *L);
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 

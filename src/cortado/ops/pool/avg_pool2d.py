@@ -346,9 +346,10 @@ def _mean_work(call: Call) -> Work:
     return row_sums(channels, width, call["pixels"] // width)
 
 
-def _running_scratch(call: Call) -> int:
+def _ring_bytes(call: Call, row_sum: int) -> int:
+    """Returns the bytes of a place in the ring, the sums of all rows, and the sum of each row by channel."""
     _, _, width, channels = call.shape("input")
-    return 4 + 4 * channels + 2 * (call["pixels"] // width) * channels
+    return int(4 + 4 * channels + row_sum * (call["pixels"] // width) * channels)
 
 
 _MEAN = KernelRow(
@@ -365,23 +366,27 @@ _MEANS = tuple(
     replace(_MEAN, symbol="global_mean_s8", reads=INT8, cores=cores, arguments=(*_SUMMED, Callee(sums)))
     for sums, cores in _SUM_ROWS
 )
+WIDEST_ROW = 255  # pixels of int8 codes whose sum fits 16 bits
+
+
+def _narrow(call: Call) -> bool:
+    return bool(call.shape("input")[2] <= WIDEST_ROW)
+
+
 # Means over the last rows, after every row: see running_mean_s8.c.
 _RUNNING_MEANS = tuple(
-    replace(row, symbol="running_mean_s8", scratch=_running_scratch, scratch_check=None) for row in _MEANS
+    replace(row, symbol="running_mean_s8", scratch=lambda call: _ring_bytes(call, 2), scratch_check=None, fits=_narrow)
+    for row in _MEANS
 )
-MEAN_KERNELS = KernelTable((*_MEANS, _MEAN), _RUNNING_MEANS)
-WIDEST_ROW = 255  # pixels whose sum fits 16 bits
+_RUNNING_MEAN = replace(_MEAN, symbol="running_mean_s16", scratch=lambda call: _ring_bytes(call, 4), scratch_check=None)
+MEAN_KERNELS = KernelTable((*_MEANS, _MEAN), (*_RUNNING_MEANS, _RUNNING_MEAN))
 
 
 def running_mean(call: Call, core: Core) -> Running | None:
-    width = call.shape("input")[2]
     kernel = MEAN_KERNELS.running(call, core)
-    if width > WIDEST_ROW or kernel is None:
+    if kernel is None:
         return None
-    return Running(Rows((ONE_ROW,), accumulates=call["pixels"] // width), kernel)
-
-
-WIDEST_ROW = 255  # pixels whose sum fits 16 bits
+    return Running(Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]), kernel)
 
 
 def mean_samples(draw: CaseDraw) -> dict[str, Any]:

@@ -173,6 +173,11 @@ int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L)
     return 4 + 4 * L->channels + 2 * L->rows * L->channels;
 }
 
+int32_t cortado_running_mean_s16_scratch(const cortado_global_mean_t *L)
+{
+    return 4 + 4 * (1 + L->rows) * L->channels;
+}
+
 /* A row of codes for a state that is given, and two where the output holds something else than the states. */
 static int32_t kept_bytes(const cortado_recurrent_t *L)
 {
