@@ -38,7 +38,7 @@ def small() -> tuple[bytes, Arrays]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda arrays: arrays[:1], "sample 0 has 1 inputs, and the .pte takes 2"),
+        (lambda arrays: arrays[:1], "sample 0 has 1 inputs, but the .pte takes 2"),
         (lambda arrays: [arrays[0].astype(np.float32), arrays[1]], "is float32 .* takes int8"),
         (lambda arrays: [arrays[0][None], arrays[1]], "and the .pte takes int8"),
     ],

@@ -137,7 +137,7 @@ def test_an_input_takes_what_room_there_is_and_no_more(tmp_path: Path, core: str
     board, elf = firmware(tmp_path, core)
     room = board.input_room(load_image(elf))
     assert run_harness(elf, board, bytes(room - 256), 1).said.outputs == b"\x01" * 16
-    with pytest.raises(CortadoError, match=rf"leaves room for {room:,} bytes of input on {board.machine.value}, and"):
+    with pytest.raises(CortadoError, match=rf"leaves room for {room:,} bytes of input on {board.machine.value}, but"):
         run_harness(elf, board, bytes(room), 1)
 
 

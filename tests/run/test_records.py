@@ -114,7 +114,7 @@ def test_a_program_that_never_stops_talking_is_stopped(tmp_path: Path, core: str
 
 
 def test_an_unknown_board_is_refused() -> None:
-    with pytest.raises(CortadoError, match=r"no board 'mps9'; the boards are mps2-an385, .*microbit"):
+    with pytest.raises(CortadoError, match=r"no board 'mps9'; expected one of mps2-an385, .*microbit"):
         find_board("mps9")
 
 
