@@ -80,22 +80,22 @@ def mismatched() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (custom, "node 'sum' (Add) of model.onnx: it is com.example.Add, expected operators of ONNX itself"),
+        (custom, "node 'sum' (Add) of model.onnx: it is com.example.Add, expected standard ONNX operators"),
         (unknown, "node 'det' (Det) of model.onnx: Det is not among the"),
-        (undefined, "'z' is read and nothing defines it"),
+        (undefined, "'z' is read but never defined"),
         (too_large, "constant 'w': it asks for a tensor of shape [1099511627776], expected at most"),
         (shorter, "constant 'w' is damaged"),
         (bomb, "node 'bomb' (Expand) of model.onnx: it asks for a tensor of shape [1048576, 1048576]"),
         (open_sizes, "input 'x' has the shape [batch,3,side,?], expected numbers; give them with --shape x=1,..."),
         (loops, "node 'loop' (Loop) of model.onnx: Loop is not among the"),
-        (mismatched, "node 'product' (MatMul) of model.onnx: inputs of shapes [[1, 4], [3, 2]] do not fit it"),
+        (mismatched, "node 'product' (MatMul) of model.onnx: inputs of shapes [[1, 4], [3, 2]] do not fit"),
         (lambda: plain(opset=8), "is of opset 8, expected 9 or newer"),
         (lambda: outside(plain(), "../secret"), "is in '../secret', expected a file in the model's folder"),
         (lambda: outside(plain(), "/etc/passwd"), "expected a file in the model's folder"),
         (lambda: outside(plain(), "link"), "is in 'link', expected a file in the model's folder"),
         (lambda: outside(plain(), "short.bin"), "needs 16 bytes from 0 on of short.bin, which has 8"),
         (lambda: outside(plain(), "short.bin", offset="-4"), "needs 16 bytes from -4 on"),
-        (lambda: outside(plain(), "short.bin", length="x"), "offset and length of its data are no numbers"),
+        (lambda: outside(plain(), "short.bin", length="x"), "offset and length of its data are not numbers"),
     ],
 )
 def test_one_sentence(make: Callable[[], onnx.ModelProto], words: str, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_external_data_beside_the_model(tmp_path: Path) -> None:
         ("x", "expected the name of an input and its shape, as in image=1,3,96,96"),
         ("x=1,0,4,4", "expected the name of an input"),
         ("y=1,3,4,4", "has no input 'y'; its inputs are x"),
-        ("x=1,4,4,4", "has the shape [batch,3,side,?], which [1, 4, 4, 4] does not fit"),
+        ("x=1,4,4,4", "has the shape [batch,3,side,?], but [1, 4, 4, 4] was given"),
     ],
 )
 def test_wrong_shapes_on_the_command_line(run: Run, tmp_path: Path, shape: str, words: str) -> None:

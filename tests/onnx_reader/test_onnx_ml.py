@@ -234,7 +234,7 @@ def sizes() -> int:
     [
         ("nodes_truenodeids", 0, "two branches that lead to one node"),
         ("nodes_truenodeids", 99, "a branch that leads to no node"),
-        ("nodes_nodeids", 0, "two nodes of one number"),
+        ("nodes_nodeids", 0, "two nodes with the same number"),
         ("nodes_featureids", 4, "features up to 4, expected features from 0 to 3"),
         ("nodes_modes", "BRANCH_EQ", "modes ['BRANCH_EQ'], expected LEAF"),
     ],

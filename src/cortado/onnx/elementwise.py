@@ -49,11 +49,11 @@ def function(node: Node) -> Built:
     return of(_PLAIN[node.kind])
 
 
-@onnx_operator("Identity", "Dropout", limits="dropout as in evaluation: its input; no mask")
+@onnx_operator("Identity", "Dropout", limits="dropout as in evaluation, without a mask")
 def identity(node: Node) -> Built:
     trains = node.kind == "Dropout" and node.has(2) and bool(node.scalar(2))
     if node.outputs > 1 or trains:
-        node.refuse("dropout in training", "dropout as in evaluation, whose mask nobody reads")
+        node.refuse("dropout in training", "dropout as in evaluation, with an unused mask")
     return of(lambda x: x)
 
 
@@ -107,7 +107,7 @@ def prelu(node: Node) -> Built:
     return of(lambda x, slope: torch.where(x < 0, x * slope, x), 0, 1)
 
 
-@onnx_operator("Clip", limits="bounds are constants", infinite=("min", "max"))
+@onnx_operator("Clip", limits="bounds must be constants", infinite=("min", "max"))
 def clip(node: Node) -> Built:
     bounds = [
         node.number(name, 0.0) if name in node.attributes else node.scalar(position) if node.has(position) else None
@@ -212,7 +212,7 @@ def real(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype.is_floating_point else dtype
 
 
-@onnx_operator("Cast", "CastLike", limits="floats of every width are float32")
+@onnx_operator("Cast", "CastLike", limits="floats of every width become float32")
 def cast(node: Node) -> Built:
     if node.kind == "CastLike":
         dtype = node.value(1).dtype

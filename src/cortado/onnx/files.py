@@ -85,12 +85,12 @@ def read(path: Path) -> OnnxFile:
 
 def _graph(path: Path, proto: Any, budget: ConstantBudget) -> Graph:
     if not all(isinstance(name, str) for name in _names(proto)):
-        raise CortadoError(f"{path} is not a readable ONNX model (a name is no text); export it again")
+        raise CortadoError(f"{path} is not a readable ONNX model (a name is not text); export it again")
     if proto.sparse_initializer:
         raise CortadoError(f"{path} has sparse constants, expected none; simplify the model")
     constants = {one.name: tensor(path, one, budget) for one in proto.initializer}
     if len(constants) < len(proto.initializer):
-        raise CortadoError(f"{path} has two constants of one name, expected one; export the model again")
+        raise CortadoError(f"{path} has two constants with the same name, expected one; export the model again")
     inputs = tuple(_input(path, one) for one in proto.input if one.name not in constants)
     nodes = tuple(_node(path, number, node, budget) for number, node in enumerate(proto.node))
     return Graph(inputs, tuple(one.name for one in proto.output), constants, nodes)
@@ -146,7 +146,7 @@ def _opsets(path: Path, proto: Any) -> dict[str, int]:
 def _input(path: Path, proto: Any) -> Input:
     kind = proto.type.tensor_type
     if not proto.type.HasField("tensor_type") or kind.elem_type not in TYPES:
-        raise CortadoError(f"{path}: input '{proto.name}' is no tensor of numbers, expected one")
+        raise CortadoError(f"{path}: input '{proto.name}' is not a tensor of numbers, expected one")
     sizes = tuple(
         int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value > 0 else dim.dim_param or None
         for dim in kind.shape.dim
@@ -244,7 +244,7 @@ def _external(path: Path, proto: Any, sizes: tuple[int, ...], where: str) -> np.
         offset = int(entries.get("offset", "0"))
         length = int(entries.get("length", str(count * kind.itemsize)))
     except ValueError as error:
-        raise CortadoError(f"{where}: offset and length of its data are no numbers") from error
+        raise CortadoError(f"{where}: offset and length of its data are not numbers") from error
     if offset < 0 or length != count * kind.itemsize or offset + length > place.stat().st_size:
         raise CortadoError(
             f"{where} needs {count * kind.itemsize:,} bytes from {offset:,} on of {place.name}, which has "
@@ -278,12 +278,12 @@ def _misnamed(graph: Graph, known: set[str]) -> Iterator[str]:
     for name in ("", *graph.constants, *(one.name for one in graph.inputs)):
         yield from defined(name)
     for node in graph.nodes:
-        yield from (f"'{name}' is read and nothing defines it" for name in node.inputs if name not in known)
+        yield from (f"'{name}' is read but never defined" for name in node.inputs if name not in known)
         for inner in node.graphs.values():
             yield from _misnamed(inner, known)
         if not any(node.outputs):
             yield f"node '{node.name[:80]}' ({node.kind}) has no outputs"
         for name in filter(None, node.outputs):
             yield from defined(name)
-    yield from (f"'{name}' is read and nothing defines it" for name in graph.outputs if name not in known)
+    yield from (f"'{name}' is read but never defined" for name in graph.outputs if name not in known)
     known.difference_update(added)

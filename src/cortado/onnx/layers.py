@@ -259,7 +259,9 @@ def einsum(node: Node) -> Built:
 @onnx_operator("BatchNormalization", limits="as in evaluation")
 def batch_norm(node: Node) -> Built:
     if node.flag("training_mode") or node.outputs > 1:
-        node.refuse("batch statistics in training mode", "those of evaluation; export the model after model.eval()")
+        node.refuse(
+            "batch statistics in training mode", "statistics of evaluation mode; export the model after model.eval()"
+        )
     scale, bias, mean, variance = (node.constant(position).to(torch.float32) for position in range(1, 5))
     eps = node.number("epsilon", 1e-5)
     kinds: Any = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -277,10 +279,10 @@ def instance_norm(node: Node) -> Built:
     return of(lambda x, scale, bias: F.instance_norm(x, weight=scale, bias=bias, eps=eps), 0, 1, 2)
 
 
-@onnx_operator("LayerNormalization", "RMSNormalization", limits="the mean and the deviation are not read")
+@onnx_operator("LayerNormalization", "RMSNormalization", limits="the mean and the deviation must be unused")
 def layer_norm(node: Node) -> Built:
     if node.outputs > 1:
-        node.refuse("its mean or deviation is read", "the normalized values alone")
+        node.refuse("its mean or deviation is used", "only the normalized values")
     sizes = node.shape()[node.axis(node.integer("axis", -1)) :]
     eps = node.number("epsilon", 1e-5)
     bias = node.has(2)

@@ -64,7 +64,7 @@ def binarizer(node: Node) -> Built:
     return of(lambda x: (x > threshold).to(torch.float32))
 
 
-@onnx_operator("ZipMap", domains=(ML,), limits="scores as a tensor, not as a map")
+@onnx_operator("ZipMap", domains=(ML,), limits="scores must be a tensor, not a map")
 def zip_map(node: Node) -> Built:
     return of(lambda x: x)
 
@@ -165,10 +165,10 @@ def _trees(node: Node) -> _Trees:
     features, values = node.integers("nodes_featureids"), node.numbers("nodes_values")
     yes, no = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
     if len({len(one) for one in (modes, trees, numbers, features, values, yes, no)}) != 1 or not modes:
-        node.refuse("attributes of nodes of different lengths", "as many of each, and at least one")
+        node.refuse("attributes of nodes of different lengths", "equally many of each, and at least one")
     place = {pair: position for position, pair in enumerate(zip(trees, numbers, strict=True))}
     if len(place) != len(modes):
-        node.refuse("two nodes of one number", "one node for each number of a tree")
+        node.refuse("two nodes with the same number", "one node for each node number of a tree")
     leaf = [mode == "LEAF" for mode in modes]
     if not {*modes} <= {"LEAF", *_BELOW, *_ABOVE}:
         node.refuse(f"modes {sorted({*modes})}", f"LEAF, {', '.join((*_BELOW, *_ABOVE))}")
@@ -239,11 +239,11 @@ def _leaves(node: Node, what: str, outputs: int) -> _Leaves:
     depths = _depths(trees)
     leaves = [position for position, end in enumerate(trees.leaf) if end and depths.get(position)]
     if len(depths) != len(trees.leaf) or not leaves:
-        node.refuse("nodes that no root leads to, or no branches at all", "trees with branches")
+        node.refuse("nodes that no root leads to, or no branches", "trees with branches")
     deepest = max(depths[leaf] for leaf in leaves)
     if len(leaves) * deepest > MOST_PLACES:
         node.refuse(
-            f"{len(leaves)} leaves, {deepest} deep", f"at most {MOST_PLACES:,} comparisons on the ways to leaves"
+            f"{len(leaves)} leaves, {deepest} deep", f"at most {MOST_PLACES:,} comparisons on the paths to leaves"
         )
     comparisons = sorted(
         {(trees.feature[position], trees.value[position]) for position, end in enumerate(trees.leaf) if not end}
@@ -292,7 +292,7 @@ def _said(node: Node, what: str, outputs: int, trees: _Trees, rows: Mapping[int,
 @onnx_operator(
     "TreeEnsembleRegressor",
     domains=(ML,),
-    limits="sums or averages; thresholds are compared in the resolution of the input",
+    limits="sums or averages; thresholds are compared with the input's resolution",
     least={"n_targets": 1},
     among={**_TRANSFORM, "aggregate_function": ("SUM", "AVERAGE")},
 )
@@ -308,7 +308,7 @@ def tree_regressor(node: Node) -> Built:
 @onnx_operator(
     "TreeEnsembleClassifier",
     domains=(ML,),
-    limits="thresholds are compared in the resolution of the input",
+    limits="thresholds are compared with the input's resolution",
     among=_TRANSFORM,
 )
 def tree_classifier(node: Node) -> Built:

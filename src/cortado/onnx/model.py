@@ -165,7 +165,7 @@ def _given_sizes(file: OnnxFile, one: Input, given: Sequence[int] | None) -> tup
         not isinstance(size, int) or size == new for size, new in zip(one.sizes, given, strict=False)
     )
     if (one.sizes and not fits) or any(size < 1 for size in given):
-        raise CortadoError(f"{file.path}: input '{one.name}' has the shape [{shown}], which {list(given)} does not fit")
+        raise CortadoError(f"{file.path}: input '{one.name}' has the shape [{shown}], but {list(given)} was given")
     return tuple(given)
 
 

@@ -92,7 +92,7 @@ def split(node: Node) -> Built:
         each = -(-whole // parts)
         sizes = [min(each, whole - each * part) for part in range(parts)]
     if sum(sizes) != whole or min(sizes) < 0:
-        node.refuse(f"sizes {sizes} of {whole}", "sizes that make up the dimension")
+        node.refuse(f"sizes {sizes} of {whole}", "sizes that add up to the dimension")
     return of(lambda x: tuple(torch.split(x, sizes, axis)))
 
 
@@ -104,9 +104,9 @@ def cut(node: Node) -> Built:
     dims = node.axes(node.either("axes", 3, range(len(starts))) or [])
     steps = node.constants(4) if node.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(dims) == len(steps):
-        node.refuse(f"{len(starts)} starts, {len(ends)} ends, {len(dims)} axes", "as many of each")
+        node.refuse(f"{len(starts)} starts, {len(ends)} ends, {len(dims)} axes", "equally many of each")
     if len(set(dims)) < len(dims):
-        node.refuse(f"axes {dims}", "each of them once")
+        node.refuse(f"axes {dims}", "each axis once")
     slices, flips = [slice(None)] * node.rank(), []
     for dim, start, end, step in zip(dims, starts, ends, steps, strict=True):
         size = node.shape()[dim]
@@ -140,7 +140,7 @@ def pad(node: Node) -> Built:
     for position, dim in enumerate(dims):
         pairs[dim] = (widths[position], widths[len(dims) + position])
     if any(size + sum(pair) < 0 for size, pair in zip(node.shape(), pairs, strict=True)):
-        node.refuse(f"widths {widths} around {list(node.shape())}", "as much as there is, cut off at most")
+        node.refuse(f"widths {widths} around {list(node.shape())}", "widths that cut off at most the whole tensor")
     value = node.number("value", 0.0) if "value" in node.attributes else node.scalar(2) if node.has(2) else 0.0
     flat = [width for pair in reversed(pairs) for width in pair]
     if mode == "constant":
@@ -203,7 +203,7 @@ def gather(node: Node) -> Built:
 def _picked(node: Node, axis: int, data: Tensor) -> Any:
     size = node.shape()[axis]
     if data.numel() and not (-size <= int(data.min()) and int(data.max()) < size):
-        node.refuse(f"positions up to {int(data.max())} in a dimension of {size}", "positions inside of it")
+        node.refuse(f"positions up to {int(data.max())} in a dimension of {size}", "positions within the dimension")
     if data.dim() == 0:
         number = int(data) % size
         return lambda x: x.select(axis, number)
@@ -231,7 +231,9 @@ def scatter_elements(node: Node) -> Built:
     positions = node.constant(1).to(torch.int64)
     size = node.shape()[axis]
     if positions.numel() and not (-size <= int(positions.min()) and int(positions.max()) < size):
-        node.refuse(f"positions up to {int(positions.max())} in a dimension of {size}", "positions inside of it")
+        node.refuse(
+            f"positions up to {int(positions.max())} in a dimension of {size}", "positions within the dimension"
+        )
     positions = positions % size
     return of(lambda x, source: torch.scatter(x, axis, positions, source), 0, 2)
 
@@ -294,7 +296,7 @@ def constant(node: Node) -> Built:
 def constant_of_shape(node: Node) -> Built:
     value = node.attributes.get("value", torch.zeros(1))
     if not isinstance(value, Tensor) or value.numel() != 1:
-        node.refuse("a value that is no tensor of one element", "one")
+        node.refuse("a value that is not a tensor of one element", "one")
     return always(torch.full(node.constants(0), value.item(), dtype=value.dtype))
 
 

@@ -20,7 +20,7 @@ _AVERAGE: Any = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
 def _kernel(node: Node) -> list[int]:
     kernel = node.integers("kernel_shape")
     if len(kernel) != node.rank() - 2 or len(kernel) not in _MAX:
-        node.refuse(f"kernel_shape {kernel} over {list(node.shape())}", "a number for each of 1 to 3 dimensions")
+        node.refuse(f"kernel_shape {kernel} over {list(node.shape())}", "one number for each of 1 to 3 dimensions")
     return kernel
 
 
@@ -52,7 +52,7 @@ def _whole(node: Node, kernel: Sequence[int]) -> tuple[PadPairs, PadPairs]:
 @onnx_operator("MaxPool", limits="positions are not read", **WINDOWS)
 def max_pool(node: Node) -> Built:
     if node.outputs > 1:
-        node.refuse("its positions are read", "the values alone")
+        node.refuse("its positions are read", "only the values")
     kernel = _kernel(node)
     strides, dilations, pads = window(node, kernel)
     ceil, even = node.flag("ceil_mode"), _fits(kernel, pads)
@@ -138,7 +138,7 @@ def product(node: Node) -> Built:
     return of(call)
 
 
-@onnx_operator("ArgMax", "ArgMin", limits="of equal values the first")
+@onnx_operator("ArgMax", "ArgMin", limits="of equal values, the first")
 def argmax(node: Node) -> Built:
     if node.flag("select_last_index"):
         node.refuse("select_last_index", "the first of equal values")
@@ -204,7 +204,7 @@ def _resized(node: Node) -> list[int]:
     scale = dict(zip(dims, factors, strict=True))
     exact = [size * scale.get(dim, 1.0) for dim, size in enumerate(before)]
     if any(abs(size - round(size)) > 1e-3 for size in exact):
-        node.refuse(f"factors {factors} of {before}", "factors that give integer sizes, or the sizes themselves")
+        node.refuse(f"factors {factors} of {before}", "factors that give integer sizes, or sizes")
     return [round(size) for size in exact]
 
 

@@ -39,13 +39,13 @@ def _grid(node: Node, codes: torch.dtype) -> _Grid:
     if dtype not in _KINDS:
         node.refuse(f"codes of {str(codes).removeprefix('torch.')}", "int8, uint8, int16 or uint16 (int32 for biases)")
     if node.integer("block_size", 0):
-        node.refuse("a scale for each block", "one for a tensor, or for each channel")
+        node.refuse("a scale for each block", "one for the tensor, or one per channel")
     scales = node.constant(1).to(torch.float32).reshape(-1)
     points = node.constant(2).reshape(-1).to(torch.int64) if node.has(2) else torch.zeros_like(scales).to(torch.int64)
     if scales.shape != points.shape:
         node.refuse(f"{scales.numel()} scales and {points.numel()} zero points", "as many of each")
     if not bool((scales.isfinite() & (scales > 0)).all()) or not scales.numel():
-        node.refuse("a scale that is no number above 0", "finite scales above 0")
+        node.refuse("a scale that is not a number above 0", "finite scales above 0")
     return _Grid(scales, points - lower, dtype)
 
 
@@ -73,7 +73,7 @@ def quantize(node: Node) -> Built:
     limits, dtype = grid.codes, grid.dtype
     if grid.scales.numel() != 1:
         if node.value(0).data is None:
-            node.refuse("an activation with a scale for each channel", "one scale")
+            node.refuse("an activation with a scale per channel", "one scale")
         axis = node.axis(node.integer("axis", 1))
         scales, points = grid.scales, grid.points
         return of(Quantizing(lambda x: _calls.quantize_per_channel(x, scales, points, axis, *limits, dtype)))
@@ -90,7 +90,7 @@ def quantize(node: Node) -> Built:
 def dequantize(node: Node) -> Built:
     given = node.value(0)
     if given.data is None and not node.has(2):
-        node.refuse("no zero point", "one, whose type says whether codes are signed")
+        node.refuse("no zero point", "a zero point, whose type says whether codes are signed")
     grid = _grid(node, node.value(2).dtype if node.has(2) else given.dtype)
     axis = None if grid.scales.numel() == 1 else node.axis(node.integer("axis", 1))
     if given.data is None:

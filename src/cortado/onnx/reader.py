@@ -102,8 +102,8 @@ class GraphReader:
         where = f"node '{raw.name[:80]}' (If) of {self.file.path.name}"
         if condition is None or condition.numel() != 1:
             raise CortadoError(
-                f"{where}: its condition is computed from the model's inputs, expected one that is constant once "
-                "shapes are; take the branch that is meant before exporting"
+                f"{where}: its condition is computed from the model's inputs, expected one that is constant for fixed "
+                "shapes; choose the branch before exporting"
             )
         chosen = "then_branch" if bool(condition) else "else_branch"
         branch = raw.graphs.get(chosen)
@@ -134,8 +134,8 @@ class GraphReader:
         declared = registered().get(raw.kind)
         if declared is None:
             raise CortadoError(
-                f"{node.where}: {raw.kind} is not among the {len(registered())} operators of ONNX that are read "
-                "(docs/onnx.md); express it in these, or write the model in PyTorch"
+                f"{node.where}: {raw.kind} is not among the {len(registered())} supported ONNX operators "
+                "(docs/onnx.md); express it with these, or write the model in PyTorch"
             )
         check(node, declared)
         try:
@@ -145,7 +145,7 @@ class GraphReader:
         except Exception as error:  # torch's errors for mismatched sizes and values have no common class
             shown = [list(value.shape) if value else None for value in node.inputs]
             text = " ".join(str(error).split())[:200]
-            raise CortadoError(f"{node.where}: inputs of shapes {shown} do not fit it ({text})") from error
+            raise CortadoError(f"{node.where}: inputs of shapes {shown} do not fit ({text})") from error
 
     def _run(self, node: Node, raw: Raw, declared: Registered) -> None:
         built = declared.build(node)

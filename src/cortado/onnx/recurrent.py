@@ -100,7 +100,7 @@ def _check(node: Node) -> None:
     if not plain:
         node.refuse(f"activations {names}", "the default ones")
     if node.attributes.get("clip") or node.has(7) or node.flag("input_forget"):
-        node.refuse("a clip, peepholes or a coupled forget gate", "none of these")
+        node.refuse("a clip, peepholes or a coupled forget gate", "no clip, peepholes or coupled forget gate")
     if node.kind == "GRU" and not node.flag("linear_before_reset"):
         node.refuse(
             "linear_before_reset=0, which multiplies the state by the reset gate before the matrix",

@@ -36,7 +36,7 @@ def check(node: Node, declared: Registered) -> None:
     if node.domain not in declared.domains:
         node.refuse(
             f"it is {node.domain}.{node.kind}",
-            "operators of ONNX itself; export the model without operators of a runtime's own (no graph optimizations "
+            "standard ONNX operators; export the model without a runtime's own operators (no graph optimizations "
             "before saving)",
         )
     if node.domain != _MICROSOFT:
@@ -65,7 +65,8 @@ def _check_schema(node: Node) -> None:
     schema = _schema(*place)
     if schema is None:
         node.refuse(
-            f"{node.kind} in a file of opset {node.opset}", "an operator of that opset; export it for a newer one"
+            f"{node.kind} in a file of opset {node.opset}",
+            "an operator of that opset; export the model for a newer one",
         )
     if not schema.min_input <= len(node.inputs) <= schema.max_input:
         node.refuse(f"{len(node.inputs)} inputs", _between(schema.min_input, schema.max_input))

@@ -59,7 +59,7 @@ def respelled(raw: Raw, codes: CodeNames, file: str) -> Iterator[Raw]:
     else:
         raise CortadoError(
             f"node '{raw.name[:80]}' ({raw.kind}) of {file} reads the codes of a quantized tensor, expected a "
-            "DequantizeLinear behind every QuantizeLinear, with data movement between them at most"
+            "DequantizeLinear after every QuantizeLinear, with only data movement between them"
         )
     for one in found:
         if one.kind == "QuantizeLinear" and len(one.inputs) > 2 and one.outputs:

@@ -121,19 +121,19 @@ endif()
 DELEGATE_BYTES = 3_300  # of delegate.cpp, with gcc 12, including log messages
 _DELEGATE_README = """# CortadoBackend for an ExecuTorch runtime
 
-What a firmware for {core} cores links to run the `.pte` files whose delegates these kernels serve: `delegate.cpp`
+Firmware for {core} cores links this to run `.pte` files whose delegates need these kernels: `delegate.cpp`
 registers `CortadoBackend` before `main()`, `loader/` opens a delegate's blob and lists the kernels in `kernels/`.
 
     add_subdirectory(path/to/executorch executorch)
     add_subdirectory(path/to/this/folder cortado)
     target_link_libraries(firmware PRIVATE cortado_delegate)
 
-In place of the first line an installed ExecuTorch will do, found by `-DCMAKE_PREFIX_PATH=path/to/its/install`.
-Firmware has the `.pte` in flash at a multiple of 16 bytes and gives it to ExecuTorch as data (`BufferDataLoader`).
+Instead of the first line, an installed ExecuTorch works too, found through `-DCMAKE_PREFIX_PATH=path/to/its/install`.
+Place the `.pte` in flash at a multiple of 16 bytes, and give it to ExecuTorch as data (`BufferDataLoader`).
 
-`cortado_delegate` is an object library: a linker keeps all of it. Where another build system makes an archive of it,
-call `cortado_delegate_registered()` somewhere. A `.pte` that calls a kernel which is not here is refused when it is
-loaded, and the log has the kernel's name; `cortado kernels FILE.pte ... --executorch FOLDER` writes this folder anew.
+`cortado_delegate` is an object library: a linker keeps all of it. If another build system makes an archive of it, call
+`cortado_delegate_registered()` from your code. A `.pte` that calls a kernel that is missing here is refused when it is
+loaded, and the log names it; `cortado kernels FILE.pte ... --executorch FOLDER` writes this folder again.
 
 | linked code of a {core} core | |
 |---|---:|

@@ -12,7 +12,7 @@ from cortado.emit.packages.content import SETTINGS_FILE, SPDX, Content, arena, b
 _USE = """
 Copy this folder into `libraries/` of your sketchbook (or Sketch > Include Library > Add .ZIP Library), open
 File > Examples > {name} > SelfTest, and choose a board with the core that the models were compiled for. Arduino
-compiles with flags of its own: the bits are the same, some kernels are slower than with the flags below.
+compiles with its own flags: the bits are the same, but some kernels are slower than with the flags below.
 
 Settings (checks, a profile, a watchdog's hook, sections of arena and weights) are definitions in `src/{settings}`.
 """
@@ -122,7 +122,7 @@ def platformio(content: Content) -> dict[str, str]:
         "examples": [{"name": "selftest", "base": "examples/selftest", "files": ["platformio.ini", "src/main.cpp"]}],
     }
     project = f"""[env:selftest]
-; the board is yours to choose: one with the core that the models were compiled for, {content.target}
+; choose a board with the core that the models were compiled for, {content.target}
 platform = ststm32
 board = {_board(content)}
 framework = arduino

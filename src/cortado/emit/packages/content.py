@@ -115,13 +115,13 @@ def lines(texts: Iterable[str], indent: str = "  ") -> str:
 # ---- settings ------------------------------------------------------------------------------------------------------
 
 SETTINGS = (
-    ("CORTADO_ENABLE_RUNTIME_CHECKS", "", "guards around every buffer, looked at after every kernel call"),
-    ("CORTADO_PROFILE", "", "MODEL_profile(step), a function of yours, is called before every kernel call"),
-    ("CORTADO_YIELD", "", "cortado_yield(), a function of yours, is called before every kernel call"),
-    ("CORTADO_ALIGNED_ONLY", "", "no unaligned access; with -mno-unaligned-access"),
-    ("CORTADO_CACHE_LINE", " 32", "arenas of whole lines of the data cache, for DMA"),
-    ("CORTADO_ARENA", ' __attribute__((section(".dtcm")))', "where the default arena lies"),
-    ("CORTADO_WEIGHTS", ' __attribute__((section(".weights")))', "where the constants lie"),
+    ("CORTADO_ENABLE_RUNTIME_CHECKS", "", "guards around every buffer, checked after every kernel call"),
+    ("CORTADO_PROFILE", "", "MODEL_profile(step), which you define, is called before every kernel call"),
+    ("CORTADO_YIELD", "", "cortado_yield(), which you define, is called before every kernel call"),
+    ("CORTADO_ALIGNED_ONLY", "", "no unaligned accesses; compile with -mno-unaligned-access"),
+    ("CORTADO_CACHE_LINE", " 32", "arenas occupy whole lines of the data cache, for DMA"),
+    ("CORTADO_ARENA", ' __attribute__((section(".dtcm")))', "places the default arena"),
+    ("CORTADO_WEIGHTS", ' __attribute__((section(".weights")))', "places the constants"),
 )
 
 
@@ -130,7 +130,7 @@ def settings_header() -> str:
     flags."""
     rows = "\n".join(f"/* {about}: */\n/* #define {name}{value} */\n" for name, value, about in SETTINGS)
     return (
-        f"/* Settings of the model and its kernels: take a definition out of its comment to switch it on. */\n\n{rows}"
+        f"/* Settings of the model and its kernels: remove the comment around a definition to enable it. */\n\n{rows}"
     )
 
 
@@ -196,8 +196,8 @@ Version {content.version} of the model, id {content.identity}.
 
 {functions}: the headers say what goes in and comes out, and how much memory each takes.
 
-The sources were measured with `{" ".join(content.options)}`. Other optimization gives
-the same bits at another speed, but keep `-fno-tree-vectorize` on cores with MVE: gcc 12 miscompiles loops there.
+The sources were measured with `{" ".join(content.options)}`. Other optimization levels give
+the same bits at a different speed, but keep `-fno-tree-vectorize` on cores with MVE: gcc 12 miscompiles loops there.
 {_core(content)}
 
 Code: {SPDX} (LICENSE). The numbers in the `_data.c` files are the models' own.

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from cortado.emit.packages.content import Content, below, example, lines, readme
 
 _USE = """
-This folder is a Zephyr module. Switch it on in `prj.conf` of your application:
+This folder is a Zephyr module. Enable it in `prj.conf` of your application:
 
 {settings}
 
-and name it to the build,
+and pass its path to the build,
 
     west build -b BOARD APPLICATION -- -DZEPHYR_EXTRA_MODULES=/path/to/this/folder
 
-or, from a repository of yours, list it in your west manifest:
+or list its repository in your west manifest:
 
 ```yaml
 manifest:
@@ -30,7 +30,7 @@ Board, core and ABI flags reach the sources through `zephyr_interface`.{vectors}
 |---|---|
 {options}
 
-`samples/selftest` runs the self-test in a thread whose stack follows from `{upper}_SELFTEST_STACK_BYTES`. Here:
+`samples/selftest` runs the self-test in a thread whose stack is computed from `{upper}_SELFTEST_STACK_BYTES`. Here:
 
     west build -b BOARD samples/selftest -- -DZEPHYR_EXTRA_MODULES=$PWD
 """
@@ -68,7 +68,7 @@ _SETTINGS = (
     _Setting(
         "CACHE_LINE",
         "int",
-        "Bytes of a cache line that arenas take whole, for DMA; 0: none",
+        "Bytes of a cache line; arenas occupy whole lines, for DMA (0: none)",
         "CORTADO_CACHE_LINE=$",
         lines=("default 0",),
     ),
@@ -126,7 +126,7 @@ def _table(symbol: str) -> str:
     rows = [f"| `CONFIG_{symbol}_{one.name}` | {one.about[0].lower() + one.about[1:]} |" for one in _SETTINGS]
     ram = (
         "the code runs from RAM (`zephyr_code_relocate`); with `CONFIG_CODE_DATA_RELOCATION=y`, and the folder named "
-        "as the module, for Zephyr looks for its objects by that"
+        "like the module, because Zephyr finds its objects by that name"
     )
     return "\n".join([*rows, f"| `CONFIG_{symbol}_{_CODE_IN_RAM}` | {ram} |"])
 
@@ -192,7 +192,7 @@ def _main(content: Content) -> str:
         "static void selftests(void *a, void *b, void *c)\n{\n    (void)a;\n    (void)b;\n    (void)c;",
     )
     known = "\n".join(
-        f"#ifndef {model.upper()}_SELFTEST_STACK_BYTES /* compiled where there was no compiler */\n"
+        f"#ifndef {model.upper()}_SELFTEST_STACK_BYTES /* compiled without arm-none-eabi-gcc */\n"
         f"#define {model.upper()}_SELFTEST_STACK_BYTES 4096\n#define {model.upper()}_STACK_MARGIN_BYTES 0\n#endif"
         for model in content.models
     )
