@@ -149,11 +149,11 @@ def test_known_classes_answer_first_and_taught_ones_where_it_has_none() -> None:
 def test_what_can_not_be_taught_is_refused() -> None:
     samples, _ = _kinds(8, seed=1)
     for given, message in (
-        ({"classes": 0}, "classes is 0, expected how many"),
+        ({"classes": 0}, "classes is 0, expected the number"),
         ({"samples": samples[:1]}, "samples is a tensor of shape \\[1, 16\\], expected at least 2"),
         ({"rest": (1,)}, "expected the network's own classes"),
         ({"others": samples[:3]}, "others is .*expected at least 5"),
-        ({"backbone": nn.Unflatten(1, (4, 4))}, "gives \\[1, 4, 4\\], expected the features of one input"),
+        ({"backbone": nn.Unflatten(1, (4, 4))}, "returns \\[1, 4, 4\\], expected the features of one input"),
         ({"backbone": Net(both=True), "rest": (5,)}, "expected classes from 0 to 4"),
     ):
         asked: dict[str, Any] = {"backbone": Net().backbone, "samples": samples} | given
@@ -345,7 +345,7 @@ def test_weighted_targets_learn_the_same_bits_in_c() -> None:
 
 def test_what_has_no_gradients_is_refused() -> None:
     x = torch.zeros(1, 16)
-    with pytest.raises(CortadoError, match=r"names none of the module's: backbone\.0\.weight"):
+    with pytest.raises(CortadoError, match=r"matches none of the module's: backbone\.0\.weight"):
         trainable(Net(), "tail.*", examples=(x,), target=HOT[:1])
     with pytest.raises(CortadoError, match=r"lr is -1\.0, expected a number that is not negative"):
         SGD(lr=-1.0)

@@ -40,7 +40,7 @@ def small() -> tuple[bytes, Arrays]:
     [
         (lambda arrays: arrays[:1], "sample 0 has 1 inputs, but the .pte takes 2"),
         (lambda arrays: [arrays[0].astype(np.float32), arrays[1]], "is float32 .* takes int8"),
-        (lambda arrays: [arrays[0][None], arrays[1]], "and the .pte takes int8"),
+        (lambda arrays: [arrays[0][None], arrays[1]], "but the .pte takes int8"),
     ],
     ids=["too few", "another type", "another shape"],
 )

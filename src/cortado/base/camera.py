@@ -126,8 +126,8 @@ class Camera:
 
     @property
     def passes(self) -> int:
-        """How many passes over a line a picture takes: one for every row, and one for each line that is only kept for
-        the next row."""
+        """Counts the passes over lines that a picture takes: one for every row, and one for each line that is only kept
+        for the next row."""
         made = {tap.at + (tap.weight > 0) for tap in self.rows}
         kept = {tap.at for tap in self.rows if tap.weight}
         return len(self.rows) + len(kept - made)

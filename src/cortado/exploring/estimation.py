@@ -79,8 +79,8 @@ def estimate(
     target: str | CortexMTargetConfig | None = None,
     options: Options = DEFAULTS,
 ) -> Estimate:
-    """RAM and flash as `compile` would give them, and cycles as `cortado profile` would, without doing either: what an
-    architecture search asks of each candidate. The weights may be random; the example inputs are all the data."""
+    """Estimates RAM and flash as `compile` would report them, and cycles as `cortado profile` would, without compiling
+    or running: for architecture search. The weights may be random; the example inputs are the only data."""
     found = find_chip(chip) if isinstance(chip, str) else chip or options.chip
     config = chosen_target(found, target)
     return estimate_of(sketch(prepared(model, example_inputs, options), config, options), found)

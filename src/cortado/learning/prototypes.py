@@ -1,12 +1,13 @@
 """Learning by examples: the mean of the features of each taught class, and the class whose mean is nearest by cosine.
 
-A few utterances teach a word. Features come from a frozen network, are brought to one size by what typical inputs
-have, and kept as integers from -127 to 127; the sum of those of a class is int32 and so exact, whatever the order.
-Nothing is ever trained: what was taught is forgotten by making a sum zero.
+A few utterances teach a word. Features come from a frozen network, are scaled by the size that they have for typical
+inputs, and are rounded to integers from -127 to 127; the sum of a class's features is int32, and therefore exact in any
+order. Nothing is ever trained: a class is forgotten by setting its sum to zero.
 
-Against words that nobody taught, a cosine alone is no measure: features of all speech look alike. `others` are inputs
-of no class; the mean cosine of the nearest of them is subtracted. With a head of its own (`known` classes) the network
-answers first, and taught classes speak where it says one of `rest` (unknown, silence): old classes keep what they had.
+A cosine alone can't reject words that were never taught, because features of all speech are similar. `others` are
+inputs of no class; the mean cosine with the nearest of them is subtracted. If the network has a head of its own
+(`known` classes), it answers first, and taught classes are considered only if it answers one of `rest` (unknown,
+silence), so its own classes are unaffected.
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,8 @@ LEAST = 0.1  # a fraction of the mean feature size, added to each: a feature tha
 
 
 class Nearness(nn.Module):
-    """The cosine of features with the mean of each class, less that with the nearest inputs of no class. Differences
-    of a hundredth count, so all of it wants 16 bits (`Prototypes.options`)."""
+    """The cosine of features with the mean of each class, minus the cosine with the nearest inputs of no class.
+    Differences of a hundredth matter, so all of it needs 16 bits (`Prototypes.options`)."""
 
     def __init__(self, others: Tensor | None, nearest: int, threshold: float | None) -> None:
         super().__init__()
@@ -142,7 +143,7 @@ class Prototypes(nn.Module):
 
     @staticmethod
     def options(options: Options = DEFAULTS) -> Options:
-        """Options to compile with: nearness has 16 bits, or more where all of it is float32. On the command line,
+        """Returns options to compile with: nearness in 16 bits, unless everything is float32. On the command line,
         --int16 'near.*'."""
         return replace(options, int16=(*options.int16, "near.*")) if options.has_codes else options
 
@@ -157,15 +158,15 @@ def prototypes(
     rest: Sequence[int] = (),
     threshold: float | None = None,
 ) -> Prototypes:
-    """A network that is taught up to `classes` classes on the device: learn(x, label), forget(label), and forward(x),
-    the nearest class and how near it is.
+    """Returns a network that can be taught up to `classes` classes on the device: learn(x, label), forget(label), and
+    forward(x), which returns the nearest class and how near it is.
 
-    `backbone` gives features of one input, [1, N], or (scores, features): then its own classes stay as they are, and
-    taught ones speak where it says one of `rest`. `samples` are typical inputs along the first dimension, which say how
-    large features are. `others` are inputs of no class, to be kept as the background set: the mean cosine of the
-    `nearest` of them is what a class has to be nearer by than `threshold`."""
+    `backbone` returns the features of one input, [1, N], or (scores, features): then its own classes are kept, and
+    taught ones are considered if its answer is one of `rest`. `samples` are typical inputs along the first dimension,
+    from which the size of features is measured. `others` are inputs of no class, the background: a class must be nearer
+    than the mean cosine with the `nearest` of them by more than `threshold`."""
     if not isinstance(classes, int) or classes < 1:
-        raise CortadoError(f"classes is {classes!r}, expected how many can be taught, at least 1")
+        raise CortadoError(f"classes is {classes!r}, expected the number of classes that can be taught, at least 1")
     for name, given, least in (("samples", samples, 2), ("others", others, nearest)):
         if given is not None and (not isinstance(given, Tensor) or given.dim() < 2 or len(given) < least):
             found = f"a tensor of shape {list(given.shape)}" if isinstance(given, Tensor) else repr(given)
@@ -175,8 +176,8 @@ def prototypes(
     if (known is None) != (not rest):
         what = "scores, features" if rest else "features alone"
         raise CortadoError(
-            f"rest is {list(rest)}: expected the network's own classes where taught ones may speak together with a "
-            f"backbone that gives (scores, features), and none with one that gives features alone ({what} was found)"
+            f"rest is {list(rest)}: expected the network's own classes that let taught ones answer, for a backbone "
+            f"that returns (scores, features), or none for one that returns features only (found {what})"
         )
     if known is not None and not all(0 <= one < known.shape[1] for one in rest):
         raise CortadoError(f"rest is {list(rest)}, expected classes from 0 to {known.shape[1] - 1}")
@@ -206,7 +207,7 @@ def _features(backbone: nn.Module, inputs: Tensor) -> tuple[Tensor | None, Tenso
     scores, features = [one for one, _ in pairs], torch.cat([one for _, one in pairs])
     if features.dim() != 2 or len(features) != len(inputs):
         raise CortadoError(
-            f"the backbone gives {list(pairs[0][1].shape)}, expected the features of one input: [1, N], as flatten(1) "
-            "makes them"
+            f"the backbone returns {list(pairs[0][1].shape)}, expected the features of one input: [1, N], as "
+            "flatten(1) returns them"
         )
     return None if scores[0] is None else torch.cat(scores), features  # type: ignore[arg-type]

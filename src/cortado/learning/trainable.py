@@ -1,9 +1,9 @@
 """Learning by gradients: forward, backward and the optimizer's step as one graph, with its parameters as state.
 
-What depends on the named parameters is the head, the rest a frozen backbone: the module is exported, and its graph is
-cut there. `make_fx` over `torch.func.grad_and_value` of the head gives gradients as plain ATen calls, and the
-optimizer is plain torch code behind them; the compiler sees a method like any other. Parameters and momentum are
-buffers that `learn` changes, so they are float32 state, and what is computed from them is float32 too.
+Everything that depends on the named parameters is the head, and the rest is a frozen backbone: the module is exported,
+and its graph is cut between them. `make_fx` over `torch.func.grad_and_value` of the head gives gradients as plain ATen
+calls, followed by the optimizer as plain torch code; the compiler sees an ordinary method. Parameters and momentum are
+buffers that `learn` changes, so they are float32 state, and everything computed from them is float32 too.
 """
 
 import copy
@@ -66,8 +66,8 @@ def squared_error(found: Tensor, target: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent as torch.optim.SGD computes it, after clip_grad_norm_ where `clip` is given. Without
-    `lr` the learning rate is an input of `learn`, behind the target."""
+    """Stochastic gradient descent as torch.optim.SGD computes it, after clip_grad_norm_ if `clip` is given. Without
+    `lr`, the learning rate is an input of `learn`, after the target."""
 
     lr: float | None = None
     momentum: float = 0.0
@@ -207,7 +207,9 @@ def _cut(module: nn.Module, examples: tuple[Tensor, ...], expression: str) -> _C
     named = dict(module.named_parameters())
     chosen = {name: value for name, value in named.items() if re.fullmatch(expression, name)}
     if not chosen:
-        raise CortadoError(f"parameters={expression!r} names none of the module's: {', '.join(named) or 'it has none'}")
+        raise CortadoError(
+            f"parameters={expression!r} matches none of the module's: {', '.join(named) or 'it has none'}"
+        )
     with torch.no_grad():
         program = torch.export.export(module, examples, strict=False)
     whole = program.module(check_guards=False)
@@ -219,7 +221,9 @@ def _cut(module: nn.Module, examples: tuple[Tensor, ...], expression: str) -> _C
     output = whole.graph.output_node()
     (given,) = torch.utils._pytree.tree_leaves(output.args)
     if given not in after or (given.op == "get_attr"):
-        raise CortadoError(f"no output depends on the parameters {expression!r}; name those of a layer that is used")
+        raise CortadoError(
+            f"no output depends on the parameters {expression!r}; name the parameters of a layer that is used"
+        )
     head = [node for node in whole.graph.nodes if node in after and node is not output]
     border = list(
         dict.fromkeys(one for node in head for one in node.all_input_nodes if one not in after and one.op != "get_attr")
@@ -311,12 +315,12 @@ def trainable(
     replay: tuple[Tensor, Tensor] | None = None,
     replayed: int = 1,
 ) -> Trainable:
-    """A network whose parameters of these names learn on the device by gradients: learn(inputs, target) makes one step
-    of the optimizer and returns the loss, forward(inputs) answers. The rest is frozen.
+    """Returns a network that trains the parameters of these names on the device: learn(inputs, target) makes one step
+    of the optimizer and returns the loss, forward(inputs) returns the outputs. The rest is frozen.
 
-    `examples` and `target` are inputs and a target of one step, as {"learn": ...} would have them. `replay` are inputs
-    and targets along the first dimension that are not to be forgotten, in an order in which classes take turns: their
-    features lie in flash, and `replayed` of them go into every step."""
+    `examples` and `target` are the inputs and the target of one step, like the example inputs of `learn`. `replay` are
+    inputs and targets along the first dimension that must not be forgotten, in an order in which classes alternate:
+    their features are stored in flash, and every step includes `replayed` of them."""
     cut = _cut(module, tuple(examples), parameters)
     kept = None
     if replay is not None:

@@ -359,8 +359,8 @@ class MixedSearch:
         return every
 
     def _uniform(self, every: Chosen) -> list[Chosen]:
-        """Returns the cheapest choice that holds among whole modules, the first calls and the last ones: the smallest
-        that suffice by their noise are tried."""
+        """Returns the cheapest valid choice among whole modules, leading calls and trailing calls, trying the smallest
+        whose noise is low enough."""
         calls, modules = [call for call in self._tensors.reads if call.name in every], dict[str, set[str]]()
         for call in calls:
             path = (module_path(call) or "").split(".")
@@ -399,7 +399,8 @@ class MixedSearch:
         return price.ram, cycles / DECIBEL - self._decibels(chosen)
 
     def _first_threshold(self) -> float:
-        """Returns the decibels by noise alone that can suffice: corrected biases remove some noise."""
+        """Returns the decibels, computed from noise, above which a choice can be valid: corrected biases remove some
+        noise."""
         noise = self._decibels(frozenset())
         if not self._bar.decibels:
             return noise + STEP

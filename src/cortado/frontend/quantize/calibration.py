@@ -1,8 +1,8 @@
-"""From what the observers saw on calibration data to the ranges they keep, and findings about the data: outliers among
+"""Calibration: the ranges that observers choose from the calibration data, and findings about the data: outliers among
 the samples (which are left out), samples that determine a range alone, tensors that use few codes, and uninformative
 data: repeated samples, or constant inputs.
 
-Also values that a constant mask hides: they are never read, so they don't count in the range.
+Values that a constant mask hides are never read, so they don't count in the range.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""The loops of convolutions and linear layers in float32: what the `work` of their kernels counts (ir/work.py).
+"""The work of convolutions and linear layers in float32: how often the loops of their kernels run (ir/work.py).
 
-A term is what is done for each pixel or pair of pixels, for each block of output channels, for each product of such a
-block. Windows of kernels that make several outputs at once are laid out without gaps first: pieces of numbers that lie
-together, and zeros for taps outside of the image.
+Terms count pixels or pairs of pixels, blocks of output channels, and the products of a block. Kernels that compute
+several outputs at once first copy windows into a buffer without gaps: contiguous pieces of numbers, and zeros for taps
+outside of the image.
 """
 
 import math
@@ -13,9 +13,9 @@ from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops.conv.floats import NARROW, blocks
 from cortado.ops.loops import Window
 
-# ---- terms: what each kernel has loops over --------------------------------------------------------------------------
+# ---- terms: the loops of each kernel ---------------------------------------------------------------------------------
 
-_FINISHED = {"spans*outer": "bounded"}  # outputs, one by one; with vectors they are stored by blocks
+_FINISHED = {"spans*outer": "bounded"}  # outputs are stored one by one; vector kernels store blocks
 _PAIRS = {"pairs": "eights eights*window"}
 _OF_CODES = {"calls": "", **_PAIRS, "singles": "eights eights*window"}
 _EXACT = {"calls": "", **_PAIRS, "singles": "sixteens narrow sixteens*window narrow*window"}
@@ -62,7 +62,7 @@ class FloatLayer:
 
     @property
     def channels(self) -> dict[str, float]:
-        """The output channels, by what kernels make of them at once."""
+        """Counts the output channels by how many kernels compute at once."""
         outer, groups = self.window.out_c, self.window.groups
         wide = [room > NARROW for _, room in blocks(outer)]
         depthwise = self.window.depth == 1 and groups == outer
@@ -96,13 +96,13 @@ def float_work(symbol: str, layer: FloatLayer, *, rows: bool) -> Work:
 
 
 def _pairs(calls: Calls) -> dict[str, float]:
-    """Pixels by two, and odd last ones of a call."""
+    """Counts pairs of pixels, and the odd last pixel of each call."""
     pairs, singles = calls.in_spans(2)
     return {"pairs": pairs, "singles": singles}
 
 
 def _laid_out(window: Window, calls: Calls) -> dict[str, float]:
-    """Pieces that are copied, their numbers by fours and the rest; taps of zeros."""
+    """Counts the pieces that are copied, their numbers in fours and the rest, and the taps filled with zeros."""
     inside = [
         sum(0 <= left + tap * window.dilation_w < window.in_w for tap in range(window.kernel_w))
         for left in window.lefts
