@@ -393,8 +393,8 @@ typedef struct {
     int32_t given_multiplier, given_shift;
     int32_t relu;
     int32_t sum_shift_x, sum_shift_h;
-    const int8_t *weights_x, *weights_h;
-    const int32_t *bias_x, *multiplier_x, *shift_x;
+    const int8_t *weights_x, *weights_h;            /* of a variant its streams */
+    const int32_t *bias_x, *multiplier_x, *shift_x; /* [gates][units], of a variant NULL */
     const int32_t *bias_h, *multiplier_h, *shift_h;
 } cortado_recurrent_s16_t;
 
@@ -404,6 +404,14 @@ void cortado_gru_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const 
                      void *scratch);
 void cortado_rnn_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
                      void *scratch);
+/* Streams of their own, four rows together. All shifts of paths are to the right, and multipliers of states with a
+ * shift of 0 or more are at least 2^30. */
+void cortado_lstm_s16__mve(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start,
+                           const int16_t *start_cells, int16_t *out, int16_t *cells, void *scratch);
+void cortado_gru_s16__mve(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
+                          void *scratch);
+void cortado_rnn_s16__mve(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
+                          void *scratch);
 
 int32_t cortado_recurrent_s16_scratch(const cortado_recurrent_s16_t *L);
 

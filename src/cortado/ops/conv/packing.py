@@ -402,9 +402,10 @@ def pack_gates(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core
     return pack_group_stream(weights, factor_words(bias, multiplier, shift, core), core)
 
 
-def pack_gates_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """A stream of recurrent_units_s8__mve.h: [rows, in_c] weights, four rows each."""
-    products = _by_blocks(weights, 4, 16)
+def pack_gates_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, together: int) -> Int8:
+    """A stream of recurrent_units__mve.h: [rows, in_c] weights, four rows each, `together` products of a row in one
+    vector."""
+    products = _by_blocks(weights, 4, together)
     biases, *factors = (as_bytes(table).reshape(len(products), -1) for table in (bias, multiplier, shift))
     return joined(biases, products, *factors)
 

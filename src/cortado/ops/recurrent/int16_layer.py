@@ -19,6 +19,9 @@ from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import reach
 
 PATH_BITS = 30  # of a path, besides the sign
+ENDS = ("x", "h")  # of the input's path and of the state's
+FACTORS = tuple(f"{part}_{end}" for part in ("bias", "multiplier", "shift") for end in ENDS)
+VECTOR = 8  # codes
 HEADROOM = 4  # of int16 tensors: their range is this many times what calibration saw
 
 
@@ -83,11 +86,20 @@ def fields(more_of: Callable[[Call], Mapping[str, int]], wide_state: bool, call:
         "h16": int(wide_state),
         **{key: more.get(key, 0) for key in _MORE},
     }
-    for end in ("x", "h"):
+    for end in ENDS:
         found[f"sum_shift_{end}"] = reach.sum_shift(call[f"weight_{end}"], call[f"bias_{end}"])
         found[f"weights_{end}"] = Array(np.ascontiguousarray(call.array(f"weight_{end}")))
         found |= {f"{part}_{end}": Array(call.array(f"{part}_{end}")) for part in ("bias", "multiplier", "shift")}
     return found
+
+
+def fits_vectors(call: Call) -> bool:
+    """Whether the kernels with vector instructions take a layer: paths have shifts to the right, as those of any
+    network do, and the other factors are normalised if their shifts aren't."""
+    to_the_right = all(bool((call[f"shift_{end}"] < 0).all()) for end in ENDS)
+    given = [name for name in _STATES if f"{name}_shift" in call.arguments]
+    others = [(call[f"{name}_multiplier"], call[f"{name}_shift"]) for name in given]
+    return to_the_right and all(shift < 0 or multiplier >= 1 << 30 for multiplier, shift in others)
 
 
 def work(gates: int, call: Call) -> Work:
@@ -103,6 +115,7 @@ def work(gates: int, call: Call) -> Work:
     return Work(("calls", "all_steps", "gate_rows", "gate_products"), quantities)
 
 
+_STATES = ("out", "given")  # what a step gives
 _MORE = (
     "cell_multiplier",
     "cell_shift",

@@ -16,7 +16,7 @@ multiplies (gates_narrow_s8.c).
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, cached_property, partial
 from typing import Any
@@ -76,7 +76,14 @@ _NARROW_PAIRS = "path_products path_twos path_sixteens path_chunks"
 
 
 def recurrent_work(
-    core: Core, layer: LayerSize, *, together: int, starts: bool, more: Mapping[str, int], run: int | None
+    core: Core,
+    layer: LayerSize,
+    *,
+    together: int,
+    starts: bool,
+    more: Mapping[str, int],
+    run: int | None,
+    vector: int = VECTOR,
 ) -> Work:
     """Counts groups of units whose gates are computed together, in each step; the products of both paths of a gate,
     input and state, each a call of one function: twos, fours, pairs of fours, vectors, whether there are fours, whether
@@ -93,7 +100,7 @@ def recurrent_work(
         "path_twos": sum(math.ceil(products / 2) for products in paths),
         "path_fours": sum(fours),
         "path_eights": sum(math.ceil(four / 2) for four in fours),
-        "path_vectors": sum(math.ceil(products / VECTOR) for products in paths),
+        "path_vectors": sum(math.ceil(products / vector) for products in paths),
         "path_some": sum(four > 0 for four in fours),
         "path_odd": sum(last > 0 for last in lasts),
         "path_lasts": sum(lasts),
@@ -374,8 +381,8 @@ def start_bits(start: QParams) -> int:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
-    """Orders rows as the kernels read them: a few units at a time, gate after gate."""
+def _stream(path: Path, gates: int, core: Core, run: int | None, vector: int = VECTOR) -> Array:
+    """Orders rows as the kernels read them: a few units at a time, gate after gate; `vector` codes fill a vector."""
     together, units = _together(core, run), len(path.bias) // gates
     blocks = -(-units // together)
 
@@ -391,7 +398,7 @@ def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
         stored = StoredWeights.of(weights, run)
         stream = pack_narrow_gates(stored.codes, stored.factors, bias, multiplier, shift, core)
     elif core is Core.MVE:
-        stream = packing.pack_gates_mve(weights, bias, multiplier, shift)
+        stream = packing.pack_gates_mve(weights, bias, multiplier, shift, vector)
     else:
         stream = packing.pack_gates(weights, bias, multiplier, shift, core)
     return Array(stream, packed=tuple(path.weight.shape))
@@ -463,6 +470,28 @@ def _fields(kind: LayerKind, core: Core, call: Call) -> dict[str, Field]:
     }
 
 
+def _wide_fields(kind: LayerKind, call: Call) -> dict[str, Field]:
+    """Returns the descriptor of a layer of int16 codes with vector instructions."""
+    streams = {
+        f"weights_{end}": _stream(Path.of(call.arguments, end), kind.gates, Core.MVE, None, wide.VECTOR)
+        for end in wide.ENDS
+    }
+    return {**wide.fields(kind.more, kind.name == "gru", call), **streams, **dict.fromkeys(wide.FACTORS)}
+
+
+def _wide_work(kind: LayerKind, call: Call) -> Work:
+    batch, steps, inputs = call.shape("input")
+    return recurrent_work(
+        Core.MVE,
+        LayerSize(batch, steps, inputs, call.out_shape[2]),
+        together=_together(Core.MVE, None),
+        starts=bool(call["start"]),
+        more=kind.more(call),
+        run=None,
+        vector=wide.VECTOR,
+    )
+
+
 def _work(kind: LayerKind, core: Core, call: Call) -> Work:
     batch, steps, inputs = call.shape("input")
     run = call["run"]
@@ -518,7 +547,7 @@ def kernels(kind: LayerKind) -> KernelTable:
                 scratch_check=f"{kind.name}_s8_scratch",
                 work=partial(_work, kind, cores[0]),
             )
-        yield KernelRow(
+        portable = KernelRow(
             f"{kind.name}_s16",
             INT16,
             fits=form,
@@ -529,6 +558,15 @@ def kernels(kind: LayerKind) -> KernelTable:
             scratch_check="recurrent_s16_scratch",
             work=partial(wide.work, kind.gates),
         )
+        yield replace(
+            portable,
+            symbol=f"{kind.name}_s16__mve",
+            cores=(Core.MVE,),
+            fits=All((form, wide.fits_vectors)),
+            fields=partial(_wide_fields, kind),
+            work=partial(_wide_work, kind),
+        )
+        yield portable
 
     return KernelTable(tuple(row for form, behind in kind.forms() for row in rows(form, behind)))
 

@@ -7,6 +7,7 @@
  */
 #include "cortado_recurrent.h"
 #include "cortado_round.h"
+#include "cortado_sequences_s16.h"
 #include "cortado_wide.h"
 
 /* One of the two sums of a gate. */
@@ -61,20 +62,6 @@ static void sums_of(const paths_t *p, int32_t unit, int32_t first, int32_t secon
     sums[1] = cortado_sat16(x[1] + h[1]);
 }
 
-static int16_t hidden(const cortado_recurrent_s16_t *L, int32_t v)
-{
-    return cortado_code_s16(cortado_rounded(v, L->out_multiplier, L->out_shift));
-}
-
-static int16_t started(const cortado_recurrent_s16_t *L, int32_t code)
-{
-    return cortado_code_s16(cortado_rounded(code, L->start_multiplier, L->start_shift));
-}
-
-/* One step: from the input's row and the state before to the state after. */
-typedef void (*step_t)(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
-                       int16_t *state, int16_t *cells);
-
 static void lstm_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
                       int16_t *state, int16_t *cells)
 {
@@ -91,7 +78,7 @@ static void lstm_step(const cortado_recurrent_s16_t *L, const int16_t *x, const 
         const int32_t narrow =
             bits >= 3 ? cortado_sat16(cortado_shl(c, bits - 3)) : (c + (1 << (2 - bits))) >> (3 - bits);
         state[u] = (int16_t)c;
-        after[u] = hidden(L, cortado_sigmoid(second[1]) * cortado_tanh(narrow));
+        after[u] = cortado_hidden_s16(L, cortado_sigmoid(second[1]) * cortado_tanh(narrow));
         if (cells != NULL) {
             cells[u] = cortado_code_s16(cortado_rounded(c, L->given_multiplier, L->given_shift));
         }
@@ -109,7 +96,7 @@ static void gru_unit(const cortado_recurrent_s16_t *L, const paths_t *paths, int
     int32_t n = cortado_tanh(cortado_sat16(nx + ((r * cortado_sat16(nh) + (1 << 13)) >> 14)));
     n = bits > 0 ? (n + (1 << (bits - 1))) >> bits : n;
     state[u] = (int16_t)((n * 32768 + z * (state[u] - n) + (1 << 14)) >> 15);
-    after[u] = hidden(L, state[u]);
+    after[u] = cortado_hidden_s16(L, state[u]);
 }
 
 static void gru_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
@@ -134,7 +121,7 @@ static int16_t rnn_unit(const cortado_recurrent_s16_t *L, int32_t sum)
     if (L->relu != 0) {
         return cortado_code_s16(((int64_t)cortado_max(sum, 0) + 128) >> 8);
     }
-    return hidden(L, cortado_tanh(cortado_sat16(sum)));
+    return cortado_hidden_s16(L, cortado_tanh(cortado_sat16(sum)));
 }
 
 static void rnn_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
@@ -153,70 +140,20 @@ static void rnn_step(const cortado_recurrent_s16_t *L, const int16_t *x, const i
     }
 }
 
-static void copy_codes(int16_t *to, const int16_t *from, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++) {
-        to[i] = from[i];
-        CORTADO_STAY_A_LOOP;
-    }
-}
-
-/* All steps of one sequence. out and cells: all that this sequence gives, or NULL. */
-static void sequence(const cortado_recurrent_s16_t *L, const int16_t *in, int16_t *out, int16_t *cells, int16_t *state,
-                     step_t step)
-{
-    const int32_t units = L->units;
-    int16_t *before = state + units, *after = before + units;
-    for (int32_t t = 0; t < L->steps; t++) {
-        const int32_t at = L->reverse ? L->steps - 1 - t : t, ends = t == L->steps - 1;
-        const int32_t gives_cells = cells != NULL && (L->gives_cells || ends), cell = L->gives_cells ? at * units : 0;
-        step(L, in + at * L->in_c, before, after, state, gives_cells ? cells + cell : NULL);
-        if (out != NULL && (!L->last_only || ends)) {
-            copy_codes(out + (L->last_only ? 0 : at * units), after, units);
-        }
-        int16_t *const last = before;
-        before = after;
-        after = last;
-    }
-}
-
-static void sequences(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start,
-                      const int16_t *start_cells, int16_t *out, int16_t *cells, int16_t *state, step_t step)
-{
-    for (int32_t s = 0; s < L->sequences; s++) {
-        for (int32_t i = 0; i < L->units; i++) {
-            const int16_t given = start != NULL ? started(L, *start++) : 0;
-            state[i] = (int16_t)(L->h16 ? given : 0);
-            state[i + L->units] = L->h16 ? hidden(L, given) : given;
-            if (start_cells != NULL) {
-                state[i] = cortado_code_s16(cortado_rounded(*start_cells++, L->cell_multiplier, L->cell_shift));
-            }
-        }
-        sequence(L, in, out, cells, state, step);
-        in += L->steps * L->in_c;
-        if (out != NULL) {
-            out += (L->last_only ? 1 : L->steps) * L->units;
-        }
-        if (cells != NULL) {
-            cells += (L->gives_cells ? L->steps : 1) * L->units;
-        }
-    }
-}
-
 void cortado_lstm_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start,
                       const int16_t *start_cells, int16_t *out, int16_t *cells, void *scratch)
 {
-    sequences(L, in, start, start_cells, out, cells, scratch, lstm_step);
+    cortado_sequences_s16(L, in, start, start_cells, out, cells, scratch, lstm_step);
 }
 
 void cortado_gru_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
                      void *scratch)
 {
-    sequences(L, in, start, NULL, out, NULL, scratch, gru_step);
+    cortado_sequences_s16(L, in, start, NULL, out, NULL, scratch, gru_step);
 }
 
 void cortado_rnn_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
                      void *scratch)
 {
-    sequences(L, in, start, NULL, out, NULL, scratch, rnn_step);
+    cortado_sequences_s16(L, in, start, NULL, out, NULL, scratch, rnn_step);
 }
