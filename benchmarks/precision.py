@@ -28,12 +28,13 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(640, 128), (1, 640)),
     "depthwise": (lambda: nn.Conv2d(64, 64, 3, padding=1, groups=64), (1, 64, 25, 5)),
     "gru": (lambda: nn.GRU(64, 64, batch_first=True), (1, 10, 64)),
+    "lstm": (lambda: nn.LSTM(64, 64, batch_first=True), (1, 10, 64)),
 }
-PATHS = 6  # of a GRU: two in each of three gates
+PATHS = {"gru": 6, "lstm": 8}  # two in each gate
 BARS = {
     "m0": {"conv1x1": 1.15, "conv3x3": 1.15, "linear": 1.05, "depthwise": 1.05},
     "m4": {"conv1x1": 1.15, "conv3x3": 1.12, "linear": 1.20, "depthwise": 0.90},
-    "m55": {"conv1x1": 1.55, "conv3x3": 1.65, "linear": 1.95, "depthwise": 1.05},
+    "m55": {"conv1x1": 1.55, "conv3x3": 1.65, "linear": 1.95, "depthwise": 1.05, "gru": 1.50, "lstm": 1.50},
 }
 INT4_BARS = {
     "m0": {"conv1x1": 0.82, "linear": 0.85},
@@ -72,11 +73,13 @@ def measure(name: str, targets: list[str], kinds: list[str]) -> dict[str, dict[s
         model = prepared(module, (example,), options)
         for target in targets:
             layer = sketch(model, from_target_string(TARGETS[target]), options)
-            found[target][kind] = Measured(board_work(layer).total.instructions, _weights_bytes(layer))
+            found[target][kind] = Measured(
+                board_work(layer).total.instructions, _weights_bytes(layer, PATHS.get(name, 0))
+            )
     return found
 
 
-def _weights_bytes(layer: Sketch) -> int:
+def _weights_bytes(layer: Sketch, paths: int) -> int:
     """Of the one step that has some."""
     step = max(layer.planned.program.steps, key=lambda one: one.macs)
     kernel = step.kernels[max(layer.planned.program.cores)]
@@ -84,7 +87,7 @@ def _weights_bytes(layer: Sketch) -> int:
     units, channels = (kernel.fields.get(name, 0) for name in ("units", "out_c"))
     assert isinstance(units, int)
     assert isinstance(channels, int)
-    return sum(array.nbytes for array in arrays) - PARAMETERS * (channels + PATHS * units)
+    return sum(array.nbytes for array in arrays) - PARAMETERS * (channels + paths * units)
 
 
 def shown(results: dict[str, dict[str, dict[str, Measured]]]) -> str:
