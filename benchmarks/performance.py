@@ -156,12 +156,12 @@ def recurrent(results: dict[str, dict[str, float]]) -> str:
     return markdown(["core", "linear", *kinds, *(f"{kind}, ratio" for kind in kinds)], rows)
 
 
-def precision(results: dict[str, dict[str, dict[str, int]]]) -> str:
-    rows = [
-        [name, CORES[core], counts["int8"], counts["int16"], counts["int16"] / counts["int8"]]
-        for name, by_core in results.items()
-        for core, counts in by_core.items()
-    ]
+def precision(results: dict[str, dict[str, dict[str, dict[str, int]]]]) -> str:
+    rows = []
+    for name, by_core in results.items():
+        for core, found in by_core.items():
+            narrow, wide = (found[kind]["instructions"] for kind in ("int8", "int16"))
+            rows.append([name, CORES[core], narrow, wide, wide / narrow])
     return markdown(["layer", "core", "int8", "int16", "ratio"], rows)
 
 
