@@ -41,6 +41,7 @@ class Way(StrEnum):
     PT2 = ".pt2"
     FLOAT32 = "float32"
     ISLANDS = "--float32"
+    ALLOWED = "--allow-float"
 
 
 class Product(StrEnum):

@@ -37,7 +37,7 @@ from cortado.scoring.saturation import saturation
 from cortado.scoring.validate import validate
 from cortado.together import save_together
 from fuzz.combinations import PACKAGES, Build, Combination, Door, Form, Product, Way
-from fuzz.forms import Array, Model, model_of
+from fuzz.forms import Array, Model, model_of, with_call
 from helpers import images
 from helpers.examples import decisions, driver, picture, printed, unit
 from helpers.gdb_servers import emulated
@@ -113,6 +113,7 @@ def _options(build: Build, model: Model) -> Options:
         Way.INT4: {"weights": Weights.INT4},
         Way.FLOAT32: {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32},
         Way.ISLANDS: {"float32": ("first",)},
+        Way.ALLOWED: {"allow_float": True},
     }
     products: dict[Product, dict[str, Any]] = {
         Product.IMAGE: {"image": True},
@@ -157,6 +158,8 @@ class LeftOut(Exception):
 def made(build: Build) -> Iterator[Made]:
     """A compiled model in a folder that is gone afterwards."""
     model = model_of(build.form, build.seed)
+    if build.way is Way.ALLOWED:
+        model = with_call(model, build.seed)
     eager = copy.deepcopy(model.module)
     batches = [tuple(map(torch.from_numpy, model.given(seed))) for seed in range(36)]
     with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
@@ -201,6 +204,8 @@ def check_product(one: Made) -> None:
     """The product itself gives the reference's bits, and the reference is the module's."""
     _check_values(one)
     artifact, report = one.artifact, one.artifact.report
+    islands = one.build.way is Way.ALLOWED
+    expect(bool(report.islands) == islands, f"{len(report.islands)} calls are listed as float32 by themselves")
     sizes = {path: (artifact.folder / path).stat().st_size for path in report.artifacts}
     if one.build.product is Product.IMAGE:
         found = artifact.reference(one.samples[:2]) if report.camera is None else None

@@ -108,6 +108,46 @@ class Words(nn.Module):
         return self.out(torch.relu(self.first(self.table(ids))).mean(1))
 
 
+class Call(nn.Module):
+    """A layer, and a call over its channels that has no integer operator."""
+
+    def __init__(self, layer: nn.Module, call: Callable[[Tensor, int], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.call = layer, call
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.layer(x)
+        return self.call(found, 1 if isinstance(self.layer, nn.Conv2d) else -1)
+
+
+def _products(x: Tensor, dim: int) -> Tensor:
+    return torch.cumprod(0.25 * torch.tanh(x) + 1, dim)
+
+
+def _normed(x: Tensor, dim: int) -> Tensor:
+    return x / (1 + torch.linalg.norm(x, 3, dim=dim, keepdim=True))
+
+
+def _angles(x: Tensor, dim: int) -> Tensor:
+    """Its numbers have a float kernel in ExecuTorch too."""
+    return torch.atan2(x, 1 + x.flip(dim).square())
+
+
+def _spectrum(x: Tensor, dim: int) -> Tensor:
+    return torch.fft.fft(x, dim=dim).abs()
+
+
+CALLS = _products, _normed, _angles, _spectrum
+
+
+def with_call(model: "Model", seed: int) -> "Model":
+    """Returns the model with a call that no integer operator takes, behind its first layer or its last."""
+    rng = Random(seed)
+    place, call = rng.choice(("first", "out")), rng.choice(CALLS)
+    setattr(model.module, place, Call(getattr(model.module, place), call))
+    return model
+
+
 @dataclass(frozen=True)
 class Model:
     """A module, its inputs by seed, and the options that make it of its form."""

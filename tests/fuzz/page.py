@@ -54,15 +54,15 @@ In addition to the general networks, a campaign draws five families with their o
 
 Finally there are **combinations** of features. Each has a form (plain, state, stream of rows, stream of samples with
 any window, hop and FFT, rows in, camera, decision, several outputs, ids in, truth out, several methods), an element
-type or input format (int8, int16, mixed, int4, float32, some modules in float32, prequantized, ONNX, `.pt2`), a product
-(C, image, `.pte` of ExecuTorch's operators, delegate, several models together, `--memory`, seven packages including the
-one for browsers) and a "door", a way to use it (run on this machine, in WebAssembly, on a board; probe, profile,
-validate, evaluate, self-test, saturation, estimate, report page, README example, state saved and loaded). All pairs are
-drawn equally often; `make test` runs 60 combinations. The result of a door is checked against a simple model in the
-test: outputs with the module run eagerly (8 dB, int16 25, int4 3, float32 100) and with the reference (no tolerance),
-the number of outputs, decisions and saturated values with independent counts, ranges with the limits of NumPy's types,
-bytes with the files, cycles with the emulated core (15 percent), and the example with what it prints on a board. The
-journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
+type or input format (int8, int16, mixed, int4, float32, some modules in float32, only what has no integer operator in
+float32, prequantized, ONNX, `.pt2`), a product (C, image, `.pte` of ExecuTorch's operators, delegate, several models
+together, `--memory`, seven packages including the one for browsers) and a "door", a way to use it (run on this machine,
+in WebAssembly, on a board; probe, profile, validate, evaluate, self-test, saturation, estimate, report page, README
+example, state saved and loaded). All pairs are drawn equally often; `make test` runs 60 combinations. The result of a
+door is checked against a simple model in the test: outputs with the module run eagerly (8 dB, int16 25, int4 3, float32
+100) and with the reference (no tolerance), the number of outputs, decisions and saturated values with independent
+counts, ranges with the limits of NumPy's types, bytes with the files, cycles with the emulated core (15 percent), and
+the example with what it prints on a board. The journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
 
     PYTHONPATH=tests .venv/bin/python -m fuzz --networks 0 --combinations 200 --seed 3
 """

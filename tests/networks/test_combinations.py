@@ -5,7 +5,7 @@ import pytest
 from fuzz.combinations import Build, Combination, Door, Form, Product, Way, drawn, least_seen
 from fuzz.doors import check, check_all
 
-SAMPLE, SEED = 60, 103
+SAMPLE, SEED = 60, 235
 CAMPAIGN = 2000
 
 
