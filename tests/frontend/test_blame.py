@@ -13,7 +13,7 @@ from cortado.api import prepare
 from cortado.base.errors import CortadoWarning
 from cortado.base.findings import FindingKind
 from cortado.frontend.precision.judgement import AGREES
-from cortado.options import Activations, Artifacts, CalibrationMethod, Options
+from cortado.options import Activations, Artifacts, CalibrationMethod, Options, Weights
 from cortado.plan.lowered import reference_outputs
 from cortado.scoring.blame import Alone, remedy
 from helpers.single import Expression, lower_on
@@ -113,6 +113,33 @@ def test_of_truth_values_what_would_help_is_tried() -> None:
     assert better.graph is not None
     pairs = [(model(x), reference_outputs(better.graph, [x])[0]) for x in fresh]
     assert AGREES.of(pairs) == pytest.approx(float(said[2]) / 100, abs=0.03)
+
+
+class Oscillator(nn.Module):
+    """A loop that turns its state by the same angle each step: an error of its weights grows with the steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = nn.Linear(2, 2, bias=False)
+        angle = torch.tensor(0.1)
+        self.turn.weight.data = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).reshape(2, 2)
+        self.state = nn.Buffer(torch.zeros(1, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state.copy_(self.turn(self.state) + 0.01 * x)
+        return self.state * 1.0
+
+
+def test_a_loop_that_drifts_away_is_told_what_float32_keeps_over_its_steps() -> None:
+    steps = [(x,) for x in torch.randn(500, 2, generator=torch.Generator().manual_seed(3)).split(1)]
+    chosen = replace(C, sequence=500)
+    with pytest.warns(CortadoWarning):
+        compiled = prepare(Oscillator().eval(), steps[0], steps, options=chosen).compile("cortex-m4", chosen)
+    (low,) = [one for one in compiled.report.warnings if one.kind is FindingKind.LOW_SQNR]
+    assert "ith --activations float32 --weights float32 it keeps all of its signal" in low.text
+    whole = replace(chosen, activations=Activations.FLOAT32, weights=Weights.FLOAT32)
+    exact = prepare(Oscillator().eval(), steps[0], steps, options=whole).compile("cortex-m4", whole)
+    assert not [one for one in exact.report.warnings if one.kind is FindingKind.LOW_SQNR]
 
 
 def test_a_range_that_cuts_values_off_is_widened_before_that_is_advised() -> None:

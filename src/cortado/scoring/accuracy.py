@@ -12,8 +12,10 @@ from torch.overrides import TorchFunctionMode
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.precision.judgement import (
     AGREES,
+    ALIKE,
     CALL,
     DECIDES,
+    ENOUGH,
     SIGNAL,
     Flips,
     FloatRun,
@@ -33,8 +35,6 @@ from cortado.plan.pricing import references
 
 Tensor = torch.Tensor
 
-ENOUGH = 20.0  # decibels: below it, the noise has more than a hundredth of the signal's power
-ALIKE = 0.95  # the fraction of an output's integers or truth values below which it is reported
 WORK = 32_000_000  # values computed for the judgement, at most: about a second
 SEQUENCE_WORK = 5 * WORK  # the same for a model with state: its rounding errors accumulate over steps
 FLIPPED = 0.01  # the fraction of new samples whose class may change

@@ -6,7 +6,7 @@ their own.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from cortado.base.element import INT8, INT16
 from cortado.base.numerics import QParams
 from cortado.frontend.precision.elements import MAY_BE_WIDE
-from cortado.frontend.precision.judgement import SIGNAL, FloatRun, Measure, drawn_runs
+from cortado.frontend.precision.judgement import CALL, SIGNAL, FloatRun, Measure, drawn_runs
 from cortado.frontend.precision.parts import OutputPart, joined_by, moves
 from cortado.frontend.quantize.bias import attribute
 from cortado.frontend.quantize.prequantized import is_quantize, qparams_of
@@ -32,6 +32,7 @@ from cortado.ops.meaning import DEQUANTIZES, QUANTIZES, CallKind, means
 Tensor = torch.Tensor
 WORK = 40_000_000  # values computed to find out, at most
 SAMPLES, STEPS = 2, 32  # runs per tensor, for a model without and with state
+LONG = 512  # steps, at most, where the work allows more than these: errors of a loop grow
 NAMED = 3  # tensors, at most
 WITHIN = 10.0  # dB from the worst, within which a tensor is named
 FEW_STEPS = 4.0  # steps of its scale, below which a tensor's typical value is lost
@@ -74,6 +75,13 @@ class Alone:
         self.initial = [STATE.must(node).initial for node in holders(converted.graph)]
         self.size = sum(value.numel() for node in self._nodes if isinstance(value := VALUE.of(node), Tensor))
         self.seen: dict[Node, Tensor] = {}  # by quantize call: the unrounded tensor
+
+    def runs(self, most: int, tries: int = 1) -> int:
+        """Returns how many runs to take for each of some trials: `most`, or as many steps as the work allows."""
+        if not self.initial:
+            return most
+        step = self.size + CALL * len(self._nodes)
+        return max(STEPS, min(LONG, WORK // (step * max(tries, 1))))
 
     def run(self, inputs: Sequence[Any], rounded: Node | None) -> list[Any]:
         """Runs the graph and returns all of its outputs."""
@@ -120,7 +128,7 @@ def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart, m
 
 def _culprits(model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> list[Culprit]:
     """Returns the tensors that a part loses most to, the worst first."""
-    runs = _some(runs, STEPS if model.initial else SAMPLES)
+    runs = _some(runs, model.runs(SAMPLES, len(model.places)))
     most = max(8, WORK // max(model.size * len(runs), 1))
     _kept(model, runs, part, partial(model.run, rounded=None))
     kept = {place: _kept(model, runs, part, partial(model.run, rounded=place)) for place in model.places[:most]}
@@ -160,7 +168,7 @@ class Cures:
     def __init__(self, model: Alone, runs: Sequence[FloatRun], part: OutputPart, measure: Measure) -> None:
         most = max(SAMPLES, min(MANY, WORK // max(model.size, 1)))
         self._model, self._part, self._measure = model, part, measure
-        self._seen = _some(runs, STEPS if model.initial else most)  # the ranges come from these
+        self._seen = _some(runs, model.runs(most))  # the ranges come from these
         self._runs = _some(self._seen, len(self._seen) if measure is not SIGNAL or model.initial else TRIED)
         self.now = self.kept({})
 
@@ -197,15 +205,20 @@ class Cures:
         )
 
     def wider(self, places: Sequence[Node]) -> str:
-        """Suggests ranges that include all values, or int16 for a few tensors or for all; empty if nothing helps."""
-        for text, others in (self._unsaturated(), self.wide(places), self._all_wide()):
+        """Suggests ranges that include all values, int16 for a few tensors or for all, or float32: the first that
+        helps, and the next as long as what is kept is not enough; empty if nothing helps."""
+        said, last = [], self.now
+        for text, others in (self._unsaturated(), self.wide(places), self._all_wide(), *self._floats()):
             kept = self.kept(others) if others else self.now
-            if self.helps(kept):
-                return f"With {text} it {self.shown(kept)} (it {self.shown(self.now)} now, on the same samples)"
-        weights = {place: exact for place in self._model.places if means(place, CallKind.QUANTIZE_CHANNELS)}
-        if self.helps(self.kept(weights)):
-            return "int16 does not help: weights of 8 bits hold it back, train with quantization (prepare_qat)"
-        return ""
+            if self._measure.helps(last, kept):
+                said.append(f"with {text} it {self.shown(kept)}")
+                last = kept
+            if said and last >= self._measure.enough:
+                break
+        if not said:
+            return ""
+        text = f"{', '.join(said)} (it {self.shown(self.now)} now, on the same samples)"
+        return text[0].upper() + text[1:]
 
     def reached(self) -> dict[Node, tuple[float, float]]:
         """Returns the value ranges of int8 tensors, extended to zero, by quantize call."""
@@ -241,6 +254,13 @@ class Cures:
     def _all_wide(self) -> tuple[str, Roundings]:
         found = [place for place in self._model.places if is_quantize(place)]
         return "--activations int16", {place: _wide_grid(place) for place in found}
+
+    def _floats(self) -> Iterator[tuple[str, Roundings]]:
+        """Yields the options with which nothing is rounded, but weights in the first."""
+        weights = [place for place in self._model.places if means(place, CallKind.QUANTIZE_CHANNELS)]
+        others = [place for place in self._model.places if place not in weights]
+        yield "--activations float32", dict.fromkeys(others, exact)
+        yield "--activations float32 --weights float32", dict.fromkeys([*others, *weights], exact)
 
 
 def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:

@@ -134,6 +134,7 @@ class Measure:
     of: Callable[[Pairs], float]
     helps: Callable[[float, float], bool]  # whether a remedy is worthwhile that gives the second instead of the first
     in_words: Callable[[float], str]
+    enough: float  # from which on nothing needs to be better
 
 
 def _rounded(kept: float) -> str:
@@ -147,8 +148,10 @@ def _agrees(pairs: Pairs) -> float:
 
 
 GAIN = 3.0  # dB, that a remedy must give
-SIGNAL = Measure(decibels, lambda now, then: then >= now + GAIN, lambda kept: f"keeps {_rounded(kept)}")
-AGREES = Measure(_agrees, lambda now, then: 1 - then <= (1 - now) / 2, lambda kept: f"agrees in {kept:.1%}")
+ENOUGH = 20.0  # decibels: below it, the noise has more than a hundredth of the signal's power
+ALIKE = 0.95  # the fraction of an output's integers or truth values below which it is reported
+SIGNAL = Measure(decibels, lambda now, then: then >= now + GAIN, lambda kept: f"keeps {_rounded(kept)}", ENOUGH)
+AGREES = Measure(_agrees, lambda now, then: 1 - then <= (1 - now) / 2, lambda kept: f"agrees in {kept:.1%}", ALIKE)
 DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
 
 
