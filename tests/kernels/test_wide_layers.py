@@ -58,6 +58,7 @@ class Recurrent:
     cell_bits: int = 0
     large_biases: bool = False  # sums leave 32 bits
     extreme: bool = False
+    small: bool = False  # codes and biases: gates are far from their ends, and each bit of their sums shows
     flag: bool = False  # the other direction, the last step alone, another activation
 
     @property
@@ -72,12 +73,13 @@ class Recurrent:
             return torch.randint(low, high + 1, shape, generator=rng)
 
         def codes(*shape: int) -> torch.Tensor:
-            return (torch.full(shape, -32768) if self.extreme else whole(-32768, 32767, *shape)).to(torch.int16)
+            drawn = whole(-9, 9, *shape) if self.small else whole(-32768, 32767, *shape)
+            return (torch.full(shape, -32768) if self.extreme else drawn).to(torch.int16)
 
         def factor(of: str, shift: int) -> dict[str, int]:
             return {f"{of}_multiplier": int(whole(2**30, 2**31 - 1, 1)), f"{of}_shift": shift, f"{of}_zero_point": 0}
 
-        rows, most = gates * self.units, 2**31 - 1 if self.large_biases else 2**22
+        rows, most = gates * self.units, 2**31 - 1 if self.large_biases else 2**11 if self.small else 2**22
         found: dict[str, Any] = {"input": codes(2, 3, self.inputs), "start": [codes(2, self.units)] * states}
         for end, width in (("x", self.inputs), ("h", self.units)):
             weights = torch.full((rows, width), 127) if self.extreme else whole(-127, 127, rows, width)
@@ -107,6 +109,8 @@ RECURRENT = [
         Recurrent(kind, 700, 6, path_shift=-16, large_biases=True, flag=True),
         Recurrent(kind, 1100, 3, extreme=True, path_shift=-14),
         Recurrent(kind, 9, 3, extreme=True, path_shift=-1),
+        Recurrent(kind, 5, 40, path_shift=-1, out_shift=0, small=True),
+        Recurrent(kind, 1200, 12, path_shift=-1, out_shift=0, small=True),
         Recurrent(kind, 10, 7, path_shift=-20, out_shift=30),
         Recurrent(kind, 10, 7, path_shift=-28, out_shift=-16),
     )
