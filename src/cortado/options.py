@@ -187,7 +187,7 @@ _CONFLICTS = (
         ("activations=float32", "stream", "io", "image", "artifacts=pte"),
         "MODEL_surprise reads a code of a whole run's last output, in the C bundle",
     ),
-    _Conflict(("image",), ("decide",), "an image is the network alone, and its firmware has no decision"),
+    _Conflict(("image",), ("decide",), "an image holds only the network, without a decision"),
     _Conflict(
         ("memory",),
         ("input_rows", "stream"),

@@ -20,7 +20,7 @@ from cortado.run.bundle_info import BundleInfo
 
 def save_together(compiled: Sequence[Compiled], folder: str | Path, *, shared_arena: bool = False) -> TogetherFacts:
     """Writes the C code of all models, compiled for one target, into one folder. With `shared_arena`, models that keep
-    nothing between two calls share one arena: running one destroys inputs and outputs of the others."""
+    nothing between two calls share one arena: running one overwrites the inputs and outputs of the others."""
     _check(compiled)
     program = emit_together([_member(one) for one in compiled], one_arena=shared_arena)
     facts = _facts(compiled, program)

@@ -128,7 +128,7 @@ def test_a_core_is_needed() -> None:
         cortado.estimate(layer, inputs)
     with pytest.raises(CortadoError, match="those of one core"):
         cortado.estimate(layer, inputs, target="cortex-m")
-    with pytest.raises(CortadoError, match=r"no table of costs for cortex-m55\+nomve, only for cortex-m55"):
+    with pytest.raises(CortadoError, match=r"no cost table for cortex-m55\+nomve, only for cortex-m55"):
         cortado.estimate(layer, inputs, target="cortex-m55+nomve")
     with pytest.raises(CortadoError, match="has a cortex-m0plus"):
         cortado.estimate(layer, inputs, chip="pico", target="cortex-m4")

@@ -154,7 +154,7 @@ def test_recordings_that_can_not_be_scored(run: Run, files: Files, here: Path) -
         (("--decide", "threshold=0.5"), "has neither a stream nor state; expected --stream DIM, or a model with state"),
         (("--decide", "smooth=3"), "there is no threshold"),
         (("--decide", "threshold=0.5,holdoff=-2"), "holdoff=-2; expected a number of outputs from 0 to 65,535"),
-        (("--decide", "threshold=0.5", "--image"), "--image and --decide: an image is the network alone"),
+        (("--decide", "threshold=0.5", "--image"), "--image and --decide: an image holds only the network"),
         (("--decide", "threshold=0.5", "--artifacts", "pte"), "--decide is for the C bundle, and --artifacts pte"),
         (("--decide", "threshold=0.5", "--pte", "delegate"), "--pte delegate and --decide"),
     ],

@@ -167,7 +167,7 @@ def test_what_cannot_be_packed_is_told(run: Run, tiny_artifact: Artifact, tmp_pa
     folder = tiny_artifact.folder
     refused(run("pack", folder, "--package", "cmake", "-o", tmp_path / "x"), "has no self-test", "--selftest")
     refused(run("pack", folder, "--package", "cmake", "-o", tmp_path), "exists already")
-    refused(run("pack", folder, "--package", "web", "-o", tmp_path / "x"), "`cortado compile --package web` writes it")
+    refused(run("pack", folder, "--package", "web", "-o", tmp_path / "x"), "use `cortado compile --package web`")
     refused(run("pack", folder, "--package", "iar", "-o", tmp_path / "x"), "iar")
     assert list(tmp_path.iterdir()) == []
 

@@ -96,7 +96,7 @@ def test_a_model_of_an_earlier_version_runs_without_cycles(run: Run, tiny_artifa
     forge_checksums(folder)
     done = run("run", folder, "--json").json
     assert (done["bit_exact"], done["cycles"]) == (True, None)
-    one_sentence(run("profile", folder), "is no table of this version")
+    one_sentence(run("profile", folder), "is not a table of this version")
 
 
 def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:

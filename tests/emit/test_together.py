@@ -128,7 +128,7 @@ def test_an_arena_in_which_something_lasts_is_not_shared(tiny: Model, tmp_path: 
     facts = cortado.save_together([counts, rows, second], tmp_path / "all", shared_arena=True)
     assert [one.shares_arena for one in facts.models] == [False, False, True]
     assert facts.arena_bytes == sum(one.arena_bytes for one in facts.models)
-    assert "Of `counts`, `tiny` something lasts" in (tmp_path / "all" / "README.md").read_text()
+    assert "`counts`, `tiny` keep state" in (tmp_path / "all" / "README.md").read_text()
     assert "cortado_together_arena" not in (tmp_path / "all" / "counts.c").read_text()
 
 

@@ -185,7 +185,7 @@ def test_reader_says_what_the_image_holds() -> None:
     assert info.head.state_bytes > 0
     for end in range(len(net.image.data) - 1):
         if end % 53 == 0:
-            with pytest.raises(cortado.CortadoError, match=r"no image|cut off"):
+            with pytest.raises(cortado.CortadoError, match=r"not an image|cut off"):
                 read_image(net.image.data[:end], "part")
 
 

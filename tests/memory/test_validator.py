@@ -108,8 +108,8 @@ def test_a_problem_refuses_a_buffer(buffer: Buffer, message: str) -> None:
 @pytest.mark.parametrize(
     ("overlays", "message"),
     [
-        ((Overlay("a", "c", 0),), "names 'c', which is no buffer"),
-        ((Overlay("c", "a", 0),), "names 'c', which is no buffer"),
+        ((Overlay("a", "c", 0),), "names 'c', which is not a buffer"),
+        ((Overlay("c", "a", 0),), "names 'c', which is not a buffer"),
         ((Overlay("a", "a", 0),), "'a' is laid over itself"),
         ((Overlay("a", "b", 0), Overlay("a", "b", 16)), "'a' is laid over 'b' twice"),
     ],

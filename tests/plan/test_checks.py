@@ -136,5 +136,5 @@ def test_functions_and_constants_are_those_of_the_program(compiled: api.Compiled
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"steps": ["conv (op)"], "calls": []}'])
 def test_a_table_of_another_version_is_refused(artifact: Artifact, text: str) -> None:
     (artifact.folder / CHECKS_FILE).write_text(text)
-    with pytest.raises(CortadoError, match=r"checks.json is no table of this version .*; compile the model again"):
+    with pytest.raises(CortadoError, match=r"checks.json is not a table of this version .*; compile the model again"):
         artifact.store_rules()

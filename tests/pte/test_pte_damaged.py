@@ -84,7 +84,7 @@ HEADERS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "segment base": (lambda data: patched(data, 24, "Q", 2**63), "it is cut off"),
     "no segment base": (lambda data: patched(data, 24, "Q", 0), "no header says where the data starts"),
     "segments cut off": (lambda data: data[:-1], "it is cut off"),
-    "segments cut off silently": (lambda data: patched(data, 32, "Q", 0)[:-1], "1 bytes behind the file's end"),
+    "segments cut off silently": (lambda data: patched(data, 32, "Q", 0)[:-1], "1 bytes after the file's end"),
     "only the header": (lambda data: data[:8], "."),
     "tiny program": (lambda data: patched(data, 16, "Q", 3), "outside the program's 3 bytes"),
     "root offset zero": (lambda data: patched(data, 0, "I", 0), "an offset of 0"),

@@ -215,7 +215,7 @@ class Artifact:
                 "independent; leave it out"
             )
         if sequence is not None and sequence < 1:
-            raise CortadoError(f"--sequence {sequence} is no number of steps; expected 1 or more")
+            raise CortadoError(f"--sequence {sequence} is not a number of steps; expected 1 or more")
 
     def for_target(self, target: CortexMTargetConfig) -> "Artifact":
         """Returns the artifact to be built for this target; refuses a target that it was not compiled for."""

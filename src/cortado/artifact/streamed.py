@@ -105,7 +105,7 @@ def _checked_rows(artifact: Artifact, rows: ArrayType, on: str | None) -> ArrayT
     """Arranges a signal's samples as rows, and refuses rows that the stream can't take."""
     report = artifact.report
     if report.stream is None or report.input_rows is None:
-        raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
+        raise CortadoError(f"{artifact.folder} is not a stream; expected a model compiled with --stream DIM")
     if on == EXECUTORCH:
         raise CortadoError("streams run the C bundle, on emulated boards and on host: on=None")
     windows, row = report.stream.windows, row_values(report)

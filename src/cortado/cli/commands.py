@@ -293,7 +293,7 @@ def pack_command(arguments: argparse.Namespace) -> None:
 
     kinds = Options(package=tuple(arguments.package.split(","))).package
     if PackageKind.WEB in kinds:
-        raise CortadoError("web is no package of a folder's C; `cortado compile --package web` writes it")
+        raise CortadoError("a web package can't be made from a folder's C; use `cortado compile --package web`")
     output: Path = arguments.output
     if output.exists():
         raise CortadoError(f"{output} exists already; name a folder that does not exist yet")

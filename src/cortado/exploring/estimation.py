@@ -99,7 +99,7 @@ def chosen_target(chip: Chip | None, target: str | CortexMTargetConfig | None) -
         raise CortadoError("cycles are those of one core; name it, as in cortex-m4, instead of cortex-m")
     if config.target_string != config.cpu.value:
         raise CortadoError(
-            f"there is no table of costs for {config.target_string}, only for {config.cpu.value} with all its "
+            f"there is no cost table for {config.target_string}, only for {config.cpu.value} with all its "
             "instructions; compile the model and profile it (`cortado profile`)"
         )
     return config

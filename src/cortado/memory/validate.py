@@ -13,7 +13,7 @@ def validate(problem: Problem, plan: Plan) -> None:
     named = {buffer.name for buffer in problem.buffers}
     if set(plan.offsets) != named:
         odd = sorted(named.symmetric_difference(plan.offsets))[0]
-        where = "has no offset in the plan" if odd in named else "has an offset but is no buffer of the problem"
+        where = "has no offset in the plan" if odd in named else "has an offset but is not a buffer of the problem"
         raise CortadoError(f"buffer '{odd}' {where}: plan and problem must name the same buffers")
     for buffer in problem.buffers:
         offset = plan.offsets[buffer.name]

@@ -183,7 +183,7 @@ def cumsum(node: Node) -> Built:
 def resize(node: Node) -> Built:
     mode, sizes = node.text("mode", "nearest"), _resized(node)
     if sizes[:2] != list(node.shape())[:2]:
-        node.refuse(f"{list(node.shape())} to {sizes}", "a resize of the dimensions behind the channels")
+        node.refuse(f"{list(node.shape())} to {sizes}", "a resize of the dimensions after the channels")
     target = sizes[2:]
     if target == list(node.shape())[2:]:
         return of(lambda x: x)

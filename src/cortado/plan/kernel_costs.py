@@ -76,8 +76,8 @@ def evaluate(function: str, terms: Terms, counts: Mapping[str, float]) -> float:
     unknown = sorted(terms.keys() - counts.keys())
     if unknown:
         raise CortadoError(
-            f"the table of costs has '{unknown[0]}' for {function}, which its kernel doesn't declare; fit the table "
-            "again (benchmarks/fit_costs.py)"
+            f"the cost table has '{unknown[0]}' for {function}, which its kernel doesn't declare; fit the table again "
+            "(benchmarks/fit_costs.py)"
         )
     return sum(cycles * counts[term] for term, cycles in terms.items())
 

@@ -320,7 +320,7 @@ def _decode(value: Any) -> Any:
 def _dtype(name: str) -> torch.dtype:
     found = getattr(torch, name)
     if not isinstance(found, torch.dtype):
-        raise CortadoError(f"'{name}' is no type of numbers")
+        raise CortadoError(f"'{name}' is not a numeric type")
     return found
 
 

@@ -197,7 +197,7 @@ class Segments:
     def _refuse_rows(self, last: int) -> None:
         stop = self.steps[min(self.reach[0] + 1, LONGEST_STAGE)]
         raise CortadoError(
-            f"the input can't come row by row: {place_of(self.steps[last])} still reads it behind {place_of(stop)}, "
+            f"the input can't come row by row: {place_of(self.steps[last])} still reads it after {place_of(stop)}, "
             f"which {'is too many layers away' if _by_rows(stop) else 'needs all rows of what it reads at once'}. "
             "Compile without --input-rows"
         )

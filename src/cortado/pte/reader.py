@@ -89,7 +89,7 @@ def _read_segments(program: FlatTable, base: int) -> Iterator[DataSegment]:
         if base == 0 and size > 0:
             table.file.fail("it has a data segment, but no header says where the data starts", table.at)
         if offset + size > available:
-            table.file.fail(f"a data segment ends {offset + size - available} bytes behind the file's end", table.at)
+            table.file.fail(f"a data segment ends {offset + size - available} bytes after the file's end", table.at)
         yield DataSegment(base + offset, size)
 
 

@@ -81,7 +81,7 @@ class _Trials:
             if one.shown(one.now) != one.shown(then[number][0]) or rest.shown(rest.now) != rest.shown(then[number][1])
         ]
         if not changed:
-            return f"{what} no output changes"
+            return f"{what} no output keeps more or less of its signal"
         number = changed[0]
         (one, rest), (of_one, of_rest) = pairs[number], then[number]
         return (

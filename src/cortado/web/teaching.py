@@ -17,7 +17,7 @@ from cortado.web.package import base64_of, page_of
 
 LEAST_SAMPLES = 256  # of an utterance
 _EXPECTED = (
-    "expected the methods of cortado.learning.prototypes, behind a backbone that takes samples of sound: forward(x) "
+    "expected the methods of cortado.learning.prototypes, with a backbone that takes samples of sound: forward(x) "
     "with a class as its first output, learn(x, label) and forget(label), x a tensor [1, N] of N samples, and the "
     "module's `classes` and `known`"
 )

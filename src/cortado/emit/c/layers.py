@@ -36,7 +36,7 @@ def check_limits(program: Program, lines: Mapping[str, str]) -> None:
             if found > most:
                 raise TooLarge(
                     f"{where}: {what} of {found} is too large for the tables of a C bundle, expected at most {most}; "
-                    "split the layer in two, or compile for a .pte alone (--artifacts pte)"
+                    "split the layer in two, or compile only a .pte (--artifacts pte)"
                 )
 
 

@@ -39,10 +39,10 @@ class TestedCall:
 
 def selftest_declaration(planned: Planned, calls: Sequence[TestedCall] = ()) -> str:
     """Declares MODEL_selftest in MODEL.h; `calls` are those of a model with several methods."""
-    program, work = planned.program, "Runs the network on an input of its own"
+    program, work = planned.program, "Runs the network on a test input"
     layers = sum(len(one.program.steps) for one in ([call.planned for call in calls] or [planned]))
     if calls:
-        work = f"Calls {', '.join(call.method for call in calls)}, one after the other, on inputs of its own"
+        work = f"Calls {', '.join(call.method for call in calls)}, one after the other, on test inputs"
     name = c_identifier(program.name)
     upper = name.upper()
     about = comment(

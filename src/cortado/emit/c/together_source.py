@@ -96,7 +96,7 @@ def _header(members: Sequence[ProgramMember], sharing: Sequence[ProgramMember]) 
     guard = f"{LIBRARY.upper()}_H"
     arena = f"""
 /* One arena for {", ".join(member.name for member in sharing)}: what their default_arena functions return.
- * A run of one destroys inputs and outputs of the others. Linked only if used. */
+ * A run of one overwrites the inputs and outputs of the others. Linked only if used. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define CORTADO_TOGETHER_ARENA_BYTES {max((member.planned.checked.peak for member in sharing), default=1)}
 #else
@@ -157,17 +157,17 @@ void *{SHARED_ARENA}(void)
 def _readme(members: Sequence[ProgramMember], sharing: Sequence[ProgramMember], one_arena: bool) -> str:
     rows = [f"| [{member.name}]({member.name}.md) | {member.planned.plan.peak} |" for member in members]
     alone = [member.name for member in members if lasting(member.planned.program)]
-    text = "Every model has an arena of its own."
+    text = "Every model has its own arena."
     if sharing:
         names = ", ".join(f"`{member.name}_default_arena`" for member in sharing)
         text = (
             f"{names} return one arena of {max(member.planned.plan.peak for member in sharing)} bytes\n"
-            f"(`{SHARED_ARENA}`): a run of one model destroys inputs and outputs of the others, so copy what you need."
+            f"(`{SHARED_ARENA}`): a run of one model overwrites the others' inputs and outputs; copy what you need."
         )
     if one_arena and alone:
         text += (
-            f"\nOf {', '.join(f'`{name}`' for name in alone)} something lasts in the arena between two calls:\n"
-            "the arena is its own."
+            f"\n{', '.join(f'`{name}`' for name in alone)} keep state in the arena between calls,\n"
+            "so they have their own arenas."
         )
     return f"""# {len(members)} models in one program
 
@@ -178,11 +178,11 @@ def _readme(members: Sequence[ProgramMember], sharing: Sequence[ProgramMember], 
 {text}
 
 With CMake: `add_subdirectory` this folder, then link `{LIBRARY}::{LIBRARY}` or any model's own name, such as
-`{members[0].name}::{members[0].name}`: it is the same library. Without: compile every `.c` and `.S` file of this
+`{members[0].name}::{members[0].name}`: it is the same library. Without CMake: compile every `.c` and `.S` file of this
 folder and of `kernels/src`, as the page of each model says. Models that are not called are not linked.
 
-The kernels are there once. Another bundle beside these would bring its own: the compiler, CMake or the linker says so
-(`cortado_two_sets_of_kernels...`); compile all models of a program together.
+The kernels are included once. If another bundle brings its own, the compiler, CMake or the linker reports it
+(`cortado_two_sets_of_kernels...`): compile all models of a program together.
 
 The code is under the Apache License 2.0 ([{LICENSE}]({LICENSE})).
 """

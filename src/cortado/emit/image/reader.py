@@ -112,7 +112,7 @@ def _read(data: bytes, source: str) -> ImageInfo:
 
 def _head(data: bytes, source: str) -> ImageHead:
     if not is_image(data) or len(data) < HEADER.size:
-        raise CortadoError(f"{source} is no image; expected a MODEL.cortado that `cortado compile --image` wrote")
+        raise CortadoError(f"{source} is not an image; expected a MODEL.cortado that `cortado compile --image` wrote")
     head = ImageHead.unpack(data)
     if head.format != FORMAT:
         raise CortadoError(f"{source} is an image of format {head.format}, and this Cortado reads {FORMAT}")

@@ -51,7 +51,7 @@ def sketch(content: Content) -> str:
         (f'report("{model}", {model}_selftest(&arena.{model}), {model}_selftest_names);' for model in content.models),
         "  ",
     )
-    return f"""// Runs every model on an input of its own and compares every layer, bit for bit.
+    return f"""// Runs every model on a test input and compares every layer, bit for bit.
 #include <Arduino.h>
 {includes}
 

@@ -150,8 +150,8 @@ def example(content: Content, include: str, start: str, say: str, end: str) -> s
         f'    wrong += report("{model}", {model}_selftest(&arena.{model}), {model}_selftest_names);'
         for model in content.models
     )
-    return f"""/* Runs every model on an input of its own and compares every layer, bit for bit.
- * Then give them inputs of yours: {content.headers[0]} says how. */
+    return f"""/* Runs every model on a test input and compares every layer, bit for bit.
+ * Then give them your own inputs, as {content.headers[0]} describes. */
 #include {include}
 #include <stdint.h>
 

@@ -297,7 +297,7 @@ def _nested(model: torch.nn.Module) -> str | None:
     if not any(getattr(module, "use_nested_tensor", False) for module in kinds):
         return None
     return (
-        "nn.TransformerEncoder gives zeros for padding in evaluation mode alone, as it was made with "
+        "nn.TransformerEncoder gives zeros for padding in evaluation mode only, because it was made with "
         "enable_nested_tensor=True; make it with enable_nested_tensor=False"
     )
 

@@ -125,7 +125,7 @@ def _note_state(graph: Graph, option: str) -> None:
     for holder in holders(graph):
         if holder.users and all(wanted_element(user).floating for user in holder.users):
             note_element(holder, FLOAT32)
-            WHY.note(holder, f"read in float32 alone ({option})")
+            WHY.note(holder, f"read only in float32 ({option})")
 
 
 def _followers(node: Node) -> list[Node]:

@@ -259,7 +259,7 @@ def pte_limit(call: Call) -> str | None:
     per_channel = len(mine) == len(other) == 4 and one[1] == every[1] == math.prod(one) and looks_channels_last(every)
     if mine == other or per_channel:
         return None
-    return f"takes equal shapes or one value per element of dimension 1, found {list(mine)} and {list(other)}"
+    return f"takes equal shapes, or one value per element of dimension 1, found {list(mine)} and {list(other)}"
 
 
 def by_channel(call: Call) -> int | None:
