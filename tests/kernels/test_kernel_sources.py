@@ -51,6 +51,7 @@ TOGETHER = {
     "cortado_lstm_s16": "recurrent_s16",
     "cortado_gru_s16": "recurrent_s16",
     "cortado_rnn_s16": "recurrent_s16",
+    **{f"cortado_{kind}_f32": "recurrent_f32" for kind in ("lstm", "gru", "rnn")},
     "cortado_kept_softmax_s16": "masked_softmax_s16",
     "cortado_kept_log_softmax_s16": "log_softmax_s16",
     "cortado_kept_softmax_s8": "masked_softmax_s8",

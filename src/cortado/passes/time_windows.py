@@ -27,6 +27,7 @@ from cortado.ops.move.reshape import VIEW
 from cortado.ops.move.slice import SLICE
 from cortado.ops.pool.float32 import FLOAT_POOL2D, FLOAT_REDUCE, one_window
 from cortado.ops.recurrent import layer as recurrent
+from cortado.ops.recurrent.float32_layer import FLOAT_GRU, FLOAT_LSTM, FLOAT_RNN
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
 from cortado.ops.recurrent.rnn import RNN
@@ -102,7 +103,7 @@ class TimeWindows(LoweredPass):
 # ---- last steps --------------------------------------------------------------------------------------------------
 
 
-LAYERS = (GRU, LSTM, RNN)
+LAYERS = (GRU, LSTM, RNN, FLOAT_GRU, FLOAT_LSTM, FLOAT_RNN)
 LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that asks for it, by result
 
 

@@ -1254,6 +1254,45 @@ void cortado_conv1x1_codes_f32__mve(const cortado_layer_f32_packed_t *L, const f
 int32_t cortado_conv2d_codes_f32__dsp_scratch(const cortado_layer_f32_packed_t *L);
 int32_t cortado_conv2d_codes_f32__mve_scratch(const cortado_layer_f32_packed_t *L);
 
+/* LSTM, GRU and RNN layers over all their steps: X of the input and H of the state before are linear layers with a row
+ * for every unit of every gate, in torch's order.
+ *
+ *   LSTM  i, f, o = sigmoid(X + H), g = tanh(X + H), c = f * c + i * g, h = o * tanh(c)
+ *   GRU   r, z = sigmoid(X + H), n = tanh(X + r * H), h = (h - n) * z + n
+ *   RNN   h = tanh(X + H), or with relu */
+typedef struct {
+    int32_t in_c, units, steps, sequences;
+    int32_t reverse;     /* the last step comes first */
+    int32_t last_only;   /* out [..][units]: the state after the step that comes last */
+    int32_t gives_cells; /* LSTM: the cells after every step; otherwise, if anywhere, after the one that comes last */
+    int32_t has_cells;   /* it is an LSTM */
+    int32_t no_states;   /* LSTM: h is not given */
+    int32_t relu;        /* RNN */
+    int32_t sums;        /* rows of a path: gates * units */
+    int32_t together;    /* steps of the input whose X is computed at once */
+    const void *path[2]; /* layers of X and H, as `gates` takes them */
+} cortado_recurrent_f32_t;
+
+/* One path of `steps` steps. */
+typedef void (*cortado_gates_f32_t)(const void *path, const float *in, float *out, int32_t steps);
+
+void cortado_gates_f32(const void *path, const float *in, float *out, int32_t steps);       /* cortado_layer_f32_t */
+void cortado_gates_codes_f32(const void *path, const float *in, float *out, int32_t steps); /* .._layer_codes_f32_t */
+/* cortado_layer_f32_packed_t */
+void cortado_gates_f32__dsp(const void *path, const float *in, float *out, int32_t steps);
+void cortado_gates_f32__mve(const void *path, const float *in, float *out, int32_t steps);
+void cortado_gates_codes_f32__dsp(const void *path, const float *in, float *out, int32_t steps);
+void cortado_gates_codes_f32__mve(const void *path, const float *in, float *out, int32_t steps);
+
+/* start, start_cells: zeros if NULL. Of an LSTM's two outputs either may be NULL. */
+void cortado_lstm_f32(const cortado_recurrent_f32_t *L, const float *in, const float *start, const float *start_cells,
+                      float *out, float *cells, void *scratch, cortado_gates_f32_t gates);
+void cortado_gru_f32(const cortado_recurrent_f32_t *L, const float *in, const float *start, float *out, void *scratch,
+                     cortado_gates_f32_t gates);
+void cortado_rnn_f32(const cortado_recurrent_f32_t *L, const float *in, const float *start, float *out, void *scratch,
+                     cortado_gates_f32_t gates);
+int32_t cortado_recurrent_f32_scratch(const cortado_recurrent_f32_t *L);
+
 /* How several numbers become one, beside those of integers. */
 #define CORTADO_MEAN 13
 

@@ -8,6 +8,7 @@ the input. A matrix product is the same sum over the common dimension, beginning
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,14 +110,23 @@ def _layer(lowering: Lowering, weight: Tensor) -> dict[str, Any]:
 def _codes(weight: Tensor) -> tuple[Tensor, Tensor | None]:
     """Quantizes weights to int8 and returns them with a scale per channel; returns them unchanged if that saves
     nothing."""
+    return quantized(weight) if saves([weight]) else (weight.to(torch.float32), None)
+
+
+def saves(weights: Sequence[Tensor]) -> bool:
+    """Whether weights take fewer bytes as int8 codes with a scale per channel; infinities and NaN have no codes."""
+    codes, channels = (sum(count) for count in zip(*((one.numel(), len(one)) for one in weights), strict=True))
+    return codes + SCALE_BYTES * channels < 4 * codes and all(bool(torch.isfinite(one).all()) for one in weights)
+
+
+def quantized(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Quantizes weights to int8, with a scale for each of the first dimension's channels."""
     real = weight.to(torch.float64)
-    products = real.numel() // len(real)
-    scale = (real.reshape(len(real), -1).abs().amax(1) / INT8.high).to(torch.float32)
-    if products + SCALE_BYTES >= 4 * products or not bool(torch.isfinite(real).all()):
-        return weight.to(torch.float32), None
+    by_channel = real.reshape(len(real), -1)
+    scale = (by_channel.abs().amax(1) / INT8.high).to(torch.float32)
     scale[scale == 0] = 1.0
-    codes = torch.round(real / scale.to(torch.float64).reshape(-1, 1, 1, 1)).clamp(-INT8.high, INT8.high)
-    return codes.to(torch.int8), scale
+    codes = torch.round(by_channel / scale.to(torch.float64)[:, None]).clamp(-INT8.high, INT8.high)
+    return codes.reshape(weight.shape).to(torch.int8), scale
 
 
 def lower(lowering: Lowering) -> Node:

@@ -551,6 +551,12 @@ TABLES = {
 # ---- the kernel of a call --------------------------------------------------------------------------------------------
 
 
+def symbol_of(call: Call, core: Core, form: ConvForm) -> str:
+    """Returns the name of the first kernel that takes a call."""
+    layer = _layer(call, form)
+    return next(row.symbol for row in TABLES[form] if row.takes(layer, core))
+
+
 def kernel(call: Call, core: Core, form: ConvForm, own: bool = False) -> Kernel:
     """Chooses the first kernel that takes a call; `own`: only kernels with the form's own descriptor."""
     layer = _layer(call, form)

@@ -11,12 +11,11 @@ from torch.fx import Node
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Rewrite
 from cortado.ops.float_graph import add_permute, add_view, parts_of, replace_result
-from cortado.ops.recurrent.forms import add_layer, erase_call, is_zero
+from cortado.ops.recurrent.forms import CELL_PARAMETERS, add_layer, erase_call, is_zero
 
 aten = torch.ops.aten
 
 CELLS = (aten.lstm_cell.default, aten.gru_cell.default, aten.rnn_tanh_cell.default, aten.rnn_relu_cell.default)
-_PARAMETERS = ("w_ih", "w_hh", "b_ih", "b_hh")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def cell_to_layer(bound: Bound) -> None:
     batch, units = shape(states[0]) if len(shape(states[0])) == 2 else (1, *shape(states[0]))
     source = _steps(loop) if loop.places else add_view(node, bound["input"], (batch, 1, shape(bound["input"])[-1]))
     start = [state if is_zero(state) else add_view(node, state, (batch, units)) for state in states]
-    layer = add_layer(node, source, [bound[name] for name in _PARAMETERS], start, loop.reverse)
+    layer = add_layer(node, source, [bound[name] for name in CELL_PARAMETERS], start, loop.reverse)
     hidden = _replace_all(loop, 0, layer.output, shape(states[0]))
     if layer.cells is not None:
         _replace_all(loop, 1, layer.cells, shape(states[0]))
@@ -100,7 +99,7 @@ def _takes(user: Node, cell: Node, hidden: Node) -> bool:
 
 def _parameters(cell: Node) -> list[Any]:
     bound = bind(cell)
-    found = [bound[name] for name in _PARAMETERS]
+    found = [bound[name] for name in CELL_PARAMETERS]
     return [node.target if isinstance(node, Node) and node.op == "get_attr" else node for node in found]
 
 
@@ -177,4 +176,4 @@ def _join_again(like: Node, hidden: Sequence[Node], output: Node) -> None:
             user.graph.erase_node(user)
 
 
-CELL_REWRITE = Rewrite(aten=CELLS, rewrite=cell_to_layer)
+CELL_REWRITE = Rewrite(aten=CELLS, rewrite=cell_to_layer, any_element=True)

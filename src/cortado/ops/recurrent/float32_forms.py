@@ -1,4 +1,4 @@
-"""Recurrent layers and cells in float32, written out step by step."""
+"""Recurrent layers and cells in float32 whose kernels don't take them (float32_layer.py), written out step by step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from cortado.base.numerics import Tensor
-from cortado.ops.float_graph import decomposed
+from cortado.ir.op import Decomposition
+from cortado.ops.recurrent.forms import is_written_out
 
 aten = torch.ops.aten
 _States = tuple[Tensor, ...]
@@ -128,4 +129,6 @@ _FORMS: dict[Any, Any] = {
     aten.rnn_relu_cell.default: _cell(relu_step),
 }
 
-FORMS = decomposed(_FORMS)
+FORMS = tuple(
+    Decomposition(aten=(target,), function=one, takes=is_written_out, floating=True) for target, one in _FORMS.items()
+)

@@ -260,6 +260,14 @@ def _is_projected(bound: Bound) -> bool:
     return len(bound["params"]) > (4 if bound["has_biases"] else 2) * layers
 
 
+def is_written_out(bound: Bound) -> bool:
+    """Whether float32 computes a layer or a cell step by step: the weights of its kernels are constants, and each layer
+    has two matrices."""
+    if "params" in bound.values:
+        return _is_projected(bound) or not all(map(is_constant, bound["params"]))
+    return not all(bound[name] is None or is_constant(bound[name]) for name in CELL_PARAMETERS)
+
+
 def match(bound: Bound) -> Reject:
     """Refuses the calls that the rewrite left alone."""
     return unsupported(bound) or Reject("is used in a way other than reading its results")
@@ -269,7 +277,8 @@ def _lower(lowering: Lowering) -> Node:
     raise AssertionError("match takes nothing")
 
 
+CELL_PARAMETERS = ("w_ih", "w_hh", "b_ih", "b_hh")
 WHOLE = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 
-LAYERS_REWRITE = Rewrite(aten=WHOLE, rewrite=to_layers)
+LAYERS_REWRITE = Rewrite(aten=WHOLE, rewrite=to_layers, any_element=True)
 REST_PATTERN = Pattern(aten=WHOLE, match=match, lower=_lower)

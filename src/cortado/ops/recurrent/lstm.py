@@ -140,8 +140,8 @@ def _more(call: Call) -> dict[str, int]:
 
 
 # The first result that is read goes to the output, a second one (None) to the row after the operands.
-_WRITTEN = (((), (Operand.OUT, None)), ((CELLS,), (Operand.OUT, Absent())), ((STATES,), (Absent(), Operand.OUT)))
-KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=2, written=_WRITTEN))
+WRITTEN = (((), (Operand.OUT, None)), ((CELLS,), (Operand.OUT, Absent())), ((STATES,), (Absent(), Operand.OUT)))
+KERNELS = recurrent.kernels(recurrent.LayerKind("lstm", GATES, 2, _more, states=2, written=WRITTEN))
 
 
 def draw_case(draw: CaseDraw) -> dict[str, Any]:

@@ -153,6 +153,12 @@ int32_t cortado_recurrent_s16_scratch(const cortado_recurrent_s16_t *L)
     return 3 * L->units * (int32_t)sizeof(int16_t);
 }
 
+int32_t cortado_recurrent_f32_scratch(const cortado_recurrent_f32_t *L)
+{
+    const int32_t kept = (L->has_cells != 0) + (L->no_states != 0); /* cells, states */
+    return ((L->together + 1) * L->sums + kept * L->units) * (int32_t)sizeof(float);
+}
+
 int32_t cortado_transpose_conv2d_all_s8_scratch(const cortado_transpose_conv2d_all_t *L)
 {
     return 8 * L->kernel_h;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sums of all gates of a recurrent layer in float32, of one path: a linear layer.
+ *
+ * Tile: that of conv1x1_f32__dsp. Scratch: none.
+ */
+#include "cortado.h"
+
+#if defined(__ARM_FEATURE_DSP)
+void cortado_gates_f32__dsp(const void *path, const float *in, float *out, int32_t steps)
+{
+    cortado_conv1x1_f32__dsp(path, in, out, steps);
+}
+#else
+typedef int cortado_gates_f32_needs_dsp; /* an empty translation unit is not C */
+#endif
