@@ -30,6 +30,7 @@ from single_layers import (
     draw_cells,
     draw_floats,
     draw_layers,
+    draw_means,
     draw_ordinary,
     draw_products,
     draw_rare,
@@ -43,13 +44,16 @@ DRAWN = {
     **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
     **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells, "m": draw_ordinary},
+    **{"S": draw_means, "T": draw_means},
 }
-# Of 16-bit codes, with 4-bit weights, of float32.
+# Of 16-bit codes, with 4-bit weights, of float32, streams.
 OPTIONS: dict[str, dict[str, Any]] = {
     **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xyj"},
     **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zqi"},
     "c": {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32, "artifacts": Artifacts.C},
     **{kind: {"activations": Activations.FLOAT32, "artifacts": Artifacts.C} for kind in "um"},
+    "S": {"stream": 2, "artifacts": Artifacts.C},
+    "T": {"stream": 2, "activations": Activations.INT16, "artifacts": Artifacts.C},
 }
 
 

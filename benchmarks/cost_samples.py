@@ -8,9 +8,9 @@ weights of 4 bits, of 16-bit codes; k: plain recurrent layers; m: functions of f
 products and reductions; x, y: layers of every kind and those with long sums, of 16-bit codes; z, q: with 4-bit weights;
 f: the campaign's networks; o: calls of every operator with arguments that its samples draw; v: of those that have many
 kernels; e: of those that take elements of several sizes; g, h: of those that take 16-bit codes; n: of those with 4-bit
-weights; p: of those of float32; s: of those on signals; t: of those with many terms; ds_cnn:float32 and
-ds_cnn:float32-int8: a network of the zoo in float32, with exact weights and int8 ones. Cores that run the same code
-share a run.
+weights; p: of those of float32; s: of those on signals; t: of those with many terms; S, T: means over rows
+of a stream, in int8 and int16; ds_cnn:float32 and ds_cnn:float32-int8: a network of the zoo in float32, with exact
+weights and int8 ones. Cores that run the same code share a run.
 """
 
 import argparse
@@ -33,7 +33,8 @@ logging.disable(logging.ERROR)
 NETWORKS = (
     "a1000-1027,l1000-1031,d1000-1003,w1000-1010,b1000-1009,r1000-1007,f5000-5012,o1000-1003,v1000-1001,"
     "e1000-1001,g1000-1001,h1000-1001,n1000-1003,p1000-1001,s1000-1001,t1000-1001,x1000-1005,y1000-1005,z1000-1002,"
-    "q1000-1003,c1000-1003,u1000-1003,i1000-1003,j1000-1003,k1000-1001,m1000-1001"
+    "q1000-1003,c1000-1003,u1000-1003,i1000-1003,j1000-1003,k1000-1001,m1000-1001,"
+    "S1000-1015,T1000-1007"
 )
 TARGETS = ",".join(core.value for core in CortexM if core is not CortexM.ANY)
 
@@ -41,7 +42,7 @@ TARGETS = ",".join(core.value for core in CortexM if core is not CortexM.ANY)
 def names(text: str) -> Iterator[str]:
     """a1000-1003 is a1000, a1001, a1002, a1003; zoo is all of them."""
     for one in text.split(","):
-        found = re.fullmatch(r"([a-z])(\d+)-(\d+)", one)
+        found = re.fullmatch(r"([a-zA-Z])(\d+)-(\d+)", one)
         if one == "zoo":
             yield from zoo.names()
         elif found is None:

@@ -184,6 +184,14 @@ def _unblocked(inner: int, outer: int) -> Callable[[torch.Tensor], torch.Tensor]
     return lambda x: nn.functional.conv2d(x, weight, bias)
 
 
+def draw_means(seed: int) -> Drawn:
+    """Draws a mean over the rows of a stream."""
+    rng = Random(seed)
+    sizes = (1, rng.choice(WIDTHS[2:]), rng.randint(3, 40), rng.choice((1, 2, 3, 5, 8, 13, 20)))
+    example = torch.randn(sizes, generator=torch.Generator().manual_seed(seed))
+    return Drawn(Of(lambda x: x.mean((2, 3))), (example,))
+
+
 def draw_cells(seed: int) -> Drawn:
     """Plain recurrent layers of a few units."""
     return _draw(seed, (_cells,), TOGETHER)

@@ -72,7 +72,7 @@ def _kernel_files() -> list[str]:
     return [path.read_text() for path in paths if not path.name.startswith("cortado_")]
 
 
-# What a core takes only for layers that none of its own kernels fits, or on streams; such networks are not estimated.
+# What a core takes only for layers that none of its own kernels fits; such networks are not estimated.
 NOT_MEASURED = {
     "cortado_avg_pool2d_s8",
     "cortado_conv1x1_s8",
@@ -80,10 +80,6 @@ NOT_MEASURED = {
     "cortado_depthwise3x3_s8__dsp",
     "cortado_global_avg_pool_s8+cortado_sum_rows_s8__mve+cortado_means_s8",
     "cortado_linear_s8__dsp",
-    "cortado_running_mean_s16",
-    "cortado_running_mean_s8+cortado_sum_rows_s8",
-    "cortado_running_mean_s8+cortado_sum_rows_s8__dsp",
-    "cortado_running_mean_s8+cortado_sum_rows_s8__mve",
 }
 
 
