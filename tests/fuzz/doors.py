@@ -445,6 +445,8 @@ def _estimate(one: Made) -> None:
     told = report.memory.arena_bytes
     if one.build.product is not Product.MEMORY:
         expect(found.ram_bytes == told, f"{found.ram_bytes} bytes of RAM are estimated, {told} planned")
+    if one.build.form is Form.WATCHED:
+        return  # how many usual inputs are compared with follows from data
     measured = profile(one.artifact, [sample]).timing.total.cycles.typical
     near = abs(found.cycles - measured) <= max(CYCLES * measured, FEW_CYCLES)
     expect(near or not found.estimated, f"{found.cycles} cycles are estimated, {measured:.0f} measured")
