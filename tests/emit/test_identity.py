@@ -154,7 +154,7 @@ def test_a_source_with_a_header_of_another_compile_does_not_compile(compiles: Pa
     write_files(tmp_path, {**files, name: (compiles / "old" / name).read_text()})
     includes = [f"-I{path}" for path in (tmp_path, *bundle_includes(compiles / "new")[1:])]
     done = subprocess.run(["cc", *includes, "-c", tmp_path / "tiny.c", "-o", tmp_path / "x"], capture_output=True)
-    assert b"tiny.h and this file are of different compiles" in done.stderr
+    assert b"tiny.h and this file are from different compiles" in done.stderr
 
 
 # ---- arenas and state ----------------------------------------------------------------------------------------------
