@@ -71,13 +71,17 @@ def _gives_reals(node: Node) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
+def _reads_reals(node: Node) -> bool:
+    return any(_gives_reals(one) for one in node.all_input_nodes)
+
+
 def _function_of(node: Node) -> _Function | None:
     """Returns a function that decomposes a call; None if there is none or it is not needed."""
     target: Any = node.target
     floating = wanted_element(node).floating
     known = registry()
     ours = known.decompositions.get(target) if not floating or target not in known.floats else None
-    real = known.float_decompositions.get(target) if floating and _gives_numbers(node) else None
+    real = known.float_decompositions.get(target) if floating and (_gives_numbers(node) or _reads_reals(node)) else None
     for one in (real, ours):
         if one is not None and (one.takes is None or one.takes(bind(node))):
             return _by_name(target, one.function)
@@ -92,10 +96,11 @@ def has_float32(node: Node) -> bool:
     known, target = registry(), node.target
     if target in known.floats or target in known.float_decompositions or target in FORMS:
         return True
-    if not isinstance(target, OpOverload):
+    if not isinstance(target, OpOverload) or not node.all_input_nodes:
         return False
     if _is_composite(target):
-        calls = [one for one in _trace(node, target, {}).graph.nodes if one.op == "call_function"]
+        traced = _trace(node, target, {}).graph.nodes
+        calls = [one for one in traced if one.op == "call_function" and one.all_input_nodes]  # others are constants
         return all(one.target is operator.getitem or _is_known(one.target, True) or has_float32(one) for one in calls)
     function = _table(floating=True).get(target)
     return function is not None and _traced(node, function, floating=True) is not None

@@ -8,11 +8,12 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor
-from cortado.ir.facts import wanted_element
+from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.op import Rewrite
 from cortado.ops.elementwise.functions import divided
 from cortado.ops.float_graph import decomposed
+from cortado.ops.integer.written_out import bucket, is_among
 
 aten = torch.ops.aten
 _Dims = Sequence[int] | int | None
@@ -303,7 +304,102 @@ _RUNNING: dict[Any, Callable[..., Any]] = {
     aten.cummin.default: _extremes(torch.le),
     aten.logcumsumexp.default: running_logsumexp,
 }
-FORMS = decomposed(_FUNCTIONS | _NORMS | _RUNNING)
+
+# ---- questions --------------------------------------------------------------------------------------------------
+
+
+def is_close(self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    size = (self - other).abs()
+    found = (self == other) | ((size <= atol + (other * rtol).abs()) & (size < math.inf))
+    return found | ((self != self) & (other != other)) if equal_nan else found
+
+
+def has_sign(self: Tensor) -> Tensor:
+    """Tells negative numbers, and -0, whose reciprocal is negative."""
+    return (self < 0) | (torch.reciprocal(self) < 0)
+
+
+def is_one_of(elements: Tensor, test_element: float, invert: bool = False, **_: Any) -> Tensor:
+    return elements != test_element if invert else elements == test_element
+
+
+_QUESTIONS: dict[Any, Any] = {
+    aten.isfinite.default: lambda self: self.abs() < math.inf,
+    aten.isposinf.default: lambda self: self == math.inf,
+    aten.isneginf.default: lambda self: self == -math.inf,
+    aten.signbit.default: has_sign,
+    aten.isclose.default: is_close,
+    aten.isin.Tensor_Tensor: is_among,
+    aten.isin.Tensor_Scalar: is_one_of,
+}
+
+# ---- places among others ------------------------------------------------------------------------------------------
+
+
+def place(
+    sorted_sequence: Tensor, self: Tensor, right: bool = False, side: str | None = None, sorter: Any = None, **_: Any
+) -> Tensor:
+    """Counts the values of a row below each number of this row; `right`: also those that equal it."""
+    if sorter is not None:
+        return NotImplemented
+    return bucket(self, sorted_sequence.unsqueeze(-2), right=right or side == "right")
+
+
+_PLACES: dict[Any, Any] = {aten.bucketize.Tensor: bucket, aten.searchsorted.Tensor: place}
+
+# ---- means and losses ------------------------------------------------------------------------------------------------
+
+
+def mean_of_numbers(self: Tensor, dim: _Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
+    dims = list(range(self.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    number = self == self
+    return torch.where(number, self, 0.0).sum(dims, keepdim) / number.to(torch.float32).sum(dims, keepdim)
+
+
+def _reduced(losses: Tensor, reduction: int) -> Tensor:
+    return [losses, losses.mean(), losses.sum()][reduction]
+
+
+def ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
+    return _reduced(torch.clamp(target * (input2 - input1) + margin, min=0.0), reduction)
+
+
+def hinge_loss(self: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
+    apart = torch.where(target == 1, 0.0, torch.clamp(margin - self, min=0.0))
+    return _reduced(apart + torch.where(target == -1, 0.0, self), reduction)
+
+
+_LOSSES: dict[Any, Any] = {
+    aten.nanmean.default: mean_of_numbers,
+    aten.margin_ranking_loss.default: ranking_loss,
+    aten.hinge_embedding_loss.default: hinge_loss,
+}
+
+
+# ---- powers of doubles -----------------------------------------------------------------------------------------------
+
+
+def _is_made_float32(bound: Bound) -> bool:
+    """Whether all that reads a result makes it float32; one that stays float64 has no operator."""
+    readers = [user for user in bound.node.users if user.users]  # what only checks has none
+    return all(user.target in _CONVERSIONS and dtype(user) == torch.float32 for user in readers)
+
+
+_CONVERSIONS = aten.to.dtype, aten._to_copy.default
+_POWERS: dict[Any, Any] = {
+    aten.float_power.Tensor_Scalar: aten.pow.Tensor_Scalar,
+    aten.float_power.Tensor_Tensor: aten.pow.Tensor_Tensor,
+    aten.float_power.Scalar: aten.pow.Scalar,
+}
+
+
+def float_power(bound: Bound) -> Node | None:
+    power = _POWERS[bound.node.target]
+    return add_call(bound.node, power, bound["self"], bound["exponent"]) if _is_made_float32(bound) else None
+
+
+FLOAT_POWER_REWRITE = Rewrite(aten=tuple(_POWERS), rewrite=float_power, any_element=True)
+FORMS = decomposed(_FUNCTIONS | _NORMS | _RUNNING | _QUESTIONS | _PLACES | _LOSSES)
 
 
 # ---- truth values --------------------------------------------------------------------------------------------
