@@ -108,7 +108,7 @@ def test_one_score_and_labels_of_0_and_1(tmp_path: Path) -> None:
     assert found.integers.auc == pytest.approx(found.floats.auc, abs=0.01)
     with pytest.raises(CortadoError, match="every label of the 200 samples is 0, expected 0 for some and 1 for others"):
         scored.evaluate(X, torch.zeros(200))
-    with pytest.raises(CortadoError, match=r"sample \d+ is 2, expected 0 to 1, for the model gives one score"):
+    with pytest.raises(CortadoError, match=r"sample \d+ is 2, expected 0 to 1, because the model gives one score"):
         scored.evaluate(X, LABELS)
 
 
@@ -142,7 +142,7 @@ def test_how_far_an_output_is_from_its_input_tells_anomalies() -> None:
     assert found.integers.auc == pytest.approx(float(above), abs=0.01)
     assert (found.accuracy, found.same_best) == (None, None)
     with pytest.raises(
-        CortadoError, match="the label of sample 7 is 2, expected 0 to 1, for the model gives one score"
+        CortadoError, match="the label of sample 7 is 2, expected 0 to 1, because the model gives one score"
     ):
         compiled.evaluate(x, torch.arange(80) % 2 + (torch.arange(80) == 7), reconstruction=True)
 
