@@ -123,6 +123,10 @@ def test_a_term_that_was_renamed_is_found() -> None:
         evaluate("cortado_div_s8", rows["cortado_div_s8"], renamed)
 
 
+# Layers whose own cycles are less than the error of the linear layers that they call, without a float unit.
+CALLERS = {"cortado_gru_f32", "cortado_lstm_f32", "cortado_rnn_f32"}
+
+
 def test_rows_are_of_functions_that_there_are() -> None:
     """And no cycles are negative."""
     cameras = re.findall(
@@ -133,7 +137,7 @@ def test_rows_are_of_functions_that_there_are() -> None:
     for costs in known_costs().values():
         assert {part for name in costs.kernels for part in name.split("+")} <= known
         assert all(cycles > 0 for terms in costs.kernels.values() for cycles in terms.values())
-        assert all(costs.kernels.values())
+        assert {name for name, terms in costs.kernels.items() if not terms} <= CALLERS
         assert set(cameras) <= costs.kernels.keys()
         assert all(cycles > 0 for cycles in costs.loop.values())
 
