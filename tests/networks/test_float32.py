@@ -266,10 +266,13 @@ def test_weights_of_layers_are_codes_unless_they_are_to_be_exact(target: str) ->
         assert compiled.report.flash is not None
         flash[weights] = compiled.report.flash.weights_bytes
         noise[weights] = decibels(wanted, torch.as_tensor(found.outputs[0]).reshape(wanted.shape))
-        stored = {call.module: compiled.graph.constants[call.arguments["weight"].name].dtype
-                  for call in compiled.graph.calls if call.operator == "cortado::float_conv2d"}  # fmt: skip
+        names = {"cortado::float_conv2d": ("weight",), "cortado::float_gru": ("weight_x", "weight_h")}
+        stored = {(call.module, name): compiled.graph.constants[call.arguments[name].name].dtype
+                  for call in compiled.graph.calls for name in names.get(call.operator, ())}  # fmt: skip
         kept = torch.int8 if weights == "int8" else torch.float32
-        assert stored == {"first": kept, "second": kept, "cell": kept, "head": kept, "": torch.float32}
+        layers = [(module, "weight") for module in ("first", "second", "head")]
+        paths = [("cell", name) for name in ("weight_x", "weight_h")]
+        assert stored == {**dict.fromkeys([*layers, *paths], kept), ("", "weight"): torch.float32}
     assert flash["int8"] < 0.6 * flash["float32"]
     assert 30 < noise["int8"] < LEAST < noise["float32"]
 
