@@ -5,7 +5,7 @@ python benchmarks/cycles.py [--networks ds_cnn,...] [--targets m0,m3,m4,m55] [--
 
 from typing import Any
 
-from _common import TARGETS, measured, profiled, progress, ratio, table
+from _common import AND_PRUNED, TARGETS, measured, profiled, progress, ratio, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.models import zoo
@@ -52,7 +52,7 @@ def row(one: dict[str, Any]) -> list[Any]:
 
 
 def main() -> None:
-    results = measured(__doc__, "m0,m3,m4,m55", measure)
+    results = measured(__doc__, "m0,m3,m4,m55", measure, ",".join(AND_PRUNED))
     print(
         table(["network", "instructions", "M low", "M cycles", "M high", "per MAC", "bar", "ratio"], map(row, results))
     )

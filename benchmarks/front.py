@@ -38,7 +38,7 @@ def rows() -> list[Row]:
     ratios = {name: ratio for name, *_, ratio in compile_time.rows_of(compiles)} if compiles else {}
     found = []
     for name, ours in networks.items():
-        peer, mine = PEERS[name].get(KEY, {}), ours[KEY]
+        peer, mine = PEERS.get(name, {}).get(KEY, {}), ours[KEY]
         ram, flash = peer_ram(name, KEY), peer_flash(name, KEY)
         if ram is None or flash is None:
             continue

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_flash, peer_ram, progress, ratio, remember, sizes_of, table
+from _common import AND_PRUNED, NOTE, PEERS, TARGETS, peer_flash, peer_ram, progress, ratio, remember, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.models import zoo
@@ -42,7 +42,7 @@ def measure(name: str, keys: list[str], optimize: Optimize) -> dict[str, dict[st
 
 
 def row(name: str, key: str, ours: dict[str, Any]) -> list[Any]:
-    peer = PEERS[name].get(key, {})
+    peer = PEERS.get(name, {}).get(key, {})
     ram = ours["arena_bytes"] + ours["stack_bytes"]
     flash = ours["weights_bytes"] + ours["code_bytes"]
     return [
@@ -59,7 +59,7 @@ def row(name: str, key: str, ours: dict[str, Any]) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--networks", default=",".join(AND_PRUNED))
     parser.add_argument("--targets", default="m0,m4,m55")
     parser.add_argument("--optimize", default=Optimize.BALANCED.value, choices=[o.value for o in Optimize])
     parser.add_argument("--json", action="store_true")

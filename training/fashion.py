@@ -1,4 +1,4 @@
-"""Trains mobilenet_tiny or resnet8 of the zoo on Fashion-MNIST, from Debian's package dataset-fashion-mnist."""
+"""Trains a network of the zoo for pictures on Fashion-MNIST, from Debian's package dataset-fashion-mnist."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import common
+import pruning
 from cortado.models.zoo.images import ResNet8, as_colour
 from cortado.models.zoo.mobilenets import FASHION_LABELS as LABELS
-from cortado.models.zoo.mobilenets import MobileNetTiny
+from cortado.models.zoo.mobilenets import MobileNetTiny, as_large_colour, mobilenet_v1_of_clothes
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH = 64
+RATE = 8e-3
 SCALE, OFFSET = 2 / 255, -1.0
 
 
@@ -27,11 +29,14 @@ class Recipe:
     create: Callable[[], nn.Module]
     form: common.Form
     epochs: int
+    pruned: float | None = None
+    """Share of the channels that are set to zero; the others are trained on for half as long."""
 
 
 RECIPES = {
     "mobilenet_tiny": Recipe(MobileNetTiny, lambda pictures: pictures, epochs=3),
     "resnet8": Recipe(ResNet8, as_colour, epochs=2),
+    "mobilenet_v1_pruned": Recipe(mobilenet_v1_of_clothes, as_large_colour, epochs=1, pruned=0.4),
 }
 
 
@@ -67,7 +72,13 @@ def main() -> None:
     model, learned = recipe.create(), task(options.network)
     common.channels_last(model)
     steps = learned.steps(options.epochs or recipe.epochs)
-    common.train(options.network, model, learned, steps=steps, rate=8e-3, fresh=options.fresh)
+    if recipe.pruned is None:
+        common.train(options.network, model, learned, steps=steps, rate=RATE, fresh=options.fresh)
+    else:
+        whole = pruning.penalized(learned, model)
+        common.train(f"{options.network}_whole", model, whole, steps=steps, rate=RATE, fresh=options.fresh)
+        pruning.prune(model, recipe.pruned)
+        common.train(options.network, model, learned, steps=steps // 2, rate=RATE / 4, fresh=options.fresh)
     common.round_to_half(model)
     test_pictures, test_labels = load("t10k")
     right = common.tested(model, recipe.form(test_pictures), test_labels, LABELS)

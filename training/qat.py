@@ -32,6 +32,7 @@ TASKS: dict[str, Callable[[], common.Task]] = {
     "ecg_conv1d": ecg_conv1d.task,
     "imu_lstm": imu_lstm.task,
     "mobilenet_tiny": lambda: fashion.task("mobilenet_tiny"),
+    "mobilenet_v1_pruned": lambda: fashion.task("mobilenet_v1_pruned"),
 }
 
 

@@ -30,5 +30,6 @@ FULL: dict[str, Callable[[], TestSet | None]] = {
     "ecg_conv1d": ecg_conv1d.test_set,
     "imu_lstm": imu_lstm.test_set,
     "mobilenet_tiny": lambda: _fashion("mobilenet_tiny"),
+    "mobilenet_v1_pruned": lambda: _fashion("mobilenet_v1_pruned"),
 }
 """Inputs and labels; None where what they are made of is not installed (README.md says how)."""

@@ -36,6 +36,7 @@ NAMES = (
     "ecg_conv1d",
     "imu_lstm",
     "mobilenet_tiny",
+    "mobilenet_v1_pruned",
     "unet_small",
 )
 RANDOM = ("mobilenet_v1_025", "mobilenet_v2", "mobilenet_v3_small", "unet_small")

@@ -216,6 +216,7 @@ SMALL_NETWORKS = (
     "deep_autoencoder",
     "ecg_conv1d",
     "mobilenet_tiny",
+    "mobilenet_v1_pruned",
     "unet_small",
 )
 

@@ -95,7 +95,9 @@ def run_all(model: Callable[..., Any], samples: Sequence[Sequence[Tensor]]) -> T
 
 
 @pytest.mark.cases(2)
-@pytest.mark.parametrize("name", networks(zoo.names(), slow=(*LARGE, "ecg_conv1d", "mobilenet_v1_025")))
+@pytest.mark.parametrize(
+    "name", networks(zoo.names(), slow=(*LARGE, "ecg_conv1d", "mobilenet_v1_025", "mobilenet_v1_pruned"))
+)
 def test_integers_are_as_accurate_as_the_quantized_float_graph(name: str) -> None:
     """Integer arithmetic costs at most half a decibel on top of what quantization costs."""
     samples = unseen(name, 64)

@@ -11,6 +11,7 @@ from cortado.api import compile as compile_model
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
 from cortado.ir.facts import DROPPED
+from cortado.models import zoo
 from cortado.options import Activations, Artifacts, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.dead_channels import DeadChannels, removed_channels
@@ -156,6 +157,19 @@ def test_channels_are_dead_through_a_border(
         (got,), (wanted,) = (reference_outputs(lowered_graph(program), batch) for program in (with_pass, without))
         assert torch.equal(got, wanted)
         assert decibels(model(*batch).detach(), got) > 25
+
+
+def test_a_pruned_network_has_fewer_channels_and_the_same_bits() -> None:
+    """Its pruned channels, and what only they read."""
+    network = zoo.get("mobilenet_v1_pruned")
+    data = network.calibration(4)
+    quantized = quantize(capture(network.build(), data[0]), data[0], data, replace(EVERY_VALUE, artifacts=Artifacts.C))
+    with_pass, without = (
+        CortexMPassManager(quantized.program(), passes).transform() for passes in (PIPELINE, WITHOUT_PASS)
+    )
+    assert removed_channels(with_pass) > 400
+    got, wanted = (reference_outputs(lowered_graph(program), data[1])[0] for program in (with_pass, without))
+    assert torch.equal(got, wanted)
 
 
 class Ranked(nn.Module):

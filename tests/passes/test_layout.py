@@ -195,6 +195,7 @@ ZOO = {
     "deep_autoencoder": 0,
     "resnet8": 1,
     "mobilenet_v1_025": 1,
+    "mobilenet_v1_pruned": 1,
     "ecg_conv1d": 0,
     "mobilenet_tiny": 0,
     "unet_small": 2,

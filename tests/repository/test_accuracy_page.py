@@ -10,7 +10,7 @@ from helpers.paths import ROOT
 
 RESULTS: dict[str, Any] = json.loads((ROOT / "benchmarks" / "accuracy.json").read_text())
 # Hundredths of accuracy or AUC that int8 may cost.
-MOST_LOST = dict.fromkeys(RESULTS, 0.3) | {"mobilenet_tiny": 0.5}
+MOST_LOST = dict.fromkeys(RESULTS, 0.3) | {"mobilenet_tiny": 0.5, "mobilenet_v1_pruned": 0.5}
 MOST_LOST_WITH_ODD_SAMPLE = 0.5
 
 
@@ -36,5 +36,5 @@ def test_every_trained_network_was_measured() -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_int8_costs_little(name: str) -> None:
     assert lost(name, "default") <= MOST_LOST[name]
-    assert lost(name, "default, one odd sample") <= MOST_LOST_WITH_ODD_SAMPLE
+    assert round(lost(name, "default, one odd sample"), 6) <= MOST_LOST_WITH_ODD_SAMPLE
     assert RESULTS[name]["odd_sample_named"]

@@ -167,6 +167,7 @@ _NETWORKS = (
     _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions", "sensors", data="ecg"),
     _network("imu_lstm", "wrist gesture recognition, a recurrent layer", "sensors", data="motions"),
     _network("mobilenet_tiny", "image classification, a MobileNet of 6 to 32 channels", "mobilenets", data="fashion"),
+    _network("mobilenet_v1_pruned", "mobilenet_v1_025 for clothing, channels pruned", "mobilenets", data="fashion"),
     _network("unet_small", "image segmentation, encoder and decoder with skips", "images"),
 )
 _BY_NAME = {network.name: network for network in _NETWORKS}
