@@ -41,6 +41,11 @@ def _check(compiled: Sequence[Compiled]) -> None:
     if not compiled:
         raise CortadoError("no models were given, expected at least one to write")
     for one in compiled:
+        if not isinstance(one, Compiled):
+            raise CortadoError(
+                f"expected compiled models of one method each, found {type(one).__name__}: several methods are a "
+                "program of their own; write it with its save(folder)"
+            )
         if one.bundle is None:
             reasons = "\n  ".join(one.report.bundle_missing)
             raise CortadoError(f"{one.name} has no C bundle, expected one to combine with others:\n  {reasons}")

@@ -179,6 +179,12 @@ def test_constants_of_two_methods_are_there_once(taught: CompiledMethods) -> Non
     assert taught.bundle.weights_bytes < each["learn"].weights_bytes + each["forward"].weights_bytes - 16 * 12
 
 
+def test_methods_are_not_combined_with_other_models(taught: CompiledMethods, tmp_path: Path) -> None:
+    with pytest.raises(CortadoError, match="expected compiled models of one method each, found CompiledMethods"):
+        cortado.save_together([taught], tmp_path / "all")  # type: ignore[list-item]
+    assert not (tmp_path / "all").exists()
+
+
 def test_headers_have_a_function_for_each_method(taught: CompiledMethods) -> None:
     files = taught.bundle.files
     assert "int taught_run(taught_arena_t *arena);" in files["taught.h"]

@@ -182,22 +182,23 @@ def _c_type(data: Array) -> str:
 
 
 def decisions(artifact: Artifact, outputs: Sequence[Sequence[Array]]) -> list[int]:
-    """A plain model of the rule: what is decided for with each output since a reset, by means of codes."""
+    """A plain model of the rule: what each output since a reset decides for, by means of codes or of float32."""
     rule, scores = artifact.report.decision, artifact.report.outputs[0]
     assert rule is not None
-    assert scores.scale is not None
-    assert scores.zero_point is not None
     names = artifact.report.labels or [str(number) for number in range(scores.shape[-1])]
     smooth, threshold = (float(re.search(rf"{key}=([\d.]+)", rule.spec)[1]) for key in ("smooth", "threshold"))  # type: ignore[index]
+    scale, zero = (1.0, 0) if scores.scale is None or scores.zero_point is None else (scores.scale, scores.zero_point)
     found: list[int] = []
     for number in range(len(outputs)):
         if number + 1 < smooth:
             found.append(-1)
             continue
-        last = np.stack([one[0].reshape(-1).astype(np.int64) for one in outputs[number + 1 - int(smooth) : number + 1]])
-        sums = last.sum(0)
+        last = [one[0].reshape(-1) for one in outputs[number + 1 - int(smooth) : number + 1]]
+        sums = np.zeros_like(last[0], np.float32 if scores.scale is None else np.int64)
+        for values in last:  # from the oldest to the newest
+            sums += values
         best = int(sums.argmax())
-        mean = (float(sums[best]) / smooth - scores.zero_point) * scores.scale
+        mean = (float(sums[best]) / smooth - zero) * scale
         found.append(best if mean >= threshold - 1e-12 else -1)
     assert len(names) == scores.shape[-1]
     return found
