@@ -491,6 +491,6 @@ def test_methods_without_state_are_methods_of_one_executorch_program(tmp_path: P
 
 def test_a_program_of_executorch_has_no_state_for_several_methods() -> None:
     with pytest.raises(
-        CortadoError, match=r"2 buffers that methods change \(.*\): the methods of a .pte have no state"
+        CortadoError, match=r"2 buffers that methods change \(.*\): the methods of a .pte share no state"
     ):
         cortado.compile_methods(Taught().eval(), METHODS, "cortex-m4", _calls(12, 0), options=DELEGATE)
