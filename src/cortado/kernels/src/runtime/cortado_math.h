@@ -119,6 +119,30 @@ static inline int32_t cortado_divide_pow2(int32_t v, int32_t n)
     return (v >> 1) + (v & 1);
 }
 
+/* The zeros above the highest bit of a number that is not 0. */
+#if defined(__GNUC__) && !CORTADO_SMALL_CORE
+static inline int32_t cortado_leading_zeros(uint32_t v) { return __builtin_clz(v); }
+#else
+static inline int32_t cortado_leading_zeros(uint32_t v)
+{
+    static const uint8_t few[16] = {4, 3, 2, 2, 1, 1, 1, 1};
+    int32_t n = 0;
+    if (v >> 16 == 0) {
+        n += 16;
+        v <<= 16;
+    }
+    if (v >> 24 == 0) {
+        n += 8;
+        v <<= 8;
+    }
+    if (v >> 28 == 0) {
+        n += 4;
+        v <<= 4;
+    }
+    return n + few[v >> 28];
+}
+#endif
+
 /* top / bottom, which has at most so many bits, and what is left. A core without an instruction for it does it bit by
  * bit: a bundle needs no library. */
 static inline uint32_t cortado_quotient(uint32_t top, uint32_t bottom, int32_t bits, uint32_t *rest)

@@ -16,30 +16,6 @@
 #define CORTADO_SELDOM
 #endif
 
-/* Of a number that is not 0. */
-#if defined(__GNUC__) && !CORTADO_SMALL_CORE
-static inline int32_t cortado_leading_zeros(uint32_t v) { return __builtin_clz(v); }
-#else
-static inline int32_t cortado_leading_zeros(uint32_t v)
-{
-    static const uint8_t few[16] = {4, 3, 2, 2, 1, 1, 1, 1};
-    int32_t n = 0;
-    if (v >> 16 == 0) {
-        n += 16;
-        v <<= 16;
-    }
-    if (v >> 24 == 0) {
-        n += 8;
-        v <<= 8;
-    }
-    if (v >> 28 == 0) {
-        n += 4;
-        v <<= 4;
-    }
-    return n + few[v >> 28];
-}
-#endif
-
 /* A bin: a complex number, then its power as two words, or its magnitude as the first of them. */
 typedef union {
     cortado_complex_t z;

@@ -15,15 +15,6 @@
 #define CORTADO_SOFTMAX_LARGEST_SUM (1 << 28)
 #define CORTADO_SOFTMAX_SUMMED 1023
 
-static inline int32_t cortado_leading_zeros(uint32_t v)
-{
-    int32_t n = 0;
-    for (; (v & 0x80000000u) == 0; v <<= 1) {
-        n++;
-    }
-    return n;
-}
-
 /* v * 2^n, saturating. */
 static inline int32_t cortado_shl_saturate(int32_t v, int32_t n)
 {
@@ -34,7 +25,7 @@ static inline int32_t cortado_shl_saturate(int32_t v, int32_t n)
 /* 1 / (1 + v) for v in [0, 1) as Q31: three Newton steps from 48/17 - 32/17 * d, where d = (1 + v) / 2. */
 static inline int32_t cortado_reciprocal(int32_t v)
 {
-    const int32_t half = (int32_t)(((int64_t)v + INT32_MAX + 1) / 2);
+    const int32_t half = (int32_t)(((uint32_t)v + 0x80000000u) >> 1);
     int32_t x = 1515870810 + cortado_mul_high(half, -1010580540);
     for (int i = 0; i < 3; i++) {
         x += cortado_shl_saturate(cortado_mul_high(x, (1 << 29) - cortado_mul_high(half, x)), 2);
@@ -53,11 +44,27 @@ static inline int32_t cortado_softmax_scale(int32_t sum, int32_t *shift)
 /* The last entry of the table of exponentials. Where not all 256 differences count, it is a 0 for those that don't. */
 static inline int32_t cortado_softmax_last(int32_t diff_min) { return cortado_min(1 - diff_min, 255); }
 
+/* An exponential's term of the sum. It is never negative, so ties away from zero are ties up. */
+static inline int32_t cortado_softmax_term(int32_t exponential)
+{
+    return (int32_t)(((uint32_t)exponential + (1u << (CORTADO_SOFTMAX_SUM_BITS - 1))) >> CORTADO_SOFTMAX_SUM_BITS);
+}
+
+/* An output as an unsigned byte, above which it may be by 1: scale * exponential is rounded to Q31, then shifted right
+ * with rounding. Neither factor is negative, so both roundings are ties up, and one sum makes them: floors of floors. */
+static inline int32_t cortado_softmax_byte(int32_t exponential, int32_t scale, int32_t shift)
+{
+#if CORTADO_SMALL_CORE
+    return ((cortado_mul_high(scale, exponential) >> (shift - 1)) + 1) >> 1;
+#else
+    const int64_t halves = ((int64_t)1 << 30) + ((int64_t)1 << (30 + shift));
+    return (int32_t)(((int64_t)scale * exponential + halves) >> 32) >> (shift - 1);
+#endif
+}
+
 static inline int8_t cortado_softmax_output(int32_t exponential, int32_t scale, int32_t shift)
 {
-    /* Neither factor is negative, so ties away from zero are ties up, and only the upper limit can be passed. */
-    const int32_t v = ((cortado_mul_high(scale, exponential) >> (shift - 1)) + 1) >> 1;
-    return (int8_t)(cortado_min(v, 255) - 128);
+    return (int8_t)(cortado_min(cortado_softmax_byte(exponential, scale, shift), 255) - 128);
 }
 
 #endif /* CORTADO_SOFTMAX_H */
