@@ -35,7 +35,7 @@ def test_memories_and_sections_are_in_the_summary_and_the_report(run: Run, tmp_p
     assert sum(section.bytes for section in flash.sections) == flash.weights_bytes
     assert f"dtcm: {100 * fast.bytes / 64:.1f}% of 64 bytes" in done.out
     assert f"{flash.sections[0].bytes:,} bytes of the constants in section .cortado.external" in done.out
-    assert any(text.startswith("--memory and --place: for the C bundle alone") for text in report.pte_limits)
+    assert any(text.startswith("--memory and --place: in the C bundle only") for text in report.pte_limits)
     artifact = Artifact.open(tmp_path / "two")
     assert artifact.run([artifact.example()], check_stores=True).bit_exact
     layers = run("validate", tmp_path / "two", "--per-layer")
