@@ -5,7 +5,7 @@
  *
  * Tile: that of conv1x1_codes_f32. Scratch: none.
  */
-#include "cortado.h"
+#include "cortado_float.h"
 
 void cortado_gates_codes_f32(const void *path, const float *in, float *out, int32_t steps)
 {

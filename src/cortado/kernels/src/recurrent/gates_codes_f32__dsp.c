@@ -5,7 +5,7 @@
  *
  * Tile: that of conv1x1_codes_f32__dsp. Scratch: none.
  */
-#include "cortado.h"
+#include "cortado_float.h"
 
 #if defined(__ARM_FEATURE_DSP)
 void cortado_gates_codes_f32__dsp(const void *path, const float *in, float *out, int32_t steps)

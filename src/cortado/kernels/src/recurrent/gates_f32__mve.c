@@ -4,7 +4,7 @@
  *
  * Tile: that of conv1x1_f32__mve. Scratch: none.
  */
-#include "cortado.h"
+#include "cortado_float.h"
 
 #if defined(__ARM_FEATURE_MVE)
 void cortado_gates_f32__mve(const void *path, const float *in, float *out, int32_t steps)
