@@ -281,7 +281,7 @@ def test_rows_stream_on_this_machine_as_on_the_board() -> None:
     np.testing.assert_array_equal(host.outputs, board.outputs)
     assert (host.ends, host.instructions) == (board.ends, None)
     mistakes = (
-        (rows, "executorch", "the C bundle's"),
+        (rows, "executorch", "streams run the C bundle"),
         (rows[:2], None, "found 2 rows"),
         (rows * np.nan, None, "finite"),
     )
