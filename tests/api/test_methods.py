@@ -181,7 +181,7 @@ def test_constants_of_two_methods_are_there_once(taught: CompiledMethods) -> Non
 
 def test_methods_are_not_combined_with_other_models(taught: CompiledMethods, tmp_path: Path) -> None:
     with pytest.raises(CortadoError, match="expected compiled models of one method each, found CompiledMethods"):
-        cortado.save_together([taught], tmp_path / "all")  # type: ignore[list-item]
+        cortado.save_together([taught], tmp_path / "all")
     assert not (tmp_path / "all").exists()
 
 

@@ -193,10 +193,9 @@ def decisions(artifact: Artifact, outputs: Sequence[Sequence[Array]]) -> list[in
         if number + 1 < smooth:
             found.append(-1)
             continue
-        last = [one[0].reshape(-1) for one in outputs[number + 1 - int(smooth) : number + 1]]
-        sums = np.zeros_like(last[0], np.float32 if scores.scale is None else np.int64)
-        for values in last:  # from the oldest to the newest
-            sums += values
+        sums = np.zeros(scores.shape[-1], np.float32 if scores.scale is None else np.int64)
+        for one in outputs[number + 1 - int(smooth) : number + 1]:  # from the oldest to the newest
+            sums = np.add(sums, one[0].reshape(-1), dtype=sums.dtype)
         best = int(sums.argmax())
         mean = (float(sums[best]) / smooth - zero) * scale
         found.append(best if mean >= threshold - 1e-12 else -1)

@@ -199,7 +199,7 @@ class Coarse(nn.Module):
     ("model", "shape", "reason"),
     [
         (Large(), (1, 70000), r"layer_norm.*normalizes groups of 70000 values; expected 1 to 65536"),
-        (Coarse(), (1, 6, 8), r"softmax.*rounds to 0\.0625.*use -inf, or a number above -1e5"),
+        (Coarse(), (1, 6, 8), r"softmax.*rounds to multiples of 0\.0625.*use -inf, or a number above -1e5"),
     ],
     ids=["large", "coarse"],
 )

@@ -12,7 +12,7 @@ from cortado.plan.lowered import reference_outputs
 from helpers.exact import assert_equal_to_eager, compiled, drawn
 from helpers.single import Expression, decibels
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*calculates in int64 with integers whose interval is not known")
+pytestmark = pytest.mark.filterwarnings("ignore:.*calculates in int64 with integers whose interval is unknown")
 
 Draw = Callable[[torch.Generator], tuple[Tensor, ...]]
 
@@ -70,7 +70,7 @@ def test_integers_and_truth_values_are_those_of_the_model(name: str) -> None:
 
 
 def test_a_function_of_integers_that_may_be_anything_is_refused() -> None:
-    with pytest.raises(CortadoError, match=r"integers whose interval is not known"):
+    with pytest.raises(CortadoError, match=r"integers whose interval is unknown"):
         compiled(Expression(lambda a: (a.float() * 0.3).long()), drawn(integers(0, 9, (1, 8)), 0))
 
 
