@@ -12,7 +12,7 @@ from cortado.plan.lowered import reference_outputs
 from helpers.exact import assert_equal_to_eager, compiled, drawn
 from helpers.single import Expression, decibels
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*calculates in int64 with integers whose interval is unknown")
+pytestmark = pytest.mark.filterwarnings("ignore:.*calculates in int64 with integers whose interval is not known")
 
 Draw = Callable[[torch.Generator], tuple[Tensor, ...]]
 
