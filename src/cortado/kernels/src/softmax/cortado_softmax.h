@@ -50,8 +50,8 @@ static inline int32_t cortado_softmax_term(int32_t exponential)
     return (int32_t)(((uint32_t)exponential + (1u << (CORTADO_SOFTMAX_SUM_BITS - 1))) >> CORTADO_SOFTMAX_SUM_BITS);
 }
 
-/* An output as an unsigned byte, above which it may be by 1: scale * exponential is rounded to Q31, then shifted right
- * with rounding. Neither factor is negative, so both roundings are ties up, and one sum makes them: floors of floors. */
+/* An output as an unsigned byte, or 256: scale * exponential is rounded to Q31, then shifted right with rounding.
+ * Neither factor is negative, so both roundings are ties up, and one sum makes them: floors of floors. */
 static inline int32_t cortado_softmax_byte(int32_t exponential, int32_t scale, int32_t shift)
 {
 #if CORTADO_SMALL_CORE
