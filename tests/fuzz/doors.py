@@ -10,7 +10,7 @@ import re
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -91,10 +91,14 @@ class Made:
     @cached_property
     def floats(self) -> list[list[Array]]:
         """What the module gives for these samples."""
+        return self.run_eagerly(FRESH)
+
+    def run_eagerly(self, seeds: Iterable[int]) -> list[list[Array]]:
+        """Runs a copy of the module on the inputs of these seeds, one after the other; returns its outputs."""
         own = copy.deepcopy(self.eager)
         found = []
         with torch.no_grad():
-            for sample in (self.model.given(seed) for seed in FRESH):
+            for sample in map(self.model.given, seeds):
                 made = own(*map(torch.from_numpy, sample))
                 found.append([one.numpy() for one in (made if isinstance(made, tuple) else (made,))])
         return found
@@ -465,7 +469,8 @@ def _page(one: Made) -> None:
         for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
     ]
     expect(len(rows) == len(layers), f"{len(rows)} rows for {len(layers)} layers")
-    outputs = _example_outputs(one)
+    (example,) = one.run_eagerly([0])
+    outputs = {told.node: value for told, value in zip(one.artifact.report.outputs, example, strict=False)}
     for layer, row in zip(layers, rows, strict=True):
         kind = str(one.artifact.graph.values[layer.name].dtype).removeprefix("torch.")
         expect(row[2] == kind, f"{layer.name}: the page says {row[2]}, expected {kind}")
@@ -478,14 +483,6 @@ def _page(one: Made) -> None:
             eager = outputs[layer.name]
             near = np.allclose([float(end) for end in row[5:7]], [eager.min(), eager.max()], 2e-3, 1e-5)
             expect(near, f"{layer.name}: the page says {row[5:7]}, eager torch {eager.min():.4g}, {eager.max():.4g}")
-
-
-def _example_outputs(one: Made) -> dict[str, Array]:
-    """Runs the user's module on the example input; returns its outputs by the names of their layers."""
-    with torch.no_grad():
-        made = copy.deepcopy(one.eager)(*map(torch.from_numpy, one.model.given(0)))
-    outputs = made if isinstance(made, tuple) else (made,)
-    return {told.node: value.numpy() for told, value in zip(one.artifact.report.outputs, outputs, strict=False)}
 
 
 def _example(one: Made) -> None:

@@ -27,7 +27,7 @@ from cortado.emit.image.writer import emit_image
 from cortado.emit.pte.delegate import delegate_blob, layer_names
 from cortado.frontend.quantize.prequantized import FLOAT_INSTEAD
 from cortado.ir.facts import DEBUG_HANDLE, VALUE
-from cortado.ir.graph import module_path, symbolic_sizes
+from cortado.ir.graph import is_symbolic, module_path, symbolic_sizes
 from cortado.ops.meaning import CallKind, target_means
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.lowered import lowered_graph
@@ -45,7 +45,6 @@ _QUANTIZED = "quantized_decomposed"
 _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _WIDE = torch.int64
-_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 MOST_DIGITS = 9  # dimensions, each written as one digit
 
@@ -190,7 +189,7 @@ def dynamic_size(node: Node) -> str | None:
     """Returns the first size among a call's operands and results that is unknown at compile time."""
     for one in (node, *node.all_input_nodes):
         for value in pytree.tree_leaves(VALUE.of(one)):
-            found = symbolic_sizes(value) or [number for number in (value,) if isinstance(number, _SYMBOLS)]
+            found = [value] if is_symbolic(value) else symbolic_sizes(value)
             if found:
                 return str(found[0])
     return None

@@ -93,9 +93,14 @@ def bind(node: Node, wanted: Element | None = None) -> Bound:
     return Bound(node, values, asked)
 
 
+def is_symbolic(number: Any) -> bool:
+    """Whether a number is known only when the model runs."""
+    return isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
 def symbolic_sizes(value: Any) -> list[Any]:
     """Returns the sizes of a tensor that are known only when the model runs; none for any other value."""
-    return [size for size in value.shape if isinstance(size, torch.SymInt)] if isinstance(value, Tensor) else []
+    return list(filter(is_symbolic, value.shape)) if isinstance(value, Tensor) else []
 
 
 def fake(node: Node) -> FakeTensor:

@@ -19,7 +19,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.system import PACKAGE
 from cortado.frontend.rewrite.canonical import context_body
 from cortado.ir.facts import VALUE
-from cortado.ir.graph import describe, source_line, symbolic_sizes
+from cortado.ir.graph import describe, is_symbolic, source_line, symbolic_sizes
 from cortado.ir.patched import captured_as_it_is, shaped, user_lines
 from cortado.ops.float_graph import out_of_place, writes_in_place
 from cortado.ops.move.topk import QUANTILE, quantile_shape
@@ -246,7 +246,7 @@ def _values(node: Node) -> list[Any]:
 
 
 def _check_value(node: Node, value: Any) -> None:
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+    if is_symbolic(value):
         raise CortadoError(
             f"{describe(node)} turns a tensor's values into a Python number, but {_SAME}; keep it a tensor, or move "
             "this out of the model"
