@@ -47,10 +47,10 @@ def test_calibration_of_the_wrong_kind_is_refused(calibration: Any, message: str
 
 
 def test_calibration_may_lie_in_one_tensor() -> None:
-    """Along the first dimension, as in a file for the command line."""
+    """Along the first dimension, or stacked along one of its own, as in a file for the command line."""
     batches = images()
-    joined = torch.cat([batch[0] for batch in batches])
-    for given in (joined, [joined], [(joined,)], [joined[:2], *joined[2:].split(1)]):
+    joined, stacked = (how([batch[0] for batch in batches]) for how in (torch.cat, torch.stack))
+    for given in (joined, [joined], [(joined,)], [joined[:2], *joined[2:].split(1)], stacked, [(stacked,)]):
         found = check_batches(given, batches[0])
         assert len(found) == len(batches) > 2
         assert all(torch.equal(a[0], b[0]) for a, b in zip(found, batches, strict=True))

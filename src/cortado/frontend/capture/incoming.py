@@ -38,21 +38,23 @@ _ADVICE = (
 
 def single_inputs(values: Sequence[torch.Tensor], example: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, ...]]:
     """Splits tensors, one for each input of the model, into runs along the first dimension."""
-    counts = {_count(value, like) for value, like in zip(values, example, strict=True)}
+    groups = [_split(value, like) for value, like in zip(values, example, strict=True)]
+    counts = sorted({len(group) for group in groups})
     if len(counts) > 1:
         raise CortadoError(
-            f"the model's inputs have different numbers of samples, found {sorted(counts)}, expected the same number "
-            "for each"
+            f"the model's inputs have different numbers of samples, found {counts}, expected the same number for each"
         )
-    count = counts.pop() if counts else 1
-    return list(zip(*(value.chunk(count) if count > 1 else (value,) for value in values), strict=True))
+    return list(zip(*groups, strict=True))
 
 
-def _count(value: torch.Tensor, example: torch.Tensor) -> int:
-    """Returns how many inputs a tensor holds: [100, 3, 32, 32] has 100 inputs of a model for [1, 3, 32, 32]."""
+def _split(value: torch.Tensor, example: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Splits a tensor into inputs of the example's shape. For [1, 3, 32, 32], both [100, 3, 32, 32] and
+    [100, 1, 3, 32, 32] hold 100; a tensor of any other shape stays whole."""
+    if value.shape[1:] == example.shape and value.dim() == example.dim() + 1:
+        return value.unbind() or (value,)
     same = value.dim() == example.dim() > 0 and value.shape[1:] == example.shape[1:]
-    whole = same and value.shape[0] > 0 and value.shape[0] % example.shape[0] == 0
-    return value.shape[0] // example.shape[0] if whole else 1
+    count = value.shape[0] // example.shape[0] if same and example.shape[0] else 0
+    return value.chunk(count) if count > 1 and value.shape[0] == count * example.shape[0] else (value,)
 
 
 @contextmanager
