@@ -224,6 +224,14 @@ def test_a_report_that_contradicts_the_reference_is_refused(copy: Path, change: 
         Artifact.open(copy, trust=True)
 
 
+@pytest.mark.parametrize("shape", [(1,) * 17, (1 << 16, 1 << 15)], ids=["dimensions", "values"])
+def test_a_tensor_that_no_model_has_is_refused(copy: Path, shape: tuple[int, ...]) -> None:
+    sizes = {"shape": shape, "model_shape": shape, "layout": tuple(range(len(shape)))}
+    change_report(copy, lambda report: report["inputs"][0].update(sizes))
+    with pytest.raises(CortadoError, match="is too large"):
+        Artifact.open(copy, trust=True)
+
+
 @pytest.mark.host
 def test_a_layout_that_contradicts_the_reference_is_refused(tmp_path: Path) -> None:
     class Square(nn.Module):

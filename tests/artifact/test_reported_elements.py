@@ -116,6 +116,22 @@ def test_probabilities_at_their_full_scale_are_not_saturated(case: tuple[str, Ar
     assert output not in {one.tensor for one in saturation(artifact, samples)}
 
 
+def test_zeros_of_a_relu_are_not_saturated(case: tuple[str, Artifact]) -> None:
+    """They are no values that a range cut off: with louder data only the largest codes count."""
+    name, artifact = case
+    samples = [[2 * one.numpy() for one in batch] for batch in batches(6, 4)]
+    values = [artifact.values(sample) for sample in samples]
+    limits = {layer.name: np.iinfo(values[0][layer.name].numpy().dtype) for layer in artifact.report.layers}
+    relus = [layer.name for layer in artifact.report.layers if layer.zero_point == limits[layer.name].min]
+    found = {one.tensor: one.saturated for one in saturation(artifact, samples)}
+    zeros = 0
+    for relu in relus:
+        codes = np.stack([one[relu].numpy() for one in values])
+        zeros += (codes == limits[relu].min).sum()
+        assert found.get(relu, 0) == (codes == limits[relu].max).sum()
+    assert zeros > 0 or CASES[name][1] == {"int16"}  # whose zero points are all 0
+
+
 @pytest.mark.qemu
 def test_words_name_what_the_network_computes_in(case: tuple[str, Artifact]) -> None:
     """In the summary, in the packages; and everywhere it computes the same."""

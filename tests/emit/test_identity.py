@@ -10,6 +10,7 @@ import torch
 
 from cortado.api import Model
 from cortado.api import compile as compile_model
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
 from cortado.base.names import version_of
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
@@ -40,6 +41,14 @@ def retrained(graph: LoweredGraph) -> LoweredGraph:
     data = graph.constants[name].clone()
     data.view(-1)[0] ^= 1
     return replace(graph, constants={**graph.constants, name: data})
+
+
+def widened(graph: LoweredGraph) -> LoweredGraph:
+    """The same scales, zero points and calls over an input of 16 bits."""
+    name = graph.inputs[0]
+    value = graph.values[name]
+    assert value.element is INT8
+    return replace(graph, values={**graph.values, name: replace(value, element=INT16)})
 
 
 def renamed(graph: LoweredGraph) -> LoweredGraph:
@@ -77,6 +86,7 @@ def test_an_id_is_of_what_is_computed(graph: LoweredGraph) -> None:
     assert model_id(retrained(graph)) != model_id(graph)
     swapped = replace(graph, outputs=graph.calls[-2].read)
     assert model_id(swapped) != model_id(graph)
+    assert model_id(widened(graph)) != model_id(graph)
     assert version_of(model_id(retrained(graph))) != version_of(model_id(graph))
 
 

@@ -123,6 +123,15 @@ def test_bilinear_is_torch_within_a_step(size: str, crop: str | None, resize: st
     assert abs(error.mean()) < 0.3
 
 
+def test_the_smallest_weight_counts() -> None:
+    """The first of 128 columns made of 129 is one part in 256 of the second one: 255 / 256, not 0."""
+    found = camera("grey8", "129x8", None, "128x8")
+    pixels = np.zeros((8, 129, 1), np.uint8)
+    pixels[:, 1] = 255
+    assert found.columns[0].weight == 1
+    assert (resized(found, pixels)[:, 0] == 1).all()
+
+
 @pytest.mark.parametrize(("size", "crop", "resize"), GEOMETRIES)
 def test_nearest_is_torch_exactly(size: str, crop: str | None, resize: str) -> None:
     found = camera("rgb888", size, crop, resize, "nearest")

@@ -35,9 +35,9 @@ class Running(nn.Module):
 
 
 class Huge(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, height: int = 300, width: int = 300) -> None:
         super().__init__()
-        self.weight = nn.Parameter(randn(1, 1, 300, 300))
+        self.weight = nn.Parameter(randn(1, 1, height, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.conv2d(x, self.weight)
@@ -68,6 +68,13 @@ def test_a_window_too_large_for_the_tables_is_refused_at_once_with_its_line() ->
     assert "a window's height of 300 is too large for the tables of a C bundle, expected at most 255" in message
     assert line_of(Huge) in message
     assert calls < 9
+
+
+def test_a_window_wider_than_a_descriptor_holds_is_refused_at_once_with_its_line() -> None:
+    """Its width is an int16_t of C."""
+    message, _ = refusal(Huge(1, 1 << 15), (1, 1, 1, (1 << 15) + 1))
+    assert "a kernel_w of 32768 is too large for the tables of a C bundle, expected at most 32767" in message
+    assert line_of(Huge) in message
 
 
 def test_what_a_pte_can_not_hold_is_refused_at_once_where_nothing_else_was_asked_for() -> None:

@@ -320,6 +320,17 @@ def test_sums_that_leave_a_lane_have_another_kernel() -> None:
     assert not packing.fits_depthwise_long(weights[:7], bias, shift, 4, (14, 14), (1, 3, 2))
 
 
+def test_vectors_of_a_depthwise_layer_add_two_products_in_a_halfword() -> None:
+    """Two of -128 and -128 don't fit one, and no output is shifted to the left; the block for 3x3 shifts each right."""
+    weights, shift = np.full((3, 3, 16), -127, np.int8), np.full(16, -1, np.int32)
+    assert packing.fits_depthwise_mve(weights, 0 * shift)
+    assert packing.fits_depthwise3x3_mve(weights, shift)
+    assert not packing.fits_depthwise3x3_mve(weights, 0 * shift)
+    assert not packing.fits_depthwise_mve(weights, np.where(np.arange(16) == 5, 1, shift))
+    weights[2, 1, 7] = -128
+    assert not packing.fits_depthwise_mve(weights, shift)
+
+
 @pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
 def test_depthwise_of_few_channels(machine: Machine) -> None:
     """Every number of channels below a vector's, in rows of one vector of pixels and of several."""

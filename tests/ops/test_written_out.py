@@ -37,6 +37,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], Draw]] = {
     "bits": (lambda a, b: ((a & b) | (a ^ 21)) ^ ~b, integers(-90, 90, (8,), (8,))),
     "shifts": (lambda a: (a >> 2) + (a << 3), integers(-90, 90, (8,))),
     "computed shifts": (lambda a, b: (a >> b) - (a << b), integers(0, 9, (8,), (8,))),
+    "shifts by all bits": (lambda a, b: a.int() << b.int(), integers(0, 36, (300,), (300,))),
     "relu": (lambda a: a.relu(), integers(-90, 90, (8,))),
     "argmax": (lambda a: a.argmax(-1), integers(-9, 9, (3, 8))),
     "argmin of all": (lambda a: a.argmin(), integers(-9, 9, (3, 8))),

@@ -19,7 +19,7 @@ from cortado.artifact.streamed import push_codes
 from cortado.base.errors import CortadoError, MissingTool
 from cortado.base.system import WEB_PAGE
 from cortado.run import toolchain
-from cortado.web.facts import Shown
+from cortado.web.facts import Shown, module_facts
 from cortado.web.package import web_files
 from helpers.deciding import LABELS, Newest, Remembering, walk
 from helpers.node import in_node
@@ -77,6 +77,18 @@ def test_real_numbers_give_the_codes_of_the_reference(case: str, tmp_path: Path)
     found = in_node(artifact, [[one.ravel().tolist() for one in sample] for sample in fresh], "model.run(one)")
     expected = artifact.reference(fresh).expected
     assert found == [[codes.ravel().tolist() for codes in sample] for sample in expected]
+
+
+def test_a_range_is_that_of_the_codes(tiny_artifact: Artifact) -> None:
+    """By what NumPy says of the type; pages scale their axes and sliders by it."""
+    report, facts = tiny_artifact.report, module_facts(Shown.opened(tiny_artifact))
+    tensors = (*report.inputs, *report.outputs)
+    assert any(tensor.zero_point for tensor in tensors)
+    for tensor, told in zip(tensors, (*facts["inputs"], *facts["outputs"]), strict=True):
+        limits, scale, zero = np.iinfo(tensor.dtype.value), tensor.scale, tensor.zero_point
+        assert scale is not None
+        assert zero is not None
+        assert told["range"] == pytest.approx([(code - zero) * scale for code in (limits.min, limits.max)])
 
 
 def test_a_cameras_picture_gives_the_codes_of_the_reference(tmp_path: Path) -> None:
