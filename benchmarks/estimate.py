@@ -18,8 +18,8 @@ from _common import progress, table
 from _measuring import measure
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM
-from cortado.plan.jobs import Loop
 from cortado.plan.kernel_costs import job_cycles, known_costs, loop_cycles
+from cortado.plan.kernel_workload import Loop
 from cost_samples import names
 from fit_costs import job_of
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from cortado.plan.jobs import FunctionWork, Job, Loop
 from cortado.plan.kernel_costs import TABLE, CoreCosts, evaluate, job_cycles, loop_cycles
+from cortado.plan.kernel_workload import FunctionWork, Job, Loop
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Line = dict[str, Any]

@@ -17,7 +17,7 @@ from cortado.exploring.sketch import Sketch
 from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, registry
 from cortado.options import Border
-from cortado.plan.jobs import function_of, kernels_of
+from cortado.plan.kernel_workload import function_of, kernels_of
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule

@@ -18,8 +18,8 @@ from cortado.ir.work import Calls, loops
 from cortado.models import zoo
 from cortado.ops.pool import cumsum
 from cortado.plan import kernel_costs
-from cortado.plan.jobs import FunctionWork, Job
 from cortado.plan.kernel_costs import CoreCosts, evaluate, job_cycles, known_costs
+from cortado.plan.kernel_workload import FunctionWork, Job
 from cortado.plan.planned import jobs_of
 
 FAR = 0.05

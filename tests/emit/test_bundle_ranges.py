@@ -124,7 +124,7 @@ def test_every_saturated_value_is_counted_here(net: Compiled, by_row: bool, tmp_
     text, expected = main_text(net.graph, planned.program)
     kinds = {step.kind for step in planned.program.steps}
     assert {Walk.ACCUMULATE, Walk.PUSHED} & kinds
-    assert any(step.also for step in planned.program.steps)
+    assert any(step.extra_results for step in planned.program.steps)
     assert {ends.element.bytes for ends in planned.program.ends.values()} == {1, 2}
     write_files(tmp_path, {**emit_c(planned).files, "main.c": text})
     for flags in ((COUNT,), (COUNT, RUNTIME_CHECKS, *SANITIZERS), ()):

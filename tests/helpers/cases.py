@@ -93,8 +93,8 @@ def _call(
     sizes, kinds = operator.sizes(shaped(operator, arguments)), result_elements(operator, arguments)
     with mode:
         made = tuple(torch.empty(size, dtype=kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
-    node.meta["val"] = made if operator.also else made[0]
-    if not operator.also:
+    node.meta["val"] = made if operator.extra_results else made[0]
+    if not operator.extra_results:
         return [node]
     parts = [graph.call_function(getitem, (node, position)) for position in read_of(operator, number)]
     for part in parts:
@@ -131,7 +131,7 @@ def references(cases: Sequence[Case]) -> list[torch.Tensor]:
 
 def results_of(operator: Operator, arguments: Arguments) -> tuple[torch.Tensor, ...]:
     made = operator.reference(**arguments)
-    return made if operator.also else (made,)
+    return made if operator.extra_results else (made,)
 
 
 def call_of(operator: Operator, arguments: Arguments) -> Call:

@@ -12,8 +12,8 @@ from cortado.ir.c_sources import sources_of
 from cortado.ir.kernel_table import EVERY_CORE, KernelTable, Several
 from cortado.ir.op import Kernels, Operator, registry
 from cortado.ops.conv.kernels import TABLES, ConvForm, ConvKernel
-from cortado.plan.jobs import function_of
 from cortado.plan.kernel_costs import known_costs
+from cortado.plan.kernel_workload import function_of
 from helpers.cases import call_of, drawn
 from helpers.kernels import header_text
 

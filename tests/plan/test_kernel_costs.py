@@ -17,8 +17,8 @@ from cortado.ops.conv.float32_work import FloatLayer, float_work
 from cortado.ops.loops import Window
 from cortado.ops.move.pad import PAD
 from cortado.ops.move.reshape import TRANSPOSE
-from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs
+from cortado.plan.kernel_workload import function_of, kernels_of
 from helpers.cases import call_of, drawn
 from helpers.kernels import header_text
 

@@ -15,8 +15,8 @@ from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.passes import CortexMPassManager
 from cortado.plan.checks import as_json
-from cortado.plan.jobs import Loop
 from cortado.plan.kernel_costs import StageCosts, known_costs, loop_cycles
+from cortado.plan.kernel_workload import Loop
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned, estimated_cycles, loop_of
 from cortado.plan.program import Program, Walk, build_program

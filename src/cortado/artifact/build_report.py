@@ -76,7 +76,7 @@ from cortado.ir.portable import FloatOperator
 from cortado.memory.problem import Buffer, Time, peak_buffers, timeline
 from cortado.ops.signal.spectrum import SPECTRUM
 from cortado.options import Optimize, Options
-from cortado.plan.cameras import sight_of
+from cortado.plan.cameras import camera_input_of
 from cortado.plan.decision import DECISION
 from cortado.plan.kernel_costs import front_end_cycles
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, State, Value, model_id
@@ -190,19 +190,19 @@ def _numbers(argument: object, graph: LoweredGraph) -> "np.ndarray[tuple[int], n
 
 def camera_report(planned: Planned) -> CameraReport | None:
     """Returns the report of the camera in front of the network; None without one."""
-    sight = sight_of(planned.program)
-    if sight is None:
+    camera_input = camera_input_of(planned.program)
+    if camera_input is None:
         return None
-    camera = sight.camera
+    camera = camera_input.camera
     return filled(
         CameraReport,
         camera,
         size=str(camera.size),
         crop=str(camera.crop),
         resize=str(camera.resize),
-        held_bytes=sight.held_bytes,
-        table_bytes=table_bytes(sight),
-        cycles=front_end_cycles(planned.program.target, camera_kernel(sight), camera),
+        held_bytes=camera_input.held_bytes,
+        table_bytes=table_bytes(camera_input),
+        cycles=front_end_cycles(planned.program.target, camera_kernel(camera_input), camera),
     )
 
 

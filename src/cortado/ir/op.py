@@ -86,7 +86,7 @@ class Pattern:
     monotone: bool = False
     images: bool = False  # a result of rank 4 is stored as NHWC
     # Rewrites the node in calls that take int16, where this pattern takes int8 only.
-    in_wide: Callable[[Bound], Node | None] | None = None
+    int16_decomposition: Callable[[Bound], Node | None] | None = None
     moves: bool = False  # every output element is an input element, at a place that follows from shapes and constants
     reads_itself: bool = False  # its output is its state: all of it counts, even what nothing reads
     # Its result is rounded once, at full precision: it can take its reader's scale without loss.
@@ -241,7 +241,7 @@ class Operator:
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
-    also: tuple[Result, ...] = ()  # secondary outputs: a call then gives a tuple, and getitem takes it apart
+    extra_results: tuple[Result, ...] = ()  # secondary outputs: a call then gives a tuple, and getitem takes it apart
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     quantizes: bool = False  # it converts real numbers to codes, with a scale and a zero point
     dequantizes: bool = False  # it converts codes to real numbers
@@ -285,7 +285,7 @@ class Operator:
     @property
     def results(self) -> tuple[str, ...]:
         """The names of a call's results."""
-        return ("out", *(result.name for result in self.also))
+        return ("out", *(result.name for result in self.extra_results))
 
     @property
     def same_values(self) -> bool:
@@ -339,7 +339,7 @@ class Operator:
 
     def sizes(self, call: Call) -> list[tuple[int, ...]]:
         """Returns the shapes of all results."""
-        return [self.shape(call), *(result.shape(call) for result in self.also)]
+        return [self.shape(call), *(result.shape(call) for result in self.extra_results)]
 
 
 _SCHEMA_TYPES: Mapping[Any, str] = {
@@ -456,7 +456,10 @@ def _element(known: Element | ElementOf, arguments: Mapping[str, Any]) -> Elemen
 
 def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
     """Returns the elements of all results of a call, given its arguments: tensors or graph nodes."""
-    return [_element(known, arguments) for known in (operator.element, *(result.element for result in operator.also))]
+    return [
+        _element(known, arguments)
+        for known in (operator.element, *(result.element for result in operator.extra_results))
+    ]
 
 
 def c_only(node: Node) -> str | None:

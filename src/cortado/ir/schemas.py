@@ -90,7 +90,7 @@ def _meta(operator: Operator) -> Callable[..., Any]:
         call = Call(operator, {name: value(item) for name, item in named.items()}, (), kinds[0], {})
         pairs = zip(operator.sizes(call), kinds, strict=True)
         made = given or [torch.empty(size, dtype=kind.torch_dtype, device="meta") for size, kind in pairs]
-        return tuple(made) if operator.also else made[0]
+        return tuple(made) if operator.extra_results else made[0]
 
     return meta
 

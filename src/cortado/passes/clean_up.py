@@ -40,14 +40,14 @@ class CleanUp(LoweredPass):
                 continue
             kwargs = pytree.tree_map_only(Node, lambda source: data[source.name], dict(node.kwargs))
             made = operator.reference(**kwargs)
-            parts = {part: made[part_index(part)] for part in node.users} if operator.also else {node: made}
+            parts = {part: made[part_index(part)] for part in node.users} if operator.extra_results else {node: made}
             for part, value in parts.items():
                 holder = add_constant(self.program, part.name, value)
                 QPARAMS.take(holder, part)
                 data[holder.name] = self.program.state_dict[holder.name]
                 part.replace_all_uses_with(holder)
                 module.graph.erase_node(part)
-            if operator.also:
+            if operator.extra_results:
                 module.graph.erase_node(node)
 
     def _drop_identities(self, module: GraphModule) -> None:

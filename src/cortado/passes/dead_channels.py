@@ -110,7 +110,7 @@ class _Region:
 
     def _keeps_apart(self, node: Node, sources: Sequence[Node]) -> bool:
         operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is None or operator.also or len(sources) != 1 or shape(node)[-1:] != (self.channels,):
+        if operator is None or operator.extra_results or len(sources) != 1 or shape(node)[-1:] != (self.channels,):
             return False
         if is_weighted(node):
             return bool(node.kwargs.get("depth_multiplier") == 1)

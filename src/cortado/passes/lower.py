@@ -290,10 +290,10 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     sizes = operator.sizes(shaped_call(operator, arguments))
     kinds = result_elements(operator, arguments)
     made = tuple(shaped(mode, size, kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
-    VALUE.note(node, made if operator.also else made[0])
+    VALUE.note(node, made if operator.extra_results else made[0])
     known = qparams(like)
     # Intermediate results can have another element, and readers of a refused call are float32.
-    if not operator.also and known is not None and kinds[0].name in (known.element.name, FLOAT32.name):
+    if not operator.extra_results and known is not None and kinds[0].name in (known.element.name, FLOAT32.name):
         QPARAMS.note(node, known)
     copy_origin(like, node)
     return node

@@ -125,7 +125,9 @@ def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
     """Replaces a layer by one that gives only the last steps that are read; False if there is nothing to leave out."""
     operator = operator_of(layer.target)
     assert operator is not None
-    given = {part: operator.results[part_index(part)] for part in layer.users} if operator.also else {layer: STATES}
+    given = {layer: STATES}
+    if operator.extra_results:
+        given = {part: operator.results[part_index(part)] for part in layer.users}
     found = {part: _last_read(layer, part) for part in given}
     reads = {part: read for part, read in found.items() if read is not None}
     if not reads:
@@ -135,7 +137,7 @@ def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
     with layer.graph.inserting_before(first if len(reads) == len(given) else layer):
         short = add_operator_call(layer, mode, operator, {**layer.kwargs, **flags})
         for part, result in given.items():
-            new = add_part(part, short, result) if operator.also else short
+            new = add_part(part, short, result) if operator.extra_results else short
             read = reads.get(part)
             if read is None:
                 part.replace_all_uses_with(new)

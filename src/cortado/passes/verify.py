@@ -37,21 +37,22 @@ def _wrong_parts(program: ExportedProgram) -> Iterator[str]:
         source = taken_from(node)
         if source is not None and not stays_in_float(node):
             operator = operator_of(source.target)
-            if operator is None or part_index(node) not in range(len(operator.results) if operator.also else 0):
+            parts = len(operator.results) if operator is not None and operator.extra_results else 0
+            if part_index(node) not in range(parts):
                 yield describe(node)
 
 
 def _read_whole(program: ExportedProgram) -> Iterator[str]:
     for node in calls_of(program):
         operator = operator_of(node.target)
-        if operator is not None and operator.also and any(taken_from(user) is not node for user in node.users):
+        if operator is not None and operator.extra_results and any(taken_from(user) is not node for user in node.users):
             yield describe(node)
 
 
 def _without_value(program: ExportedProgram) -> Iterator[str]:
     for node in _integer_calls(program):
         operator, value = operator_of(node.target), VALUE.of(node)
-        several = operator is not None and bool(operator.also)
+        several = operator is not None and bool(operator.extra_results)
         given = value if several and isinstance(value, tuple) else (value,)
         if not all(isinstance(one, FakeTensor) for one in given):
             yield describe(node)

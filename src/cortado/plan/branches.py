@@ -105,7 +105,9 @@ class _Forks:
         """Maps each step to the bytes of its outputs, those of its scratch, and whether it can run in place."""
         sizes = [sum(self.program.buffers[name].size for name in step.outputs) for step in self.steps]
         pairs = zip(self.steps, sizes, strict=True)
-        return tuple((size, step.scratch, step.kind is Walk.ELEMENTS and not step.also) for step, size in pairs)
+        return tuple(
+            (size, step.scratch, step.kind is Walk.ELEMENTS and not step.extra_results) for step, size in pairs
+        )
 
     @property
     def start(self) -> _Begin:

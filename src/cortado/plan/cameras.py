@@ -15,7 +15,7 @@ _HEIGHT, _WIDTH = 2, 3
 
 
 @dataclass(frozen=True)
-class Sight:
+class CameraInput:
     """An image input as a camera's front end writes it: codes, and the strides between them."""
 
     camera: Camera
@@ -30,7 +30,7 @@ class Sight:
         return self.camera.held_bytes(self.channels)
 
 
-def sight_of(program: Program) -> Sight | None:
+def camera_input_of(program: Program) -> CameraInput | None:
     """Returns the image input that the camera writes; None without a camera."""
     if program.camera is None:
         return None
@@ -42,7 +42,7 @@ def sight_of(program: Program) -> Sight | None:
         steps[dim] = step
         step *= size
     channels = tensor.shape[tensor.layout.index(_CHANNEL)]
-    return Sight(program.camera, channels, tensor.qparams, steps[_WIDTH], steps[_CHANNEL], steps[_HEIGHT])
+    return CameraInput(program.camera, channels, tensor.qparams, steps[_WIDTH], steps[_CHANNEL], steps[_HEIGHT])
 
 
 def with_camera(program: Program, camera: Camera) -> Program:
@@ -58,17 +58,18 @@ def with_camera(program: Program, camera: Camera) -> Program:
     check_input(camera, _model_shape(tensor), tensor.name)
     buffers = {**program.buffers, CAMERA_PLACE: ArenaBuffer(CAMERA_PLACE, PLACE_BYTES)}
     found = replace(program, buffers=buffers, camera=camera)
-    sight = sight_of(found)
-    assert sight is not None
+    camera_input = camera_input_of(found)
+    assert camera_input is not None
     step = program.pushed
-    if step is not None and (step.rows, step.row_bytes) != (camera.resize.height, camera.resize.width * sight.channels):
+    row = camera.resize.width * camera_input.channels
+    if step is not None and (step.rows, step.row_bytes) != (camera.resize.height, row):
         raise CortadoError(
             f"the rows of input '{tensor.name}' are {step.rows} of {step.row_bytes} bytes, but the camera gives "
-            f"{camera.resize.height} of {camera.resize.width * sight.channels}; compile without --input-rows"
+            f"{camera.resize.height} of {row}; compile without --input-rows"
         )
-    if not sight.held_bytes:
+    if not camera_input.held_bytes:
         return found
-    return replace(found, buffers={**buffers, CAMERA_LINE: ArenaBuffer(CAMERA_LINE, sight.held_bytes)})
+    return replace(found, buffers={**buffers, CAMERA_LINE: ArenaBuffer(CAMERA_LINE, camera_input.held_bytes)})
 
 
 def _only(program: Program) -> Tensor:

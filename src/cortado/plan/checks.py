@@ -31,7 +31,7 @@ def row_calls(planned: Planned) -> list[RowCall]:
                 step = stage.steps[position]
                 rows = min(step.group, run.rows[position] - y)
                 ranges = [_output_range(planned, step, image, y, rows)]
-                ranges += [_also_range(planned, port, image, y, rows) for port in step.also]
+                ranges += [_extra_range(planned, port, image, y, rows) for port in step.extra_results]
                 if step.scratch:
                     ranges.append(_range(planned, scratch_name(step), step.scratch))
                 if stage.steps[0].kind is Walk.PUSHED:
@@ -80,7 +80,7 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
     return at, at + rows * step.row_bytes
 
 
-def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> ByteRange:
+def _extra_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> ByteRange:
     """Returns the byte range of a secondary output."""
     name = str(port.source)
     at = planned.plan.offsets[name] + image * port.image_bytes
@@ -111,7 +111,7 @@ def _step(planned: Planned, step: Step) -> dict[str, object]:
     """Describes a step: its name and operator; its results if there are several, whose bytes are the first ranges of a
     call; in a stream, which of its rows are rows of the window's tensor (`WindowRows`)."""
     found: dict[str, object] = {"name": step.name, "operator": step.operator}
-    if step.also:
+    if step.extra_results:
         found["results"] = [step.name, *step.outputs[1:]]
     if planned.program.stream is not None:
         made = planned.runs[0].rows[planned.program.steps.index(step)]

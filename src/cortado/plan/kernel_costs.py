@@ -16,7 +16,7 @@ from typing import Any
 from cortado.base.camera import Camera
 from cortado.base.errors import CortadoError
 from cortado.base.target import ONE_OF_EACH, Core, CortexM, CortexMTargetConfig
-from cortado.plan.jobs import Job, Loop, direct_loop, is_plain, step_job, step_loop
+from cortado.plan.kernel_workload import Job, Loop, direct_loop, is_plain, step_job, step_loop
 from cortado.plan.program import Program, Step
 
 TABLE = Path(__file__).parent / "kernel_costs.json"

@@ -201,7 +201,7 @@ class _Reader:
 
     def read(self, node: Node) -> None:
         operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is not None and operator.also:
+        if operator is not None and operator.extra_results:
             self._several(node, operator)
         elif operator is not None:
             moved = self.twins.get(self.name(node.all_input_nodes[0]), "") if operator.same_values else ""

@@ -12,8 +12,8 @@ from cortado.base.target import Core
 from cortado.ir.kernel import ONE_ROW
 from cortado.memory.problem import Buffer, Overlay, Plan, Problem, SearchEffort
 from cortado.plan.decision import DECISION
-from cortado.plan.jobs import Job, Loop, stage_loop, step_job
 from cortado.plan.kernel_costs import costs_for, job_cycles
+from cortado.plan.kernel_workload import Job, Loop, stage_loop, step_job
 from cortado.plan.program import MARK_BYTES, STATE_MARK, Program, Stage, StateTensor, Step, Walk
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun

@@ -90,7 +90,7 @@ class Step:
     kind: Walk
     element: Element  # of its output
     macs: int = 0
-    also: tuple[Port, ...] = ()  # secondary outputs, row by row like the first; the step then runs alone
+    extra_results: tuple[Port, ...] = ()  # secondary outputs, row by row like the first; the step then runs alone
     group: int = 1  # rows of `n` pixels that one call makes; the last call makes the rest
     samples: int = 0  # samples of a signal in each row of a pushed input; 0: rows are those of an image
 
@@ -105,16 +105,16 @@ class Step:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The buffers that the step writes."""
-        return (self.output, *(str(port.source) for port in self.also))
+        return (self.output, *(str(port.source) for port in self.extra_results))
 
     def row_bytes_of(self, output: str) -> int:
         """Returns the bytes of a row of one of its outputs."""
-        return next((port.row_bytes for port in self.also if port.source == output), self.row_bytes)
+        return next((port.row_bytes for port in self.extra_results if port.source == output), self.row_bytes)
 
     @property
     def ports(self) -> tuple[Port, ...]:
         """The tensors to whose rows its kernel gets pointers, in order: all but the first output."""
-        return (*self.inputs, *self.also)
+        return (*self.inputs, *self.extra_results)
 
     @property
     def one_row(self) -> bool:
@@ -136,7 +136,7 @@ class Step:
         return replace(
             self,
             inputs=tuple(port.collapsed(self.images) for port in self.inputs),
-            also=tuple(port.collapsed(self.images) for port in self.also),
+            extra_results=tuple(port.collapsed(self.images) for port in self.extra_results),
             images=1,
             rows=1,
             row_bytes=self.images * self.rows * self.row_bytes,
@@ -456,8 +456,8 @@ class _Builder:
         images, height, row_bytes = _geometry(value.shape, value.element, kind is not Walk.WHOLE)
         rules = rows.inputs if rows is not None else tuple(None for _ in operands)
         ports = tuple(self._port(operand, rule) for operand, rule in zip(operands, rules, strict=True))
-        also = tuple(self._port(name, None if kind is Walk.WHOLE else ONE_ROW) for name in call.read[1:])
-        elements = _row_elements((*ports, *also))
+        extra_results = tuple(self._port(name, None if kind is Walk.WHOLE else ONE_ROW) for name in call.read[1:])
+        elements = _row_elements((*ports, *extra_results))
         return Step(
             name=call.name,
             operator=bound.operator.name,
@@ -472,7 +472,7 @@ class _Builder:
             kind=kind,
             macs=bound.operator.macs(bound),
             element=value.element,
-            also=also,
+            extra_results=extra_results,
         )
 
     def _port(self, name: str, rule: RowRule | None) -> Port:

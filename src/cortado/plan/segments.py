@@ -358,7 +358,7 @@ def _has_rows(step: Step) -> bool:
 
 
 def _by_rows(step: Step) -> bool:
-    return step.kind is not Walk.WHOLE and step.images == 1 and not step.also
+    return step.kind is not Walk.WHOLE and step.images == 1 and not step.extra_results
 
 
 def same_rows(source: Step, port: Port) -> bool:

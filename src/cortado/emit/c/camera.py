@@ -12,7 +12,7 @@ from cortado.emit.c.header import banner
 from cortado.emit.c.identity import same_build
 from cortado.emit.c.text import OfPlan, bad_arena, comment, listed
 from cortado.frontend.capture.camera import LUMA, code_table
-from cortado.plan.cameras import PLACE_BYTES, Sight, sight_of
+from cortado.plan.cameras import PLACE_BYTES, CameraInput, camera_input_of
 from cortado.plan.planned import Planned
 from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, Program
 
@@ -28,34 +28,36 @@ _KERNELS = {
 
 def camera_sources(program: Program) -> frozenset[str]:
     """Returns the files of kernels/src that a camera needs."""
-    sight = sight_of(program)
-    return frozenset() if sight is None else frozenset({f"cortado_camera_{_KERNELS[sight.camera.format]}.c"})
+    camera_input = camera_input_of(program)
+    if camera_input is None:
+        return frozenset()
+    return frozenset({f"cortado_camera_{_KERNELS[camera_input.camera.format]}.c"})
 
 
-def camera_kernel(sight: Sight) -> str:
+def camera_kernel(camera_input: CameraInput) -> str:
     """Returns the name of the function that converts a line to an input row."""
-    how = "bilinear" if sight.camera.interpolates else "nearest"
-    return f"cortado_camera_{_KERNELS[sight.camera.format]}_{how}{'_grey' if sight.channels == 1 else ''}"
+    how = "bilinear" if camera_input.camera.interpolates else "nearest"
+    return f"cortado_camera_{_KERNELS[camera_input.camera.format]}_{how}{'_grey' if camera_input.channels == 1 else ''}"
 
 
-def table_bytes(sight: Sight) -> int:
+def table_bytes(camera_input: CameraInput) -> int:
     """Returns the bytes of its constant tables: a tap of two numbers per column and row, and the table of codes."""
-    camera = sight.camera
-    return 4 * (len(camera.columns) + len(camera.rows)) + 256 * sight.channels
+    camera = camera_input.camera
+    return 4 * (len(camera.columns) + len(camera.rows)) + 256 * camera_input.channels
 
 
 def camera_files(planned: Planned) -> dict[str, str]:
     """Returns the camera's header and source by file name; empty without a camera."""
-    sight = sight_of(planned.program)
-    if sight is None:
+    camera_input = camera_input_of(planned.program)
+    if camera_input is None:
         return {}
-    files = _Files(planned, sight)
+    files = _Files(planned, camera_input)
     return {f"{files.name}_camera.h": files.header(), f"{files.name}_camera.c": files.source()}
 
 
 @dataclass(frozen=True)
 class _Files(OfPlan):
-    sight: Sight
+    camera_input: CameraInput
 
     @property
     def pushed(self) -> bool:
@@ -64,7 +66,7 @@ class _Files(OfPlan):
     # ---- MODEL_camera.h -------------------------------------------------------------------------------------------
 
     def header(self) -> str:
-        name, upper, camera, arena = self.name, self.upper, self.sight.camera, arena_parameter(self.planned)
+        name, upper, camera, arena = self.name, self.upper, self.camera_input.camera, arena_parameter(self.planned)
         begin, take = (comment(text) for text in self._texts())
         return f"""{banner(self.program, "lines of a camera's sensor as its input")}
 #ifndef {upper}_CAMERA_H
@@ -81,7 +83,7 @@ extern "C" {{
 #define {upper}_CAMERA_WIDTH {camera.size.width} /* pixels of a line */
 #define {upper}_CAMERA_HEIGHT {camera.size.height} /* lines of a picture */
 #define {upper}_CAMERA_LINE_BYTES {camera.line_bytes}
-#define {upper}_CAMERA_HELD_BYTES {self.sight.held_bytes} /* of the arena, kept from one line to the next */
+#define {upper}_CAMERA_HELD_BYTES {self.camera_input.held_bytes} /* of the arena, kept from one line to the next */
 
 {begin}
 int {name}_begin_picture({arena});
@@ -119,8 +121,9 @@ int {name}_take_line({arena}, const uint8_t *line);
     # ---- MODEL_camera.c -------------------------------------------------------------------------------------------
 
     def source(self) -> str:
-        upper, camera = self.upper, self.sight.camera
-        table = code_table(camera, self.sight.channels, self.sight.qparams.scale, self.sight.qparams.zero_point)
+        upper, given = self.upper, self.camera_input
+        camera, codes_of = given.camera, given.qparams
+        table = code_table(camera, given.channels, codes_of.scale, codes_of.zero_point)
         codes = table[::-1] if camera.format.reversed else table
         return f"""{banner(self.program, "lines of a camera's sensor become its input")}
 #include "{self.name}_camera.h"
@@ -146,7 +149,7 @@ static const cortado_tap_t lines[ROWS] = {{
 }};
 
 /* The network's codes of a pixel's values, by channel as the sensor has them: mean and std are in them. */
-static const int8_t codes[{self.sight.channels} * 256] = {{
+static const int8_t codes[{self.camera_input.channels} * 256] = {{
 {numbers_text(np.ascontiguousarray(codes))}
 }};
 
@@ -161,14 +164,15 @@ static cortado_camera_place_t *place_of({arena_parameter(self.planned)})
 {self._functions(bad_arena(upper))}"""
 
     def _descriptor(self) -> str:
-        sight, turned = self.sight, self.sight.camera.format.reversed and self.sight.channels == 3
-        luma = LUMA[::-1] if sight.camera.format.reversed else LUMA
-        first, step = (2 * sight.channel_step, -sight.channel_step) if turned else (0, sight.channel_step)
+        given = self.camera_input
+        turned = given.camera.format.reversed and given.channels == 3
+        luma = LUMA[::-1] if given.camera.format.reversed else LUMA
+        first, step = (2 * given.channel_step, -given.channel_step) if turned else (0, given.channel_step)
         return f"""static const cortado_camera_t camera = {{
     .columns = columns,
     .codes = codes,
-    .width = {sight.camera.resize.width},
-    .pixel_step = {sight.pixel_step},
+    .width = {given.camera.resize.width},
+    .pixel_step = {given.pixel_step},
     .channel_step = {step},
     .first = {first},
     .luma = {{{", ".join(map(str, luma))}, 0}},
@@ -205,12 +209,12 @@ int {name}_take_line({arena}, const uint8_t *line)
 
     def _rows(self) -> str:
         """Returns the C that makes the rows for which a line is the last one needed."""
-        if not self.sight.held_bytes:
-            how = ", NULL, 0, 0" if self.sight.camera.interpolates else ""
+        if not self.camera_input.held_bytes:
+            how = ", NULL, 0, 0" if self.camera_input.camera.interpolates else ""
             return f"""    while (now->row < ROWS && lines[now->row].at == at) {{
 {self._row(how)}    }}
 """
-        name = camera_kernel(self.sight)
+        name = camera_kernel(self.camera_input)
         return f"""    uint16_t *const held = (uint16_t *)(void *)({place(self.planned, CAMERA_LINE, "uint8_t")});
     const int keep = now->row < ROWS && lines[now->row].at == at && lines[now->row].weight != 0; /* for rows to come */
     while (now->row < ROWS && lines[now->row].at + (lines[now->row].weight != 0) == at) {{
@@ -226,7 +230,7 @@ int {name}_take_line({arena}, const uint8_t *line)
 
     def _row(self, how: str) -> str:
         """Returns the C that writes one row to where the network reads it."""
-        kernel = camera_kernel(self.sight)
+        kernel = camera_kernel(self.camera_input)
         if self.pushed:
             return f"""        int8_t *const row = {self.name}_row(arena);
         if (row == NULL) {{
@@ -239,7 +243,7 @@ int {name}_take_line({arena}, const uint8_t *line)
             return done;
         }}
 """
-        return f"""        int8_t *const row = {self.name}_input(arena, 0) + now->row * {self.sight.row_step};
+        return f"""        int8_t *const row = {self.name}_input(arena, 0) + now->row * {self.camera_input.row_step};
         {kernel}(&camera, line{how}, row);
         now->row++;
         done = now->row == ROWS;

@@ -103,7 +103,7 @@ def makers_of(stage: Stage) -> Makers:
 def port_numbers(planned: Planned, port: Port, step: Step, makers: Makers) -> dict[str, object]:
     """Returns the members of a port after the address of its rows, in order; its producer as C names it."""
     rule = port.rule
-    written = port in step.also
+    written = port in step.extra_results
     maker = makers.get(port.source) if isinstance(port.source, str) and not written else None
     if isinstance(port.source, str):
         ring = planned.ring_rows(port.source, port.height)

@@ -150,7 +150,7 @@ class Eager:
         for probe in range(PROBES):
             rng = torch.Generator().manual_seed(probe)
             self._restore(buffers)
-            with Shaking(rng):
+            with RoundingNoiseMode(rng):
                 found = self([_shaken(x, rng) for x in inputs])
             for move, before, after in zip(moves, wanted, found, strict=True):
                 step = (after.double() - before.double()).abs().nan_to_num(nan=math.inf)
@@ -207,7 +207,7 @@ def _without_onednn() -> Iterator[None]:
             yield
 
 
-class Shaking(TorchDispatchMode):
+class RoundingNoiseMode(TorchDispatchMode):
     """Perturbs the last bits of every result, as another order of sums can; integers in float are unchanged."""
 
     def __init__(self, rng: torch.Generator) -> None:

@@ -74,7 +74,9 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
     wanted = elements(module.graph) if narrow else {}
     for node in [node for node in narrow if wanted.get(node) is INT16]:
         with module.graph.inserting_before(node):
-            found = next((one.in_wide(bind(node)) for one in _spelled_wide(node) if one.in_wide), None)
+            found = next(
+                (one.int16_decomposition(bind(node)) for one in _spelled_wide(node) if one.int16_decomposition), None
+            )
         if found is not None:
             node.replace_all_uses_with(found)
             module.graph.erase_node(node)
@@ -84,7 +86,7 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
 
 def _spelled_wide(node: Node) -> list[Pattern]:
     """Returns the patterns that can rewrite a call for int16, if none takes it directly."""
-    known = [pattern for pattern in patterns_of(node.target) if pattern.in_wide is not None]
+    known = [pattern for pattern in patterns_of(node.target) if pattern.int16_decomposition is not None]
     return [] if not known or takes(node, INT16) else known
 
 

@@ -175,7 +175,7 @@ TOPK = Operator(
     kernel=KERNELS,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
-    also=(Result(VALUES, output_shape, ElementOf(("input",))),),
+    extra_results=(Result(VALUES, output_shape, ElementOf(("input",))),),
     constraints="of equal codes, the first",
     no_pte="ExecuTorch has no int8 kernel",
     samples=samples,

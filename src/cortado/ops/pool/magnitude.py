@@ -161,7 +161,7 @@ def each_to_each(bound: Bound) -> Node | None:
     return _apart(bound.node, *views, float(bound["p"]), 0.0)
 
 
-def in_wide(bound: Bound) -> Node | None:
+def int16_decomposition(bound: Bound) -> Node | None:
     """Writes a norm out as squares, sums and a root, for int16: squares in 16 bits keep all that an int8 sum would."""
     like, terms = bound.node, [bound["input"]] if bound.get("other") is None else [bound["input"], bound["other"]]
     if bound["apart"]:
@@ -332,7 +332,9 @@ MAGNITUDE = Operator(
     samples=samples,
 )
 
-MAGNITUDE_PATTERN = Pattern(aten=(MAGNITUDE_IN_FLOAT,), match=match, lower=lower, in_wide=in_wide)
+MAGNITUDE_PATTERN = Pattern(
+    aten=(MAGNITUDE_IN_FLOAT,), match=match, lower=lower, int16_decomposition=int16_decomposition
+)
 HYPOT_REWRITE = Rewrite(aten=(aten.hypot.default,), rewrite=hypot)
 ROOT_REWRITE = Rewrite(aten=(aten.sqrt.default,), rewrite=root_of_squares)
 ABS_REWRITE = Rewrite(aten=(aten.abs.default,), rewrite=of_complex)

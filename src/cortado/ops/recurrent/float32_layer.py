@@ -391,7 +391,7 @@ FLOAT_LSTM = _operator(
     ", bool last_cells",
     summary="an LSTM layer in float32 over all its steps, in one direction",
     reference=lstm_reference,
-    also=(Result(CELLS, cells_shape, FLOAT32),),
+    extra_results=(Result(CELLS, cells_shape, FLOAT32),),
     samples=partial(_with_flag, _LSTM, "last_cells"),
 )
 FLOAT_GRU = _operator(

@@ -169,7 +169,7 @@ LSTM = recurrent.layer_operator(
         "bool last_cells, int given_multiplier, int given_shift, int given_zero_point"
     ),
     reference=reference,
-    also=(Result(CELLS, cells_shape, ElementOf(("input",))),),
+    extra_results=(Result(CELLS, cells_shape, ElementOf(("input",))),),
     kernel=KERNELS,
     draw_case=draw_case,
 )

@@ -154,7 +154,7 @@ def step_loop(step: Step, rows: int, plain: Sequence[bool], ahead: int) -> Loop:
 
 def is_plain(step: Step, port: Port, *, inside: bool) -> bool:
     """Whether an operand is a single row made by a step of the same stage."""
-    return inside and port.rule == ONE_ROW and port not in step.also
+    return inside and port.rule == ONE_ROW and port not in step.extra_results
 
 
 def direct_loop(steps: Sequence[Step]) -> Loop | None:
