@@ -78,6 +78,11 @@ def draw_windows(seed: int) -> Drawn:
     return _draw(seed, (_window, _window, _window, _depthwise), 2 * TOGETHER)
 
 
+def draw_multiplied(seed: int) -> Drawn:
+    """Depthwise layers with several outputs of each channel."""
+    return _draw(seed, (_multiplied,), TOGETHER)
+
+
 def draw_floats(seed: int) -> Drawn:
     """Those, pointwise and linear layers. Three of four read what a relu leaves, half of it zeros, as in networks:
     without a float unit, products with zeros take less time."""
@@ -289,6 +294,13 @@ def _depthwise(rng: Random) -> Single:
         width, width * more, kernel, stride, dilation * (kernel // 2), dilation=dilation, groups=width, bias=False
     )
     return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, width, 7))
+
+
+def _multiplied(rng: Random) -> Single:
+    kernel, stride, dilation, width = rng.choice((3, 3, 5)), rng.choice((1, 1, 2)), rng.choice((1, 1, 2)), _width(rng)
+    padding, more = rng.choice((0, dilation * (kernel // 2))), rng.choice((2, 2, 3, 4))
+    layer = nn.Conv2d(width, width * more, kernel, stride, padding, dilation=dilation, groups=width)
+    return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, width, 10))
 
 
 def _transposed(rng: Random) -> Single:

@@ -63,6 +63,7 @@ class Variant:
         return f"cortado_{operator}{'_t' if self.pack is None else '_packed_t'}"
 
 
+GROUPED = ("cortado_depthwise_long_s8", "cortado_depthwise_several_s8")  # have the descriptor of a grouped convolution
 PORTABLE = Variant()
 FOLDED = Variant(fold=True)
 
@@ -159,7 +160,7 @@ def depthwise(
     shape = (batch, window.output(height, 0), window.output(width, 1), weights.shape[2])
     sums = weights.sum((0, 1), dtype=np.int64)
     more = {"out_c": shape[3], "depth_multiplier": shape[3] // channels} if variant.pack is None else {}
-    grouped = kernel == "cortado_depthwise_long_s8"  # has the descriptor of a grouped convolution
+    grouped = kernel in GROUPED
     more = {"out_c": shape[3], "groups": channels, "lean": 0} if grouped else more
     layer = calls.struct(
         variant.struct("conv2d" if grouped else "depthwise"), in_w=width, in_c=channels, out_w=shape[2], **more,

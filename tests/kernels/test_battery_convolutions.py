@@ -48,7 +48,7 @@ def conv1x1_variants(
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
         yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_conv_tile_mve)
     if "__mve" in machine.suffixes and packing.fits_conv_shallow_mve(weights, shift):
-        yield "cortado_conv1x1_shallow_s8", Variant("__mve", packing.pack_conv_tile_mve)
+        yield "cortado_conv1x1_shallow_s8", Variant("__mve", packing.pack_conv_shallow_mve)
 
 
 def folded(bias: Array | None, weights: Array, zero: int, axes: tuple[int, ...]) -> Array:
@@ -349,6 +349,38 @@ def test_depthwise_of_few_channels(machine: Machine) -> None:
     check(machine, calls, outputs)
 
 
+@pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
+def test_depthwise_with_several_outputs_of_a_channel(machine: Machine) -> None:
+    """Every number of channels below a vector's and some above, up to 17 outputs of each, rows outside of the image,
+    and runs of one pixel and of several."""
+    draw, calls, outputs = Draw(18), Calls(), []
+    for channels, width in itertools.product((*range(1, 18), 24, 32, 40), (1, 4, 18)):
+        multiplier = draw.one(2, 2, 3, 4, 17) if channels < 16 else draw.one(2, 3)
+        kernel = (draw.one(1, 2, 3), draw.one(1, 3, 4))
+        window = Window(kernel, (1, draw.one(1, 1, 2)), (1, draw.one(0, 1)), (1, draw.one(1, 1, 2)))
+        x, zero = draw.bytes(1, kernel[0], (kernel[1] - 1) * window.dilation[1] + width, channels), draw.one(*ZEROS)
+        weights, bias = draw.weights(*kernel, channels * multiplier), draw.bias(channels * multiplier)
+        taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        requant = right_shifts_only(draw.requant(sums))
+        start, geometry = folded(bias, weights, zero, (0, 1)), ((x.shape[2], sums.shape[2]), (1, 1, 1))
+        for name, variant in depthwise_variants(machine, weights, start, requant, multiplier, geometry):
+            if variant.suffix == "__mve":
+                out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
+                outputs.append((out, finished(sums, requant), f"{channels} channels, {multiplier} each, {width} wide"))
+    assert len(outputs) == 60
+    check(machine, calls, outputs, "cortado_depthwise_several_s8__mve")
+
+
+def test_outputs_further_apart_than_a_byte_says_have_another_kernel() -> None:
+    weights, shift = np.full((3, 3, 36), 127, np.int8), np.full(36, -8, np.int32)
+    assert [packing.fits_depthwise_several_mve(weights, shift, channels) for channels in (36, 18, 3, 2)] == [
+        *(False, True, True, False)
+    ]
+    weights[0, 0, 0] = -128
+    assert not packing.fits_depthwise_several_mve(weights, shift, 18)
+
+
 @pytest.mark.parametrize("machine", machines(lambda machine: "__scalar" not in machine.suffixes))
 def test_depthwise3x3(machine: Machine) -> None:
     """Every stride, padding and width that the kernels for 3x3 treat apart, rows above and below the image included."""
@@ -391,6 +423,9 @@ def depthwise_variants(
         scratch = packing.scratch_depthwise_long((high, wide), *geometry)
         yield "cortado_depthwise_long_s8", Variant("__dsp", pack, scratch)
     if multiplier != 1:
+        if "__mve" in machine.suffixes and packing.fits_depthwise_several_mve(weights, requant.shift, in_c):
+            pack = partial(packing.pack_depthwise_several_mve, in_c=in_c)
+            yield "cortado_depthwise_several_s8", Variant("__mve", pack, packing.scratch_depthwise_mve(high, wide))
         return
     if packing.fits_depthwise(weights, bias, requant.shift, core):
         # On a 64-bit host a pointer is twice as long.

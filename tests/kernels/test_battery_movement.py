@@ -188,6 +188,7 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
                 ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
                 ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
                 ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
+                ("cortado_depthwise_several_s8__mve_scratch", (conv,), packing.scratch_depthwise_mve(*kernel)),
             ]
     for symbol, args, _ in wanted:
         calls.call(symbol, *args)

@@ -176,12 +176,16 @@ void cortado_depthwise3x3_s8__mve(const cortado_depthwise_packed_t *L, const int
  * channels, each with out_c / in_c outputs; `groups` is in_c. */
 void cortado_depthwise_long_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                     void *scratch);
+/* For channels with 2 to 17 outputs each, out_c / in_c; `groups` is in_c. */
+void cortado_depthwise_several_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                       void *scratch);
 
 int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *L);
+int32_t cortado_depthwise_several_s8__mve_scratch(const cortado_conv2d_packed_t *L);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h

@@ -158,6 +158,13 @@ _FEW = {
     "outside": "",
     "border": "taps",
 }
+_SEVERAL = {
+    "calls": "kernel_h",
+    "several_pointed": "kernel_h taps",
+    "several_pieces": "",
+    "several_vectors": "",
+    "several_outputs": "taps/2 odd_taps ties",
+}
 _PORTABLE_DEPTHWISE = {
     "calls": "out_c out_c*taps*has_offset",
     "outputs": "kernel_h",
@@ -221,6 +228,7 @@ TERMS = {
         {"calls": "", "stretches": "", "spans": "in_c/16 in_c/16*ties odd_vector", "outside": ""}
     ),
     "depthwise_few_s8__mve": nested(_FEW),
+    "depthwise_several_s8__mve": nested(_SEVERAL),
     "depthwise_long_s8__dsp": nested(_LONG),
     "depthwise_s16": nested({"calls": "", "spans": "out_c", "rows_inside": "out_c", "taps_inside": "out_c"}),
 }
@@ -279,6 +287,7 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
             | _gathered(window, calls, by_words="swift" in TERMS[symbol], copied="lanes" not in symbol)
             | _vector_windows(window, calls)
             | _few(window, calls, columns)
+            | _several(window, calls, columns)
         )
 
     return Work(TERMS[symbol], quantities, codes.cut)
@@ -391,6 +400,27 @@ def _few(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
     return {
         "few_pieces": joined + single,
         "few_vectors": joined * math.ceil(inside / max(VECTOR // window.in_c, 1)) + single,
+    }
+
+
+def _several(window: Window, calls: Calls, columns: Quantities) -> dict[str, float]:
+    """Counts the work of depthwise layers with several outputs of each channel: windows that are pointed at, and pieces
+    of them; pixels inside the image are one piece if they lie together, and their channels do not fill a vector.
+    Vectors of each piece have a turn for each output."""
+    plain, channels = calls.calls - calls.edges, window.in_c
+    inside = round(columns["inside"] / max(calls.calls, 1))
+    joined = window.stride_w == 1 and channels < VECTOR and inside > 0
+    pointed = calls.calls * window.out_w - plain * max(inside - 1, 0)
+    pieces = pointed if joined else float(calls.calls * window.out_w)
+    if joined:
+        vectors = pieces + plain * (math.ceil(inside / (VECTOR // channels)) - 1)
+    else:
+        vectors = pieces * math.ceil(channels / VECTOR)
+    return {
+        "several_pointed": pointed,
+        "several_pieces": pieces,
+        "several_vectors": vectors,
+        "several_outputs": vectors * (window.out_c / channels),
     }
 
 

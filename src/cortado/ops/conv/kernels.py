@@ -237,7 +237,7 @@ class ConvKernel:
     scratch: Callable[[ConvLayer, Core], int] = lambda layer, core: 0
     lean: Callable[[ConvLayer, Core], int] | None = None  # scratch of a variant with fewer pixels at a time
     tile: int = 1
-    grouped: bool = False  # takes a depthwise layer as a grouped convolution: depth multipliers too, more scratch
+    grouped: bool = False  # takes a depthwise layer as a grouped convolution: depth multipliers too
 
     def takes(self, layer: ConvLayer, core: Core) -> bool:
         if core not in self.cores or layer.elements != self.elements:
@@ -451,6 +451,11 @@ def _depthwise_rows() -> list[ConvKernel]:
         ConvKernel("depthwise_s8__mve", A8W8, (Core.MVE,), partial(fits_mve, False), pack_mve, mve_scratch),
         ConvKernel("depthwise_few_s8__mve", A8W8, (Core.MVE,), partial(fits_mve, True), pack_mve, mve_scratch),
         ConvKernel(
+            "depthwise_several_s8__mve", A8W8, (Core.MVE,),
+            lambda y, core: packing.fits_depthwise_several_mve(y.weights, y.shift, y.fields["in_c"]),
+            lambda y, core: packing.pack_depthwise_several_mve(*y.all, y.fields["in_c"]), mve_scratch, grouped=True,
+        ),
+        ConvKernel(
             "depthwise3x3_s8__dsp", A8W8, _WITH_DSP, _row3x3,
             lambda y, core: packing.pack_depthwise3x3_dsp(*y.all, y.fields["out_offset"]),
         ),
@@ -479,7 +484,10 @@ def _depthwise_rows() -> list[ConvKernel]:
 
 TABLES = {
     ConvForm.PIXELS: [
-        ConvKernel("conv1x1_shallow_s8__mve", A8W8, (Core.MVE,), _fits_shallow, _pack_mve, tile=2),
+        ConvKernel(
+            "conv1x1_shallow_s8__mve", A8W8, (Core.MVE,), _fits_shallow,
+            lambda y, core: packing.pack_conv_shallow_mve(*y.all), tile=2,
+        ),
         ConvKernel("conv1x1_s8__mve", A8W8, (Core.MVE,), _fits_mve, _pack_mve, tile=2),
         ConvKernel(
             "linear_lanes_s8__dsp", A8W8, (Core.DSP,),
@@ -562,7 +570,10 @@ def kernel(call: Call, core: Core, form: ConvForm, own: bool = False) -> Kernel:
     layer = _layer(call, form)
     row, *others = [row for row in TABLES[form] if row.takes(layer, core) and not (own and row.grouped)]
     made = _made(layer, row)
-    return replace(made, lean=_made(layer, others[0])) if row.grouped and others[0].pack is not None else made
+    if not row.grouped or others[0].pack is None:
+        return made
+    lean = _made(layer, others[0])
+    return replace(made, lean=lean) if lean.scratch < made.scratch else made
 
 
 def _made(layer: ConvLayer, row: ConvKernel) -> Kernel:

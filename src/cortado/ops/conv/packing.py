@@ -5,6 +5,7 @@ where a `fits_` function here returns False. Biases already contain the folded i
 that shifts are between -31 and 30 and that acc * 2^shift fits in 32 bits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,12 +125,17 @@ def fits_conv_tile_mve(shift: Int32) -> bool:
 
 def fits_conv_shallow_mve(weights: Int8, shift: Int32) -> bool:
     """Whether conv1x1_shallow `__mve` takes a layer: four channels' weights fit four vectors. weights [out_c, in_c]."""
-    return weights.shape[0] % 4 == 0 and weights.shape[1] <= 16 and fits_conv_tile_mve(shift)
+    return weights.shape[0] >= 4 and weights.shape[1] <= 16 and fits_conv_tile_mve(shift)
 
 
 def fits_depthwise_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
     return _no_minimum(weights) and bool(np.all(shift <= 0))
+
+
+def fits_depthwise_several_mve(weights: Int8, shift: Int32, in_c: int) -> bool:
+    """Whether depthwise_several `__mve` takes a layer: places of sixteen channels' outputs that fit bytes."""
+    return 1 < weights.shape[2] // in_c <= 255 // 15 and fits_depthwise_mve(weights, shift)
 
 
 def fits_depthwise3x3_mve(weights: Int8, shift: Int32) -> bool:
@@ -360,7 +366,7 @@ def scratch_depthwise(kernel_h: int, kernel_w: int, core: Core) -> int:
 
 
 def scratch_depthwise_mve(kernel_h: int, kernel_w: int) -> int:
-    """Bytes of scratch for depthwise and depthwise_few `__mve` (depthwise3x3 needs none)."""
+    """Bytes of scratch for depthwise, depthwise_few and depthwise_several `__mve` (depthwise3x3 needs none)."""
     return 4 * kernel_h * kernel_w
 
 
@@ -419,7 +425,7 @@ def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int3
 
 
 def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
-    """The stream of conv_tile_s8__mve.S and conv_shallow_s8__mve.S: [out_c, ...] weights, four channels each."""
+    """The stream of conv_tile_s8__mve.S: [out_c, ...] weights, four channels each."""
     flat = pad_to(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
     fours = flat.reshape(-1, 4, flat.shape[2])
     first = (flat.shape[2] - 1) % 16 + 1
@@ -427,6 +433,13 @@ def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
     tables = [as_bytes(pad_to(table.reshape(groups, -1), 1, 4)) for table in (bias, multiplier, shift)]
     biases, *factors = (table.reshape(len(fours), -1) for table in tables)
     return joined(biases, pad_to(fours[:, :, :first], 2, 16), blocks, *factors)
+
+
+def pack_conv_shallow_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of conv_shallow_s8__mve.S: the same, but the last four channels can overlap the four before."""
+    channels = np.arange(-(-len(weights) // 4) * 4)
+    channels[-4:] = np.arange(len(weights) - 4, len(weights))
+    return pack_conv_tile_mve(weights[channels], bias[channels], multiplier[channels], shift[channels])
 
 
 def scratch_conv2d_mve(depth: int, out_w: int) -> int:
@@ -451,13 +464,35 @@ def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
         lanes = np.resize(np.arange(channels), 16)
         taps, bias, multiplier, shift = taps[:, lanes], bias[lanes], multiplier[lanes], shift[lanes]
         channels = 16
+    firsts = [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]
+    return _depthwise_sixteens(taps, bias, multiplier, shift, [np.arange(first, first + 16) for first in firsts])
+
+
+def pack_depthwise_several_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, in_c: int) -> Int8:
+    """Packs the stream of cortado_depthwise_several_pixels_s8__mve: as above, for each output of sixteen channels.
+
+    The last sixteen channels are padded with zeros; fewer than sixteen are repeated.
+    """
+    taps, each = weights.reshape(-1, weights.shape[2]), weights.shape[2] // in_c
+    zeros = np.zeros((len(taps), 1), np.int8)
+    taps = np.concatenate([taps, zeros], axis=1)
+    bias, multiplier, shift = (np.append(table, np.int32(0)) for table in (bias, multiplier, shift))
+    channels = np.resize(np.arange(in_c), 16) if in_c < 16 else np.arange(-(-in_c // 16) * 16)
+    sixteens = [
+        np.where(sixteen < in_c, sixteen * each + output, -1)
+        for sixteen in channels.reshape(-1, 16)
+        for output in range(each)
+    ]
+    return _depthwise_sixteens(taps, bias, multiplier, shift, sixteens)
+
+
+def _depthwise_sixteens(
+    taps: Int8, bias: Int32, multiplier: Int32, shift: Int32, sixteens: Iterable[NDArray[np.intp]]
+) -> Int8:
+    """Packs biases, taps and factors of the output channels of each vector."""
     parts = []
-    for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
-        lanes = first + _MVE_LANES
+    for sixteen in sixteens:
+        lanes = sixteen[_MVE_LANES]
         factors = np.stack([multiplier[lanes].reshape(4, 4), shift[lanes].reshape(4, 4)], axis=1)
-        parts += [
-            as_bytes(bias[lanes]).reshape(-1),
-            taps[:, first : first + 16].reshape(-1),
-            as_bytes(factors).reshape(-1),
-        ]
+        parts += [as_bytes(bias[lanes]).reshape(-1), taps[:, sixteen].reshape(-1), as_bytes(factors).reshape(-1)]
     return np.ascontiguousarray(np.concatenate(parts))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1x1 convolution of at most sixteen input channels with vector instructions, to a multiple of four output channels:
- * see conv_shallow_s8__mve.h.
+ * 1x1 convolution of at most sixteen input channels with vector instructions, to at least four output channels: see
+ * conv_shallow_s8__mve.h.
  *
  * Tile: 2 pixels x 4 channels. Scratch: none.
  */

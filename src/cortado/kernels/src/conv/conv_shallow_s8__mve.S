@@ -6,8 +6,9 @@
  *
  * Tile: 2 pixels x 4 channels, whose weights stay in registers. Scratch: none.
  *
- * The stream is that of conv_tile_s8__mve.S. Channels are the outer loop, so an output is stored when other pixels are
- * still to be read. An odd last pixel is made together with the one before it, which is made again.
+ * The stream is that of conv_tile_s8__mve.S, but that the last four channels may have some of those before. Channels
+ * are the outer loop, so an output is stored when other pixels are still to be read. An odd last pixel is made together
+ * with the one before it, which is made again.
  *
  *   r0, r2, r4, r6 sums of channels a to d of the first pixel   r8, r10, r0, r2 of the second
  *   r1 x   r3 out   r5 stream   r12, r9 steps of x and out   r11 output offset   lr turns left
@@ -153,11 +154,18 @@
     b       .Lshallow_run
 .Lshallow_next:
     ldr     r3, [sp, #OUT]
-    adds    r5, r5, #FOUR_CHANNELS
-    adds    r3, r3, #4
     subs    r2, r2, #4
+    add     r5, r5, #FOUR_CHANNELS
+    add     r3, r3, #4
+    beq     .Lshallow_return
+    /* The next four channels, or the last four. */
+    rsbs    r4, r2, #4
+    itt     gt
+    subgt   r3, r3, r4
+    movgt   r2, #4
     str     r2, [sp, #LEFT]
-    bgt     .Lshallow_four
+    b       .Lshallow_four
+.Lshallow_return:
     add     sp, sp, #FRAME
     vpop    {d8-d15}
     pop     {r4-r11, pc}

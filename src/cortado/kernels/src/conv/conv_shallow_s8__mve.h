@@ -23,7 +23,7 @@ typedef struct {
     const int8_t *stream;
     int32_t depth; /* products of an output: 1 to 16 */
     int32_t offset, low, high;
-    int32_t channels; /* a multiple of 4 */
+    int32_t channels; /* at least 4 */
     const int8_t *x;
     int8_t *out;
     int32_t pairs, odd;     /* two pixels each, at least one; and whether the last pixel is one of no pair */

@@ -16,6 +16,11 @@
 #define PIXEL_CHANNELS 12
 #define PIXEL_OFFSET 16 /* low and high are read with it */
 #define PIXEL_HIGH 24
+/* Those of cortado_depthwise_several_t. */
+#define SEVERAL_EACH 28
+#define SEVERAL_BACK 32 /* skip is read with it */
+#define SEVERAL_BYTES 40
+#define SEVERAL_OUT_STEP 44 /* step is read with it */
 
 #if !defined(__ASSEMBLER__)
 #include "cortado.h"
@@ -44,12 +49,31 @@ CORTADO_AT(cortado_depthwise_pixel_t, offset, PIXEL_OFFSET);
 CORTADO_AT(cortado_depthwise_pixel_t, low, PIXEL_OFFSET + 4);
 CORTADO_AT(cortado_depthwise_pixel_t, high, PIXEL_HIGH);
 
+/* Of several outputs of each channel: `channels` are 16, or those of as many pixels as fit sixteen bytes. */
+typedef struct {
+    cortado_depthwise_pixel_t pixel;
+    int32_t each; /* outputs of a channel: 2 to 17 */
+    int32_t back; /* in the stream, behind the outputs of `channels`: 0, or all of it */
+    int32_t skip; /* from behind the last of their outputs, less `channels`, to the next ones */
+    int32_t bytes; /* of a piece: of a pixel, or of several whose taps lie together like their outputs */
+    int32_t out_step, step; /* from the outputs and the taps of a piece to those of the next one */
+} cortado_depthwise_several_t;
+
+CORTADO_AT(cortado_depthwise_several_t, each, SEVERAL_EACH);
+CORTADO_AT(cortado_depthwise_several_t, back, SEVERAL_BACK);
+CORTADO_AT(cortado_depthwise_several_t, skip, SEVERAL_BACK + 4);
+CORTADO_AT(cortado_depthwise_several_t, bytes, SEVERAL_BYTES);
+CORTADO_AT(cortado_depthwise_several_t, out_step, SEVERAL_OUT_STEP);
+CORTADO_AT(cortado_depthwise_several_t, step, SEVERAL_OUT_STEP + 4);
+
 void CORTADO_ISA(cortado_depthwise_pixel_s8)(const cortado_depthwise_pixel_t *P, int8_t *out);
 /* The taps have `moved` on since they were pointed, all by as many bytes. */
 void cortado_depthwise_pixel_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t moved);
 /* A run of pixels, `bytes` in all, whose taps lie together like their outputs. P->channels are those of as many pixels
  * as fit sixteen bytes, and the stream is theirs; a run shorter than that may be one pixel of any layer. */
 void cortado_depthwise_few_pixels_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t bytes);
+/* Pieces with several outputs of each channel. */
+void cortado_depthwise_several_pixels_s8__mve(const cortado_depthwise_several_t *P, int8_t *out, int32_t pieces);
 
 /* Points the taps of one row at the window that starts at column `left`. Edges cost nothing: a tap outside the image
  * points to the zero-point pixel. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Depthwise pixels with vector instructions: depthwise_pixel_s8.h. All channels of one, sixteen at a time; or, of fewer
- * than sixteen channels, a run of pixels, as many whole ones as fit sixteen at a time.
+ * than sixteen channels, a run of pixels, as many whole ones as fit sixteen at a time; or either, with several outputs
+ * of each channel.
  *
  *   void cortado_depthwise_pixel_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t moved)
  *   void cortado_depthwise_few_pixels_s8__mve(const cortado_depthwise_pixel_t *P, int8_t *out, int32_t bytes)
+ *   void cortado_depthwise_several_pixels_s8__mve(const cortado_depthwise_several_t *P, int8_t *out, int32_t pieces)
  *
  * Tile: 1 pixel x 16 channels, or 16 / channels whole pixels. Scratch: none of its own; the taps are the kernel's.
  *
@@ -20,11 +22,16 @@
  *   | weights 16, channels in order |  each tap
  *   | multipliers 4 x 4 | shifts 4 x 4 |  of q4, of q5, of q6, of q7
  *
+ * Of several outputs, all the first ones of sixteen channels are a sixteen of the stream, then the second ones, and so
+ * on. Each is stored where its channel's outputs are, as many bytes from one to the next as a channel has outputs.
+ * Channels that make a sixteen whole are zeros, and their lanes neither loaded nor stored.
+ *
  * A turn of the loop takes two taps. The odd sums of the turn before are widened beside the even products of this one,
  * so no instruction waits for the one before it; the last one or two taps, already loaded, are a turn each.
  *
  *   r1 stream   r2 taps   r3 out, less r12's start   r4, r5 two taps   r6 pairs of taps, of all but the last
- *   r7 where r12 ends (few: bytes left)   r8 whether the taps are an even number   r9 output offset   r10 P   r11 low
+ *   r7 where r12 ends (few, several: bytes left)   r8 whether the taps are an even number   r9 output offset   r10 P
+ *   r11 low
  *   r12 from a tap to its channel (few: its byte)   q0 odd sums of the turn before   q1 second x   q2 first x
  *   q3 weights   q4 to q7 sums
  */
@@ -246,6 +253,70 @@
     vpop    {d8-d15}
     pop     {r4-r11, pc}
     .size   cortado_depthwise_few_pixels_s8__mve, . - cortado_depthwise_few_pixels_s8__mve
+
+/* Frame of several outputs. */
+#define PLACES 0  /* of the lanes' outputs, from the first one's */
+#define OUT 16    /* of the piece; r12 of it is read with it */
+#define PIECES 24 /* left */
+#define LEFT 28   /* outputs of the channels */
+#define SEVERAL_FRAME 32
+
+    function cortado_depthwise_several_pixels_s8__mve
+    push    {r4-r11, lr}
+    vpush   {d8-d15}
+    sub     sp, sp, #SEVERAL_FRAME
+    str     r2, [sp, #PIECES]
+    load_layer
+    ldr     r4, [r0, #SEVERAL_EACH]
+    movs    r0, #0
+    vidup.u8 q0, r0, #1
+    vmul.i8 q0, q0, r4
+    vstrw.32 q0, [sp, #PLACES]
+    mov     r12, #0
+    /* One turn: one piece. */
+.Lseveral_piece:
+    strd    r1, r12, [sp, #OUT]
+    sub     r3, r1, r12
+    ldr     r1, [r10, #PIXEL_STREAM]
+    ldr     r7, [r10, #SEVERAL_BYTES]
+    /* One turn: sixteen channels, or as many whole pixels as fit. */
+.Lseveral_channels:
+    vctp.8  r7
+    ldr     r4, [r10, #SEVERAL_EACH]
+    /* One turn: one output of each. */
+.Lseveral_each:
+    str     r4, [sp, #LEFT]
+    ldr     r2, [r10, #PIXEL_TAPS]
+    all_taps 1
+    finish
+    vldrw.32 q0, [sp, #PLACES]
+    adds    r1, r1, #128
+    vpst
+    vstrbt.8 q4, [r4, q0]
+    ldr     r4, [sp, #LEFT]
+    adds    r3, r3, #1
+    subs    r4, r4, #1
+    bne     .Lseveral_each
+    /* The next channels, and where their outputs go. */
+    ldrd    r0, r5, [r10, #SEVERAL_BACK]
+    ldr     r4, [r10, #PIXEL_CHANNELS]
+    subs    r1, r1, r0
+    add     r3, r3, r5
+    add     r12, r12, r4
+    subs    r7, r7, r4
+    bgt     .Lseveral_channels
+    ldrd    r1, r12, [sp, #OUT]
+    ldrd    r4, r5, [r10, #SEVERAL_OUT_STEP]
+    ldr     r0, [sp, #PIECES]
+    add     r1, r1, r4
+    add     r12, r12, r5
+    subs    r0, r0, #1
+    str     r0, [sp, #PIECES]
+    bne     .Lseveral_piece
+    add     sp, sp, #SEVERAL_FRAME
+    vpop    {d8-d15}
+    pop     {r4-r11, pc}
+    .size   cortado_depthwise_several_pixels_s8__mve, . - cortado_depthwise_several_pixels_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
     .section .note.GNU-stack, "", %progbits

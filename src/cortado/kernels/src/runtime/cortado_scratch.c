@@ -70,6 +70,11 @@ int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *
     return cortado_depthwise_s8__scalar_scratch(L);
 }
 
+int32_t cortado_depthwise_several_s8__mve_scratch(const cortado_conv2d_packed_t *L)
+{
+    return L->kernel_h * L->kernel_w * (int32_t)sizeof(void *);
+}
+
 int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
 {
     return cortado_long_shape(L).words * L->kernel_h * 16 + LONG_EDGES_MOST * (int32_t)sizeof(cortado_long_edge_t);
