@@ -146,7 +146,7 @@ def measured(seed: int) -> Row:
     new = samples(seed + 10**9, model.shape, 4 * count, kind)
     method = rng.choice(["auto", "auto", "auto", "minmax", "mse"])
     DrawnChoice.rng = random.Random(seed)
-    options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=1, calibration_method=method)  # type: ignore[arg-type]
+    options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=0, calibration_method=method)  # type: ignore[arg-type]
     made = prepare(model, data[0], data, "drawn", options=options, target=TARGET)
     graph, mixed = made.compile(TARGET, options).graph, made.quantized.mixed
     assert graph is not None

@@ -13,7 +13,7 @@ from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.precision.judgement import decibels, drawn, drawn_runs, folds
-from cortado.frontend.precision.search import Attempts, Bar, Chosen, MixedSearch, Noise, Price, Tensors
+from cortado.frontend.precision.search import Attempts, Bar, Chosen, Mixed, MixedSearch, Noise, Price, Tensors
 from cortado.frontend.quantize.convert import STEPS
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import after, reference_outputs, run_reference
@@ -163,9 +163,17 @@ class Squares(nn.Module):
         return self.second(torch.relu(self.first(x)).square())
 
 
-def test_new_data_keep_what_is_expected_of_them_at_least() -> None:
+def test_new_data_keep_what_is_expected_of_them_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some samples reach far, and some new ones further: calibration data keep more than these do."""
-    short, gaps = 0, []
+    choose, chosen, short, gaps = MixedSearch.choose, dict[int, Chosen](), 0, []
+
+    def at_first(search: MixedSearch) -> Mixed:
+        """Does not go on."""
+        if seed not in chosen:
+            chosen[seed] = choose(search).calls
+        return search.result(chosen[seed])
+
+    monkeypatch.setattr(MixedSearch, "choose", at_first)
     for seed in range(4):
         torch.manual_seed(seed)
         model, levels = Squares().eval(), 10 ** (1.2 * torch.rand(224))
@@ -181,6 +189,39 @@ def test_new_data_keep_what_is_expected_of_them_at_least() -> None:
     assert short >= 3
     assert sorted(gaps)[1] > -0.1  # one of four may be further away than any that was seen
     assert max(gaps) < 20
+
+
+class Deep(nn.Module):
+    """A network whose hidden values reach as far as its inputs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(12, 16), nn.Linear(16, 24), nn.Linear(24, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.third(torch.relu(self.second(torch.relu(self.first(x)))))
+
+
+@pytest.mark.parametrize(
+    ("network", "seed", "bar", "told"), [(Deep, 1, 25, False), (Squares, 0, 38, True)], ids=["reached", "told"]
+)
+def test_the_search_goes_on_where_new_data_would_miss_the_bar(
+    network: type[nn.Module], seed: int, bar: int, told: bool
+) -> None:
+    """Calibration data keep the bar with less int16, of which new data, that reach further, keep 10 to 13 dB."""
+    torch.manual_seed(seed)
+    model, levels = network().eval(), 10 ** (1.2 * torch.rand(224))
+    samples = [(level * torch.randn(1, 12),) for level in levels]
+    options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=bar, calibration_method="mse")  # type: ignore[arg-type]
+    made = prepare(model, samples[0], samples[:48], "reaching", options=options, target="cortex-m4")
+    compiled, found = made.compile("cortex-m4", options), made.quantized.mixed
+    assert found is not None
+    assert kept_by(compiled, model, samples[48:]) > bar
+    assert kept_by(compiled, model, samples[:48]) == pytest.approx(float(found.reached.removesuffix(" dB")), abs=0.06)
+    assert (float(str(found.new).removesuffix(" dB")) < bar) is told
+    warned = found_in(compiled, FindingKind.NEW_DATA)
+    assert [one.limit for one in warned] == [bar] * told
+    assert all(f"expected to keep only {found.new}" in one.text for one in warned)
 
 
 @dataclass

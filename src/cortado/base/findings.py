@@ -22,6 +22,7 @@ class FindingKind(StrEnum):
     LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that differ from the float model's
     SOFT_FLOAT = "soft-float"  # layers in float32 on a core without a float unit
     CHANGED_CLASSES = "changed-classes"  # samples whose best class differs from the float model's
+    NEW_DATA = "new-data"  # new data are expected to miss the bar of --precision auto
 
 
 @json_class

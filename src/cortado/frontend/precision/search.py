@@ -23,6 +23,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import INT8, INT16, Element, element_of
 from cortado.base.errors import CortadoError
+from cortado.base.findings import Finding
 from cortado.frontend.precision.elements import MAY_BE_WIDE
 from cortado.frontend.quantize.fake_quant_run import Scales
 from cortado.frontend.quantize.observer_replay import observed
@@ -122,6 +123,7 @@ class Mixed:
     before: str  # the quality with int8 alone
     ram: tuple[int, int]  # bytes: int8 alone, and as chosen
     new: str | None = None  # the least quality expected on new data, from ranges of each quarter of the samples
+    findings: tuple[Finding, ...] = ()
 
 
 # ---- tensors and calls -----------------------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ class MixedSearch:
             found = self._found(every) if rounds + 1 < CONFIRMATIONS else every
             missing = self._asked.least - self._confirm(found)
             if missing <= 0:
-                return self._result(found)
+                return self.result(found)
             if found == every:
                 break
             self._bar = replace(self._bar, least=self._measure(found) + missing)
@@ -338,7 +340,7 @@ class MixedSearch:
             return every
         self._noise = self._noise.reaching(self._measure(every)) if self._bar.decibels else self._noise
         found = [self._cheapest(every)] if len(every) <= SMALL else [self._in_order(every), *self._uniform(every)]
-        return self._with_free(min([self._given_back(found[0]), *found[1:], every], key=self._cost))
+        return self._with_free(min([self._given_back(found[0]), *found[1:], every], key=self.cost))
 
     def _cheapest(self, every: Chosen) -> Chosen:
         """Returns the cheapest choice, with few calls, among all subsets. Those that suffice by their noise and are
@@ -352,7 +354,7 @@ class MixedSearch:
             fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
             fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
             failed: list[Chosen] = []
-            found = self._first_that_holds(sorted(fit, key=self._cost), measures, failed)
+            found = self._first_that_holds(sorted(fit, key=self.cost), measures, failed)
             if found is not None:
                 return found
             least, plans = max(least + 0.3, self._next_threshold(failed)), max(3, plans // 2)
@@ -371,7 +373,7 @@ class MixedSearch:
         choices = dict.fromkeys(frozenset(one) for one in (*modules.values(), *spans) if len(one) < len(every))
         least = self._first_threshold()
         fit = sorted((one for one in choices if self._decibels(one) >= least), key=self._tensors.bytes)
-        found = self._first_that_holds(sorted(fit[:UNIFORM], key=self._cost), 1, [])
+        found = self._first_that_holds(sorted(fit[:UNIFORM], key=self.cost), 1, [])
         return [] if found is None else [found]
 
     def _with_free(self, chosen: Chosen) -> Chosen:
@@ -384,13 +386,13 @@ class MixedSearch:
             if more == grown:
                 continue
             planned += more not in self._prices
-            if self._cost(more) < self._cost(grown):
+            if self.cost(more) < self.cost(grown):
                 grown = more
             elif len(part) > 1:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
         return grown if grown == chosen or self._holds(grown) else chosen
 
-    def _cost(self, chosen: Chosen) -> tuple[float, float]:
+    def cost(self, chosen: Chosen) -> tuple[float, float]:
         """Returns bytes of RAM and, to break ties, cycles expressed in decibels minus the decibels."""
         price, alone = self._price(chosen), self._price(frozenset())
         if price is None:
@@ -536,7 +538,7 @@ class MixedSearch:
         named = ", ".join(f"{one.what} ({one.kept:.1f} dB alone)" for one in worst if math.isfinite(one.kept))
         return f" It is held back by {named}." if named else ""
 
-    def _result(self, chosen: Chosen) -> Mixed:
+    def result(self, chosen: Chosen) -> Mixed:
         before, after = self._price(frozenset()), self._price(chosen)
         return Mixed(
             calls=chosen,

@@ -11,7 +11,7 @@ from cortado.base.numerics import Tensor
 from cortado.frontend.capture.eager import Eager
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.precision.judgement import FloatRun, decibels, drawn
-from cortado.frontend.precision.parts import OutputParts
+from cortado.frontend.precision.parts import OutputPart, OutputParts
 from cortado.frontend.precision.search import Bar
 from cortado.frontend.rewrite.state import holders
 from cortado.ir.facts import STATE
@@ -64,6 +64,20 @@ class Goal:
         """Returns the decibels of the worst part of a real output, over these runs."""
         pairs = [(run.outputs, outputs) for run, outputs in zip(runs, found, strict=True)]
         return min(decibels([(part.of(wanted), part.of(one)) for wanted, one in pairs]) for part in self._real)
+
+    def worst_first(self, runs: Sequence[FloatRun], found: Sequence[Sequence[Tensor]]) -> list[FloatRun]:
+        """Sorts runs by their errors in the part that keeps the fewest decibels, the largest first."""
+        pairs = list(zip(runs, found, strict=True))
+
+        def kept(part: OutputPart) -> float:
+            return decibels([(part.of(run.outputs), part.of(outputs)) for run, outputs in pairs])
+
+        worst = min(self._real, key=kept)
+        lost = {
+            run.number: float((worst.of(run.outputs) - worst.of(outputs)).double().nan_to_num(0.0).square().sum())
+            for run, outputs in pairs
+        }
+        return sorted(runs, key=lambda run: -lost[run.number])
 
 
 def _check_real(asked: str, outputs: Sequence[Tensor]) -> None:

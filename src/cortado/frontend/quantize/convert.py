@@ -5,7 +5,7 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.base.element import FLOAT32
 from cortado.base.errors import CortadoError
-from cortado.base.findings import Finding
+from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.capture.eager import Eager, RightKernels
 from cortado.frontend.capture.export import Captured, capture, infinite_constant, leaves_open
 from cortado.frontend.capture.incoming import as_module, evaluating
@@ -29,6 +29,7 @@ from cortado.frontend.precision.judgement import CALL, FloatRun, drawn, drawn_ru
 from cortado.frontend.precision.parts import OutputParts
 from cortado.frontend.precision.search import (
     Attempts,
+    Bar,
     Bottleneck,
     Chosen,
     Mixed,
@@ -82,6 +83,7 @@ AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correctio
 SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # judged in the search of --precision auto, without and with state
 STEPS = 16_384  # of a model with state whose float outputs are kept
 CONFIRMED = 200_000_000  # values computed, at most, to confirm that the choice reaches the bar
+NEARLY = 1.0  # dB that a cheaper choice may be worse on new data, if none reaches the bar there
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def quantize(
         converted=converted,
         example_inputs=tuple(example_inputs),
         checked=tuple(replace(run, usual=run.number not in settled.odd) for run in data.runs),
-        findings=(*static, *settled.findings),
+        findings=(*static, *settled.findings, *(() if mixed is None else mixed.findings)),
         narrow=settled.narrow,
         tied=tied_inputs(converted, batches),
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
@@ -483,6 +485,18 @@ class PrecisionGiven:
     labelled: Labelled | None = None
 
 
+@dataclass(frozen=True)
+class Division:
+    """The runs that a choice is judged by, and the samples held out of its ranges and biases."""
+
+    runs: Sequence[FloatRun]
+    held: frozenset[int] = frozenset()  # if not empty, only these are judged: others are steps on the way to them
+    telling: Sequence[FloatRun] = ()  # runs to measure the noise of tensors on, the most important first; (): any
+
+    def judges(self, run: FloatRun) -> bool:
+        return not self.held or run.number in self.held
+
+
 class MixedWork:
     """The network with various tensors in 16 bits, as often as needed, without observing data again."""
 
@@ -508,37 +522,49 @@ class MixedWork:
     def choose(self, first: GraphModule, measured: PrecisionGiven, eager: Eager) -> Mixed:
         """Chooses the int16 tensors; `first` is the graph that has seen all data."""
         self._sightings = Sightings.of(first)
-        goal = Goal(self._how, self._data.parts, self._runs[0].outputs, eager, measured.labelled)
-        pricing = measured.pricing
-        narrow = self.prepared(())
-        _settle(narrow, self._winner, ())
-        tensors = Tensors.of(narrow.graph)
+        self._goal = goal = Goal(self._how, self._data.parts, self._runs[0].outputs, eager, measured.labelled)
+        self._pricing = measured.pricing
 
-        def price(chosen: Chosen) -> Price | None:
-            return pricing.price(self._quantized(chosen, corrected=False))
-
-        def kept(quantized: Quantized, runs: Sequence[FloatRun]) -> float:
-            found = pricing.outputs(quantized, runs)
-            return -math.inf if found is None else goal.kept(runs, found)
-
-        def measure(chosen: Chosen) -> tuple[float, Price | None]:
-            quantized = self._quantized(chosen)
-            found = kept(quantized, self._runs) if goal.bar.decibels else goal.accuracy(quantized.converted)
-            return found, pricing.price(quantized)
-
+        @cache
         def confirm(chosen: Chosen) -> float:
-            quantized = self._quantized(chosen)
-            return kept(quantized, self._all) if goal.bar.decibels else goal.accuracy(quantized.converted)
+            return self._quality(chosen, Division(self._all))
 
-        attempts = Attempts(price, measure, confirm, self._limits)
         try:
-            mixed = self.search(tensors, self._noise(narrow, tensors), attempts, goal.bar).choose()
+            mixed = self._search(Division(self._runs), confirm).choose()
         except OutOfReach as error:
-            error.in_float32 = partial(self._in_float32, error, goal, pricing)
+            error.in_float32 = partial(self._in_float32, error, goal, measured.pricing)
             raise
         if not goal.bar.decibels or len(self._all) < ENOUGH:
             return mixed
-        return replace(mixed, new=goal.bar.shown(self._on_new_data(mixed.calls, goal, pricing)))
+        return self._for_new_data(mixed, confirm)
+
+    def _search(self, division: Division, confirm: Callable[[Chosen], float]) -> MixedSearch:
+        """Returns a search that judges choices by a division of the samples, and its results by `confirm`."""
+        narrow = self._settled((), division.held)
+        tensors = Tensors.of(narrow.graph)
+
+        def price(chosen: Chosen) -> Price | None:
+            return self._pricing.price(self._quantized(chosen, corrected=False))
+
+        def measure(chosen: Chosen) -> tuple[float, Price | None]:
+            quantized = self._quantized(chosen, without=division.held)
+            return self._judged(quantized, division), self._pricing.price(quantized)
+
+        attempts = Attempts(price, measure, confirm, self._limits)
+        return self.search(tensors, self._noise(narrow, tensors, division), attempts, self._goal.bar)
+
+    def _quality(self, chosen: Chosen, division: Division) -> float:
+        return self._judged(self._quantized(chosen, without=division.held), division)
+
+    def _judged(self, quantized: Quantized, division: Division) -> float:
+        """Measures the bar's unit: decibels on the runs of a division, or the share of all labelled samples."""
+        if not self._goal.bar.decibels:
+            return self._goal.accuracy(quantized.converted)
+        outputs = self._pricing.outputs(quantized, division.runs)
+        if outputs is None:
+            return -math.inf
+        judged = [pair for pair in zip(division.runs, outputs, strict=True) if division.judges(pair[0])]
+        return self._goal.kept([run for run, _ in judged], [found for _, found in judged])
 
     def _in_float32(self, error: OutOfReach, goal: Goal, pricing: Priced, quantized: Quantized) -> Mixed | None:
         """Returns the last resort, the whole network in float32; None if that does not reach the bar."""
@@ -564,22 +590,55 @@ class MixedWork:
         calls = sum(node.op == "call_function" for node in self._pristine.graph.nodes)
         return self._some(max(SAMPLES_JUDGED, CONFIRMED // (size_of(self._pristine) + CALL * calls + 1)))
 
-    def _on_new_data(self, chosen: Chosen, goal: Goal, pricing: Priced) -> float:
-        """Estimates the least quality on new data: ranges and biases are taken from each quarter of the samples and
-        judged on the others, which exceed them about as new data exceed the samples."""
-        begins, kept = self._data.begins, list[float]()
+    def _for_new_data(self, mixed: Mixed, confirm: Callable[[Chosen], float]) -> Mixed:
+        """Searches on if new data are expected to miss the bar: with ranges from the quarter of the samples that keeps
+        least of the others. If nothing reaches the bar there, takes the cheapest of the best choices, with a
+        warning."""
+        bar, expected = self._goal.bar, {mixed.calls: self._on_new_data(mixed.calls)}
+        least, worst = expected[mixed.calls]
+        if least >= bar.least:
+            return replace(mixed, new=bar.shown(least))
+
+        def holds(chosen: Chosen) -> float:
+            expected[chosen] = expected.get(chosen) or self._on_new_data(chosen)
+            return min(confirm(chosen), expected[chosen][0])
+
+        further = self._search(self._with_telling(worst, mixed.calls), holds)
+        try:
+            found = further.choose()
+        except OutOfReach:
+            best = max(kept for kept, _ in expected.values())
+            nearly = [one for one, (kept, _) in expected.items() if kept >= best - NEARLY and confirm(one) >= bar.least]
+            found = further.result(min(nearly, key=further.cost)) if nearly else mixed
+        new = expected[found.calls][0]
+        reached = bar.shown(confirm(found.calls))
+        missed = [] if new >= bar.least else [_below(bar, new, reached, [kept for kept, _ in expected.values()])]
+        return replace(found, reached=reached, before=mixed.before, new=bar.shown(new), findings=tuple(missed))
+
+    def _on_new_data(self, chosen: Chosen) -> tuple[float, Division]:
+        """Estimates the least quality on new data, and the division of the samples that gives it: ranges and biases are
+        taken from each quarter of the samples and judged on the others, which exceed them about as new data exceed
+        the samples."""
+        found = [(self._quality(chosen, division), division) for division in self._divisions]
+        return min(found, key=lambda one: one[0])
+
+    def _with_telling(self, division: Division, chosen: Chosen) -> Division:
+        """Adds the runs to measure the noise of tensors on: those with the largest errors, without state."""
+        if self._data.state:
+            return division
+        outputs = self._pricing.outputs(self._quantized(chosen, without=division.held), division.runs)
+        return replace(division, telling=() if outputs is None else self._goal.worst_first(division.runs, outputs))
+
+    @cached_property
+    def _divisions(self) -> list[Division]:
+        begins, found = self._data.begins, list[Division]()
         for part in folds(begins):
-            without = frozenset(range(len(begins))) - part
-            runs = self._all
+            without, runs = frozenset(range(len(begins))) - part, self._all
             if not self._data.state:
                 held = [run for run in runs if run.number in without]
                 runs = [held[place] for place in drawn(len(held), max(1, len(runs) // 2))]
-            outputs = pricing.outputs(self._quantized(chosen, without=without), runs)
-            if outputs is None:
-                return -math.inf
-            pairs = [(run, found) for run, found in zip(runs, outputs, strict=True) if run.number in without]
-            kept.append(goal.kept([run for run, _ in pairs], [found for _, found in pairs]))
-        return min(kept)
+            found.append(Division(runs, without))
+        return found
 
     def prepared(self, wide: Collection[str]) -> GraphModule:
         """Returns a prepared graph whose observers have the statistics of all data."""
@@ -592,35 +651,45 @@ class MixedWork:
 
     def _quantized(self, wide: Collection[str], *, corrected: bool = True, without: Collection[int] = ()) -> Quantized:
         """Quantizes a trial model; its price does not depend on bias correction. Samples in `without` are held out."""
-        prepared = self.prepared(wide)
-        for observer in observers_of(prepared) if without else ():
-            observer.recall(observer.observed(), without)
+        prepared = self._recalled(wide, without)
         settled = _settle(prepared, self._winner, ())
         winner = self._winner if corrected else replace(self._winner, corrected=())
         converted = _converted(prepared, self._pristine.graph, self._means, self._data, settled, winner, without)
         return Quantized(converted=converted, example_inputs=self._example, how=self._how)
 
-    def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
+    def _recalled(self, wide: Collection[str], without: Collection[int]) -> GraphModule:
+        """Returns a prepared graph whose observers have the statistics of all data but those in `without`."""
+        prepared = self.prepared(wide)
+        for observer in observers_of(prepared) if without else ():
+            observer.recall(observer.observed(), without)
+        return prepared
+
+    def _settled(self, wide: Collection[str], without: Collection[int]) -> GraphModule:
+        prepared = self._recalled(wide, without)
+        _settle(prepared, self._winner, ())
+        return prepared
+
+    def _noise(self, narrow: GraphModule, tensors: Tensors, division: Division) -> Noise:
         """Measures the noise of each tensor, on a few samples or steps."""
         rounded = Rounded(narrow, {})
-        wanted, run = self._few(narrow, rounded)
+        wanted, run = self._few(narrow, rounded, division)
         return measure_noise(narrow, rounded.scales(), tensors, wanted, run)
 
     def _limits(self, wide: Collection[str]) -> list[Bottleneck]:
         """Returns the noise that remains with these calls in 16 bits."""
-        prepared = self.prepared(wide)
-        _settle(prepared, self._winner, ())
+        prepared = self._settled(wide, ())
         rounded = Rounded(prepared, {})
-        wanted, run = self._few(prepared, rounded)
+        wanted, run = self._few(prepared, rounded, Division(self._runs))
         return limits_of(prepared, rounded.scales(), wanted, run)
 
     def _few(
-        self, prepared: GraphModule, rounded: Rounded
+        self, prepared: GraphModule, rounded: Rounded, division: Division
     ) -> tuple[list[list[Tensor]], Callable[[Scales], list[list[Tensor]]]]:
         """Returns the float model's outputs for a few samples or steps, and a function that computes those of a rounded
         graph."""
         no_shift, split = Correction({}, 0), self._data.parts.split
-        runs = self._runs if self._data.state else self._some(samples_for(size_of(prepared), len(self._runs)))
+        count = samples_for(size_of(prepared), len(self._runs))
+        runs = self._runs if self._data.state else division.telling[:count] or self._some(count)
 
         def run(scales: Scales) -> list[list[Tensor]]:
             if not self._data.state:
@@ -633,6 +702,21 @@ class MixedWork:
             return outputs
 
         return [split(one.outputs) for one in runs], run
+
+
+def _below(bar: Bar, new: float, reached: str, tried: Collection[float]) -> Finding:
+    """Returns the warning that new data are expected to miss the bar."""
+    return Finding(
+        kind=FindingKind.NEW_DATA,
+        text=(
+            f"{bar.option}: the calibration data keep {reached}, but new data are expected to keep only "
+            f"{bar.shown(new)}, which is what the other samples keep with ranges from a quarter of them. The best of "
+            f"{len(tried)} choices, up to int16 wherever it is possible, is expected to keep {bar.shown(max(tried))}. "
+            "Give more samples, and ones that reach as far as new data will"
+        ),
+        found=new if math.isfinite(new) else None,
+        limit=bar.least,
+    )
 
 
 class FloatModel:
