@@ -9,7 +9,6 @@ from pathlib import Path
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from cortado.base.element import INT16
 from cortado.base.errors import CortadoError, NotInteger, Refused
 from cortado.base.target import CortexMTargetConfig
 from cortado.base.versions import EXECUTORCH, TORCH, numbers
@@ -104,7 +103,7 @@ def _has_form(program: ExportedProgram) -> bool:
 
     def has_form(node: Node) -> bool:
         operator = operator_of(node.target)
-        return INT16 in wider_elements(node) or (operator is not None and operator.in_pieces)
+        return any(one.coded for one in wider_elements(node)) or (operator is not None and operator.in_pieces)
 
     return all(has_form(node) for node in program.graph_module.graph.nodes if c_only_reason(node) is not None)
 

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from cortado import api
-from cortado.base.element import FLOAT32, Element
+from cortado.base.element import FLOAT32, USUAL, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.export import capture
 from cortado.frontend.rewrite import pipeline
 from cortado.frontend.rewrite.domains import DOMAINS
 from cortado.frontend.rewrite.pipeline import FLOAT_PIPELINE, FloatContext, FloatPass, run_float
-from cortado.ir.facts import USUAL
 from cortado.ir.passes import Level, print_graph, run_pass
 from cortado.passes import PIPELINE
 from helpers.golden import Golden

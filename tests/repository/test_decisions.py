@@ -122,6 +122,24 @@ def all_decisions() -> Counter[tuple[str, str]]:
     return found
 
 
+def asks_for_an_element(node: ast.AST) -> bool:
+    """Whether a comparison asks which element it is, and not for a property: the usual one, int8, has a name."""
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    items = [one for side in sides for one in (side.elts if isinstance(side, ast.Tuple | ast.Set) else [side])]
+    return any(isinstance(one, ast.Name) and one.id in ("INT4", "INT8", "INT16", "WIDE", "FLOAT32") for one in items)
+
+
+def test_elements_are_told_apart_by_their_properties() -> None:
+    found = [
+        f"{path.relative_to(SRC)}: {ast.unparse(node)}"
+        for path in SRC.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if asks_for_an_element(node)
+    ]
+    assert found == [], "ask for affine, symmetric, floating, packed or bits (base/element.py)"
+    assert asks_for_an_element(ast.parse("given.element in (INT8, INT16)", mode="eval").body)
+
+
 def test_decisions_on_named_operators_are_few_and_have_reasons() -> None:
     found = all_decisions()
     assert set(found) - set(DECISIONS) == set(), (

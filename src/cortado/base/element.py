@@ -45,6 +45,12 @@ class Element:
         return self.bits <= 8
 
     @property
+    def symmetric(self) -> bool:
+        """Whether it holds codes around zero point 0, which are wide enough for sums of products to need their own
+        arithmetic."""
+        return self.coded and not self.affine
+
+    @property
     def computed(self) -> bool:
         """Whether kernels compute with it, in a C type of its own; other elements are only passed through as bytes."""
         return self.c_type in (f"{self.name}_t", "float")
@@ -106,6 +112,8 @@ BOOL = Element("bool", 8, 0, 1, _BYTES, real=False)
 FLOAT16 = _float(16, _BYTES)
 FLOAT32 = _float(32, "float")
 FLOAT64 = _float(64, _BYTES)
+# The elements of real numbers as codes: unless another is asked for, and where 8 bits keep too little.
+CODES = USUAL, WIDE = INT8, INT16
 
 _KNOWN = {one.name: one for one in (INT4, INT8, INT16, INT32, INT64, UINT8, BOOL, FLOAT16, FLOAT32, FLOAT64)}
 

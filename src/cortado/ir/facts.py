@@ -6,11 +6,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.fx import Graph, Node
 
-from cortado.base.element import INT8, Element, element_of
+from cortado.base.element import USUAL, Element, element_of
 from cortado.base.numerics import ChannelQParams, QParams
 
 T = TypeVar("T")
-USUAL = INT8  # the element of real numbers unless another is asked for
 
 
 @dataclass(frozen=True)

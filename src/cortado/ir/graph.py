@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from cortado.base.element import Element
+from cortado.base.element import USUAL, Element
 from cortado.base.errors import CortadoError
 from cortado.ir.facts import (
     CONSTANT,
@@ -38,7 +38,6 @@ from cortado.ir.facts import (
     TORCH_FN,
     TRAINED,
     TWIN,
-    USUAL,
     VALUE,
     WANTED,
     FactKey,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from cortado.base.element import INT8, INT16, Element
+from cortado.base.element import CODES, INT8, Element
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Number, Operand, Row
@@ -163,7 +163,7 @@ def only(symbol: str, reads: Element | tuple[Element | None, ...] | None, *rest:
 
 def by_element(name: str, **row: Any) -> KernelTable:
     """Returns a table with the same row for int8 and int16."""
-    return KernelTable(tuple(KernelRow(f"{name}_s{kind.bits}", kind, **row) for kind in (INT8, INT16)))
+    return KernelTable(tuple(KernelRow(f"{name}_s{kind.bits}", kind, **row) for kind in CODES))
 
 
 def of_size(row: KernelRow, symbol: str) -> KernelRow:

@@ -8,9 +8,9 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from cortado.base.element import Element
+from cortado.base.element import USUAL, Element
 from cortado.base.errors import NotInteger, Reject
-from cortado.ir.facts import USUAL, FactKey, dtype, holds_integers, wanted_element
+from cortado.ir.facts import FactKey, dtype, holds_integers, wanted_element
 from cortado.ir.graph import Bound, bind, describe
 from cortado.ir.op import Pattern, registry
 from cortado.ir.roles import Activation, Mask, Plain, Quantization, SharedWith

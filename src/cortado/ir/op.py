@@ -20,7 +20,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8, Element, element_of
+from cortado.base.element import USUAL, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.names import is_of_floats
 from cortado.base.numerics import QParams
@@ -476,7 +476,7 @@ def c_only(node: Node) -> str | None:
 def wider_elements(node: Node) -> list[Element]:
     """Returns the elements other than int8 among the operands and the result of a call of the lowered graph."""
     known = [qparams(one) for one in (node, *node.all_input_nodes)]
-    return [one.element for one in known if one is not None and one.element != INT8]
+    return [one.element for one in known if one is not None and one.element != USUAL]
 
 
 def quantizes(node: Node) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from cortado.base.element import INT8, INT16, INT32, UINT8, Element
+from cortado.base.element import CODES, INT8, INT16, INT32, UINT8, USUAL, Element
 
 Tensor = torch.Tensor
 Choice = TypeVar("Choice")
@@ -57,6 +57,10 @@ class CaseDraw:
     def rows(self, most: int = 4) -> tuple[int, ...]:
         """Draws any shape whose last dimension is at or around the tile sizes of the kernels."""
         return (*self.sizes(most, 0, 3), self.channels())
+
+    def element(self, *others: Element) -> Element:
+        """Draws an element of codes, most often int8, or one of `others`."""
+        return self.pick([USUAL, *CODES, *others])
 
     def zero_point(self, element: Element = INT8) -> int:
         if not element.affine:

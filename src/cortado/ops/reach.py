@@ -11,7 +11,7 @@ from itertools import product
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, Element
+from cortado.base.element import INT16
 from cortado.base.numerics import QParams, Tensor, requant
 from cortado.ir.graph import computed_call
 from cortado.ir.sampling import CaseDraw
@@ -90,13 +90,8 @@ def finish(
     return scaled.clamp(*bounds).to(INT16.torch_dtype).contiguous()
 
 
-def is_wide(element: Element) -> bool:
-    return element.bits == INT16.bits
-
-
 # ---- integers as codes, rounded once ---------------------------------------------------------------------------------
 
-REALS = (INT8, INT16)  # the elements of real numbers
 LEAST_SHIFT, MOST_SHIFT = -31, 30  # of a factor: a product of two 31-bit numbers is then divided by 2 to 2^62
 
 

@@ -12,7 +12,6 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.base.element import FLOAT32
 from cortado.base.errors import CortadoError, Refused, Reject
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TRAINED, TWIN, VALUE, dtype, qparams
@@ -293,7 +292,7 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     VALUE.note(node, made if operator.extra_results else made[0])
     known = qparams(like)
     # Intermediate results can have another element, and readers of a refused call are float32.
-    if not operator.extra_results and known is not None and kinds[0].name in (known.element.name, FLOAT32.name):
+    if not operator.extra_results and known is not None and (kinds[0].floating or kinds[0].name == known.element.name):
         QPARAMS.note(node, known)
     copy_origin(like, node)
     return node

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from cortado.base.camera import Camera
-from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.capture.camera import check_input
@@ -80,7 +79,7 @@ def _only(program: Program) -> Tensor:
             "compile without --input-format"
         )
     tensor = program.inputs[0]
-    if tensor.element != INT8 or tensor.qparams is None:
+    if not tensor.element.affine or tensor.qparams is None:
         raise CortadoError(
             f"input '{tensor.name}' holds {tensor.dtype} values, but a camera's front end (--input-format) writes int8 "
             "codes of real numbers; make the model take real images, or compile without --input-format"

@@ -17,7 +17,7 @@ import numpy as np
 from cortado.base import float32
 from cortado.base.arrays import ArrayType
 from cortado.base.decision import Decision
-from cortado.base.element import FLOAT32, Element, element_of
+from cortado.base.element import Element, element_of
 from cortado.base.errors import CortadoError
 
 DECISION = "decision.kept"  # a buffer: the decision's state between outputs
@@ -98,7 +98,7 @@ class ClassScores:
     def classes(self) -> int:
         """The number of classes: the size of the only dimension longer than 1. Raises for anything but scores."""
         long = [size for size in self.shape if size > 1]
-        is_scores = len(long) < 2 and self.element.real and (self.scale is not None or self.element == FLOAT32)
+        is_scores = len(long) < 2 and self.element.real and (self.scale is not None or self.element.floating)
         classes = (long or [1])[0]
         alone = len(self.shape) < 2 or self.shape[0] == 1
         if not is_scores or not alone or classes > MOST_CLASSES:

@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import USUAL, WIDE
 from cortado.base.numerics import QParams
 from cortado.frontend.precision.elements import MAY_BE_WIDE
 from cortado.frontend.precision.judgement import CALL, SIGNAL, FloatRun, Measure, drawn_runs
@@ -231,7 +231,7 @@ class Cures:
                 reached[place] = min(low, float(finite.min())), max(high, float(finite.max()))
             return value
 
-        places = [place for place in self._model.places if is_quantize(place) and torch.int8 in place.args]
+        places = [place for place in self._model.places if is_quantize(place) and USUAL.torch_dtype in place.args]
         self.kept({place: partial(seen, place) for place in places}, self._seen)
         return reached
 
@@ -270,9 +270,9 @@ def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:
 
 def grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
     """Returns a function that rounds to the int8 codes of a range."""
-    scale = (high - low) / INT8.steps
-    zero = round(INT8.low - low / scale)
-    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, zero, *INT8.codes)
+    scale = (high - low) / USUAL.steps
+    zero = round(USUAL.low - low / scale)
+    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, zero, *USUAL.codes)
 
 
 def _passes_range(place: Node, low: float, high: float) -> bool:
@@ -285,8 +285,8 @@ def _passes_range(place: Node, low: float, high: float) -> bool:
 def _wide_grid(place: Node) -> Callable[[Tensor], Tensor]:
     """Returns a function that rounds to int16 codes with the headroom that int16 tensors have."""
     room = INPUT_ROOM if place.all_input_nodes[0].op == "placeholder" else ROOM
-    scale = room * max(abs(end) for end in qparams_of(place).range) / INT16.high
-    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, 0, *INT16.codes)
+    scale = room * max(abs(end) for end in qparams_of(place).range) / WIDE.high
+    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, 0, *WIDE.codes)
 
 
 def _passes(node: Node) -> bool:

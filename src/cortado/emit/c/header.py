@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable
 
 from cortado import __version__
-from cortado.base.element import INT8, Element
+from cortado.base.element import USUAL, Element
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import float_text
@@ -46,7 +46,7 @@ def _tensor_macros(tag: str, tensor: Tensor) -> str:
 def coded_elements(program: Program) -> tuple[Element, ...]:
     """Returns the elements of the quantized inputs and outputs; int8 if none is quantized."""
     found = {tensor.element for tensor in (*program.inputs, *program.outputs) if tensor.qparams is not None}
-    return tuple(sorted(found, key=lambda one: one.bits)) or (INT8,)
+    return tuple(sorted(found, key=lambda one: one.bits)) or (USUAL,)
 
 
 def _meaning(program: Program) -> str:
@@ -59,7 +59,7 @@ def _meaning(program: Program) -> str:
 
 def scalar_suffix(element: Element) -> str:
     """Returns the suffix of MODEL_quantize and MODEL_dequantize for an element: empty for int8, else as in _s16."""
-    return "" if element == INT8 else f"_s{element.bits}"
+    return "" if element == USUAL else f"_s{element.bits}"
 
 
 def tensor_name(tensor: Tensor) -> str:
@@ -198,7 +198,7 @@ def _functions(planned: Planned) -> str:
         else f"void {name}_quantize_input({arena}, int i, const float *values);"
     )
     codes = coded_elements(program)
-    only = "" if codes == (INT8,) else " For int8 tensors only."
+    only = "" if all(one.affine for one in codes) else " For int8 tensors only."
     of_bytes = comment(
         "The same for bytes from a camera, without a copy of the picture in real numbers: byte b of channel c stands "
         "for b * gain[c] + offset[c]. Channels are last. The bytes may be where the codes go." + only
@@ -250,7 +250,8 @@ def _scalars(name: str, codes: Iterable[Element]) -> str:
 
 
 def _scalar(name: str, element: Element) -> str:
-    of, tail = "its tensor" if element == INT8 else f"its {element.name} tensor", scalar_suffix(element)
+    tail = scalar_suffix(element)
+    of = f"its {element.name} tensor" if tail else "its tensor"
     beyond = f"{2 * (element.steps + 1)}.0f"  # any larger value saturates, whatever the zero point
     code = element.c_type
     return f"""/* One number, by the SCALE and ZERO_POINT of {of}, with the same bits as above. */

@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cortado.base.element import INT8
 from cortado.base.names import plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.arena import region_macro
@@ -251,7 +250,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         elements = coded_elements(self.program)
         named = [f"`{self.name}_{verb}quantize{scalar_suffix(one)}`" for one in elements for verb in ("", "de")]
         kinds = " or ".join(one.name for one in elements)
-        camera = f", for a camera's bytes `{self.name}_quantize_{given}_u8`," if INT8 in elements else ""
+        camera = f", for a camera's bytes `{self.name}_quantize_{given}_u8`," if elements[0].affine else ""
         meaning = _paragraph(
             f"An {kinds} value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and likewise for "
             f"the others. {' and '.join(named)} convert one number; `{self.name}_quantize_{given}`{camera} and "

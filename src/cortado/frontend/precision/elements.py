@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.base.element import FLOAT32, INT16, Element
+from cortado.base.element import FLOAT32, USUAL, WIDE, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.observers import SETTLED, Scheme
 from cortado.frontend.rewrite.filter_probes import gives_signals
@@ -50,7 +50,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
             return _all(graph)
         given = _of_signals(graph) | _of_samples(graph) | feedback(graph) | _chosen(graph, how.int16)
         _note_open(graph, given)
-        return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), INT16)
+        return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), WIDE)
 
     return replace(
         SETTLED,
@@ -63,7 +63,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
 def _note_open(graph: Graph, given: Elements) -> None:
     """Notes the calls that measurement can choose, or a warning recommend: those with int16 kernels as they are."""
     for node in graph.nodes:
-        if node.op == "call_function" and node not in given and patterns_of(node.target) and takes(node, INT16):
+        if node.op == "call_function" and node not in given and patterns_of(node.target) and takes(node, WIDE):
             MAY_BE_WIDE.note(node, value=True)
 
 
@@ -72,7 +72,7 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
     any."""
     narrow, spelled = [node for node in module.graph.nodes if _spelled_wide(node)], False
     wanted = elements(module.graph) if narrow else {}
-    for node in [node for node in narrow if wanted.get(node) is INT16]:
+    for node in [node for node in narrow if wanted.get(node, USUAL).symmetric]:
         with module.graph.inserting_before(node):
             found = next(
                 (one.int16_decomposition(bind(node)) for one in _spelled_wide(node) if one.int16_decomposition), None
@@ -87,7 +87,7 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
 def _spelled_wide(node: Node) -> list[Pattern]:
     """Returns the patterns that can rewrite a call for int16, if none takes it directly."""
     known = [pattern for pattern in patterns_of(node.target) if pattern.int16_decomposition is not None]
-    return [] if not known or takes(node, INT16) else known
+    return [] if not known or takes(node, WIDE) else known
 
 
 def _nothing(graph: Graph) -> dict[Node, Element]:
@@ -96,7 +96,7 @@ def _nothing(graph: Graph) -> dict[Node, Element]:
 
 def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
     """Selects tensors whose names, or whose modules' names, match one of these expressions (--int16)."""
-    return dict.fromkeys((node for text in expressions for node in _matching(graph, "--int16", text)), INT16)
+    return dict.fromkeys((node for text in expressions for node in _matching(graph, "--int16", text)), WIDE)
 
 
 def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
@@ -161,14 +161,14 @@ def _matching(graph: Graph, option: str, text: str) -> list[Node]:
 def _all(graph: Graph) -> Elements:
     for holder in holders(graph):
         WHY.note(holder, "all real tensors are int16 (--activations int16)")
-    return dict.fromkeys(graph.nodes, INT16)
+    return dict.fromkeys(graph.nodes, WIDE)
 
 
 def _of_signals(graph: Graph) -> dict[Node, Element]:
     """Selects filters, and everything that leads to a filter or a spectrum: these read 16-bit samples, and an 8-bit
     call before them would remove what the quiet bands consist of."""
     readers = [node for node in graph.nodes if node.target in (FILTER_OF, SPECTRUM_OF)]
-    found: dict[Node, Element] = {node: INT16 for node in readers if node.target == FILTER_OF}
+    found: dict[Node, Element] = {node: WIDE for node in readers if node.target == FILTER_OF}
     for node in found:
         before = bind(node)["before"]
         if before is not None:
@@ -180,7 +180,7 @@ def _of_signals(graph: Graph) -> dict[Node, Element]:
     signals = [bind(node)["signal"] for node in readers]
     expanded = [one for node in readers if node not in found for one in _expanded(node)]
     return found | dict.fromkeys(
-        [*expanded, *_reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes))], INT16
+        [*expanded, *_reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes))], WIDE
     )
 
 
@@ -225,7 +225,7 @@ def _of_samples(graph: Graph) -> dict[Node, Element]:
         ends = [end, *(following[node] for node in given if node in following)]
         real = [node for node in reached if is_float32(node)]
         if not heads.isdisjoint(reached) and all(map(_may_be_wide, real)) and gives_signals(given, ends):
-            found |= dict.fromkeys(real, INT16)
+            found |= dict.fromkeys(real, WIDE)
     return found
 
 
@@ -305,7 +305,7 @@ def _stays_narrow(call: Node) -> bool:
 
 
 def _takes_wide(call: Node) -> bool:
-    return bool(_spelled_wide(call)) or takes(call, INT16)
+    return bool(_spelled_wide(call)) or takes(call, WIDE)
 
 
 def _of_feedback(graph: Graph) -> dict[Node, Element]:
@@ -317,7 +317,7 @@ def _of_feedback(graph: Graph) -> dict[Node, Element]:
         for state in loop.states:
             if not loop.only_moves:
                 WHY.note(state, why)
-        wide |= dict.fromkeys(_around(loop), INT16) if wider else {}
+        wide |= dict.fromkeys(_around(loop), WIDE) if wider else {}
     for state in holders(graph):
         if not WHY.known(state):
             WHY.note(state, "only moved and chosen from")

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.base.element import INT8, INT16, Element, element_of
+from cortado.base.element import WIDE, Element
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.frontend.precision.elements import MAY_BE_WIDE
@@ -250,7 +250,7 @@ def measure_noise(
     model."""
     places: dict[Node, list[Node]] = {tensor: [] for tensor in tensors.open}
     for node, observer, _ in observed(prepared):
-        if element_of(observer.dtype) == INT8 and tensors.roots[node] in places and node in scales:
+        if observer.element.affine and tensors.roots[node] in places and node in scales:
             places[tensors.roots[node]].append(node)
     loose = {node for nodes in places.values() for node in nodes}
     base = {node: scale for node, scale in scales.items() if node not in loose}
@@ -276,7 +276,7 @@ def limits_of(
     found = [Bottleneck("weights of 8 bits", _least_decibels(signal, _power(wanted, weights)))]
     narrow: dict[Node, dict[Node, tuple[float, int]]] = {}
     for node, observer, origin in observed(prepared):
-        if element_of(observer.dtype) == INT8 and node in scales:
+        if observer.element.affine and node in scales:
             narrow.setdefault(origin, {})[node] = scales[node]
     for origin in sorted(narrow, key=_size)[:LIMITS]:
         kept = _least_decibels(signal, _power(weights, run(narrow[origin])))
@@ -553,7 +553,7 @@ class MixedSearch:
         wide = set(self._wide(chosen))
         shown = [node for node in dict.fromkeys(self._tensors.roots.values()) if self._is_activation(node)]
         for tensor in shown:
-            element = INT16 if tensor in wide or tensor.name in chosen else wanted_element(tensor)
+            element = WIDE if tensor in wide or tensor.name in chosen else wanted_element(tensor)
             yield TensorPrecision(tensor.name, module_path(tensor) or "", element, self._why(tensor, chosen, wide))
 
     def _is_activation(self, node: Node) -> bool:

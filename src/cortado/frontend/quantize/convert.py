@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from cortado.base.element import FLOAT32
+from cortado.base.element import FLOAT32, USUAL
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.capture.eager import Eager, RightKernels
@@ -70,7 +70,7 @@ from cortado.frontend.quantize.training import as_deployed
 from cortado.frontend.rewrite.pipeline import FloatContext, canonicalize, run_float
 from cortado.frontend.rewrite.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.rewrite.writes import written
-from cortado.ir.facts import STATE, USUAL, is_float32
+from cortado.ir.facts import STATE, is_float32
 from cortado.ir.graph import copied, describe, lift, module_path, output_node
 from cortado.ir.matching import settle as settle_matches
 from cortado.ir.patched import counted_on, late_code

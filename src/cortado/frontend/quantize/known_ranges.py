@@ -50,7 +50,7 @@ def know_ranges(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
         if node.op == "call_module" and not VALUE.known(node):
             VALUE.take(node, node.all_input_nodes[0])  # an observer's: rules look at the shapes of operands
     for _, observer, origin in observed(prepared):
-        if observer.element == INT16:
+        if observer.element.symmetric:
             reached.setdefault(observer, []).append(None if _is_kept(origin) else known.interval(origin))
     known.forget(prepared.graph.nodes)
     for observer, intervals in reached.items():

@@ -238,7 +238,7 @@ def make_room_for_bias(bias: torch.Tensor, activation: ObserverBase, weight: Obs
     """Enlarges weight scales that are too small for the bias to fit: next to such a bias the lost precision of the
     weights is invisible."""
     input_scale, _ = activation.calculate_qparams()
-    bits = _SMALL_BIAS_BITS if element_of(activation.dtype) is INT8 else BIAS_BITS
+    bits = _SMALL_BIAS_BITS if element_of(activation.dtype).affine else BIAS_BITS
     least = bias.detach().abs().to(torch.float64) / (float(input_scale) * 2**bits)
     largest: Any = weight.max_val
     weight.max_val = torch.maximum(largest, (least * WEIGHT_MAX).to(largest.dtype))

@@ -11,7 +11,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from cortado.base.element import Element
+from cortado.base.element import USUAL, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.dynamic_shapes import is_left_in_float, rewrite_if_sizes_stay_open
@@ -19,7 +19,7 @@ from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_
 from cortado.frontend.quantize.training import TRAINING
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.state import holders, results
-from cortado.ir.facts import USUAL, FactKey, holds_integers, note_element, wanted_element
+from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern

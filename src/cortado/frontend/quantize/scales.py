@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, INT32, Element
+from cortado.base.element import INT8, INT32, USUAL, Element
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import BIAS_BITS, SMALLEST_SCALE, WEIGHT_MAX, RangeObserver
@@ -28,7 +28,7 @@ from cortado.frontend.quantize.prequantized import (
 from cortado.frontend.quantize.quantizer import CortexMQuantizer, fused_clamp
 from cortado.frontend.rewrite.canonical import inline_contexts
 from cortado.frontend.rewrite.pipeline import canonicalize
-from cortado.ir.facts import USER_INPUT, USUAL, note_element, wanted_element
+from cortado.ir.facts import USER_INPUT, note_element, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe
 from cortado.ir.matching import Match, find, settle
 from cortado.ir.roles import Activation, Bias, Joined, Plain, SharedWith, Usually, Weight

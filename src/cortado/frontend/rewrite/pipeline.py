@@ -13,7 +13,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import Element
+from cortado.base.element import USUAL, Element
 from cortado.base.findings import Finding
 from cortado.frontend.rewrite.canonical import (
     check_filled,
@@ -43,7 +43,7 @@ from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
 from cortado.frontend.rewrite.signs import compare_before
 from cortado.frontend.rewrite.state import StateBuffer, keep_needed
 from cortado.frontend.rewrite.writes import make_writes_plain
-from cortado.ir.facts import USUAL, VALUE, note_elements
+from cortado.ir.facts import VALUE, note_elements
 from cortado.ir.graph import describe
 from cortado.ir.passes import COMMON, GraphPass, GraphRule, Level, calls_of, run_pass
 from cortado.ops.float_graph import out_of_place

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cortado.base.element import INT8
+from cortado.base.element import USUAL
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -63,7 +63,7 @@ class Accuracy:
 
     def beside(self, arithmetic: str) -> str:
         """Formats the accuracies for a model whose arithmetic may differ from the one measured."""
-        return str(self) if arithmetic == INT8.name else f"{self}; not measured in {arithmetic}"
+        return str(self) if arithmetic == USUAL.name else f"{self}; not measured in {arithmetic}"
 
 
 def load_weights(name: str, model: nn.Module) -> None:

@@ -49,7 +49,7 @@ def reference(
     a, b = lhs.to(torch.float64) + lhs_zero_point, rhs_transposed.to(torch.float64) + rhs_zero_point
     acc = torch.bmm(a, b.transpose(1, 2)).to(torch.int64)
     kind = element_of(lhs.dtype)
-    if kind.bits == INT16.bits:
+    if kind.symmetric:
         acc = divided(acc, sum_shift(lhs.shape[2]))
     codes = requant(acc, output_multiplier, output_shift) + output_zero_point
     return codes.clamp(*kind.codes).to(lhs.dtype).contiguous()
@@ -174,7 +174,7 @@ def match(bound: Bound) -> Quantization | Reject:
 def lower(lowering: Lowering) -> Node:
     left, right, out = lowering.q("self"), lowering.q("mat2"), lowering.out
     depth = shape(lowering.node("self"))[2]
-    halved = sum_shift(depth) if out.element == INT16 else 0
+    halved = sum_shift(depth) if out.element.symmetric else 0
     fixed = Fixed.of(left.scale * right.scale * 2.0**halved / out.scale)
     most = depth * _reach(left) * _reach(right) >> halved
     check_sums(lowering.bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([fixed.shift]))
@@ -305,7 +305,7 @@ KERNELS = KernelTable(
 def samples(draw: CaseDraw) -> dict[str, Any]:
     batches, rows, cols = (draw.whole(1, most) for most in (3, 9, 9))
     depth, seed = draw.channels(), draw.seed()
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     multipliers, shifts = sampling.fixed_points(seed, 1, high=1 if kind.affine else 0)
     codes = (*kind.codes, kind.torch_dtype)
     return {

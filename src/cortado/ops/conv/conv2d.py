@@ -64,7 +64,7 @@ def reference(
     w = weight.to(torch.float64).permute(TO_NCHW)
     groups = input.shape[3] // weight.shape[3]
     acc = torch.conv2d(x, w, None, stride, padding, dilation, groups).permute(TO_NHWC).to(torch.int64)
-    if reach.is_wide(element_of(input.dtype)):
+    if element_of(input.dtype).symmetric:
         factors = requantize_multipliers, requantize_shifts
         return reach.finish(acc, weight, bias, factors, (activation_min, activation_max))
     return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)

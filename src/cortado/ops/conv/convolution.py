@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.element import CODES, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core, CortexMTargetConfig, Isa
@@ -65,9 +65,6 @@ def macs(call: Call) -> int:
 
 
 # ---- from aten -----------------------------------------------------------------------------------------------
-
-
-ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
 
 
 def weighted(bound: Bound, narrowest: Element) -> dict[str, Role]:
@@ -123,7 +120,7 @@ def requantization(lowering: Lowering, weight: Tensor, groups: int = 1) -> dict[
     weight is [out_c, ...]. A grouped convolution always gets a bias: CMSIS-NN steps through it group by group.
     """
     given, bias = lowering.q("input"), lowering.data("bias")
-    divided = reach.sum_shift(weight, bias) if reach.is_wide(given.element) else 0
+    divided = reach.sum_shift(weight, bias) if given.element.symmetric else 0
     multipliers, shifts = rescaling(lowering, divided=divided)
     offset = -given.zero_point
     least, most = (reach.divided(one, divided) for one in sum_bounds(weight, bias, offset, given.element))
@@ -242,7 +239,7 @@ def weighted_case(
     channels: tuple[int, int],
     weight_shape: tuple[int, ...],
     usual: bool = False,
-    kinds: tuple[Element, ...] = ELEMENTS,
+    kinds: tuple[Element, ...] = CODES,
 ) -> dict[str, Any]:
     """Draws the arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`,
     values typical of networks, for which cores have specialized kernels."""

@@ -56,7 +56,7 @@ def reference(
 ) -> Tensor:
     (sh, sw), (ph, pw), (dh, dw) = stride, padding, dilation
     _, kh, kw, _ = weight.shape
-    wide = reach.is_wide(element_of(input.dtype))
+    wide = element_of(input.dtype).symmetric
     number = torch.int64 if wide else torch.int32
     x = torch.nn.functional.pad(input.to(number) + input_offset, (0, 0, pw, pw, ph, ph))
     x = x.repeat_interleave(depth_multiplier, dim=3)

@@ -208,7 +208,7 @@ def reference(
     ends = [pad + size - full for pad, size, full in zip(padding, sizes, every.shape[2:], strict=True)]
     every = torch.nn.functional.pad(every, (-padding[1], ends[1], -padding[0], ends[0]))
     acc = every.permute(TO_NHWC).to(torch.int64)
-    if reach.is_wide(element_of(input.dtype)):
+    if element_of(input.dtype).symmetric:
         factors = requantize_multipliers, requantize_shifts
         return reach.finish(acc, weight, bias, factors, (activation_min, activation_max))
     return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
@@ -430,7 +430,7 @@ def as_convolutions(call: Call) -> bool:
 
 
 def rows(call: Call) -> Rows | None:
-    if reach.is_wide(call.element) or not as_convolutions(call):
+    if call.element.symmetric or not as_convolutions(call):
         return None
     down, _ = axes(call)
     return Rows((RowRule(down.last - down.first + 1, 1, -down.first, repeat=call["stride"][0]),))
@@ -491,7 +491,7 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    if reach.is_wide(call.element) or not as_convolutions(call):
+    if call.element.symmetric or not as_convolutions(call):
         return WHOLE(call, core)
     groups, phases = group_count(call.array("weight")), axes(call)
     if groups > 1 and pays(call, phases, groups, core):
@@ -536,12 +536,12 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     sizes = [draw.whole(1, 7) for _ in range(2)]
     full = [out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)]
     padding = [draw.whole(0, min(k, (size - 1) // 2)) for k, size in zip(kernel, full, strict=True)]
-    groups, kind = draw.pick([1, 1, 2, 3]), draw.pick([INT8, INT8, INT16])
+    groups, kind = draw.pick([1, 1, 2, 3]), draw.element()
     in_c, out_c = (groups * draw.whole(1, 6) for _ in range(2))
     seed = draw.seed()
     weight = sampling.codes(seed, (out_c, *kernel, in_c), *sampling.WEIGHTS)
     weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
-    multipliers, shifts = sampling.fixed_points(seed + 1, out_c, *((-14, 1) if kind is INT8 else (-20, -1)))
+    multipliers, shifts = sampling.fixed_points(seed + 1, out_c, *((-14, 1) if kind.affine else (-20, -1)))
     bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
     images = draw.pick([1, 1, 2])
     return {

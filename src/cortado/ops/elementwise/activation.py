@@ -12,7 +12,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import CODES, INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
@@ -76,7 +76,7 @@ def match(bound: Bound) -> Quantization | Reject:
     usual = USUAL_OUTPUT.get(last_call(bound.node))
     if usual is None:
         return Quantization({name: Activation(kind)}, Activation(kind))
-    return Quantization({name: Activation(kind)}, Usually(usual if kind == INT8 else WIDE_UNIT))
+    return Quantization({name: Activation(kind)}, Usually(usual if kind.affine else WIDE_UNIT))
 
 
 def refuse(bound: Bound) -> Reject:
@@ -126,7 +126,7 @@ def lower(lowering: Lowering) -> Node:
     if holds_integers(lowering.node(name)):
         return lower_bytes(lowering, lowering.node(name))
     given, function = lowering.q(name), function_of(lowering.bound.node)
-    if given.element == INT16:
+    if given.element.symmetric:
         values = function(given.dequantize(function_tables.all_codes()))
         return function_tables.looked_up(lowering, lowering.node(name), values, lowering.out)
     values = function(given.dequantize(all_codes()))
@@ -155,7 +155,7 @@ def match_rescale(bound: Bound) -> Quantization | Reject:
     known = qparams(bound["input"])
     if known is None:
         return Reject("a float tensor")
-    if not {known.element, qparams_of(bound).element} <= {INT8, INT16}:
+    if not {known.element, qparams_of(bound).element} <= set(CODES):
         return Reject(f"{known.element.name} codes can't be read as {qparams_of(bound).element.name}")
     return Quantization({"input": Activation(None)}, Activation(qparams_of(bound).element))
 
@@ -163,7 +163,7 @@ def match_rescale(bound: Bound) -> Quantization | Reject:
 def lower_rescale(lowering: Lowering) -> Node:
     """Requantizes a tensor to other parameters (for a concatenation, minimum or maximum), or to another element."""
     given, out = lowering.q("input"), lowering.out
-    if INT16 in (given.element, out.element):
+    if given.element.symmetric or out.element.symmetric:
         return requantized(lowering, lowering.node("input"), given, out)
     return table(lowering, lowering.node("input"), entries(lowering.q("input").dequantize(all_codes()), lowering.out))
 
@@ -177,7 +177,7 @@ def clamped(lowering: Lowering, node: Node) -> Node:
     low, high = lowering.bounds()
     if low <= lowering.out.element.low + 1 and high >= lowering.out.element.high - 1:
         return node
-    if lowering.out.element == INT16:
+    if lowering.out.element.symmetric:
         return requantized(lowering, node, lowering.out, lowering.out, (low, high))
     return table(lowering, node, all_codes().clamp(low, high).to(torch.int8))
 

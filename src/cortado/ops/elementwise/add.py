@@ -258,7 +258,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     left, right = (Fixed.of(scale / twice_largest) for scale in scales)
     # Up to 2^-16: ordinary sums; up to 2^1: nearly cancelling operands, where almost every result saturates.
     out = Fixed.of(2.0 ** draw.pick([draw.real(-22, -16), draw.real(-16, 1.99)]))
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     sign = draw.pick([1, -1])
     return {
         **binary.draw_operands(draw, by_channel=True, element=kind),

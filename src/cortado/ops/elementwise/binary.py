@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, Element
+from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
 from cortado.ir import sampling
@@ -34,7 +34,6 @@ from cortado.ops.move.reshape import VIEW
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
-REALS = (INT8, INT16)  # the elements that two real operands can share
 
 
 class Form(Enum):

@@ -220,7 +220,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
         return _integers(draw, sizes)
     scale = draw.pick([1.0, 1.0, 0.37, 2.5, 1e-3])
     first, second = factors(QParams(1.0, 0, INT8), QParams(scale, 0, INT8))
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     codes = (*kind.codes, kind.torch_dtype)
     return {
         "self": sampling.codes(seed, sizes, *codes),

@@ -117,7 +117,7 @@ def pte_limit(call: Call) -> str | None:
 def samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws operands with zero denominators, ties and saturation included."""
     factor = draw.pick([draw.pick([0.5, 1.0, 2.0, 64.0]), draw.real(2.0**-10, 2.0**22)])
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     return {
         **binary.draw_operands(draw, by_channel=False, element=kind),
         "output_scale": float(np.float32(factor)),

@@ -17,7 +17,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8, INT16
+from cortado.base.element import CODES, INT16
 from cortado.base.errors import Refused
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir import sampling
@@ -242,7 +242,7 @@ def patched_samples(draw: CaseDraw) -> dict[str, Any]:
 
 
 def steps_samples(draw: CaseDraw) -> dict[str, Any]:
-    kind, runs = draw.pick([INT8, INT16]), draw.pick([1, 2, 3, 4, 7, 8, 100])
+    kind, runs = draw.pick(CODES), draw.pick([1, 2, 3, 4, 7, 8, 100])
     sizes, seed = draw.sizes(9, 1, 4), draw.seed()
     ends = sampling.codes(4 * seed + 1, (runs,), *INT16.codes, torch.int16).sort().values
     ends[-1] = INT16.high

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, element_of
+from cortado.base.element import CODES, INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
@@ -160,7 +160,7 @@ KERNELS = KernelTable(
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws any factor, from products that vanish to products that saturate; equal shapes or a channel operand."""
-    kind = draw.pick([INT8, INT16])
+    kind = draw.pick(CODES)
     power = draw.pick([draw.real(-12, 0), draw.real(-31, 13.99)]) if kind.affine else draw.real(-31, -0.01)
     factor = Fixed.of(2.0**power)
     return {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, element_of
+from cortado.base.element import CODES, INT8, INT16, USUAL, WIDE, element_of
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, Operand, Row
@@ -78,7 +78,7 @@ def left_shift(call: Call) -> int | None:
 def is_widened(call: Call) -> bool:
     """Whether it converts int8 codes to int16 exactly."""
     shift, zero = left_shift(call), call["input_zero_point"]
-    if shift is None or _bits(call) != (INT8.bits, INT16.bits):
+    if shift is None or _bits(call) != (USUAL.bits, WIDE.bits):
         return False
     bounds = ((INT8.low - zero) << shift, (INT8.high - zero) << shift)
     inside = call["activation_min"] <= bounds[0] and bounds[1] <= call["activation_max"]
@@ -87,7 +87,7 @@ def is_widened(call: Call) -> bool:
 
 def is_limited(call: Call) -> bool:
     """Whether it converts int16 codes to bytes by saturation alone."""
-    if left_shift(call) != 0 or _bits(call) != (INT16.bits, INT8.bits):
+    if left_shift(call) != 0 or _bits(call) != (WIDE.bits, USUAL.bits):
         return False
     return (call["activation_min"], call["activation_max"]) == INT8.codes and call["input_zero_point"] == 0
 
@@ -144,7 +144,7 @@ KERNELS = KernelTable(
         *(replace(row, cores=(Core.DSP,), work=FOURS) for row in (_WIDENED, _LIMITED)),
         _WIDENED,
         _LIMITED,
-        *(replace(_SCALED, reads=kind) for kind in (INT8, INT16)),
+        *(replace(_SCALED, reads=kind) for kind in CODES),
     )
 )
 
@@ -155,7 +155,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     pairs = [(INT8, INT16), (INT16, INT8), *(() if as_usual else ((INT8, INT8), (INT16, INT16)))]
     given, out = draw.pick(pairs)
     sizes = draw.sizes(9, 1, 4)
-    step = (WIDER if given is INT8 else 1) if as_usual else 2.0 ** draw.real(-12, 18)
+    step = (WIDER if given.affine else 1) if as_usual else 2.0 ** draw.real(-12, 18)
     factor = factor_of(QParams(step, 0, given), QParams(1.0, 0, out))
     low, high = out.codes if as_usual else draw.bounds(out)
     return {

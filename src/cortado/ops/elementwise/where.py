@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir import sampling
@@ -163,7 +163,7 @@ def rows(call: Call) -> Rows:
 def samples(draw: CaseDraw) -> dict[str, Any]:
     given = draw.pick([("self", "other"), ("self", "other"), ("self",), ("other",)])
     sizes = draw.rows()
-    kind, single = draw.pick([INT8, INT8, INT16, INT32]), draw.pick([None, "self", "other"])
+    kind, single = draw.element(INT32), draw.pick([None, "self", "other"])
     sides = {name: [draw.codes((1,) * len(sizes) if name == single else sizes, kind)] for name in given}
     return {
         "mask": sampling.codes(draw.seed(), sizes, 0, 1),

@@ -43,7 +43,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def lower(lowering: Lowering) -> Node:
     given: QParams = lowering.q("input")
-    codes = function_tables.all_codes() if given.element == INT16 else activation.all_codes()
+    codes = function_tables.all_codes() if given.element.symmetric else activation.all_codes()
     found = computed(given.dequantize(codes), lowering.bound["function"]).to(torch.int64).clamp(*INT32.codes)
     total: Node | None = None
     for place, digit in enumerate(_digits(found, given.element)):
@@ -68,7 +68,7 @@ def _digits(values: Tensor, element: Element) -> list[Tensor]:
 
 def _digit(lowering: Lowering, digit: Tensor, element: Element) -> Node:
     source = lowering.node("input")
-    if element != INT16:
+    if not element.symmetric:
         codes = activation.table(lowering, source, digit.to(element.torch_dtype))
         return lowering.call(WIDEN, input=codes, bytes=1, sign=1)
     if function_tables.runs_of(digit.to(torch.int32)) is None:

@@ -11,7 +11,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
-from cortado.base.element import FLOAT32, INT8, INT16, element_of
+from cortado.base.element import CODES, FLOAT32, INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir import facts, sampling
@@ -125,13 +125,13 @@ def dequantize_per_tensor_lower(lowering: Lowering) -> Node:
 
 
 DEQUANTIZE_KERNELS = KernelTable(
-    tuple(replace(_BORDER, symbol=f"dequantize_s{kind.bits}_f32", reads=kind, makes=FLOAT32) for kind in (INT8, INT16))
+    tuple(replace(_BORDER, symbol=f"dequantize_s{kind.bits}_f32", reads=kind, makes=FLOAT32) for kind in CODES)
 )
 
 
 def dequantize_per_tensor_samples(draw: CaseDraw) -> dict[str, Any]:
     scale = float(np.float32(draw.pick([1.0, 0.5, 0.0078125, 0.1, 3.7e-4])))
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     codes = draw.codes((draw.whole(1, 70),), kind)
     zero_point = draw.zero_point(kind)
     return {"input": codes, **arguments(QParams(scale, zero_point, kind))}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
+from cortado.base.element import CODES, INT8, INT16, INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.ir import sampling
@@ -33,7 +33,7 @@ aten = torch.ops.aten
 def reference(
     *, input: Tensor, low: int, high: int, multiplier: int, shift: int, zero_point: int, dtype: torch.dtype
 ) -> Tensor:
-    if dtype == torch.int16:
+    if element_of(dtype).symmetric:
         return reach.to_codes(reach.rounded(input, multiplier, shift))
     within = input.to(torch.int64).clamp(low, high)
     return clamp_int8(requant(within, multiplier, shift) + zero_point).contiguous()
@@ -88,7 +88,7 @@ KERNELS = KernelTable(
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
     kind, sizes = (
-        draw.pick([INT8, INT16]),
+        draw.pick(CODES),
         draw.sizes(9, 1, 4),
     )
     scale = 2.0 ** (draw.real(-12, 24) if kind.affine else draw.real(-15, 20))

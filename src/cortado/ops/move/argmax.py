@@ -10,7 +10,7 @@ import math
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
+from cortado.base.element import CODES, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, shape
@@ -58,7 +58,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 KERNELS = by_results(
-    {"argmax_s8": INT8, "argmax_s16": INT16},
+    {f"argmax_s{kind.bits}": kind for kind in CODES},
     lambda call: (call.shape("input")[-1], int(call["largest"])),
     lambda call: loops("calls spans spans*channels", channels=call.shape("input")[-1]),
 )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32, INT64
+from cortado.base.element import INT8, INT32, INT64
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import CortexMTargetConfig
@@ -276,7 +276,7 @@ def samples(draw: CaseDraw, *, any_element: bool = True) -> dict[str, Any]:
     rank = draw.pick([1, 2, 3, 4, 4, 4, 5])
     sizes = [draw.whole(1, 6) for _ in range(rank)]
     dim = draw.whole(0, rank - 1)
-    kind = draw.pick([INT8, INT8, INT16, INT32]) if any_element else INT8
+    kind = draw.element(INT32) if any_element else INT8
     parts = []
     for _ in range(draw.whole(2, MAX_INPUTS)):
         sizes[dim] = draw.whole(1, 9)

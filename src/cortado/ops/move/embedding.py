@@ -271,11 +271,11 @@ def draw_ids(draw: CaseDraw, sizes: tuple[int, ...], count: int) -> Tensor:
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
     count, sizes = draw.whole(1, 40), draw.sizes(6, 1, 3)
-    kind = draw.pick([INT8, INT8, INT16, FLOAT32])
+    kind = draw.element(FLOAT32)
     width = draw.pick([draw.channels(), draw.pick([64, 70])])
     floating = kind.floating
     table = draw.numbers((count, width)) if floating else draw.codes((count, width), kind)
-    run, zero = draw.pick([None, None, 0, RUN]) if kind is INT8 else None, 0
+    run, zero = draw.pick([None, None, 0, RUN]) if kind.affine else None, 0
     if run is not None:
         zero = draw.zero_point()
         table = narrowed(table, zero, run)

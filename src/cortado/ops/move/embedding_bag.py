@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
+from cortado.base.element import INT8, INT16, INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.ir import sampling
@@ -53,7 +53,7 @@ def reference(
     sums = (rows * kept[..., None]).sum(1)
     count = kept.sum(1) if len(multipliers) > 1 else torch.zeros(len(indices), dtype=torch.int64)
     factors, moves = (table.to(torch.int64)[count][:, None] for table in (multipliers, shifts))
-    if weight.dtype == torch.int16:
+    if element_of(weight.dtype).symmetric:
         return reach.to_codes(reach.rounded(sums, factors, moves))
     return clamp_int8(requant(sums, factors, moves) + output_zero_point).contiguous()
 
@@ -171,7 +171,7 @@ def refuse(bound: Bound) -> Reject:
 
 def match(bound: Bound) -> Quantization | Reject:
     kind, ids = Activation(bound.element), shape(bound["indices"])[1]
-    if kind.element == INT16 and ids > LARGEST_WIDE_BAG:
+    if bound.element.symmetric and ids > LARGEST_WIDE_BAG:
         return Reject(
             f"adds up {ids} rows of int16 codes; expected at most {LARGEST_WIDE_BAG}, so that the sum fits 32 bits"
         )
@@ -185,7 +185,7 @@ def lower(lowering: Lowering) -> Node:
     table, out = lowering.q("weight"), lowering.out
     divisors = [max(count, 1) if bound["mean"] else 1 for count in counts]
     ratios = [table.scale / (divisor * out.scale) for divisor in divisors]
-    if reach.is_wide(table.element):
+    if table.element.symmetric:
         fixed = [Fixed(*reach.once(ratio)) for ratio in ratios]
     else:
         fixed = [Fixed.of(ratio) for ratio in ratios]
@@ -252,7 +252,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     given = draw_ids(draw, (bags, ids), count)
     if padding == NO_PADDING:  # the kernel encodes "no padding" as an id that can't occur
         given = given.clamp(min=-(2**31) + 1)
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     return {
         "weight": draw.codes((count, draw.channels()), kind),
         "indices": given,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import FLOAT32, INT8, INT16, INT32
+from cortado.base.element import CODES, FLOAT32, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
@@ -151,7 +151,7 @@ def _work(call: Call) -> Work:
 
 
 KERNELS = by_results(
-    {"topk_s8": INT8, "topk_s16": INT16, "topk_f32": FLOAT32},
+    {**{f"topk_s{kind.bits}": kind for kind in CODES}, "topk_f32": FLOAT32},
     lambda call: (call.shape("input")[-1], call["k"], int(call["largest"])),
     _work,
 )
@@ -160,7 +160,7 @@ KERNELS = by_results(
 def samples(draw: CaseDraw) -> dict[str, Any]:
     channels = draw.channels()
     sizes = (*draw.sizes(5, 0, 3), channels)
-    kind = draw.pick([INT8, INT8, INT16, FLOAT32])
+    kind = draw.element(FLOAT32)
     return {
         "input": draw.numbers(sizes) if kind.floating else draw.codes(sizes, kind),
         "k": draw.whole(1, channels),

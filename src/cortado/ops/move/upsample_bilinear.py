@@ -170,7 +170,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
         ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
         line = aten.upsample_linear1d.default(ramp, [max(1, int(size * factor))], align, None)
         places.append(torch.round(line.reshape(-1) * ONE).to(torch.int32))
-    codes = draw.codes(image, draw.pick([INT8, INT8, INT16]))
+    codes = draw.codes(image, draw.element())
     return {"input": codes, "rows": places[0], "columns": places[1]}
 
 

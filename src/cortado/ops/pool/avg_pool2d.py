@@ -165,7 +165,7 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
 def is_one_window(call: Call) -> bool:
     """Whether it has one output pixel and no padding: the rows are accumulated as they arrive, so none has to be
     kept."""
-    if call.element_of("input").bits == INT16.bits:
+    if call.element_of("input").symmetric:
         return False
     inside = all(k <= size for k, size in zip(call["kernel_size"], call.shape("input")[1:3], strict=True))
     return call.out_shape[1:3] == (1, 1) and inside and not any(call["padding"])
@@ -262,7 +262,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     kernel, whole = [draw.whole(1, 5) for _ in range(2)], draw.pick([False, False, True])
     sizes = kernel if whole else [draw.whole(k, k + 8) for k in kernel]
     shape = (draw.pick([1, 1, 2]), *sizes, draw.channels())
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     return {
         "input": draw.codes(shape, kind),
         "kernel_size": kernel,
@@ -393,7 +393,7 @@ def mean_samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws factors from means that vanish to means that saturate."""
     height, width, channels = draw.whole(1, 9), draw.whole(2, 9), draw.channels()
     pixels = width * draw.whole(1, height)
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     largest = 9 if kind.affine else 3
     fixed = Fixed.of(2.0 ** draw.real(-20, largest) / draw.pick([1, pixels]))
     return {

@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32
+from cortado.base.element import INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
 from cortado.ir.functions import Functions
@@ -73,7 +73,7 @@ def reference(
     first = a.square().sum(1, keepdim=True).clamp(min=input_least)
     second = b.square().sum(1, keepdim=True).clamp(min=other_least)
     dot = (a * b).sum(1, keepdim=True)
-    if input.dtype == torch.int16:
+    if element_of(input.dtype).symmetric:
         return reach.to_codes(reach.rounded(_of_wide(dot, first, second), output_multiplier, output_shift))
     wide, left = measures.normalized(first * second)
     cosine = divide_round_away(dot << ((left >> 1) + FRACTION_BITS), measures.root(wide))
@@ -95,7 +95,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def _factor(lowering: Lowering) -> dict[str, int]:
     factor = 2.0**-FRACTION_BITS / lowering.out.scale
-    if not reach.is_wide(lowering.out.element):
+    if not lowering.out.element.symmetric:
         return measures.factor(lowering, factor)
     return dict(zip(("output_multiplier", "output_shift"), reach.once(factor), strict=True))
 
@@ -143,9 +143,9 @@ KERNELS = by_element(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    kind, least = draw.pick([INT8, INT8, INT16]), [1, 1, 1000, INT32.high]
+    kind, least = draw.element(), [1, 1, 1000, INT32.high]
     given = {**measures.draw_pair(draw, kind), "input_least": draw.pick(least), "other_least": draw.pick(least)}
-    if kind is INT16:
+    if kind.symmetric:
         return {**given, "output_zero_point": 0, **reach.draw_once(draw, -12, -4)}
     return {
         **given,

@@ -37,7 +37,7 @@ def reference(
     output_shift: int,
 ) -> Tensor:
     total = (input.to(torch.int64) - input_zero_point).cumsum(-1) << left_shift
-    if reach.is_wide(element_of(input.dtype)):
+    if element_of(input.dtype).symmetric:
         return reach.to_codes(reach.rounded(total, output_multiplier, output_shift))
     return clamp_int8(requant(total, output_multiplier, output_shift) + output_zero_point).contiguous()
 
@@ -74,7 +74,7 @@ def lower(lowering: Lowering) -> Node:
     sizes = shape(source)
     dim = lowering.bound["dim"] % len(sizes)
     order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
-    room = 0 if reach.is_wide(q.element) else _room(sizes[dim])
+    room = 0 if q.element.symmetric else _room(sizes[dim])
     multiplier, shift = _factor(q.scale / out.scale, room) if room else reach.once(q.scale / out.scale)
     result = lowering.call(
         CUMSUM,

@@ -156,7 +156,7 @@ def _samples(draw: CaseDraw, *, ceil_mode: bool = True, dilations: tuple[int, ..
     padding = [draw.whole(0, k // 2) for k in kernel]
     reach = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
     sizes = [draw.whole(max(1, r), max(1, r) + 8) for r in reach]
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     zero_point = draw.zero_point(kind)
     return {
         "input": draw.codes((draw.pick([1, 1, 2]), *sizes, draw.channels()), kind),

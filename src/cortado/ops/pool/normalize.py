@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.element import INT8, INT16, INT32, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir import sampling
@@ -30,7 +30,6 @@ from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, High, InZeroPoint, Low, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
-from cortado.ops import reach
 from cortado.ops.elementwise.float32_forms import scaled
 from cortado.ops.pool import measures
 
@@ -110,7 +109,7 @@ def reference(
     root = inverse_root(_shifted(variance, -2 * power) >> 1)
     left = torch.where(variance > 0, (exponent - power).clamp(max=30), 0)
     down = (-left).clamp(0, VARIANCE_BITS)
-    wide = input.dtype == torch.int16
+    wide = element_of(input.dtype).symmetric
     root = torch.where(variance > 0, root >> (0 * down if wide else down), 0)
     deviations = ((count * codes - middle) << left.clamp(min=0)) >> (down if wide else 0 * down)
     factors, offsets = (
@@ -146,7 +145,7 @@ def match(bound: Bound) -> Quantization | Reject:
     if bound.get("use_input_stats") is False:
         return Reject("normalizes with recorded statistics; use batch normalization for that")
     size, kind = group_size(bound), bound.element
-    most = LARGEST_WIDE_GROUP if reach.is_wide(kind) else LARGEST_GROUP
+    most = LARGEST_WIDE_GROUP if kind.symmetric else LARGEST_GROUP
     if not 0 < size <= most:
         return Reject(f"normalizes groups of {size} values; expected 1 to {most}")
     return Quantization({"input": Activation(kind)}, Activation(kind))
@@ -369,7 +368,7 @@ def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws trailing dimensions, or groups of channels before or after the pixels; any spread, any eps."""
-    seed, kind = draw.seed(), draw.pick([INT8, INT8, INT16])
+    seed, kind = draw.seed(), draw.element()
     trailing = draw.flag()
     leading = draw.sizes(6, 1, 3 if trailing else 1)
     pixels = [] if trailing else draw.sizes(9, 0, 3)

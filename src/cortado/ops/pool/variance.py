@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Tensor, clamp_int8
 from cortado.ir.functions import Functions
@@ -91,12 +91,12 @@ def reference(
     wide, left = measures.normalized(codes.shape[1] * squares - total.square())
     mantissa, right = (measures.root(wide), 31 + (left >> 1)) if root else (wide >> 31, left)
     size = measures.rescaled(mantissa, output_multiplier, right - output_shift)
-    return reach.to_codes(size) if input.dtype == torch.int16 else clamp_int8(size + output_zero_point)
+    return reach.to_codes(size) if element_of(input.dtype).symmetric else clamp_int8(size + output_zero_point)
 
 
 def match(bound: Bound) -> Quantization | Reject:
     kind = bound.element
-    refused = measures.check_length(bound, LARGEST_WIDE_ROW if reach.is_wide(kind) else LARGEST_ROW)
+    refused = measures.check_length(bound, LARGEST_WIDE_ROW if kind.symmetric else LARGEST_ROW)
     return refused or Quantization({"input": Activation(kind)}, Activation(kind))
 
 
@@ -136,7 +136,7 @@ KERNELS = by_element("variance", struct="cortado_variance_t", fields=_fields, wo
 def samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws rows of any spread, and factors around those that fill the range of codes."""
     sizes = (draw.whole(1, 9), draw.pick([draw.channels(), draw.pick([100, 1024])]))
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     codes = measures.draw_codes(draw, sizes, kind)
     root = draw.flag()
     usual = -math.log2(sizes[1]) * (1 if root else 2)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir import sampling
 from cortado.ir.kernel import Array
@@ -26,8 +26,7 @@ HEADROOM = 4  # of int16 tensors: their range is this many times what calibratio
 
 
 def is_wide(arguments: Mapping[str, Any]) -> bool:
-    codes: Tensor = arguments["input"]
-    return codes.dtype == INT16.torch_dtype
+    return element_of(arguments["input"].dtype).symmetric
 
 
 def path(sums: Tensor, weight: Tensor, bias: Tensor, factors: tuple[Tensor, Tensor]) -> Tensor:
@@ -59,12 +58,12 @@ def factor(ratio: float) -> dict[str, int]:
 def seen(q: QParams) -> float:
     """Returns the largest magnitude that calibration saw: for int8 codes the largest representable one."""
     largest = q.scale * max(q.zero_point - q.element.low, q.element.high - q.zero_point)
-    return largest / HEADROOM if reach.is_wide(q.element) else largest
+    return largest / HEADROOM if q.element.symmetric else largest
 
 
 def unread(lowering: Lowering) -> QParams:
     """Returns the parameters of states that nothing reads: the whole range, from -1 to 1."""
-    return QParams(2.0**-15, 0, INT16) if reach.is_wide(lowering.q("input").element) else QParams(2.0**-7, 0, INT8)
+    return QParams(2.0**-15, 0, INT16) if lowering.q("input").element.symmetric else QParams(2.0**-7, 0, INT8)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.base.element import INT4, INT8, INT16
+from cortado.base.element import INT4, INT8, INT16, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
@@ -42,7 +42,6 @@ from cortado.ops.conv import packing
 from cortado.ops.conv.convolution import sum_bounds
 from cortado.ops.conv.int4 import CHUNK, NARROW_ROWS, RUN, StoredWeights, drawn, pack_narrow_gates
 from cortado.ops.loops import VECTOR
-from cortado.ops.reach import is_wide
 from cortado.ops.recurrent import int16_layer as wide
 
 # ---- recurrent work --------------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ class Path:
     def __call__(self, codes: Tensor) -> Tensor:
         """Computes the sums in float64, which holds every sum of a layer of this size exactly."""
         sums = (codes.to(torch.float64) @ self._columns).to(torch.int64) + self.bias
-        if codes.dtype == INT16.torch_dtype:
+        if element_of(codes.dtype).symmetric:
             return wide.path(sums, self.weight, self.bias, (self._factors, self.shift))
         return requant(sums, self._factors, self.shift)
 
@@ -207,7 +206,7 @@ def final(arguments: Mapping[str, Any], count: int) -> slice:
 
 
 def rescaled(codes: Tensor, zero_point: int, multiplier: int, shift: int) -> Tensor:
-    if codes.dtype == INT16.torch_dtype:
+    if element_of(codes.dtype).symmetric:
         return wide.codes(codes, multiplier, shift)
     return requant(codes.to(torch.int64) - zero_point, multiplier, shift)
 
@@ -317,7 +316,7 @@ def path_constants(lowering: Lowering, path: GatePath, codes: QParams, bias: Ten
     steps = codes.scale * wanted
     sums = torch.round(bias / steps).to(torch.int64) - codes.zero_point * weight.sum(1, dtype=torch.int64)
     end = "x" if path is GatePath.INPUT else "h"
-    if is_wide(codes.element):
+    if codes.element.symmetric:
         factors = wide.path_factors(weight, sums, steps / unit)
         return _constants(lowering, end, (weight, sums.to(torch.int32), *factors))
     fixed = [Fixed.of(float(factor)) for factor in steps / unit]
@@ -343,7 +342,7 @@ def start_factor(lowering: Lowering, start: QParams | None, step: float, name: s
     """Returns the factor from the codes of an initial state to the kernel's own steps; zeros if there is none."""
     if start is None:
         return {f"{name}_zero_point": 0, f"{name}_multiplier": 0, f"{name}_shift": 0}
-    if is_wide(start.element):
+    if start.element.symmetric:
         found = wide.factor(start.scale / step)
         return {f"{name}_zero_point": 0, f"{name}_multiplier": found["multiplier"], f"{name}_shift": found["shift"]}
     fixed = Fixed.of(start.scale / step)
@@ -356,7 +355,7 @@ def start_factor(lowering: Lowering, start: QParams | None, step: float, name: s
 
 
 def out_factor(step: float, out: QParams) -> dict[str, int]:
-    if is_wide(out.element):
+    if out.element.symmetric:
         found = wide.factor(step / out.scale)
         return {"out_multiplier": found["multiplier"], "out_shift": found["shift"], "out_zero_point": 0}
     fixed = Fixed.of(step / out.scale)
@@ -605,9 +604,9 @@ def samples_of(draw_case: Callable[[CaseDraw], dict[str, Any]]) -> Callable[[Cas
     """Draws samples of int8 codes, similar ones of int16 codes, and samples with weights of 4 bits."""
 
     def samples(draw: CaseDraw) -> dict[str, Any]:
-        case, kind = {**draw_case(draw), "run": None}, draw.pick([INT8, INT8, INT16, INT4])
-        if kind is not INT4:
-            return wide.as_wide(case, draw.seed()) if kind is INT16 else case
+        case, kind = {**draw_case(draw), "run": None}, draw.element(INT4)
+        if not kind.packed:
+            return wide.as_wide(case, draw.seed()) if kind.symmetric else case
         run = draw.pick([0, RUN])
         sizes = {name: tuple(case[name].shape) for name in ("weight_x", "weight_h")}
         return {**case, **{name: drawn(draw.seed(), one, run) for name, one in sizes.items()}, "run": run}

@@ -23,7 +23,7 @@ from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
 from cortado.ir.op import Call, ElementOf, Lowering, Pattern, Result
 from cortado.ir.sampling import CaseDraw
-from cortado.ops.reach import is_wide, once
+from cortado.ops.reach import once
 from cortado.ops.recurrent import int16_layer as wide
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import LSTM_CELLS, LSTM_LAYER
@@ -102,7 +102,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
     start = recurrent.start_q(lowering)
     bits = cell_bits(cells, start)
     step = 2.0 ** (bits - 15)
-    given = Fixed(*once(step / cells.scale)) if is_wide(cells.element) else Fixed.of(step / cells.scale)
+    given = Fixed(*once(step / cells.scale)) if cells.element.symmetric else Fixed.of(step / cells.scale)
     return lowering.call(
         LSTM,
         input=lowering.node("input"),

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8, INT16
+from cortado.base.element import CODES, INT16
 from cortado.base.numerics import Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, Operand
@@ -324,7 +324,7 @@ def samples(draw: CaseDraw) -> dict[str, Any]:
     level = 2 ** draw.whole(0, 15)
     signal = rng.integers(-level, level, (draw.whole(1, 2), blocks, 1, block))
     power, curve = draw.pick(list(Power)), draw.pick(list(Curve))
-    kind = draw.pick([INT8, INT16])
+    kind = draw.pick(CODES)
     low, high = draw.bounds(kind)
     headroom = draw.pick([15, 15, 7, 0])
     logarithm = curve is Curve.LOGARITHM

@@ -20,7 +20,6 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
 from cortado.ir.roles import Quantization, SharedWith
-from cortado.ops import reach
 from cortado.ops.elementwise.activation import all_codes, table
 from cortado.ops.elementwise.requantize import requantized
 from cortado.ops.elementwise.where import WHERE
@@ -148,7 +147,7 @@ def lowest_match(bound: Bound) -> Quantization:
 
 def lowest_lower(lowering: Lowering) -> Node:
     source, q = lowering.node("input"), lowering.q("input")
-    if reach.is_wide(q.element):
+    if q.element.symmetric:
         above = requantized(lowering, source, q, q, (q.element.low + 1, q.element.high))
     else:
         above = table(lowering, source, all_codes().clamp(min=INT8.low + 1).to(torch.int8))

@@ -17,7 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.ir.c_call import Number, Operand, Row
@@ -56,7 +56,7 @@ def reference(
     """Returns the logarithm of softmax over each row, or over the values of it that are kept."""
     keeps = (kept[0] != 0).repeat(len(input) // len(kept[0]), 1) if kept else torch.ones_like(input, dtype=torch.bool)
     factor = (input_multiplier, input_shift)
-    if input.dtype == torch.int16:
+    if element_of(input.dtype).symmetric:
         down = softmax.below_largest(input.to(torch.int64), keeps)
         bits = softmax.bits_of(input.shape[-1])
         powers = torch.where(keeps, softmax.powers(down, *factor, bits), 0)
@@ -203,7 +203,7 @@ KERNELS = KernelTable(
 def samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws all input scales, and output scales that calibration on such inputs could find; for int16 from codes that
     saturate to codes that vanish. Masks of any density; some hide whole rows."""
-    kind, kept = draw.pick([INT8, INT8, INT16]), list[Tensor]()
+    kind, kept = draw.element(), list[Tensor]()
     if draw.flag():
         given, mask = draw_rows(draw, kind)
         kept = [(~mask).to(torch.int8)]

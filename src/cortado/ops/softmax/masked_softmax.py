@@ -407,7 +407,7 @@ def draw_rows(draw: CaseDraw, element: Element) -> tuple[dict[str, Any], Tensor]
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
     """Draws constant and computed masks of any density; some hide whole rows."""
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     drawn, mask = draw_rows(draw, kind)
     computed = draw.pick([0, 1, 2])
     coarse = draw.pick([0, 0, 16, 100]) if kind.affine else 0

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT16, INT32, Element
+from cortado.base.element import INT8, INT16, INT32, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, divide_by_power_of_two, requant
 from cortado.base.target import Core
@@ -191,7 +191,7 @@ def reference(
     diff_min: int,
     masked: Tensor | None = None,
 ) -> Tensor:
-    if input.dtype == torch.int16:
+    if element_of(input.dtype).symmetric:
         keeps = torch.ones_like(input, dtype=torch.bool) if masked is None else ~masked
         return over_kept(input, keeps, input_multiplier, input_shift)
     below, values, total = sum_of_exponentials(input, input_multiplier, input_shift, diff_min, masked)
@@ -341,7 +341,7 @@ def draw_input(draw: CaseDraw, *long: int, element: Element = INT8) -> dict[str,
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    kind = draw.pick([INT8, INT8, INT16])
+    kind = draw.element()
     return {
         **draw_input(draw, element=kind),
         "dim": -1,
