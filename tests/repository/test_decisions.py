@@ -23,14 +23,13 @@ from cortado.ops.signal.pairs import EACH, FORMS
 from helpers.paths import ROOT
 
 SRC = ROOT / "src" / "cortado"
-MOST = 30
+MOST = 23
 REGISTRIES = (decomposition_table, EACH, FORMS)  # which say something of every call, like the records
 STRUCTURE = (VIEW, TRANSPOSE, VIEW.name, TRANSPOSE.name, *VIEW_CALLS)
 _CHANNELS = "the pass is about channels of convolutions, by the places of their constants"
 _LAST = "the pass is about recurrent layers and the slice behind them"
 _LOOPS = "feedback keeps int16, and what it reads of spectra"
 _MASKED = "observers of masked scores are those of the softmaxes that leave masks out"
-_PACKED = "which layers have a form for int4 weights"
 _PT2E = "layers of models that come quantized, under all of torch's names"
 _DESCENT = "the pass is about sums, squares and products of matrices in float32"
 _SPECTROGRAM = "the pictures of report.html are of spectra"
@@ -48,10 +47,7 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("frontend/quantize/prequantized.py", "_WEIGHTED"): _PT2E,
     ("frontend/rewrite/canonical.py", "aten.to.dtype"): "the one spelling of conversions",
     ("ir/portable.py", "torch.ops.aten.scalar_tensor.default"): "ExecuTorch's portable kernels want another type",
-    ("passes/constant_channels.py", "DEPTHWISE"): _CHANNELS,
-    ("passes/constant_channels.py", "WEIGHTED"): _CHANNELS,
     ("passes/dead_channels.py", "CONV2D"): _CHANNELS,
-    ("passes/time_windows.py", "LAYERS"): _LAST,
     ("passes/time_windows.py", "SLICE"): _LAST,
     ("passes/signals.py", "SPECTRUM"): "the pass turns the input of spectra",
     ("passes/signals.py", "FLOAT_REDUCE"): "it reads the shape that there was",
@@ -61,10 +57,6 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("passes/updates.py", "FLOAT_CALCULATE"): _DESCENT,
     ("passes/updates.py", "FLOAT_MATMUL"): _DESCENT,
     ("passes/updates.py", "FLOAT_REDUCE"): _DESCENT,
-    ("plan/narrowing.py", "CONV2D.name"): _PACKED,
-    ("plan/narrowing.py", "EMBEDDING.name"): _PACKED,
-    ("plan/narrowing.py", "(GRU.name, LSTM.name, RNN.name)"): _PACKED,
-    ("plan/narrowing.py", "_NARROWED"): _PACKED,
 }
 
 

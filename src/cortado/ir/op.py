@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cache, cached_property
 from inspect import signature
 from string import ascii_lowercase
@@ -226,6 +226,14 @@ class PteWriter(Protocol):
     def constant(self, name: str, data: Tensor) -> Node: ...
 
 
+class Int4Form(Enum):
+    """The forms of int4 weights that kernels take."""
+
+    CHANNELS = "those of a convolution or linear layer, with a factor, a bias and a shift for each output channel"
+    GATES = "those of a recurrent layer's two paths, the same for each gate and unit"
+    TABLE = "rows of numbers that are not multiplied"
+
+
 @dataclass(frozen=True)
 class Operator:
     """One operator: its schema, exact semantics and kernels. Its parameters and their types are `reference`'s."""
@@ -249,6 +257,9 @@ class Operator:
     identity: Callable[[Call], bool] | None = None  # whether a call returns its input's codes unchanged
     # Constants with a value for each output channel, weights first: permuting them permutes the output's channels.
     channel_constants: tuple[str, ...] = ()
+    weight_axis: int | None = None  # that of output channels, of layers that requantize each channel by itself
+    int4: Int4Form | None = None  # the form of its int4 weights, if it has kernels for them
+    last_steps: tuple[str, ...] = ()  # by result: the argument that asks for the step computed last, instead of all
     # Each channel (last dimension) depends on that channel of the only input only, where there are as many.
     by_channel: bool = False
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows

@@ -13,14 +13,10 @@ from cortado.ir.facts import QPARAMS, dtype
 from cortado.ir.graph import add_constant, constant_value, remove_unused_constants
 from cortado.ir.op import operator_of
 from cortado.ops import reach
-from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import finish
-from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
-from cortado.ops.conv.transpose_conv2d import TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C
 from cortado.passes.base import LoweredPass
 
 Tensor = torch.Tensor
-WEIGHTED = (CONV2D, DEPTHWISE, TRANSPOSE_CONV2D, TRANSPOSE_CONV2D_C)
 # A factor of 1/4: it is exact on multiples of 4, and its shift is to the right, as fast kernels require.
 QUARTER_MULTIPLIER, QUARTER_SHIFT, QUARTERS = 1 << 30, -1, 4
 
@@ -41,7 +37,7 @@ class ConstantChannels(LoweredPass):
 
 def is_weighted(node: Node) -> bool:
     """Whether a node is a layer with a requantization factor for each channel."""
-    return node.op == "call_function" and operator_of(node.target) in WEIGHTED
+    return node.op == "call_function" and _weight_axis(node) is not None
 
 
 def _write_constants(program: ExportedProgram, layer: Node) -> bool:
@@ -112,7 +108,14 @@ def _element(layer: Node) -> Element:
 
 def channel_axis(layer: Node) -> int:
     """Returns the axis of a layer's weights that holds its output channels."""
-    return 3 if operator_of(layer.target) is DEPTHWISE else 0
+    axis = _weight_axis(layer)
+    assert axis is not None
+    return axis
+
+
+def _weight_axis(layer: Node) -> int | None:
+    operator = operator_of(layer.target)
+    return None if operator is None else operator.weight_axis
 
 
 # ---- constants of a call ---------------------------------------------------------------------------------------------

@@ -20,17 +20,13 @@ from cortado.ir.graph import (
     shape,
     sole_user,
 )
-from cortado.ir.op import operator_of
+from cortado.ir.op import Operator, operator_of
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.float32 import FLOAT_CONV2D
 from cortado.ops.move.reshape import VIEW
 from cortado.ops.move.slice import SLICE
 from cortado.ops.pool.float32 import FLOAT_POOL2D, FLOAT_REDUCE, one_window
 from cortado.ops.recurrent import layer as recurrent
-from cortado.ops.recurrent.float32_layer import FLOAT_GRU, FLOAT_LSTM, FLOAT_RNN
-from cortado.ops.recurrent.gru import GRU
-from cortado.ops.recurrent.lstm import CELLS, LSTM, STATES
-from cortado.ops.recurrent.rnn import RNN
 from cortado.passes.base import LoweredPass, PassContext
 from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.orders import behind_views, is_a, operands
@@ -103,10 +99,6 @@ class TimeWindows(LoweredPass):
 # ---- last steps --------------------------------------------------------------------------------------------------
 
 
-LAYERS = (GRU, LSTM, RNN, FLOAT_GRU, FLOAT_LSTM, FLOAT_RNN)
-LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that asks for it, by result
-
-
 class LastSteps(LoweredPass):
     """Keeps all states but the last in scratch, in two alternating rows, instead of a tensor of all steps."""
 
@@ -115,29 +107,25 @@ class LastSteps(LoweredPass):
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)
         assert mode is not None
-        layers = [node for node in module.graph.nodes if operator_of(node.target) in LAYERS]
-        changed = [_shorten(layer, mode) for layer in layers]
+        known = [(node, operator_of(node.target)) for node in module.graph.nodes]
+        changed = [_shorten(node, one, mode) for node, one in known if one is not None and one.last_steps]
         module.graph.eliminate_dead_code()
         return any(changed)
 
 
-def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
+def _shorten(layer: Node, operator: Operator, mode: FakeTensorMode) -> bool:
     """Replaces a layer by one that gives only the last steps that are read; False if there is nothing to leave out."""
-    operator = operator_of(layer.target)
-    assert operator is not None
-    given = {layer: STATES}
-    if operator.extra_results:
-        given = {part: operator.results[part_index(part)] for part in layer.users}
+    given = {part: part_index(part) for part in layer.users} if operator.extra_results else {layer: 0}
     found = {part: _last_read(layer, part) for part in given}
     reads = {part: read for part, read in found.items() if read is not None}
     if not reads:
         return False
-    flags: dict[str, Any] = {LAST[given[part]]: True for part in reads}
+    flags: dict[str, Any] = {operator.last_steps[given[part]]: True for part in reads}
     first = next(node for node in layer.graph.nodes if node in reads.values())
     with layer.graph.inserting_before(first if len(reads) == len(given) else layer):
         short = add_operator_call(layer, mode, operator, {**layer.kwargs, **flags})
         for part, result in given.items():
-            new = add_part(part, short, result) if operator.extra_results else short
+            new = add_part(part, short, operator.results[result]) if operator.extra_results else short
             read = reads.get(part)
             if read is None:
                 part.replace_all_uses_with(new)

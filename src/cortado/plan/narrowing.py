@@ -23,17 +23,12 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
 from cortado.frontend.precision.judgement import FloatRun, drawn_runs
 from cortado.ir.graph import add_constant, remove_unused_constants
-from cortado.ir.op import operator_of, registry
+from cortado.ir.op import Int4Form, operator_of, registry
 from cortado.ir.passes import Level, run_pass
 from cortado.ir.schemas import overload
-from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.convolution import sum_bounds
 from cortado.ops.move import embedding
-from cortado.ops.move.embedding import EMBEDDING
-from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.layer import LARGEST_SUM
-from cortado.ops.recurrent.lstm import LSTM
-from cortado.ops.recurrent.rnn import RNN
 from cortado.passes import PIPELINE, CortexMPass
 from cortado.plan.error_feedback import Columns, factors_of, rounded, windows
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, reference_of
@@ -117,7 +112,8 @@ class ObservedCodes:
 
     def _narrowed(self, call: LoweredCall, samples: Sequence[LayerInputs]) -> NarrowLayer | None:
         """Returns the layer with int4 weights; None if that saves nothing or its sums don't fit."""
-        found = _NARROWED[call.operator](self, call, samples)
+        form = registry().operators[call.operator].int4
+        found = None if form is None else _NARROWED[form](self, call, samples)
         return found if found is not None and found.saved > 0 else None
 
     def _noise(self, layer: NarrowLayer) -> float:
@@ -246,10 +242,10 @@ def _table(observed: ObservedCodes, call: LoweredCall, samples: Sequence[LayerIn
     return NarrowLayer(call.name, call.module, {"weight": table}, arguments, saved)
 
 
-_NARROWED: dict[str, Callable[[ObservedCodes, LoweredCall, Sequence[LayerInputs]], NarrowLayer | None]] = {
-    CONV2D.name: _convolution,
-    **dict.fromkeys((GRU.name, LSTM.name, RNN.name), _recurrent),
-    EMBEDDING.name: _table,
+_NARROWED: dict[Int4Form, Callable[[ObservedCodes, LoweredCall, Sequence[LayerInputs]], NarrowLayer | None]] = {
+    Int4Form.CHANNELS: _convolution,
+    Int4Form.GATES: _recurrent,
+    Int4Form.TABLE: _table,
 }
 NO_WEIGHTS = ""
 NO_ROOM = "int4 would save nothing, or its sums would not fit 32 bits"
@@ -261,9 +257,10 @@ def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
     weights = [name for name in names if name in graph.constants]
     if not weights:
         return NO_WEIGHTS
-    if call.operator not in _NARROWED:
+    operator, element = registry().operators[call.operator], graph.element(call.name)
+    if operator.int4 is None:
         return f"{call.operator} takes int8 weights"
-    kernels, element = registry().operators[call.operator].kernel, graph.element(call.name)
+    kernels = operator.kernel
     if kernels is None or element.name not in kernels.meeting(INT4):
         return f"its tensors are {element.name}, which needs int8 weights"
     sizes = graph.constants[weights[0]].shape

@@ -21,7 +21,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.kernel_table import Several
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
+from cortado.ir.op import Call, ElementOf, Int4Form, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.roles import Activation, High, InOffset, Low, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ops import reach
@@ -196,6 +196,8 @@ CONV2D = Operator(
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     channel_constants=("weight", "bias", "requantize_multipliers", "requantize_shifts"),
+    weight_axis=0,
+    int4=Int4Form.CHANNELS,
     constraints="constant weights and bias; sums that fit 32 bits; in the .pte, each 4-bit weight takes a byte",
     samples=lambda draw: draw.pick([samples, int4_samples])(draw),
 )

@@ -172,6 +172,7 @@ DEPTHWISE = Operator(
     pte=in_pte,
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
+    weight_axis=3,
     constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,
 )

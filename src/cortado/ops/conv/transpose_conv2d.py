@@ -572,6 +572,7 @@ TRANSPOSE_CONV2D = Operator(
     element=ElementOf(("input",)),
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
+    weight_axis=0,
     constraints=(
         "constant weights and bias; sums that fit 32 bits; in the .pte, dilation and groups become zeros in the weights"
     ),

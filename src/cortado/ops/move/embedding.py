@@ -25,7 +25,7 @@ from cortado.ir.facts import USER_INPUT, dtype, holds_integers
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
+from cortado.ir.op import Call, ElementOf, Int4Form, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
@@ -290,6 +290,7 @@ EMBEDDING = Operator(
     kernel=KERNELS,
     element=ElementOf(("weight",)),
     tensors=("indices",),
+    int4=Int4Form.TABLE,
     constraints=CONSTRAINTS,
     no_pte=NO_PTE,
     samples=samples,

@@ -377,6 +377,7 @@ def _operator(kind: FloatKind, more: str = "", **record: Any) -> Operator:
         macs=recurrent.macs,
         element=FLOAT32,
         tensors=("input", "start"),
+        last_steps=("last", "last_cells") if "last_cells" in more else ("last",),
         constraints="constant weights, float32 or int8 with a scale per row; no projection",
         **record,
     )

@@ -34,7 +34,7 @@ from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import EVERY_CORE, All, KernelRow, KernelTable
-from cortado.ir.op import Call, ElementOf, Lowering, Operator
+from cortado.ir.op import Call, ElementOf, Int4Form, Lowering, Operator
 from cortado.ir.roles import Activation, ObservedWith, Quantization, Role, Weight
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work, nested
@@ -622,6 +622,8 @@ def layer_operator(parameters: str, draw_case: Callable[[CaseDraw], dict[str, An
         macs=macs,
         element=ElementOf(("input",)),
         tensors=("input", "start"),
+        int4=Int4Form.GATES,
+        last_steps=("last", "last_cells") if "last_cells" in parameters else ("last",),
         constraints=CONSTRAINTS,
         no_pte=NO_PTE,
         samples=samples_of(draw_case),
