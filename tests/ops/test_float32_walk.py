@@ -1,6 +1,7 @@
 """A walk over torch.nn and its functions in float32: each near eager torch on fresh data, and on the host the bits of
 the reference; those that are refused say why."""
 
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -223,6 +224,28 @@ FUNCTIONS: Mapping[str, tuple[Called, tuple[Shape, ...]]] = {
     "float_power": (lambda x: torch.float_power(x.abs(), 1.7).float(), (LINE,)),
     "float_power of tensors": (lambda a, b: torch.float_power(a.abs(), b).to(torch.float32), (LINE, LINE)),
     "float_power of a number": (lambda x: torch.float_power(2.5, x).float() + 1, (LINE,)),
+    "irfft of real": (lambda x: torch.fft.irfft(x, 20), (LINE,)),
+    "irfft2 of real": (lambda x: torch.fft.irfft2(x, norm="ortho"), (ROW,)),
+    "hfft of real": (lambda x: torch.fft.hfft(x), (LINE,)),
+    "vander": (lambda x: torch.vander(x, 4), ((5,),)),
+    "vander, increasing": (lambda x: torch.vander(x, increasing=True), ((5,),)),
+    "histc": (lambda x: torch.histc(x, 8, -1, 2), ((60,),)),
+    "histc, of the data": (lambda x: torch.histc(x, 5) + torch.histc(x[:1] * 0, 5), ((60,),)),
+    "mode": (lambda x: torch.mode(torch.round(x), 1), ((4, 15),)),
+    "mode, kept": (lambda x: torch.mode(torch.round(x), 0, keepdim=True).values, ((15, 4),)),
+    "nextafter": (
+        lambda a, b: torch.cat(
+            [
+                torch.nextafter(a, b) - a,
+                torch.nextafter(a * 0, b) * 2.0**125 * 2.0**20,
+                torch.nextafter(a * 2.0**-126, b) * 2.0**120,
+                torch.nextafter(a * math.inf, b),
+                torch.nextafter(a, a),
+            ],
+            1,
+        ),
+        (LINE, LINE),
+    ),
     "polar": (lambda a, b: torch.view_as_real(torch.polar(a.abs(), b)), (LINE, LINE)),
 }
 UNKNOWN = ("erfinv", "lgamma", "digamma", "i0")
@@ -230,6 +253,8 @@ REFUSED: Mapping[str, tuple[Called, tuple[Shape, ...], str]] = {
     "inverse": (torch.linalg.inv, ((4, 4),), "linalg_inv"),
     "det": (torch.linalg.det, ((4, 4),), "linalg_det"),
     **{name: (getattr(torch, name), (LINE,), f"{name}.default.*no float32 operator") for name in UNKNOWN},
+    "hash_tensor": (lambda x: torch.hash_tensor(x), (LINE,), "hash_tensor"),
+    "uint64": (lambda x: x.abs().to(torch.uint64), (LINE,), "uint64"),
     "float_power, kept": (lambda x: torch.float_power(x, 2) + 1, (LINE,), "float64"),
     "pseudoinverse": (torch.linalg.pinv, ((4, 4),), "linalg_pinv"),
     "rank": (torch.linalg.matrix_rank, ((4, 4),), "linalg_|aten"),
@@ -252,6 +277,10 @@ SAMPLED = (
     "other names",
     "fmin",
     "copies",
+    "irfft of real",
+    "histc",
+    "mode",
+    "nextafter",
 )
 
 

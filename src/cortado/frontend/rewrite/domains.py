@@ -42,7 +42,7 @@ from cortado.ops.integer.counted import counted
 from cortado.ops.integer.forms import MOVED, operands
 from cortado.ops.integer.truth import AS_INTEGER, AS_TRUTH, compared_number
 from cortado.ops.integer.words import WORD_BITS, WRAPPED_IDS, calculated_by, integer_in
-from cortado.ops.io.widen import WIDENED
+from cortado.ops.io.widen import WIDENED, WIDTHS
 from cortado.ops.meaning import ABOVE, BELOW, CallKind, means
 
 aten = torch.ops.aten
@@ -326,7 +326,7 @@ class Meeting:
             return self._counted(node, root)
         rule = rule_of(node) if node.op == "call_function" else _NO_RULE
         if rule.words is None:
-            return node if dtype(node) in (torch.int32, torch.int64) else add_call(node, WIDENED, node)
+            return add_call(node, WIDENED, node) if dtype(node) in WIDTHS else node
         made = rule.words(self, bind(node))
         return self._within_type(node, made) if made is not None and rule.wraps else made
 

@@ -25,7 +25,7 @@ from cortado.frontend.rewrite.canonical import (
     separate,
     simplify,
 )
-from cortado.frontend.rewrite.complex_pairs import holds_complex, write_as_pairs
+from cortado.frontend.rewrite.complex_pairs import computes_complex, write_as_pairs
 from cortado.frontend.rewrite.decompose import spell_out
 from cortado.frontend.rewrite.domains import DOMAINS, settle_domains
 from cortado.frontend.rewrite.filters import take_filters
@@ -198,7 +198,7 @@ class ComplexPairs(FloatPass):
 
     @classmethod
     def applies(cls, context: FloatContext) -> bool:
-        return any(holds_complex(node) for node in context.module.graph.nodes)
+        return any(computes_complex(node) for node in context.module.graph.nodes)
 
     def run(self, module: GraphModule) -> bool:
         return write_as_pairs(module)

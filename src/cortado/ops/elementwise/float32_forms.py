@@ -132,7 +132,35 @@ def copy_sign(self: Tensor, other: Tensor) -> Tensor:
     return self.abs() * torch.where((other < 0) | (torch.reciprocal(other) < 0), -1.0, 1.0)
 
 
+_LARGEST, _SMALLEST = torch.finfo(torch.float32).max, 2.0**-149
+
+
+def next_after(self: Tensor, other: Tensor) -> Tensor:
+    """Returns the float32 number next to each number, towards another. A little more than half a unit in the last
+    place, 2^-24 of the number, rounds to the neighbour; numbers near the smallest ones are scaled up for it."""
+    size = self.abs()
+    away = torch.where(self < 0, other < self, other > self) | (size == 0)
+    small = size < 2.0**-100
+    up, down = torch.where(small, 2.0**30, 1.0), torch.where(small, 2.0**-30, 1.0)
+    step = torch.where(size < 2.0**-125, _SMALLEST * 2.0**30, size * up * (2.0**-24 * (1 + 2.0**-23)))
+    found = torch.where(away, size * up + step, size * up - step) * down
+    found = torch.where((size == math.inf) & ~away, _LARGEST, found)
+    found = torch.where((self < 0) | ((self == 0) & (other < 0)), -found, found)
+    return torch.where((self == other) | (other != other), other, found)
+
+
+def powers(x: Tensor, columns: int | None, increasing: bool) -> Tensor:
+    """Returns the Vandermonde matrix: powers from 0 on, running products, in either order."""
+    count = x.shape[0] if columns is None else columns
+    found = [torch.ones_like(x)]
+    while len(found) < count:
+        found.append(found[-1] * x)
+    return torch.stack(found[:count] if increasing else found[:count][::-1], -1) if count else NotImplemented
+
+
 _FUNCTIONS: dict[Any, Any] = {
+    aten.nextafter.default: next_after,
+    aten.vander.default: lambda x, N=None, increasing=False: powers(x, N, increasing),  # noqa: N803, torch's name
     aten.copysign.Tensor: copy_sign,
     aten.round.decimals: round_decimals,
     aten.remainder.Scalar_Tensor: remainder,
@@ -305,6 +333,41 @@ _RUNNING: dict[Any, Callable[..., Any]] = {
     aten.logcumsumexp.default: running_logsumexp,
 }
 
+# ---- counts -----------------------------------------------------------------------------------------------------
+
+
+def histogram(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Counts numbers in bins of equal width; the last one includes its upper end. Without limits, those of the data."""
+    flat = self.reshape(-1)
+    low, high = torch.full((1,), float(min)), torch.full((1,), float(max))
+    if min == max:
+        low, high = flat.amin(0, keepdim=True), flat.amax(0, keepdim=True)
+        one = torch.where(low == high, 1.0, 0.0)  # a single value is in the middle of a range of 2
+        low, high = low - one, high + one
+    place = torch.floor((flat - low) * bins / (high - low))
+    place = torch.where(flat == high, torch.full_like(place, bins - 1), place)
+    inside = ((flat >= low) & (flat <= high)).to(torch.float32)
+    chosen = place.unsqueeze(0) == torch.arange(bins).to(torch.float32).unsqueeze(1)
+    return (chosen.to(torch.float32) * inside).sum(1)
+
+
+def most_frequent(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Returns the smallest of the most frequent numbers, and its last position."""
+    if self.dim() == 0:
+        return NotImplemented
+    lines = self.movedim(dim, -1)
+    counts = (lines.unsqueeze(-1) == lines.unsqueeze(-2)).to(torch.float32).sum(-1)
+    often = counts == counts.amax(-1, keepdim=True)
+    value = torch.where(often, lines, torch.full((1,), math.inf)).amin(-1, keepdim=True)
+    places = torch.arange(lines.shape[-1]).to(torch.float32)
+    place = torch.where(lines == value, places, torch.full((1,), -1.0)).amax(-1, keepdim=True)
+    found = (one.movedim(-1, dim) for one in (value, place.to(torch.int64)))
+    values, positions = (one if keepdim else one.squeeze(dim) for one in found)
+    return values, positions
+
+
+_COUNTS: dict[Any, Any] = {aten.histc.default: histogram, aten.mode.default: most_frequent}
+
 # ---- questions --------------------------------------------------------------------------------------------------
 
 
@@ -399,7 +462,7 @@ def float_power(bound: Bound) -> Node | None:
 
 
 FLOAT_POWER_REWRITE = Rewrite(aten=tuple(_POWERS), rewrite=float_power, any_element=True)
-FORMS = decomposed(_FUNCTIONS | _NORMS | _RUNNING | _QUESTIONS | _PLACES | _LOSSES)
+FORMS = decomposed(_FUNCTIONS | _NORMS | _RUNNING | _COUNTS | _QUESTIONS | _PLACES | _LOSSES)
 
 
 # ---- truth values --------------------------------------------------------------------------------------------

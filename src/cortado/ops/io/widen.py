@@ -22,7 +22,7 @@ from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 
-_WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
+WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
 
 
 def reference(*, input: Tensor, bytes: int, sign: int) -> Tensor:
@@ -51,7 +51,7 @@ def as_words(lowering: Lowering, node: Node, name: str = "words") -> Node:
         return lowering.constant(name, _narrowed(lowering, data))
     if dtype(node) in (torch.int32, torch.int64):
         return node
-    size, sign = _WIDTHS[dtype(node)]
+    size, sign = WIDTHS[dtype(node)]
     return lowering.call(WIDEN, input=node, bytes=size, sign=sign)
 
 
@@ -73,8 +73,8 @@ KERNELS = only(
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
-    kind = draw.pick(list(_WIDTHS))
-    size, sign = _WIDTHS[kind]
+    kind = draw.pick(list(WIDTHS))
+    size, sign = WIDTHS[kind]
     low, high = (0, 1) if kind == torch.bool else (torch.iinfo(kind).min, torch.iinfo(kind).max)
     sizes = draw.sizes(9, 1, 4)
     return {"input": sampling.codes(draw.seed(), sizes, low, high, kind), "bytes": size, "sign": sign}
