@@ -146,3 +146,31 @@ def test_what_float32_has_not_either_stays_refused() -> None:
     x = torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
     with pytest.raises(CortadoError, match="no integer operator for it"):
         prepare(Determinant(), (x,), [(x,)], options=ALLOWED).compile("cortex-m4", ALLOWED)
+
+
+class Louder(nn.Module):
+    """A sound whose spectrum is weighted, by istft, whose decomposition in torch asks for values of its window."""
+
+    window: Tensor
+    weights: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(16))
+        self.register_buffer("weights", torch.linspace(1.0, 0.2, 9)[:, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.stft(x, 16, 8, window=self.window, return_complex=True)
+        return torch.istft(spectrum * self.weights, 16, 8, window=self.window, length=x.shape[-1])
+
+
+def test_an_inverse_transform_of_frames_is_an_island() -> None:
+    given = torch.randn(8, 1, 48, generator=torch.Generator().manual_seed(4))
+    samples = [(one,) for one in given]
+    with pytest.raises(CortadoError, match="--allow-float"):
+        prepare(Louder(), samples[0], samples, options=Options(artifacts=Artifacts.C))
+    found = prepare(Louder(), samples[0], samples, options=ALLOWED).compile("cortex-m4", ALLOWED)
+    checked = found.run(*(torch.stack([one for (one,) in samples[:2]]),), on="host")
+    assert checked.bit_exact
+    wanted = torch.cat([Louder()(one) for one in given[:2]])
+    assert decibels(wanted.flatten(), torch.as_tensor(checked.outputs[0]).flatten()) > 25

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
@@ -182,11 +183,12 @@ def write_in_pieces(module: GraphModule) -> None:
 
 
 def _traced(node: Node, function: _Function, *, floating: bool) -> GraphModule | None:
-    """Traces the decomposition of a call; None if one of its calls is not supported either."""
+    """Traces the decomposition of a call; None if one of its calls is not supported either, or if it asks for a value,
+    as torch's of istft does."""
     table = {target: one for target, one in _table(floating).items() if target != node.target}
     try:
         traced = _trace(node, function, table)
-    except _Declined:
+    except (_Declined, DataDependentOutputException):
         return None
     constant = [is_constant(item) for item in node.all_input_nodes]
     return traced if _is_understood(traced, constant, floating) else None
