@@ -8,7 +8,8 @@ are called through their wrappers, built by the same gcc at CMSIS-NN's default (
 cycles are those of the same model of each core at zero wait states (docs/time.md). Weights and inputs are random
 codes, every channel has a factor of its own, and scratch is given. Of ours the whole run of a bundle counts, with its
 loop over rows; of CMSIS-NN the one call. TinyEngine's figures are those of its own generated C for its own weights.
-MLPerf Tiny's visual wake words network has no peer here; it stands for networks with dead channels.
+MLPerf Tiny's visual wake words network has no peer here; it stands for networks with dead channels. Attention has none
+either: its instructions for each product stand beside a bar.
 """
 
 import argparse
@@ -34,6 +35,9 @@ from visual_wake_words import VisualWakeWords
 
 STORED: dict[str, Any] = BASELINES["cmsis_nn_newest"]
 TINYENGINE: dict[str, Any] = BASELINES["tinyengine"]
+ATTENTION = "scaled_dot_product_attention, 4 heads of 64 x 64, 16 wide"
+HEADS, PLACES, WIDTH = 4, 64, 16
+ATTENTION_BARS = {"m4": 2.5, "m55": 0.8}  # instructions for each product of both matrix products
 DEAD_CHANNELS = "vww_96 with as many dead channels as MLPerf's weights"
 Pair = tuple[int, int]
 
@@ -105,6 +109,11 @@ class Matmul(nn.Module):
         return a @ b.transpose(1, 2)
 
 
+class Attention(nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
 def module_of(layer: Layer) -> tuple[nn.Module, list[tuple[int, ...]]]:
     """The layer in torch, and the shapes of its inputs."""
     image: list[tuple[int, ...]] = [(1, layer.in_c, *layer.size)]
@@ -119,24 +128,39 @@ def module_of(layer: Layer) -> tuple[nn.Module, list[tuple[int, ...]]]:
     return nn.Conv2d(layer.in_c, layer.out_c, layer.kernel, layer.stride, layer.padding, groups=groups), image
 
 
+@dataclass(frozen=True)
+class Run:
+    """A run that is checked against the reference, and the planned bytes of RAM."""
+
+    cycles: int
+    instructions: int
+    arena: int
+
+
 def ours(
     name: str, module: nn.Module, shapes: Sequence[tuple[int, ...]], target: str, optimize: Optimize = Optimize.TIME
-) -> tuple[int, int]:
-    """Cycles of a run that is checked against the reference, and planned bytes of RAM."""
+) -> Run:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         batches = [tuple(torch.randn(shape) for shape in shapes) for _ in range(2)]
     model = api.prepare(module.eval(), batches[0], batches, name=name)
     compiled = model.compile(from_target_string(TARGETS[target]), api.Options(optimize=optimize, artifacts=Artifacts.C))
     assert compiled.report.memory is not None
-    return round(profiled(compiled).timing.total.cycles.typical), compiled.report.memory.arena_bytes
+    total = profiled(compiled).timing.total
+    return Run(round(total.cycles.typical), total.instructions, compiled.report.memory.arena_bytes)
 
 
 def layer_cycles(name: str, target: str) -> int:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         module, shapes = module_of(LAYERS[name])
-    return ours(name, module, shapes, target)[0]
+    return ours(name, module, shapes, target).cycles
+
+
+def attention(target: str) -> dict[str, Any]:
+    found = ours("attention", Attention(), 3 * [(1, HEADS, PLACES, WIDTH)], target)
+    products = 2 * HEADS * PLACES * PLACES * WIDTH
+    return {"cycles": found.cycles, "ram_bytes": found.arena, "instructions_a_product": found.instructions / products}
 
 
 # ---- CMSIS-NN --------------------------------------------------------------------------------------------------------
@@ -276,11 +300,13 @@ def main() -> None:
         results[name] = {key: layer_cycles(name, key) for key in targets}
     progress("mcunet_vww1")
     for optimize in (Optimize.TIME, Optimize.RAM):
-        cycles, arena = ours("mcunet_vww1", Mcunet(), [(1, 3, 80, 80)], "m4", optimize)
-        results[f"mcunet_vww1, for {optimize.value}"] = {"m4_cycles": cycles, "ram_bytes": arena}
+        found = ours("mcunet_vww1", Mcunet(), [(1, 3, 80, 80)], "m4", optimize)
+        results[f"mcunet_vww1, for {optimize.value}"] = {"m4_cycles": found.cycles, "ram_bytes": found.arena}
     progress(DEAD_CHANNELS)
-    cycles, arena = ours("vww_96", VisualWakeWords(), [(1, 3, 96, 96)], "m4", Optimize.BALANCED)
-    results[DEAD_CHANNELS] = {"m4_cycles": cycles, "ram_bytes": arena}
+    found = ours("vww_96", VisualWakeWords(), [(1, 3, 96, 96)], "m4", Optimize.BALANCED)
+    results[DEAD_CHANNELS] = {"m4_cycles": found.cycles, "ram_bytes": found.arena}
+    progress(ATTENTION)
+    results[ATTENTION] = {key: attention(key) for key in targets}
     if arguments.json:
         print(json.dumps(results, indent=2))
     else:
@@ -304,13 +330,16 @@ def show(results: dict[str, Any], names: Sequence[str], targets: Sequence[str]) 
     print(table(["layer", *head], [*rows, means]))
     print(f"\nMCUNet-vww1 on an M4 beside TinyEngine's C ({TINYENGINE['about']}):")
     peer, rows = TINYENGINE["mcunet_vww1"], []
-    for name in results.keys() - {*names, DEAD_CHANNELS}:
+    for name in results.keys() - {*names, DEAD_CHANNELS, ATTENTION}:
         found = results[name]
         row = [[found[what], peer[what], ratio(found[what], peer[what])] for what in ("m4_cycles", "ram_bytes")]
         rows.append([name, *row[0], *row[1]])
     print(table(["", "M4 cycles", "TinyEngine", "ratio", "bytes of RAM", "TinyEngine", "ratio"], sorted(rows)))
     found = results[DEAD_CHANNELS]
     print(f"\n{DEAD_CHANNELS} on an M4: {found['m4_cycles']:,} cycles, {found['ram_bytes']:,} bytes of RAM")
+    print(f"\n{ATTENTION}:")
+    head = ["", "cycles", "bytes of RAM", "instructions a product", "bar"]
+    print(table(head, [[key, *results[ATTENTION][key].values(), ATTENTION_BARS.get(key)] for key in targets]))
 
 
 if __name__ == "__main__":

@@ -220,6 +220,11 @@ def draw_products(seed: int) -> Drawn:
     return _draw(seed, (_pointwise, _pointwise, _convolution), 3 * TOGETHER)
 
 
+def draw_matrices(seed: int) -> Drawn:
+    """Products of two computed matrices, with enough rows for the kernels that pack columns."""
+    return _draw(seed, (_matrices,), TOGETHER)
+
+
 def _draw(seed: int, kinds: tuple[Kind, ...], layers: int) -> Drawn:
     rng = Random(seed)
     with torch.random.fork_rng(devices=[]):
@@ -317,6 +322,14 @@ def _attention(rng: Random) -> Single:
 def _product(rng: Random) -> Single:
     batches, rows, depth = rng.choice((1, 2, 4)), rng.randrange(1, 24), rng.randrange(1, 40)
     return Single(Of(lambda x: x @ x.transpose(1, 2)), (batches, rows, depth))
+
+
+def _matrices(rng: Random) -> Single:
+    batches, rows, columns = rng.choice((1, 1, 2, 4)), rng.randrange(8, 40), rng.randrange(4, 70)
+    depth = rng.choice((rng.randrange(1, 40), 4 * rng.randrange(1, 10), rng.randrange(40, 200)))
+    function = rng.choice((nn.Identity, nn.ReLU))()  # with a zero point of the left matrix and without one
+    product = Of(lambda x: function(x[:, :rows]) @ x[:, rows:].transpose(1, 2))
+    return Single(product, (batches, rows + columns, depth))
 
 
 def _wide_linear(rng: Random) -> Single:

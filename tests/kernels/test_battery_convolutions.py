@@ -485,35 +485,45 @@ def transpose_conv2d(calls: Calls, x: Array, weights: Array, bias: Array | None,
     return out
 
 
+MATMUL, LANES = "cortado_batch_matmul_s8", "cortado_batch_matmul_lanes_s8__dsp"
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_batch_matmul(machine: Machine) -> None:
     draw, calls, outputs = Draw(6), Calls(), []
-    for number in range(24):
-        batches, rows, cols = draw.one(1, 3), draw.one(1, 2, 3, 7, 8, 9), draw.one(1, 2, 3, 4, 5, 7, 8)
-        depth = draw.one(1, 3, 4, 8, 15, 16, 17, 20, 40)
+    for number in range(36):
+        batches, rows, cols = draw.one(1, 3), draw.one(1, 2, 3, 8, 9, 11), draw.one(1, 2, 3, 4, 5, 7, 8, 18, 35)
+        depth = draw.one(1, 3, 4, 8, 15, 16, 17, 20, 40, 66)
+        if number in (0, 1):  # the largest sums of products that fit 24 bits
+            rows, cols, depth = 8, 6, 511
         lhs, rhs = draw.bytes(batches, rows, depth), draw.bytes(batches, cols, depth)
+        if number == 0:
+            lhs[:, ::3], rhs[:, :4], rhs[:, 4] = -128, -128, 127
         zeros = draw.one(*ZEROS), draw.one(*ZEROS)
         sums = (lhs.astype(np.int64) - zeros[0]) @ (rhs.astype(np.int64) - zeros[1]).transpose(0, 2, 1)
         drawn = draw.requant(sums.reshape(-1, 1))
         plain = replace(right_shifts_only(drawn), act_min=-128, act_max=127)
-        for suffix, requant in matmul_variants(machine, (rows, cols, depth), drawn, plain):
+        for kernel, requant in matmul_variants(machine, (rows, cols, depth), drawn, plain):
             layer = calls.struct(
                 "cortado_batch_matmul_t", batches=batches, rows=rows, cols=cols, depth=depth, lhs_zero=zeros[0],
                 rhs_zero=zeros[1], out_zero=requant.out_zero, multiplier=requant.multiplier[0], shift=requant.shift[0],
                 act_min=requant.act_min, act_max=requant.act_max)  # fmt: skip
             out = calls.space(sums.size)
-            scratch = calls.space(4 * cols, words=True) if suffix else None
-            calls.call(f"cortado_batch_matmul_s8{suffix}", layer, calls.array(lhs), calls.array(rhs), out, scratch)
-            outputs.append((out, finished(sums, requant), f"{suffix} case {number}: {rows} x {depth} x {cols}"))
-    fast = [f"cortado_batch_matmul_s8{suffix}" for suffix in machine.suffixes if suffix != "__scalar"]
-    check(machine, calls, outputs, "cortado_batch_matmul_s8", *fast)
+            size = packing.scratch_batch_matmul_lanes(cols, depth) if kernel == LANES else 4 * cols
+            scratch = None if kernel == MATMUL else calls.space(size, words=True)
+            calls.call(kernel, layer, calls.array(lhs), calls.array(rhs), out, scratch)
+            outputs.append((out, finished(sums, requant), f"{kernel} case {number}: {rows} x {depth} x {cols}"))
+    fast = [f"{MATMUL}{suffix}" for suffix in machine.suffixes if suffix != "__scalar"]
+    check(machine, calls, outputs, MATMUL, *fast, *([LANES] if machine.core is Core.DSP else []))
 
 
 def matmul_variants(
     machine: Machine, sizes: tuple[int, int, int], drawn: Requant, plain: Requant
 ) -> Iterator[tuple[str, Requant]]:
     """Every kernel that takes a product, and factors that it takes."""
-    yield "", drawn
+    yield MATMUL, drawn
     for suffix, core in (("__dsp", Core.DSP), ("__mve", Core.MVE)):
         if suffix in machine.suffixes and packing.fits_batch_matmul(*sizes, int(plain.shift[0]), core):
-            yield suffix, plain
+            yield f"{MATMUL}{suffix}", plain
+    if machine.core is Core.DSP and packing.fits_batch_matmul_lanes(*sizes, int(plain.shift[0])):
+        yield LANES, plain

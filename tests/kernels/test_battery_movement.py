@@ -183,6 +183,10 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
         ]
         if machine.core is Core.DSP:
             wanted += [(symbol.replace("_s8", "_lanes_s8"), layer, size) for symbol, layer, size in wanted[-3:-1]]
+            cols, deep_as = draw.one(4, 5, 18, 70), draw.one(1, 4, 15, 16, 64, 130, 511)
+            product = calls.struct("cortado_batch_matmul_t", **MATRICES, cols=cols, depth=deep_as)
+            least = packing.scratch_batch_matmul_lanes(cols, deep_as)
+            wanted.append(("cortado_batch_matmul_lanes_s8__dsp_scratch", (product,), least))
         if "__mve" in machine.suffixes:
             wanted += [
                 ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
@@ -196,6 +200,8 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
     assert calls.results == [size for _, _, size in wanted]
 
 
+MATRICES = {name: 0 for name in ("lhs_zero", "rhs_zero", "out_zero", "multiplier", "act_min", "act_max")}
+MATRICES |= {"batches": 1, "rows": 8, "shift": -1}
 NO_CONSTANTS = {"out_offset": 0, "act_min": -128, "act_max": 127, "weights": None}
 
 

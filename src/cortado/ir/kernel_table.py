@@ -47,6 +47,7 @@ class KernelRow:
     scratch_check: str | None = None  # the C function that computes it; None: the kernel's name and `_scratch`
     work: Work | Callable[[Call], Work] | None = None
     called: Callable[[Call], tuple[Called, ...]] | None = None
+    lean: "KernelRow | None" = None  # takes the same calls with less scratch and more instructions
     weights: Element | None = None  # of constant weights, if the table has kernels for several
 
     @property
@@ -74,6 +75,7 @@ class KernelRow:
             scratch_check=CCall(f"cortado_{check}", (Operand.LAYER,)) if scratch else None,
             work=self.work(call) if callable(self.work) else self.work,
             called=() if self.called is None else self.called(call),
+            lean=None if self.lean is None else self.lean.made(call),
         )
 
     def bare(self) -> Kernel:

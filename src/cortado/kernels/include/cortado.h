@@ -319,9 +319,13 @@ void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs,
 /* At least 2 rows and 2 columns (__mve: 4), right shifts only, and all of int8 as outputs. */
 void cortado_batch_matmul_s8__dsp(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
                                   void *scratch);
+/* Besides, products of at most 511: their sums fit 24 bits. */
+void cortado_batch_matmul_lanes_s8__dsp(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs,
+                                        int8_t *out, void *scratch);
 void cortado_batch_matmul_s8__mve(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
                                   void *scratch);
 int32_t cortado_batch_matmul_s8__dsp_scratch(const cortado_batch_matmul_t *L);
+int32_t cortado_batch_matmul_lanes_s8__dsp_scratch(const cortado_batch_matmul_t *L);
 int32_t cortado_batch_matmul_s8__mve_scratch(const cortado_batch_matmul_t *L);
 
 /* ---- Recurrent layers -------------------------------------------------------------------------------------- */

@@ -236,6 +236,16 @@ _SUMMED = {
 }
 # Two rows and two columns at a time, or four.
 _PAIR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/2": "fours fours%2 depth%4"})
+# Columns are packed, then two rows are unpacked for each run of columns, and multiplied with four of them at a time.
+_LANE_LOOPS = nested(
+    {
+        "calls": "batches",
+        "calls*batches*cols/4": "depth/4 depth%4 summed summed*fours",
+        "calls*batches*runs*rows/2": "fours depth%4",
+        "calls*batches*rows/2*cols/4": "depth/4 depth/16",
+        "calls*batches*rows/2*cols%4": "",
+    }
+)
 _VECTOR_LOOPS = nested({**_SUMMED, "calls*batches*rows/2*cols/4": "depth/16"})
 
 
@@ -266,6 +276,7 @@ def _fields(call: Call) -> dict[str, int]:
 def _work_of(terms: tuple[str, ...], call: Call) -> Work:
     fields = _fields(call)
     sizes: dict[str, float] = {name: float(size) for name, size in _sizes(call).items()}
+    sizes["runs"] = math.ceil(fields["cols"] / packing.columns_batch_matmul_lanes(fields["cols"], fields["depth"]))
     sizes |= {"fours": fields["depth"] // 4, "summed": fields["lhs_zero"] != 0, "weighed": fields["rhs_zero"] != 0}
     return Work(terms, lambda calls: sizes)
 
@@ -273,6 +284,16 @@ def _work_of(terms: tuple[str, ...], call: Call) -> Work:
 def _fits(isa: Core, call: Call) -> bool:
     fields = _fields(call)
     return packing.fits_batch_matmul(fields["rows"], fields["cols"], fields["depth"], fields["shift"], isa)
+
+
+def _fits_lanes(call: Call) -> bool:
+    fields = _fields(call)
+    return packing.fits_batch_matmul_lanes(fields["rows"], fields["cols"], fields["depth"], fields["shift"])
+
+
+def _lanes_scratch(call: Call) -> int:
+    _, cols, depth = call.shape("rhs_transposed")
+    return packing.scratch_batch_matmul_lanes(cols, depth)
 
 
 def _wide_work(call: Call) -> Work:
@@ -289,12 +310,15 @@ _ROW = KernelRow(
     work=partial(_work_of, _LOOPS),
 )
 _FAST = replace(_ROW, scratch=lambda call: 4 * call.shape("rhs_transposed")[1])
+_PAIRS = replace(_FAST, symbol="batch_matmul_s8__dsp", cores=(Core.DSP, Core.MVE), fits=partial(_fits, Core.DSP),
+                 work=partial(_work_of, _PAIR_LOOPS))  # fmt: skip
 KERNELS = KernelTable(
     (
         replace(_FAST, symbol="batch_matmul_s8__mve", cores=(Core.MVE,), fits=partial(_fits, Core.MVE),
                 work=partial(_work_of, _VECTOR_LOOPS)),
-        replace(_FAST, symbol="batch_matmul_s8__dsp", cores=(Core.DSP, Core.MVE), fits=partial(_fits, Core.DSP),
-                work=partial(_work_of, _PAIR_LOOPS)),
+        replace(_ROW, symbol="batch_matmul_lanes_s8__dsp", cores=(Core.DSP,), fits=_fits_lanes, lean=_PAIRS,
+                scratch=_lanes_scratch, work=partial(_work_of, _LANE_LOOPS)),
+        _PAIRS,
         _ROW,
         replace(_ROW, symbol="batch_matmul_s16", reads=INT16, struct="cortado_batch_matmul_s16_t",
                 fields=_wide_fields, work=_wide_work),

@@ -184,6 +184,28 @@ def fits_batch_matmul(rows: int, cols: int, depth: int, shift: int, core: Core) 
     return rows >= 2 and cols >= (4 if core is Core.MVE else 2) and shift < 0 and depth * 255 * 255 < 1 << 30
 
 
+LANES_PACKED = 1024  # bytes of columns that batch_matmul_lanes `__dsp` packs at a time, at least 16 columns
+
+
+def fits_batch_matmul_lanes(rows: int, cols: int, depth: int, shift: int) -> bool:
+    """Whether batch_matmul_lanes `__dsp` takes a product: sums of products of two bytes that fit 24 bits, and enough
+    rows for the packing of the columns to pay off."""
+    small = depth * INT8.low * INT8.low < 1 << 23
+    return small and rows >= 8 and cols >= 4 and fits_batch_matmul(rows, cols, depth, shift, Core.DSP)
+
+
+def columns_batch_matmul_lanes(cols: int, depth: int) -> int:
+    """Returns how many columns batch_matmul_lanes `__dsp` packs at a time."""
+    most = LANES_PACKED // (depth + 3 & ~3) & ~3
+    return min(cols + 3 & ~3, max(most, 16))
+
+
+def scratch_batch_matmul_lanes(cols: int, depth: int) -> int:
+    """Returns the bytes for two rows as halfwords, and for packed columns with a 32-bit sum each."""
+    words = depth + 3 & ~3
+    return 4 * words + columns_batch_matmul_lanes(cols, depth) * (words + 4)
+
+
 def pad_to(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
     """Pads one axis at its end with zeros, up to a multiple."""
     widths = [(0, 0)] * array.ndim

@@ -10,8 +10,6 @@
 
 #if defined(__thumb__) && CORTADO_SMALL_CORE
 
-static inline int32_t round4(int32_t n) { return (n + 3) & ~3; }
-
 /* n codes to every fourth word. */
 static CORTADO_ONCE int32_t *spread(int32_t *to, const int16_t *x, int32_t n)
 {
@@ -30,7 +28,8 @@ static CORTADO_ONCE int32_t *spread(int32_t *to, const int16_t *x, int32_t n)
 void cortado_conv1x1_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                                  void *scratch)
 {
-    const cortado_small_tile_t tile = {L->weights, round4(L->in_c), L->out_c, 2 * L->out_c, L->act_min, L->act_max};
+    const cortado_small_tile_t tile = {L->weights,     cortado_round4(L->in_c), L->out_c,
+                                       2 * L->out_c,   L->act_min,              L->act_max};
     while (pixels > 0) {
         const int32_t now = cortado_min(pixels, 4);
         for (int32_t i = 0; i < now; i++, in += L->in_c) {
@@ -52,7 +51,7 @@ static int16_t code(const cortado_layer_s16_packed_t *L, int32_t sum, const int3
 void cortado_linear_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                                 void *scratch)
 {
-    const int32_t n = L->in_c, rows = round4(6 * n);
+    const int32_t n = L->in_c, rows = cortado_round4(6 * n);
     (void)scratch;
     for (; pixels > 0; pixels--, in += n) {
         const int8_t *stream = L->weights;
@@ -99,7 +98,7 @@ void cortado_conv2d_s16__scalar(const cortado_layer_s16_packed_t *L, const int8_
 {
     source_t source = {L, rows, 0, L->in_c / L->groups};
     const int32_t channels = L->out_c / L->groups, size = L->kernel_h * L->kernel_w * source.depth;
-    cortado_small_tile_t tile = {L->weights, round4(size), channels, 2 * L->out_c, L->act_min, L->act_max};
+    cortado_small_tile_t tile = {L->weights, cortado_round4(size), channels, 2 * L->out_c, L->act_min, L->act_max};
     for (int32_t group = 0; group < L->groups; group++) {
         const int8_t *next = tile.stream;
         int32_t left = -L->pad_left;

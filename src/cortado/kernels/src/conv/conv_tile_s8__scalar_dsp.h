@@ -96,7 +96,5 @@ static inline int32_t *cortado_conv_tile_pack(int32_t *to, int32_t words, const 
 }
 #endif
 
-static inline int32_t cortado_round4(int32_t n) { return (n + 3) & ~3; }
-
 #endif
 #endif /* CONV_TILE_S8__SCALAR_DSP_H */

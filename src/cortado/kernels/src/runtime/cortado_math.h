@@ -83,6 +83,7 @@ static inline void cortado_store_few(int8_t *p, int32_t v, int32_t n)
 
 static inline int32_t cortado_min(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t cortado_max(int32_t a, int32_t b) { return a > b ? a : b; }
+static inline int32_t cortado_round4(int32_t n) { return (n + 3) & ~3; }
 
 static inline int32_t cortado_clamp(int32_t v, int32_t low, int32_t high)
 {

@@ -5,8 +5,7 @@
 #include "cortado.h"
 #include "cortado_isa.h"
 #include "depthwise_long_rows_s8__dsp.h"
-
-static int32_t round4(int32_t n) { return (n + 3) & ~3; }
+#include "matmul_lanes_s8.h"
 
 static int32_t window_bytes(const cortado_conv2d_packed_t *L)
 {
@@ -15,13 +14,13 @@ static int32_t window_bytes(const cortado_conv2d_packed_t *L)
 
 int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_packed_t *L)
 {
-    return (CORTADO_SMALL_CORE && L->out_w > 2 && L->lean == 0 ? 8 : 4) * round4(window_bytes(L));
+    return (CORTADO_SMALL_CORE && L->out_w > 2 && L->lean == 0 ? 8 : 4) * cortado_round4(window_bytes(L));
 }
 
 int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
 {
     /* Two windows of halfwords; of taps that are no multiple of 4, one of bytes. */
-    return (L->in_c / L->groups % 4 != 0 ? 5 : 4) * round4(window_bytes(L));
+    return (L->in_c / L->groups % 4 != 0 ? 5 : 4) * cortado_round4(window_bytes(L));
 }
 
 int32_t cortado_conv2d_lanes_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
@@ -36,13 +35,13 @@ int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_packed_t *L)
 
 int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
-    return (CORTADO_SMALL_CORE && pixels > 2 ? 8 : 4) * round4(L->in_c);
+    return (CORTADO_SMALL_CORE && pixels > 2 ? 8 : 4) * cortado_round4(L->in_c);
 }
 
 int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
     (void)pixels;
-    return 4 * round4(L->in_c);
+    return 4 * cortado_round4(L->in_c);
 }
 
 int32_t cortado_conv1x1_lanes_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
@@ -83,6 +82,12 @@ int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
 int32_t cortado_batch_matmul_s8__dsp_scratch(const cortado_batch_matmul_t *L)
 {
     return L->cols * (int32_t)sizeof(int32_t);
+}
+
+int32_t cortado_batch_matmul_lanes_s8__dsp_scratch(const cortado_batch_matmul_t *L)
+{
+    const int32_t words = cortado_round4(L->depth);
+    return 4 * words + cortado_matmul_lanes_columns(L) * (words + (int32_t)sizeof(int32_t));
 }
 
 int32_t cortado_batch_matmul_s8__mve_scratch(const cortado_batch_matmul_t *L)
