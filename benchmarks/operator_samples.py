@@ -82,6 +82,9 @@ ELEMENTS: Mapping[str, int] = {
     "cortex_m::transpose": 64,
 }
 
+# Runs of bytes chosen by an index, and one value added for each channel.
+CHOSEN: Mapping[str, int] = {"aten::index_select": 40, "cortex_m::quantized_add": 40}
+
 # Operators on signals: their samples are of every length and curve.
 SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "cortado::spectrum": 40}
 
@@ -188,6 +191,7 @@ FAMILIES: Mapping[str, Family] = {
     "o": Family(None),
     "v": Family(VARIANTS),
     "e": Family(ELEMENTS, spread=True),
+    "B": Family(CHOSEN, spread=True),
     "g": Family(MORE_WIDE, spread=True),
     "h": Family(WIDE, spread=True),
     "n": Family(NARROW, spread=True),

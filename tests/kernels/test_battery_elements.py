@@ -169,7 +169,7 @@ def test_mul(machine: Machine) -> None:
 def test_mul_by_channel(machine: Machine) -> None:
     draw, calls, outputs = Draw(18), Calls(), []
     for number in range(40):
-        channels, pixels = draw.one(1, 3, 4, 5, 7, 8, 9, 15, 16, 24), draw.one(1, 2, 3, 7)
+        channels, pixels = draw.one(1, 3, 4, 5, 7, 8, 9, 15, 16, 24, 40), draw.one(1, 2, 3, 7)
         zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
         factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15, -20, -2)
         a, b = draw.bytes(pixels, channels), draw.bytes(channels)
@@ -195,6 +195,28 @@ def test_mul_by_channel(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_channels_of_an_output_a_little_before_its_input(machine: Machine) -> None:
+    """Channel by channel over all pixels, the output of one would overwrite the input of another."""
+    draw, calls, outputs = Draw(44), Calls(), []
+    for channels in (9, 24, 40):
+        a, b = draw.bytes(7, channels), draw.bytes(channels)
+        fields = dict(a_zero=1, b_zero=-2, out_zero=3, act_min=-128, act_max=127)
+        add = calls.struct(
+            "cortado_add_t", a_multiplier=1 << 30, a_shift=0, b_multiplier=1 << 30, b_shift=0, out_multiplier=1 << 30,
+            out_shift=-18, **fields)  # fmt: skip
+        mul = calls.struct("cortado_mul_t", out_multiplier=1 << 30, out_shift=-6, **fields)
+        x, y = a.astype(np.int64) - 1, b.astype(np.int64) + 2
+        sums = ref.requant(x << 20, 1 << 30, 0) + ref.requant(y << 20, 1 << 30, 0)
+        for name, layer, exact, shift in (("add", add, sums, -18), ("mul", mul, x * y, -6)):
+            for suffix in ("", "__mve") if "__mve" in machine.suffixes else ("",):
+                left, _, out = in_turn(calls, a.ravel(), a.ravel(), 3)
+                calls.call(f"cortado_{name}_channel_s8{suffix}", layer, left, calls.array(b), out, a.size, channels)
+                expected = ref.finish(exact, 1 << 30, shift, 3, -128, 127)
+                outputs.append((out, expected, f"{name}{suffix} of {channels} channels"))
+    check(machine, calls, outputs)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_one_value_for_each_channel(machine: Machine) -> None:
     draw, calls, outputs = Draw(14), Calls(), []
     for number in range(45):
@@ -203,8 +225,8 @@ def test_one_value_for_each_channel(machine: Machine) -> None:
         a, b = draw.bytes(pixels * channels), draw.bytes(channels)
         centred = [a.astype(np.int64) - zeros[0], np.tile(b.astype(np.int64) - zeros[1], pixels)]
         bounds = dict(a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], act_min=clamp[0], act_max=clamp[1])
-        sides = [(1 << 30, 0), (int(draw.multipliers(1)[0]), draw.one(-9, -3, -1))]
-        final = int(draw.multipliers(1)[0]), draw.one(-19, -18, -17)
+        sides = [(1 << 30, 0), (int(draw.multipliers(1)[0]), draw.one(-9, -3, -1))][:: draw.one(1, -1)]
+        final = int(draw.multipliers(1)[0]), draw.one(-19, -18, -17, 0)
         sums = [ref.requant(side << 20, *factor) for side, factor in zip(centred, sides, strict=True)]
         add = calls.struct(
             "cortado_add_t", a_multiplier=sides[0][0], a_shift=sides[0][1], b_multiplier=sides[1][0],
@@ -214,10 +236,12 @@ def test_one_value_for_each_channel(machine: Machine) -> None:
         for name, layer, accumulated, scale in (
             ("add_channel", add, sums[0] + sums[1], final), ("mul_channel", mul, centred[0] * centred[1], factor)
         ):  # fmt: skip
-            left, _, out = in_turn(calls, a, a, (0, 1, 3)[number % 3])
-            calls.call(f"cortado_{name}_s8", layer, left, calls.array(b), out, len(a), channels)
-            outputs.append((out, ref.finish(accumulated, *scale, zeros[2], *clamp), f"{name} case {number}"))
-    check(machine, calls, outputs, "cortado_add_channel_s8", "cortado_mul_channel_s8")
+            for suffix in ("", "__mve") if "__mve" in machine.suffixes else ("",):
+                left, _, out = in_turn(calls, a, a, (0, 1, 3)[number % 3])
+                calls.call(f"cortado_{name}_s8{suffix}", layer, left, calls.array(b), out, len(a), channels)
+                outputs.append((out, ref.finish(accumulated, *scale, zeros[2], *clamp), f"{name}{suffix} {number}"))
+    vectors = mve(machine, "add_channel_s8", "mul_channel_s8")
+    check(machine, calls, outputs, "cortado_add_channel_s8", "cortado_mul_channel_s8", *vectors)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -629,11 +629,13 @@ typedef struct {
 } cortado_add_t;
 
 CORTADO_AT(cortado_add_t, a_multiplier, CORTADO_ADD_A_MULTIPLIER);
+CORTADO_AT(cortado_add_t, b_multiplier, CORTADO_ADD_B_MULTIPLIER);
 CORTADO_AT(cortado_add_t, out_multiplier, CORTADO_ADD_OUT_MULTIPLIER);
 CORTADO_AT(cortado_add_t, a_zero, CORTADO_ADD_A_ZERO);
 CORTADO_AT(cortado_add_t, b_zero, CORTADO_ADD_B_ZERO);
 CORTADO_AT(cortado_add_t, out_zero, CORTADO_ADD_OUT_ZERO);
 CORTADO_AT(cortado_add_t, a_shift, CORTADO_ADD_A_SHIFT);
+CORTADO_AT(cortado_add_t, b_shift, CORTADO_ADD_B_SHIFT);
 CORTADO_AT(cortado_add_t, out_shift, CORTADO_ADD_OUT_SHIFT);
 CORTADO_AT(cortado_add_t, act_min, CORTADO_ADD_ACT_MIN);
 CORTADO_AT(cortado_add_t, act_max, CORTADO_ADD_ACT_MAX);
@@ -642,6 +644,8 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. _any for shifts to the left too. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
+void cortado_add_channel_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                                 int32_t channels);
 void cortado_add_channel_any_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                                 int32_t channels);
 /* For b with the factor 1/2 exactly (multiplier 2^30, shift 0: the operand with the larger scale), a_shift <= 0 and

@@ -7,13 +7,15 @@
 #ifndef CORTADO_OFFSETS_H
 #define CORTADO_OFFSETS_H
 
-/* cortado_add_t: what add_s8__mve.S reads. */
+/* cortado_add_t: what add_s8__mve.S and add_channel_s8__mve.S read. */
 #define CORTADO_ADD_A_MULTIPLIER 0
+#define CORTADO_ADD_B_MULTIPLIER 4
 #define CORTADO_ADD_OUT_MULTIPLIER 8
 #define CORTADO_ADD_A_ZERO 12
 #define CORTADO_ADD_B_ZERO 13
 #define CORTADO_ADD_OUT_ZERO 14
 #define CORTADO_ADD_A_SHIFT 15
+#define CORTADO_ADD_B_SHIFT 16
 #define CORTADO_ADD_OUT_SHIFT 17
 #define CORTADO_ADD_ACT_MIN 18
 #define CORTADO_ADD_ACT_MAX 19

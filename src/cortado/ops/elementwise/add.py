@@ -7,6 +7,7 @@ the runtime takes any int32. `alpha` scales that multiplier, so it is free too.
 lerp: a point between two tensors is a sum with factors.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -198,6 +199,16 @@ def _wide_fields(call: Call) -> dict[str, int]:
 _FACTOR = ("multiplier", "shift")
 
 
+def _channel_vectors(call: Call) -> Work:
+    """Counts four channels of all pixels at a time."""
+    channels = binary.channels(call)[0]
+
+    def quantities(calls: Calls) -> Quantities:
+        return {"pixels": calls.spans / channels, "fours": math.ceil(channels / 4)}
+
+    return Work(("calls", "calls*fours", "pixels*fours"), quantities)
+
+
 def _fits_mve(call: Call) -> bool:
     fields = _fields(call)
     return packing.fits_add_mve(*(_factor(fields, one) for one in ("a", "b", "out")))
@@ -242,6 +253,7 @@ KERNELS = KernelTable(
         replace(_WIDE, symbol="add_s16"),
         replace(_CHANNEL, symbol="add_channel_any_s8",
                 fits=lambda call: binary.is_by_channel(call) and _has_left_shift(call)),
+        replace(_CHANNEL, symbol="add_channel_s8__mve", cores=(Core.MVE,), work=_channel_vectors),
         replace(_CHANNEL, symbol="add_channel_s8"),
         *_both_ways(replace(_FOURS, symbol="add_s8__mve", cores=(Core.MVE,), fits=_fits_mve)),
         *_both_ways(replace(_FOURS, symbol="add_s8__dsp", cores=(Core.DSP, Core.MVE), fits=_fits_fours)),

@@ -147,11 +147,14 @@ KERNELS = KernelTable(
 
 
 def _work(inner: int, count: int) -> Work:
+    """Counts runs of one byte apart from longer ones, which are copied by calls."""
+
     def quantities(calls: Calls) -> Quantities:
         runs = calls.outputs / max(inner, 1)
-        return {"outer": runs / count, **copies(runs, inner, RunSteps(0, inner), RunSteps(0, inner))}
+        copied = copies(0 if inner == 1 else runs, inner, RunSteps(0, inner), RunSteps(0, inner))
+        return {"outer": runs / count, "bytes": runs if inner == 1 else 0.0, **copied}
 
-    return Work(("calls", "outer", *COPIED), quantities)
+    return Work(("calls", "outer", "bytes", *COPIED), quantities)
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:

@@ -9,7 +9,8 @@
  *
  * Differences are halfwords and their products words, those of even and of odd channels apart; narrowing them the same
  * way puts them back in order. The output is shifted right. Every element is read before its place is written, and not
- * again: out may be a. While products become outputs, those of the next pixel are made.
+ * again: out may be a. Where it starts less than n bytes before a, it would overwrite channels still to be read, and
+ * pixels are the outer loop. While products become outputs, those of the next pixel are made.
  *
  *   r0 a of this pixel   r1 a of the first one   r2 b   r3 out of the first pixel   r4 -a_zero   r5 out of this pixel
  *   r6 output zero point   r7 multiplier   r8 shift   r9 -b_zero   r10 channels   r11 those left   r12 1
@@ -21,10 +22,13 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-/* Behind the saved vectors: a saved register's place is taken for the turns of the loop over pixels; behind all of them
- * n and channels were passed. */
+/* Behind the saved vectors: the arguments, of which L's place is taken for the turns of the loop over pixels; behind
+ * all saved registers n, of which the elements left are kept, and channels were passed. */
 #define TURNS 64
-#define N 104
+#define A 68
+#define B 72
+#define OUT 76
+#define N 120
 
 /* The scaled products to what is shifted. Ties go away from zero: negative values are decremented before the shift, by
  * a multiplication, because the unit for sums has more to do. */
@@ -45,7 +49,7 @@
     .endm
 
     function cortado_mul_channel_s8__mve
-    push    {r3-r11, lr}
+    push    {r0-r12, lr}
     vpush   {d8-d15}
     ldm     r0, {r4-r10} /* from CORTADO_MUL_A_ZERO, which is 0, to act_max */
     vdup.16 q6, r9
@@ -53,11 +57,19 @@
     rsb     r4, r4, #0
     rsb     r9, r5, #0
     ldrd    r0, r10, [sp, #N]
+    sub     r11, r1, r3
+    sub     r11, r11, #1
+    sub     r12, r0, #1
+    cmp     r11, r12
+    it      lo
+    movlo   r0, r10
     udiv    r0, r0, r10
     subs    r0, r0, #1
     str     r0, [sp, #TURNS]
-    mov     r11, r10
     mov     r12, #1
+    /* One turn: all pixels, or one. */
+.Lmul_span:
+    mov     r11, r10
     /* One turn: up to eight channels of all pixels. */
 .Lmul_eight:
     vctp.16 r11
@@ -103,8 +115,21 @@
     adds    r3, r3, #8
     subs    r11, r11, #8
     bgt     .Lmul_eight
+    ldr     r0, [sp, #TURNS]
+    ldrd    r1, r2, [sp, #A]
+    ldr     r3, [sp, #OUT]
+    mla     r0, r0, r10, r10
+    ldr     r11, [sp, #N]
+    add     r1, r1, r0
+    add     r3, r3, r0
+    str     r1, [sp, #A]
+    str     r3, [sp, #OUT]
+    subs    r11, r11, r0
+    str     r11, [sp, #N]
+    bgt     .Lmul_span
     vpop    {d8-d15}
-    pop     {r3-r11, pc}
+    add     sp, sp, #16
+    pop     {r4-r12, pc}
     .size   cortado_mul_channel_s8__mve, . - cortado_mul_channel_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
