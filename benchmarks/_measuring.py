@@ -23,8 +23,7 @@ from cortado.run.harness import run_harness
 from cortado.run.runner import Flown
 from cortado.run.stack import disassemble
 from cortado.run.watch import Watch, skipped_ranges
-from cortado.timing.parts import Part
-from cortado.timing.work import MeasuredWork
+from cortado.timing.work import MeasuredWork, Part
 from single_layers import (
     draw_biased,
     draw_cells,

@@ -14,7 +14,7 @@ from cortado.models import zoo
 from cortado.options import PteKind
 from cortado.pte.reader import read_pte
 from cortado.run.bundle_info import IO, BundleInfo
-from cortado.run.image_harness import run_image
+from helpers.image_harness import run_image
 
 NETWORKS = "ds_cnn,resnet8,mobilenet_v1_025,mobilenet_v2,kws_gru"
 

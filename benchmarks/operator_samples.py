@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from cortado.base.element import INT8
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.exploring.sketch import Sketch
-from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, registry
 from cortado.options import Border
 from cortado.plan.kernel_workload import function_of, kernels_of
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
+from helpers.operator_cases import cases_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.cases import Case, call_of, lowered_program, results_of

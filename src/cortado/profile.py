@@ -16,8 +16,7 @@ from cortado.run.runner import NO_LIMITS, RunLimits, choose_board, core_of
 from cortado.run.silicon.place import Silicon, is_probe
 from cortado.timing.cycles import BEFORE, CoreTiming, Cycles
 from cortado.timing.models import MODELS
-from cortado.timing.parts import Part
-from cortado.timing.work import MeasuredWork, Spent
+from cortado.timing.work import MeasuredWork, Part, Spent
 
 
 @dataclass(frozen=True)

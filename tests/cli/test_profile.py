@@ -12,7 +12,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.target import ONE_OF_EACH, CortexM
 from cortado.cli.profile import CSV_COLUMNS
 from cortado.timing.models import MODELS
-from cortado.timing.parts import Part
+from cortado.timing.work import Part
 from helpers.cli import Run, compile_tiny, forge_checksums, one_sentence
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from cortado.api import prepare
 from cortado.base.findings import FindingKind
 from cortado.frontend.precision.judgement import decibels
-from cortado.frontend.quantize.headroom import ENOUGH, lasting
+from cortado.frontend.quantize.calibration import LEAST_TO_LEAVE_ONE_OUT, lasting
 from cortado.frontend.quantize.ranges import Seen
 from cortado.options import Options
 
@@ -44,7 +44,7 @@ def test_what_rounding_would_cost_more_is_left_as_it_is() -> None:
     found = lasting(seen(*usual, large), 0.0, 1.02, 255)
     assert found is not None
     assert found.factor == 1.0
-    assert lasting(seen(*usual[: ENOUGH - 1]), 0.0, 1.0, 255) is None
+    assert lasting(seen(*usual[: LEAST_TO_LEAVE_ONE_OUT - 1]), 0.0, 1.0, 255) is None
 
 
 class Boxes(nn.Module):

@@ -32,7 +32,6 @@ from cortado.methods import CompiledMethods
 from cortado.options import Activations, Artifacts, Options, PackageKind, PteKind, Weights
 from cortado.plan.lowered import chosen_ends
 from cortado.profile import profile
-from cortado.run.image_harness import run_image
 from cortado.scoring.saturation import saturation
 from cortado.scoring.validate import validate
 from cortado.together import save_together
@@ -41,6 +40,7 @@ from fuzz.forms import Array, Model, model_of, with_call
 from helpers import images
 from helpers.examples import decisions, driver, picture, printed, unit
 from helpers.gdb_servers import emulated
+from helpers.image_harness import run_image
 from helpers.node import in_node
 from helpers.onnx_models import exported
 from helpers.saved import run_with_cuts

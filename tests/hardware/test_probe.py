@@ -19,10 +19,9 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, from_target_string
 from cortado.options import Artifacts, Options
 from cortado.run.silicon import gdb, probe
-from cortado.run.silicon.chip import check_core, check_features, check_ram
 from cortado.run.silicon.gdb import ProbeLost
 from cortado.run.silicon.place import CycleCounter, FlashWalk, probe_place
-from cortado.run.silicon.probe import Interrupted, ProbeFault, ProbeRun
+from cortado.run.silicon.probe import Interrupted, ProbeFault, ProbeRun, check_core, check_features, check_ram
 from helpers.cli import Run
 from helpers.gdb_servers import CHIPS, Chip, between, emulated, free_port, silent_server
 from models.tiny import sample

@@ -20,7 +20,6 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
-from cortado.ir.cases import cases_of
 from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, registry, result_elements
 from cortado.ir.schemas import overload
@@ -35,6 +34,7 @@ from cortado.plan.schedule import schedule
 from cortado.plan.segments import Known
 from cortado.run import runner
 from cortado.run.bundle_info import IO, BundleInfo
+from helpers.operator_cases import cases_of
 
 Arguments = Mapping[str, Any]
 Case = tuple[Operator, Arguments]

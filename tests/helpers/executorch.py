@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from cortado.base.element import INT8
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
-from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.run.executorch_host import DelegateKernels, delegate_library, run_pte
 from helpers import cases
 from helpers.networks import lowered
+from helpers.operator_cases import cases_of
 
 ANY, SCALAR, DSP, MVE = "cortex-m", "cortex-m0plus", "cortex-m4", "cortex-m55"
 IN_PTE = [op for op in registry().operators.values() if op.kernel is not None and op.in_pte]

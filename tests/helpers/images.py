@@ -23,7 +23,7 @@ from cortado.plan.request import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
 from cortado.run.bundle_info import IO, BundleInfo
-from cortado.run.image_harness import run_image
+from helpers.image_harness import run_image
 
 WHOLE = Feeding()
 ARENA_AT = 56  # where an image says how large its arena is

@@ -19,9 +19,8 @@ from cortado.ops.conv import int4
 from cortado.ops.conv.int4 import LARGEST, StoredWeights
 from cortado.options import Artifacts, Options, Weights
 from cortado.passes import PIPELINE
-from cortado.plan.error_feedback import Columns, factors_of, rounded, windows
 from cortado.plan.lowered import LoweredCall, lowered_graph
-from cortado.plan.narrowing import apply_layers, observe
+from cortado.plan.narrowing import Columns, apply_layers, factors_of, observe, rounded, windows
 from cortado.plan.pricing import lowered
 from helpers.cores import FOUR, each_core
 from helpers.stateful import decibels

@@ -20,7 +20,6 @@ from cortado.base.target import ANY, CortexM, CortexMTargetConfig
 from cortado.emit.pte.program import emit_pte
 from cortado.frontend.capture.export import capture
 from cortado.frontend.quantize.convert import quantize
-from cortado.ir.cases import cases_of
 from cortado.ir.graph import shape
 from cortado.ir.op import Operator
 from cortado.ops.elementwise.add import ADD
@@ -31,6 +30,7 @@ from cortado.passes import CortexMPassManager
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.run.executorch_host import run_pte
 from helpers import cases
+from helpers.operator_cases import cases_of
 from helpers.recorded import recorded_tensors
 from helpers.single import Expression, lower_with, randn
 

@@ -15,7 +15,6 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
-from cortado.ir.cases import cases_of
 from cortado.ir.kernel import Array
 from cortado.ops.pool.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
@@ -24,6 +23,7 @@ from helpers.cases import call_of
 from helpers.cores import FOUR, each_core
 from helpers.kernels import Calls
 from helpers.machines import MACHINES, Machine, check
+from helpers.operator_cases import cases_of
 from helpers.single import Function, decibels, lower
 
 Tensor = torch.Tensor

@@ -16,11 +16,11 @@ from cortado.base.arrays import same_bits
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
-from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, Pattern, Priority, Rewrite, collect, registry, result_elements
 from cortado.ir.schemas import overload
 from cortado.ops.elementwise.activation import ACTIVATION
 from helpers import cases
+from helpers.operator_cases import cases_of
 
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
 BATCH = 24

@@ -15,7 +15,6 @@ from torch import nn
 from cortado import api
 from cortado.base.system import KERNEL_FILES
 from cortado.base.target import Core, from_target_string
-from cortado.ir.cases import cases_of
 from cortado.ir.kernel import Array
 from cortado.ops.recurrent.gru import GRU
 from cortado.ops.recurrent.layer import sigmoid, sigmoid_table, tanh
@@ -25,6 +24,7 @@ from cortado.plan.lowered import reference_outputs
 from cortado.profile import profile
 from cortado.scoring.validate import validate
 from helpers import cases
+from helpers.operator_cases import cases_of
 from helpers.single import decibels, tensors
 
 Tensor = torch.Tensor

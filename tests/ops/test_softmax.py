@@ -12,8 +12,8 @@ from torch import Tensor
 
 from cortado.api import prepare
 from cortado.base.target import from_target_string
-from cortado.ir.cases import cases_of
 from cortado.ops.softmax.log_softmax import LOG_SOFTMAX
+from helpers.operator_cases import cases_of
 from helpers.single import Block, Expression, lower_with, randn
 
 M4 = from_target_string("cortex-m4")

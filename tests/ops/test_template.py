@@ -17,11 +17,11 @@ import cortado
 import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
-from cortado.ir.cases import cases_of
 from cortado.ir.op import Operator, registry
 from cortado.ops.elementwise import add
 from cortado.options import Activations, Artifacts, Options
 from helpers import cases
+from helpers.operator_cases import cases_of
 from helpers.single import Expression, lower_with, randn
 
 

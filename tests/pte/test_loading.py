@@ -13,7 +13,7 @@ from cortado.api import Compiled, Model, Options, prepare
 from cortado.base.errors import CortadoError
 from cortado.options import Activations
 from cortado.pte.info import Method
-from cortado.pte.loading import Pointer
+from cortado.pte.method import Pointer
 from cortado.pte.reader import read_pte
 from cortado.pte.text import format_info, info_as_json
 from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte, wheel

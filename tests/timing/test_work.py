@@ -11,8 +11,7 @@ from cortado.run.stack import disassemble
 from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.cycles import BEFORE, BasicBlock, Cycles, Edge, Flow
 from cortado.timing.models import MODELS
-from cortado.timing.parts import Part, parts_of
-from cortado.timing.work import MeasuredWork, Spent, account
+from cortado.timing.work import MeasuredWork, Part, Spent, account, parts_of
 from helpers.boards import INPUTS, firmware
 from helpers.timing import assembled
 

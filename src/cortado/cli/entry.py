@@ -19,6 +19,7 @@ from cortado.base.errors import CortadoError, CortadoWarning, TellsWhatIsMissing
 from cortado.cli import interrupts
 from cortado.cli.arguments import (
     compare_arguments,
+    compile_arguments,
     evaluate_arguments,
     profile_arguments,
     run_arguments,
@@ -36,7 +37,6 @@ from cortado.cli.commands import (
     targets_command,
     zoo_command,
 )
-from cortado.cli.compile_arguments import compile_arguments
 from cortado.cli.kernels import kernels_arguments
 from cortado.cli.parsing import add
 from cortado.cli.show import show_arguments

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
 from cortado.cli.events import check_together, evaluate_recording
-from cortado.cli.places import further_place
+from cortado.cli.parsing import further_place
 from cortado.cli.run import opened, zoo_network
 from cortado.cli.scores import (
     check_result,

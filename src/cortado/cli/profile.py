@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
-from cortado.cli.places import place_of, silicon_json, silicon_lines
+from cortado.cli.parsing import place_of, silicon_json, silicon_lines
 from cortado.cli.run import opened
 from cortado.cli.tables import cycles_json, cycles_text, in_columns, milliseconds_json
 
@@ -108,7 +108,7 @@ def _spent_json(spent: "Spent") -> dict[str, Any]:
 
 
 def _parts_json(work: "MeasuredWork") -> dict[str, Any]:
-    from cortado.timing.parts import Part
+    from cortado.timing.work import Part
 
     return {part.value: _spent_json(work.part(part)) for part in Part}
 
@@ -190,7 +190,7 @@ def _measured(text: str, found: "Profile") -> tuple[str, ...]:
 
 
 def _part_lines(found: "Profile") -> list[str]:
-    from cortado.timing.parts import Part
+    from cortado.timing.work import Part
 
     rows = [("WHERE IT GOES", "", "INSTRUCTIONS", "CYCLES", "", "SHARE", "")]
     most = max(found.part(part).cycles.typical for part in Part)

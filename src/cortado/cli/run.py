@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
-from cortado.cli.places import place_of, silicon_json, silicon_lines
+from cortado.cli.parsing import place_of, silicon_json, silicon_lines
 from cortado.cli.scores import saturation_json, saturation_lines, saturation_of
 from cortado.cli.tables import cycles_json, cycles_text, milliseconds_json
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
-from cortado.cli.places import further_place
+from cortado.cli.parsing import further_place
 from cortado.cli.run import folder_of
 from cortado.cli.scores import check_result, score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, json_decibels

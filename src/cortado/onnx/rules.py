@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from cortado.onnx import elementwise, layers, ml, movement, pools, quantized, recurrent
+from cortado.onnx import elementwise, layers, ml, movement, pools, quantized
 from cortado.onnx.node import REGISTRY, Node, Registered
 
-FAMILIES = (elementwise, layers, ml, movement, pools, quantized, recurrent)  # importing them fills the registry
+FAMILIES = (elementwise, layers, ml, movement, pools, quantized)  # importing them fills the registry
 
 _MICROSOFT = "com.microsoft"
 _TYPES: Mapping[str, Any] = {

@@ -28,8 +28,7 @@ from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.cycles import Flow
 from cortado.timing.instructions import Instruction
 from cortado.timing.models import MODELS
-from cortado.timing.parts import parts_of
-from cortado.timing.work import MeasuredWork, account
+from cortado.timing.work import MeasuredWork, account, parts_of
 
 HOST = "host"
 WASM = "wasm"  # also this machine, in WebAssembly

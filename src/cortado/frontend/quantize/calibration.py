@@ -2,7 +2,8 @@
 the samples (which are left out), samples that determine a range alone, tensors that use few codes, and uninformative
 data: repeated samples, or constant inputs.
 
-Values that a constant mask hides are never read, so they don't count in the range.
+Headroom is how far new data will exceed what calibration has seen, estimated by leaving samples out. Values that a
+constant mask hides are never read, so they don't count in the range.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import ObserverBase
@@ -17,20 +19,23 @@ from torchao.quantization.pt2e.observer import ObserverBase
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.precision.parts import joined_by
-from cortado.frontend.quantize.headroom import EXPECTED, LastingRange, lasting, regressing
 from cortado.frontend.quantize.observers import EdgeObserver, RangeObserver
 from cortado.frontend.quantize.ranges import (
     FEWEST_CODES,
     LONE,
     ODD,
     ROOM,
+    Seen,
     choose_range,
     lone_sample,
     room_of_input,
     used_codes,
 )
+from cortado.frontend.rewrite.state import returned_nodes
 from cortado.ir.facts import STATE
 from cortado.ir.graph import bind, describe, is_call, shape, sole_user
+from cortado.ir.matching import Match, find
+from cortado.ir.roles import Bias
 from cortado.ops.float_graph import constant_data, is_constant
 from cortado.ops.integer.truth import compares
 from cortado.ops.move.reshape import VIEW_CALLS
@@ -76,7 +81,7 @@ class _Passed:
     """A tensor that new data are expected to saturate."""
 
     tensor: Node
-    expected: LastingRange
+    expected: "LastingRange"
 
 
 @dataclass(frozen=True)
@@ -341,3 +346,90 @@ def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
 def _observed(node: Node) -> Node:
     """Returns the tensor behind an observer that reads another one's output, for codes of another element."""
     return _observed(node.all_input_nodes[0]) if node.op == "call_module" else node
+
+
+# ---- headroom --------------------------------------------------------------------------------------------------------
+
+
+LEAST_TO_LEAVE_ONE_OUT = 8  # samples that allow leaving one out
+FACTORS = np.array([1.0, 1.05, 1.1, 1.2, 1.3, 1.5])  # of a range, that are tried
+EXPECTED = 10.0  # times the noise of rounding: more saturation is reported
+
+
+@dataclass(frozen=True)
+class LastingRange:
+    """A range for new data: the widening factor, and the saturation that remains relative to rounding."""
+
+    factor: float
+    beyond: float  # by which part of the seen range a new sample can exceed it
+    often: float  # the share of new samples that do
+    ratio: float  # the noise of saturation relative to that of rounding
+    sample: int  # the sample that reaches furthest
+
+
+def regressing(prepared: GraphModule) -> frozenset[RangeObserver]:
+    """Returns the observers of outputs and state, and of everything between them and the last layers with weights."""
+    found: set[RangeObserver] = set()
+    ahead = [node for node in returned_nodes(prepared.graph) if isinstance(node, Node)]
+    known = set(ahead)
+    while ahead:
+        node = ahead.pop()
+        observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(observer, RangeObserver):
+            found.add(observer)
+        if not _is_layer(node):
+            behind = [read for read in node.all_input_nodes if read not in known and read.op != "get_attr"]
+            known.update(behind)
+            ahead += behind
+    return frozenset(found)
+
+
+def _is_layer(node: Node) -> bool:
+    match = find(node) if node.op == "call_function" else None
+    return isinstance(match, Match) and Bias() in match.quantization.inputs.values()
+
+
+def lasting(seen: Sequence[Seen], low: float, high: float, steps: int) -> LastingRange | None:
+    """Returns the widening with the least expected noise for a range from `low` to `high`; None if too few samples were
+    seen."""
+    samples = {one.sample for one in seen}
+    if len(samples) < LEAST_TO_LEAVE_ONE_OUT or high <= low:
+        return None
+    above = _excess(seen, high, len(samples))
+    below = _excess([_mirrored(one) for one in seen], -low, len(samples))
+    rounding = ((high - low) / steps * FACTORS) ** 2 / 12
+    best = int((rounding + above.noise + below.noise).argmin())
+    return LastingRange(
+        factor=float(FACTORS[best]),
+        beyond=max(above.beyond, below.beyond),
+        often=((above.beyond > 0) + (below.beyond > 0)) / (len(samples) + 1),
+        ratio=float((above.noise[best] + below.noise[best]) / rounding[best]),
+        sample=max(above, below, key=lambda one: one.noise[best]).sample,
+    )
+
+
+@dataclass(frozen=True)
+class _Excess:
+    noise: np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # mean square beyond the end, for each factor
+    beyond: float
+    sample: int
+
+
+def _excess(seen: Sequence[Seen], end: float, samples: int) -> _Excess:
+    """Returns the excess of the sample that reaches furthest, beyond the end that the range would have without it."""
+    reached: dict[int, float] = {}
+    for one in seen:
+        reached[one.sample] = max(reached.get(one.sample, 0.0), one.high)
+    first, second = sorted(reached, key=lambda sample: -reached[sample])[:2]
+    if end <= 0.0 or reached[second] <= 0.0:
+        return _Excess(np.zeros(len(FACTORS)), 0.0, first)
+    without = end * reached[second] / reached[first]
+    mine = [one for one in seen if one.sample == first]
+    values, counts = np.concatenate([one.centers for one in mine]), np.concatenate([one.counts for one in mine])
+    over = np.maximum(values[None] - FACTORS[:, None] * without, 0.0)
+    noise = (over**2 * counts).sum(1) / counts.sum() / samples
+    return _Excess(noise, reached[first] / reached[second] - 1, first)
+
+
+def _mirrored(one: Seen) -> Seen:
+    return Seen(one.sample, one.place, -one.high, -one.low, one.counts[::-1])

@@ -1,9 +1,15 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
+import copy
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, log
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
@@ -14,13 +20,12 @@ from torchao.quantization.pt2e.quantizer import (
 from cortado.base.element import USUAL, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
-from cortado.frontend.quantize.dynamic_shapes import is_left_in_float, rewrite_if_sizes_stay_open
 from cortado.frontend.quantize.observers import ALONE, Scheme, TensorSpec, bias_spec, fixed_spec
 from cortado.frontend.quantize.training import TRAINING
 from cortado.frontend.rewrite.pipeline import canonicalize
 from cortado.frontend.rewrite.state import holders, results
-from cortado.ir.facts import FactKey, holds_integers, note_element, wanted_element
-from cortado.ir.graph import Bound, bind, sole_user
+from cortado.ir.facts import VALUE, FactKey, holds_integers, note_element, wanted_element
+from cortado.ir.graph import Bound, bind, sole_user, symbolic_sizes
 from cortado.ir.matching import MATCH, Match, find, settle
 from cortado.ir.op import Pattern
 from cortado.ir.roles import (
@@ -272,3 +277,72 @@ def _activations(bound: Bound, quantization: Quantization) -> list[tuple[Node, E
     """Returns the activation operands, each with the element in which it is read."""
     roles = [(name, role) for name, role in quantization.inputs.items() if isinstance(role, Activation)]
     return [(operand, role.element) for name, role in roles for operand in bound.nodes(name)]
+
+
+# ---- dynamic shapes --------------------------------------------------------------------------------------------------
+
+
+DYNAMIC = (
+    "the model has a dynamic shape ({}), which quantizing would fix, so it stays in float; to quantize it, export it "
+    "without dynamic_shapes"
+)
+LEFT: FactKey[bool] = FactKey("left_in_float")  # of the output node of a graph that is not quantized
+
+_Sizes: TypeAlias = Sequence[Sequence[int]]  # of each input
+_Shapes: TypeAlias = tuple[torch.Size, ...]  # of each output
+
+
+def rewrite_if_sizes_stay_open(model: GraphModule, rewrite: Callable[[GraphModule], None]) -> None:
+    """Rewrites a graph in place; restores a dynamic one, with a warning, if that would fix its sizes."""
+    dynamic = next((str(size) for node in model.graph.nodes for size in symbolic_sizes(VALUE.of(node))), None)
+    if dynamic is None:
+        rewrite(model)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's copy of a graph uses what torch deprecates
+        as_given, example = copy.deepcopy(model.graph), _other_example(model)
+    rewrite(model)
+    if example is None or _output_shapes(model, example.sizes) != example.shapes:
+        warnings.warn(DYNAMIC.format(dynamic), stacklevel=3)
+        LEFT.note(as_given.output_node(), True)
+        model.graph = as_given
+
+
+def is_left_in_float(model: GraphModule) -> bool:
+    """Returns whether a graph was restored because its sizes would have been fixed."""
+    return LEFT.known(model.graph.output_node())
+
+
+@dataclass(frozen=True)
+class _Example:
+    """Sizes of a dynamic graph's inputs that differ from the exported ones, and the shapes of the outputs for them."""
+
+    sizes: _Sizes
+    shapes: _Shapes
+
+
+def _other_example(model: GraphModule) -> _Example | None:
+    """Returns an example whose dynamic sizes are one larger, twice as large or one smaller, the first that the model
+    takes; None if it takes none of them."""
+    given = [VALUE.must(node).shape for node in model.graph.nodes if node.op == "placeholder"]
+    hints = [[(size, getattr(getattr(size, "node", None), "hint", None)) for size in sizes] for sizes in given]
+    for other in (lambda hint: hint + 1, lambda hint: 2 * hint, lambda hint: hint - 1):
+        sizes = [[int(size) if hint is None else other(hint) for size, hint in one] for one in hints]
+        shapes = _output_shapes(model, sizes)
+        if shapes is not None:
+            return _Example(sizes, shapes)
+    return None
+
+
+def _output_shapes(model: GraphModule, sizes: _Sizes) -> _Shapes | None:
+    """Returns the shapes of the outputs for inputs of these sizes; None if the model can't be run with them."""
+    types = [VALUE.must(node).dtype for node in model.graph.nodes if node.op == "placeholder"]
+    log.disabled = True  # it prints every failure
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            found = model(*(torch.empty(one, dtype=dtype) for one, dtype in zip(sizes, types, strict=True)))
+    except Exception:  # torch raises many kinds for a size that does not fit
+        return None
+    finally:
+        log.disabled = False
+    return tuple(one.shape for one in pytree.tree_leaves(found))

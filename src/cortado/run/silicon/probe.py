@@ -1,8 +1,10 @@
-"""A bundle run on a chip through its debug probe: loaded, fed and read by GDB, with faults explained."""
+"""A bundle run on a chip through its debug probe: checked, loaded with its firmware, fed and read by GDB, with
+faults explained."""
 
 import struct
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +13,14 @@ import numpy as np
 
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
-from cortado.base.target import CortexM, CortexMTargetConfig
-from cortado.run.bundle_info import BundleInfo
+from cortado.base.system import DEVICE
+from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Isa
+from cortado.run import toolchain
+from cortado.run.bundle_info import BundleInfo, untyped
 from cortado.run.elf import Image, load_image
+from cortado.run.harness import push_source
 from cortado.run.qemu import BoardFaultError
-from cortado.run.runner import RunResult, split_outputs
-from cortado.run.silicon.chip import check_core, check_features, check_ram
-from cortado.run.silicon.firmware import PROFILE, build_probe
+from cortado.run.runner import WARNINGS, RunResult, bundle_includes, bundle_sources, split_outputs
 from cortado.run.silicon.gdb import Gdb, GdbRefused, ProbeLost
 from cortado.run.silicon.place import (
     CycleCounter,
@@ -28,6 +31,7 @@ from cortado.run.silicon.place import (
     probe_place,
     without_overhead,
 )
+from cortado.run.toolchain import BuildError
 
 RESET, RUN, AGAIN, PUSH, SPIN, WALK = range(1, 7)  # device/probe.h
 _MAGIC, _NO_STEP = 0x0C047AD0, 0xFFFFFFFF
@@ -342,3 +346,186 @@ class ProbeRun:
         steps = watched.step_cycles(mails[-1])
         walk = None if seen.counter is CycleCounter.NONE else watched.walk()
         return replace(seen, later=later, steps=steps, walk=walk)
+
+
+# ---- firmware --------------------------------------------------------------------------------------------------------
+
+
+PROFILE = "-DCORTADO_PROFILE"
+_SOURCES = tuple(DEVICE / name for name in ("probe_start.c", "probe.c"))
+_LARGE_STACK, _SMALL_STACK, _SMALL_RAM = 4096, 1024, 16 * 1024
+
+
+def glue(info: BundleInfo) -> str:
+    """Returns the C that presents the model to the command loop."""
+    name, reads = info.name, f"{info.name}_arena_t"
+    kept = "const " if info.regions else ""
+    own = [f"{kept}{reads} *const arena = {name}_default_arena();", "cortado_probe_model.arena = (void *)arena;"]
+    inputs = [] if info.row_bytes else [f"{name}_input(arena, {i})" for i in range(len(info.inputs))]
+    outputs = [f"{name}_output(arena, {i})" for i in range(len(info.outputs))]
+    own += [f"cortado_probe_places[{i}] = (uint32_t)(uintptr_t){one};" for i, one in enumerate([*inputs, *outputs])]
+    reset = untyped("void ", f"{name}_reset") if info.state or info.row_bytes else "NULL"
+    run = f"{untyped('int ', f'{name}_run')}, {reset}, NULL, NULL"
+    if info.row_bytes:
+        run = f"NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, PUSH"
+    body = "\n".join(f"    {line}" for line in own)
+    return f"""#include "probe.h"
+#include "{name}.h"
+
+#ifdef CORTADO_PROFILE
+static uint32_t step_cycles[2 * {name.upper()}_STEPS];
+void {name}_profile(uint32_t step) {{ cortado_probe_step(step); }}
+#define STEPS {name.upper()}_STEPS, step_cycles
+#else
+#define STEPS 0, NULL
+#endif
+
+{push_source(name) if info.row_bytes else ""}uint32_t cortado_probe_places[{max(len(inputs) + len(outputs), 1)}];
+cortado_probe_model_t cortado_probe_model = {{NULL, {run}, STEPS}};
+
+void cortado_probe_fill(void)
+{{
+{body}
+}}
+"""
+
+
+def _script(place: ProbePlace) -> str:
+    """Returns the whole linker script. If everything is in RAM, code comes first."""
+    lines = ["MEMORY", "{", place.ram.script("RAM"), *([] if place.in_ram else [place.code.script("CODE")]), "}"]
+    lines += ['REGION_ALIAS("CODE", RAM)'] if place.in_ram else []
+    stack = _SMALL_STACK if place.ram.length < _SMALL_RAM else _LARGE_STACK
+    return "\n".join([*lines, f"cortado_stack_bytes = {stack};", (DEVICE / "probe.ld").read_text(encoding="utf-8")])
+
+
+def build_probe(
+    folder: Path, info: BundleInfo, core: CortexMTargetConfig, place: ProbePlace, flags: Sequence[str] = ()
+) -> Path:
+    """Builds the bundle's ELF file for the chip."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        own = Path(temporary) / "probe_model.c"
+        own.write_text(glue(info))
+        sources = [*bundle_sources(folder), own, *_SOURCES]
+        machine = core.compiler_flags(Compiler.GCC)
+        every = [*machine, *WARNINGS, *BUNDLE_FLAGS, *info.flags, *flags]
+        try:
+            return toolchain.build_elf(
+                sources,
+                [*bundle_includes(folder), DEVICE],
+                every,
+                _script(place),
+                info.name,
+                machine_flags=machine,
+                foreign=info.foreign,
+            )
+        except BuildError as error:
+            overflow = toolchain.OVERFLOW.search(str(error))
+            if overflow is None:
+                raise
+            region, excess = overflow.groups()
+            memory, kind = (place.ram, "RAM (--ram)") if region == "RAM" else (place.code, "flash (--flash)")
+            raise CortadoError(
+                f"{info.name} does not fit the chip: its {kind} of {memory.length:,} bytes at {memory.origin:#010x} is "
+                f"{excess} bytes too small"
+            ) from error
+
+
+# ---- chip ------------------------------------------------------------------------------------------------------------
+
+
+# Cores by the part number in CPUID.
+PARTS: Mapping[int, CortexM] = {
+    0xC20: CortexM.M0,
+    0xC60: CortexM.M0PLUS,
+    0xC23: CortexM.M3,
+    0xC24: CortexM.M4,
+    0xC27: CortexM.M7,
+    0xD20: CortexM.M23,
+    0xD21: CortexM.M33,
+    0xD31: CortexM.M35P,
+    0xD24: CortexM.M52,
+    0xD22: CortexM.M55,
+    0xD23: CortexM.M85,
+}
+_SAME_CODE = ({CortexM.M0, CortexM.M0PLUS}, {CortexM.M33, CortexM.M35P})
+_MAYBE_DSP = (CortexM.M33, CortexM.M35P)  # all others always have DSP instructions, or never do
+# Registers that describe a core's optional features; Armv6-M and Armv8-M Baseline have none of these registers.
+_ID_ISAR3, _MVFR0, _MVFR1 = 0xE000ED6C, 0xE000EF40, 0xE000EF44
+_NO_OPTIONS = (CortexM.M0, CortexM.M0PLUS, CortexM.M23, CortexM.M3)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The optional features of a core."""
+
+    dsp: bool
+    fpu: bool
+    mve: bool
+
+    @staticmethod
+    def read(word: Callable[[int], int]) -> "Features":
+        """Reads the SIMD field of ID_ISAR3, single precision in MVFR0, and MVE in MVFR1."""
+        return Features(
+            dsp=word(_ID_ISAR3) >> 4 & 0xF >= 3, fpu=word(_MVFR0) >> 4 & 0xF > 0, mve=word(_MVFR1) >> 8 & 0xF > 0
+        )
+
+
+def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
+    """Identifies the core, and refuses one that is not the target's, before anything is loaded."""
+    found = PARTS.get((cpuid >> 4) & 0xFFF)
+    if found is None or cpuid >> 24 not in (0x41, 0x63):
+        raise CortadoError(
+            f"what answers at {place} is not a known Cortex-M (CPUID {cpuid:#010x}); expected {target.target_string}"
+        )
+    same = {found}.union(*(group for group in _SAME_CODE if found in group))
+    if target.cpu is not CortexM.ANY and target.cpu not in same:
+        raise CortadoError(
+            f"the chip at {place} has a {found.value} (CPUID {cpuid:#010x}), but the model was compiled for "
+            f"{target.target_string}; compile it with --target {found.value}"
+        )
+    return found
+
+
+def check_features(word: Callable[[int], int], target: CortexMTargetConfig, core: CortexM, place: str) -> None:
+    """Checks that the chip has the features that the target's code uses: otherwise the firmware would fault."""
+    built = target if target.cpu is not CortexM.ANY else CortexMTargetConfig(core)
+    if core in _NO_OPTIONS:
+        return
+    found = Features.read(word)
+    needs = {
+        "DSP instructions": (built.isas[0] is Isa.DSP and core in _MAYBE_DSP, found.dsp, "+nodsp"),
+        "vector instructions (MVE)": (built.isas[0] is Isa.MVE, found.mve, "+nomve"),
+        "a floating-point unit": (built.fpu is True, found.fpu, "+nofp"),
+    }
+    missing = {name: without for name, (used, there, without) in needs.items() if used and not there}
+    if missing:
+        name, without = next(iter(missing.items()))
+        raise CortadoError(
+            f"the {core.value} at {place} has no {name.removeprefix('a ')}, which {built.target_string} uses; compile "
+            f"the model with --target {core.value}{without}"
+        )
+
+
+def check_ram(gdb: Gdb, place: ProbePlace) -> None:
+    """Checks that words all over the RAM keep distinct values: beyond a smaller RAM there is nothing, or an alias of
+    the same words."""
+    start, size = place.ram.origin, place.ram.length
+    addresses = [start, *(start + (1 << bit) for bit in range(8, size.bit_length()) if 1 << bit < size - 4)]
+    addresses = sorted({*addresses, start + (size - 4) // 4 * 4})
+    patterns = {address: (0xC0DE0000 ^ address * 2654435761) & 0xFFFFFFFF for address in addresses}
+    try:
+        for address, value in patterns.items():
+            gdb.write(address, value.to_bytes(4, "little"))
+        wrong = next((address for address, value in patterns.items() if gdb.word(address) != value), None)
+    except GdbRefused as error:
+        raise CortadoError(_no_ram(place, str(error))) from None
+    if wrong is not None:
+        raise CortadoError(_no_ram(place, f"the word at {wrong:#010x} does not keep what is written to it"))
+
+
+def _no_ram(place: ProbePlace, why: str) -> str:
+    ram = place.ram
+    return (
+        f"the chip at {place.name} has no RAM of {ram.length:,} bytes at {ram.origin:#010x} ({why}); state what it has "
+        "with --chip or --ram ORIGIN:SIZE"
+    )
