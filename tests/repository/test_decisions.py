@@ -19,12 +19,12 @@ from torch._ops import OpOverload, OpOverloadPacket
 from cortado.ir.op import Operator, registry
 from cortado.ops.io.quantize import QUANTIZE
 from cortado.ops.move.reshape import TRANSPOSE, VIEW, VIEW_CALLS
-from cortado.ops.signal.pairs import EACH, FORMS
+from cortado.ops.signal.pairs import EACH, FORMS, HALF_SPECTRA
 from helpers.paths import ROOT
 
 SRC = ROOT / "src" / "cortado"
 MOST = 23
-REGISTRIES = (decomposition_table, EACH, FORMS)  # which say something of every call, like the records
+REGISTRIES = (decomposition_table, EACH, FORMS, HALF_SPECTRA)  # which say something of every call, like the records
 STRUCTURE = (VIEW, TRANSPOSE, VIEW.name, TRANSPOSE.name, *VIEW_CALLS)
 _CHANNELS = "the pass is about channels of convolutions, by the places of their constants"
 _LAST = "the pass is about recurrent layers and the slice behind them"

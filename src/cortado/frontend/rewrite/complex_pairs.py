@@ -16,16 +16,11 @@ from cortado.frontend.rewrite.decompose import put_before, trace_on, written_out
 from cortado.ir.facts import VALUE, note_element, wanted_element
 from cortado.ir.graph import add_call, describe
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
-from cortado.ops.signal.pairs import EACH, FORMS, Pair
+from cortado.ops.signal.pairs import EACH, FORMS, HALF_SPECTRA, Pair
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 _Parts = dict[Node, Pair]  # complex node -> the nodes of its real and imaginary parts
-# Transforms that also take a real spectrum: they then have complex numbers in between only.
-_OF_HALF_SPECTRA = frozenset(
-    (aten.fft_irfft.default, aten.fft_irfft2.default, aten.fft_irfftn.default)
-    + (aten.fft_hfft.default, aten.fft_hfft2.default, aten.fft_hfftn.default)
-)
 
 
 def write_as_pairs(module: GraphModule) -> bool:
@@ -50,7 +45,7 @@ def _is_complex(node: Node) -> bool:
 
 def computes_complex(node: Node) -> bool:
     """Whether a node gives complex numbers, or has them in between."""
-    return node.target in _OF_HALF_SPECTRA or holds_complex(node)
+    return node.target in HALF_SPECTRA or holds_complex(node)
 
 
 def holds_complex(node: Node) -> bool:

@@ -448,6 +448,11 @@ FORMS: dict[Any, Callable[..., Any]] = {
     aten._fft_r2c.default: fft_of_real,
     aten._fft_c2r.default: fft_to_real,
 }
+# Transforms that also take a real spectrum: they then have complex numbers in between only.
+HALF_SPECTRA: frozenset[Any] = frozenset(
+    (aten.fft_irfft.default, aten.fft_irfft2.default, aten.fft_irfftn.default)
+    + (aten.fft_hfft.default, aten.fft_hfft2.default, aten.fft_hfftn.default)
+)
 # Calls that move or sum numbers, and so do the same to each part.
 EACH: frozenset[Any] = frozenset(
     (
