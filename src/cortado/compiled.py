@@ -26,8 +26,8 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.files import loader_files
 from cortado.emit.image.writer import ModelImage
+from cortado.emit.packages import package_files
 from cortado.emit.packages.content import Content
-from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte, bundle_pte
 from cortado.frontend.capture.inputs import Inputs
 from cortado.frontend.capture.torch_settings import one_thread

@@ -10,8 +10,8 @@ from cortado.artifact.folder import ModelFacts, TogetherFacts, write_together
 from cortado.base.errors import CortadoError
 from cortado.emit.c.together_source import JoinedProgram as TogetherInC
 from cortado.emit.c.together_source import ProgramMember, emit_together
+from cortado.emit.packages import package_files
 from cortado.emit.packages.content import Content
-from cortado.emit.packages.kinds import package_files
 from cortado.options import Options, PackageKind
 from cortado.plan.lowered import run_reference
 from cortado.run import measure

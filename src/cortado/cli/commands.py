@@ -288,7 +288,7 @@ def pack_arguments(commands: Any, add: Any) -> None:
 def pack_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.folder import check_writable, write_each
     from cortado.artifact.opened import Artifact
-    from cortado.emit.packages.kinds import package_files
+    from cortado.emit.packages import package_files
     from cortado.options import Options, PackageKind
 
     kinds = Options(package=tuple(arguments.package.split(","))).package
