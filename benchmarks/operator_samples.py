@@ -4,6 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -179,12 +180,57 @@ FLOATS: Mapping[str, int] = {
 }
 
 
+# ---- calls that a core has no kernel of its own for ------------------------------------------------------------------
+
+Arguments = dict[str, Any]
+
+
+def _odd_layers(weights: str, given: Arguments) -> list[Arguments]:
+    """A layer with a weight of -128, which no quantizer gives; and two that have, beside it, outputs that are shifted
+    left, and biases whose double does not fit 32 bits, with outputs that are not shifted."""
+    if given["input"].dtype != torch.int8 or given.get("run") is not None:
+        return []
+    codes, shifts = given[weights].clone(), given["requantize_shifts"]
+    codes.view(-1)[0] = INT8.low
+    odd = {**given, weights: codes}
+    biased = {**odd, "bias": torch.full((len(shifts),), 3 << 29, dtype=torch.int32)}
+
+    def shifted(layer: Arguments, by: int) -> Arguments:
+        several = [by for _ in shifts]
+        given = torch.tensor(several, dtype=torch.int32) if isinstance(shifts, torch.Tensor) else several
+        return {**layer, "requantize_shifts": given}
+
+    return [odd, shifted(odd, 1), shifted(biased, 0)]
+
+
+def _large_windows(given: Arguments) -> list[Arguments]:
+    """Averages over more than 256 numbers, and over more than 5,770 that are the whole image."""
+    channels, number = given["input"].shape[3], len(given["kernel_size"]) + given["input"].shape[2]
+    image = torch.arange((24 * 22) * channels).remainder(251).sub(125).to(torch.int8).reshape(1, 24, 22, channels)
+    whole = torch.arange(5776 * channels).remainder(251).sub(125).to(torch.int8).reshape(1, 76, 76, channels)
+    alike = {**given, "padding": [0, 0], "stride": [1, 2]}
+    return [
+        {**alike, "input": image, "kernel_size": [17 + number % 5, 16]},
+        {**alike, "input": whole, "kernel_size": [76, 76]},
+    ]
+
+
+# How calls become such; and how many of them.
+ODD: Mapping[str, tuple[int, Callable[[Arguments], list[Arguments]]]] = {
+    "cortex_m::quantized_avg_pool2d_nhwc": (8, _large_windows),
+    "cortex_m::quantized_conv2d_nhwc": (60, partial(_odd_layers, "weight")),
+    "cortex_m::quantized_depthwise_conv2d_nhwc": (40, partial(_odd_layers, "weight")),
+    "cortex_m::quantized_linear": (18, partial(_odd_layers, "weights")),
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """Networks of operators' calls."""
 
     names: Mapping[str, int] | None  # how many calls of each; None for a few of all
     spread: bool = False  # calls of every size, not the larger ones alone
+    odd: bool = False
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -198,6 +244,7 @@ FAMILIES: Mapping[str, Family] = {
     "p": Family(FLOATS, spread=True),
     "s": Family(SIGNALS, spread=True),
     "t": Family(MANY_TERMS, spread=True),
+    "O": Family({name: wanted for name, (wanted, _) in ODD.items()}, spread=True, odd=True),
 }
 
 
@@ -212,13 +259,21 @@ def draw_calls(number: int, family: Family) -> list[Case]:
     found: list[Case] = []
     for operator in operators():
         wanted = TOGETHER if family.names is None else family.names.get(operator.name, 0)
-        found += [(operator, arguments) for arguments in draw(operator, number, wanted, family.spread)]
+        change = ODD[operator.name][1] if family.odd and wanted else None
+        found += [(operator, arguments) for arguments in draw(operator, number, wanted, family.spread, change)]
     return found
 
 
-def draw(operator: Operator, number: int, wanted: int, spread: bool) -> list[dict[str, Any]]:
-    """Arguments of calls, of each kernel in turn, the larger ones first; or large and smaller ones in turn."""
-    drawn: list[dict[str, Any]] = []
+def draw(
+    operator: Operator,
+    number: int,
+    wanted: int,
+    spread: bool,
+    change: Callable[[Arguments], list[Arguments]] | None = None,
+) -> list[Arguments]:
+    """Arguments of calls, of each kernel in turn, the larger ones first; or large and smaller ones in turn. `change`
+    makes others of them."""
+    drawn: list[Arguments] = []
     if wanted == 0:
         return drawn
 
@@ -231,8 +286,8 @@ def draw(operator: Operator, number: int, wanted: int, spread: bool) -> list[dic
         suppress_health_check=list(HealthCheck),
     )
     @given(arguments=cases_of(operator))
-    def take(arguments: dict[str, Any]) -> None:
-        drawn.append(arguments)
+    def take(arguments: Arguments) -> None:
+        drawn.extend([arguments] if change is None else change(arguments))
 
     take()
     likely = LIKELY.get(operator.name, _is_finite)

@@ -92,8 +92,8 @@ def draw_floats(seed: int) -> Drawn:
 
 
 def draw_ordinary(seed: int) -> Drawn:
-    """Functions of numbers of ordinary size, depthwise layers, half of them with exact weights, and what else networks
-    in float32 are made of."""
+    """Functions of numbers of ordinary size and of small ones, depthwise layers, half of them with exact weights, and
+    what else networks in float32 are made of."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         rng = Random(seed)
@@ -113,8 +113,10 @@ def draw_ordinary(seed: int) -> Drawn:
             Single(Of(function), (rng.choice((1, 2)), rng.randint(2, 20), rng.randint(2, 20)))
             for function in (*_OF_ROWS, *_OF_ROWS)
         ]
-        example = tuple(torch.rand(one.shape) * 4 - 2 for one in layers)
-    return Drawn(Layers([one.layer for one in layers]).eval(), example)
+        example = [torch.rand(one.shape) * 4 - 2 for one in layers]
+        for place in range(len(_FUNCTIONS)):
+            example[place] *= rng.choice((0.2, 1, 1))
+    return Drawn(Layers([one.layer for one in layers]).eval(), tuple(example))
 
 
 def _pooled(x: torch.Tensor) -> torch.Tensor:
@@ -150,8 +152,8 @@ _OF_ROWS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
 _FUNCTIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
     *(torch.exp, torch.exp2, torch.expm1, torch.sigmoid, torch.tanh, torch.erf, torch.sin, torch.cos, torch.tan),
     *(torch.atan, torch.reciprocal, torch.trunc, torch.floor, torch.ceil, torch.round, torch.abs, torch.neg),
-    *(lambda x, f=f: f(x + 2.5) for f in (torch.log, torch.log2, torch.log10, torch.log1p, torch.sqrt, torch.rsqrt)),
-    *(lambda x, f=f: f(x * 0.49) for f in (torch.asin, torch.acos)),
+    *(lambda x, f=f: f(x + 2.5) for f in (torch.log, torch.log2, torch.log10, torch.sqrt, torch.rsqrt)),
+    *(lambda x, f=f: f(x * 0.49) for f in (torch.asin, torch.acos, torch.log1p)),
     lambda x: (x + 2.5) ** 0.75,
     lambda x: (x + 2.5) ** x,
     lambda x: torch.atan2(x, 0.5 - x),

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from cortado.ir.kernel import Kernel
 from cortado.ir.work import Calls, loops
 from cortado.models import zoo
 from cortado.ops.pool import cumsum
+from cortado.options import Activations, Artifacts, Options
 from cortado.plan import kernel_costs
 from cortado.plan.kernel_costs import CoreCosts, evaluate, job_cycles, known_costs
 from cortado.plan.kernel_workload import FunctionWork, Job
@@ -64,6 +66,36 @@ class Recurrent(nn.Module):
         return outputs
 
 
+class Cells(nn.Module):
+    """Plain recurrent layers of a few units, with both functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curved, self.straight = (nn.RNN(3, 5, nonlinearity=one, batch_first=True) for one in ("tanh", "relu"))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.curved(x)[0], self.straight(x)[0]
+
+
+FLOAT = Options(activations=Activations.FLOAT32, artifacts=Artifacts.C)
+WIDE = Options(activations=Activations.INT16, artifacts=Artifacts.C)
+# What the time of depends on numbers, or on sizes that few layers have: with how they are compiled.
+SPECIAL: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Options]] = {
+    "a policy in float32": (
+        lambda: nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 3)),
+        (1, 12),
+        FLOAT,
+    ),
+    "layers in float32 behind a relu": (
+        lambda: nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU(), nn.Conv2d(6, 5, 3), nn.ReLU()),
+        (1, 1, 9, 8),
+        FLOAT,
+    ),
+    "small cells in int16": (Cells, (1, 9, 3), WIDE),
+    "few channels in int16": (lambda: nn.Conv2d(5, 5, 5, padding=2, groups=5), (1, 5, 9, 11), WIDE),
+}
+
+
 def _model(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     torch.manual_seed(5)
     if name == "small":
@@ -80,6 +112,19 @@ def test_cycles_are_near_those_of_the_board(name: str) -> None:
     model = prepared(*_model(name))
     for core in CORES:
         found = sketch(model, from_target_string(core))
+        measured = board_work(found).total.cycles.typical
+        estimated = estimate_of(found, None).cycles
+        assert abs(estimated / measured - 1) < FAR, (core, estimated, measured)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("name", SPECIAL)
+def test_cycles_of_special_layers_are_near_those_of_the_board(name: str) -> None:
+    build, size, options = SPECIAL[name]
+    torch.manual_seed(7)
+    model = prepared(build().eval(), (torch.randn(size),), options)
+    for core in CORES:
+        found = sketch(model, from_target_string(core), options)
         measured = board_work(found).total.cycles.typical
         estimated = estimate_of(found, None).cycles
         assert abs(estimated / measured - 1) < FAR, (core, estimated, measured)

@@ -1,5 +1,6 @@
 """The table of costs beside what kernels declare: a row for every C function, no term that its kernel doesn't have."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,8 +13,9 @@ from cortado.base.system import KERNELS
 from cortado.base.target import Core, CortexM, CortexMTargetConfig
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, registry
-from cortado.ir.work import Calls, Work, loops
+from cortado.ir.work import Calls, Marks, Work, loops
 from cortado.ops.conv.float32_work import FloatLayer, float_work
+from cortado.ops.elementwise.float32_function import FLOAT_FUNCTION
 from cortado.ops.loops import Window
 from cortado.ops.move.pad import PAD
 from cortado.ops.move.reshape import TRANSPOSE
@@ -140,6 +142,29 @@ def test_rows_are_of_functions_that_there_are() -> None:
         assert {name for name, terms in costs.kernels.items() if not terms} <= CALLERS
         assert set(cameras) <= costs.kernels.keys()
         assert all(cycles > 0 for cycles in costs.loop.values())
+
+
+@pytest.mark.parametrize("function", ["tanh", "erf", "expm1", "log1p", "sin", "cos", "tan", "asin", "acos"])
+def test_small_numbers_take_less_of_a_function_in_float32(function: str) -> None:
+    """On every core; and without numbers half of them are taken for small ones."""
+    arguments = {"input": torch.zeros(1, 8), "function": function, "low": -math.inf, "high": math.inf}
+    work = _work(call_of(FLOAT_FUNCTION, arguments))
+    assert work.marks is not None
+    assert work.marks.share(torch.tensor([-0.1, 0.0, 0.2, 0.9])) == 0.25
+    assert work.marks.usual == 0.5
+    for costs in known_costs().values():
+        name = f"cortado_{function}_f32"
+        small, large = (
+            evaluate(name, costs.kernels[name], work.counts(replace(CALLS, marked=marked))) for marked in (0.0, 1.0)
+        )
+        assert 1.2 * small < large
+
+
+def test_marked_are_numbers_outside_of_an_interval() -> None:
+    """That are no numbers, too; without an interval those that are not 0."""
+    values = torch.tensor([math.nan, -1.0, 0.0, 2.0])
+    assert Marks(0).share(values) == 0.75
+    assert Marks(0, low=-1.0, high=1.5).share(values) == 0.5
 
 
 def _counts(symbol: str, layer: FloatLayer, calls: Calls, *, rows: bool) -> dict[str, float]:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+import torch
+
 from cortado.base.errors import CortadoError
 
 Quantities = Mapping[str, float]
@@ -29,7 +31,7 @@ class Calls:
     outside: float  # rows of windows that lie above or below the image
     edges: float  # calls that have such rows
     cut: float  # outputs that are the lowest code: some kernels exit early on them
-    marked: float = 1.0  # the share of nonzero values in an operand that selects the work
+    marked: float = 1.0  # the share of values in an operand that take more work
 
     @property
     def quantities(self) -> Quantities:
@@ -53,13 +55,26 @@ def _none(calls: Calls) -> Quantities:
 
 
 @dataclass(frozen=True)
+class Marks:
+    """The values of an operand that take more work: those outside of an interval, by default those that are not 0."""
+
+    operand: int
+    low: float = 0.0
+    high: float = 0.0
+    usual: float = 1.0  # the share of them if values are unknown
+
+    def share(self, values: torch.Tensor) -> float:
+        return float((~((values >= self.low) & (values <= self.high))).float().mean())
+
+
+@dataclass(frozen=True)
 class Work:
     """How often each loop of a kernel runs: terms, and the quantities they use in addition to those of its calls."""
 
     terms: tuple[str, ...]
     quantities: Callable[[Calls], Quantities] = _none
     lowest: int | None = None  # the code on which the kernel can exit early
-    mask: int | None = None  # the operand whose values select the work
+    marks: Marks | None = None  # values that select the work
 
     def counts(self, calls: Calls, only: Collection[str] | None = None) -> dict[str, float]:
         """Returns how often each term, or each of `only` these, is executed."""
@@ -67,9 +82,9 @@ class Work:
         return {term: product(term, known) for term in self.terms if only is None or term in only}
 
 
-def loops(terms: str, lowest: int | None = None, mask: int | None = None, **sizes: float) -> Work:
+def loops(terms: str, lowest: int | None = None, **sizes: float) -> Work:
     """Returns the work of a kernel whose loops follow from its calls and a few sizes."""
-    return Work(tuple(terms.split()), lambda calls: sizes, lowest, mask)
+    return Work(tuple(terms.split()), lambda calls: sizes, lowest)
 
 
 def nested(loops: Mapping[str, str]) -> tuple[str, ...]:

@@ -99,12 +99,13 @@ def _cut(kernel: Kernel, value: torch.Tensor | None) -> int:
 
 
 def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> float:
-    """Returns the share of a mask operand that is not 0; 1 if its values are unknown."""
-    if kernel.work is None or kernel.work.mask is None:
+    """Returns the share of values that take more work; the usual one if they are unknown."""
+    marks = None if kernel.work is None else kernel.work.marks
+    if marks is None:
         return 1.0
-    source = step.inputs[kernel.work.mask].source
+    source = step.inputs[marks.operand].source
     value = values.get(source) if isinstance(source, str) else torch.from_numpy(source.data)
-    return 1.0 if value is None else float((value != 0).float().mean())
+    return marks.usual if value is None else marks.share(value)
 
 
 def _parts(kernel: Kernel, calls: Calls, only: Mapping[str, Collection[str]] | None) -> Iterator[FunctionWork]:

@@ -222,7 +222,7 @@ TERMS = {
     ),
     "depthwise_s16__scalar": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps", **_CUT}),
     "depthwise_s16__dsp": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps in_c/4*looped"}),
-    "depthwise_s16__mve": nested({**_POINTED, "spans": "in_c/8 in_c/8*taps in_c/8*nine"}),
+    "depthwise_s16__mve": nested({**_POINTED, "spans": "in_c/8 in_c/8*taps in_c/8*looped_eights"}),
     "depthwise3x3_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
     "depthwise3x3_s8__mve": nested(
         {"calls": "", "stretches": "", "spans": "in_c/16 in_c/16*ties odd_vector", "outside": ""}
@@ -304,8 +304,8 @@ def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float
         "group_c": out_c / groups,
         "odd4": float(window % 4 > 0),
         "odd8": float(window % 8 > 0),
-        "nine": float(taps == 9 and depth * groups % 8 == 0),
         "looped": float(taps if taps != 9 else 0),
+        "looped_eights": float(taps if taps != 9 or depth * groups % 8 else 0),
         "odd_taps": taps % 2,
         "odd16": float(window if window % VECTOR else 0),
         "blocks": blocks,

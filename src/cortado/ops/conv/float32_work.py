@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ir.work import Calls, Marks, Quantities, Work, nested
 from cortado.ops.conv.floats import NARROW, blocks
 from cortado.ops.loops import Window
 
@@ -21,16 +21,18 @@ _OF_CODES = {"calls": "", **_PAIRS, "singles": "eights eights*window"}
 _EXACT = {"calls": "", **_PAIRS, "singles": "sixteens narrow sixteens*window narrow*window"}
 _LAID_OUT = {"spans": "kernel_h", "pieces": "", "copied_fours": "", "copied_rest": "", "zeros": "inner"}
 
-# In portable C: four channels at a time of codes and of depthwise layers, each with its loops over the taps.
+# In portable C: four channels at a time of codes and of depthwise layers, each with its loops over the taps. Without a
+# float unit, products with inputs of 0 take less time.
 _BY_CHANNELS = {
     "spans": "",
     "spans*fours": "taps bounded",
     "spans*alone": "taps bounded",
-    "taps_inside*fours": "depth",
-    "taps_inside*alone": "depth",
+    "taps_inside*fours": "depth depth*marked",
+    "taps_inside*alone": "depth depth*marked",
 }
-_DEPTHWISE = {"spans": "depthwise", "spans*deep_fours": "kernel_h bounded", "taps_inside*deep_fours": ""}
-_PIXELS = {"calls": "", "spans": "", "spans*fours": "inner bounded", "spans*alone": "inner bounded"}
+_DEPTHWISE = {"spans": "depthwise", "spans*deep_fours": "kernel_h bounded", "taps_inside*deep_fours": "marked"}
+_PIXELS = {"calls": "", "spans": "", **dict.fromkeys(("spans*fours", "spans*alone"), "inner inner*marked bounded")}
+_NONZERO = Marks(0, usual=0.75)  # some layers read what a relu leaves
 
 _TERMS: Mapping[str, dict[str, str]] = {
     "conv1x1_f32": _PIXELS,
@@ -92,7 +94,8 @@ def float_work(symbol: str, layer: FloatLayer, *, rows: bool) -> Work:
             return {**found, **window.columns(calls), **_laid_out(window, calls), **_pairs(by_row)}
         return {**found, "spans": calls.spans, **_pairs(calls)}
 
-    return Work(nested(_TERMS[symbol]), quantities)
+    terms = nested(_TERMS[symbol])
+    return Work(terms, quantities, marks=_NONZERO if any("marked" in term for term in terms) else None)
 
 
 def _pairs(calls: Calls) -> dict[str, float]:

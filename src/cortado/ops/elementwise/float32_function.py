@@ -5,6 +5,7 @@ Each is a fixed sequence of IEEE operations, the same in C and here; NaN results
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.work import Marks, Work, loops
 from cortado.ops.elementwise.pointwise import CLAMPS, clamp_bounds
 from cortado.ops.floats import NO_BOUNDS, FloatArray, as_it_is, bounded, quiet, stored
 from cortado.ops.loops import ELEMENTS
@@ -62,13 +64,33 @@ def lower_clamp(lowering: Lowering) -> Node:
     return lowering.call(FLOAT_FUNCTION, input=source, function=BOUNDS, low=float(low), high=float(high))
 
 
+# The numbers that a shorter polynomial takes, or that need no reduction.
+_HALF = math.sqrt(0.5)
+_QUARTER_TURN = math.pi / 4
+_SHORT = {
+    "expm1": (-0.5, 0.5),
+    "tanh": (-0.625, 0.625),
+    "erf": (-0.875, 0.875),
+    "log1p": (_HALF - 1, 2 * _HALF - 1),
+    **dict.fromkeys(("sin", "cos", "tan"), (-_QUARTER_TURN, _QUARTER_TURN)),
+    **dict.fromkeys(("asin", "acos"), (-0.5, 0.5)),
+}
+
+
+def _work(function: str) -> Work:
+    if function not in _SHORT:
+        return ELEMENTS
+    low, high = _SHORT[function]
+    return replace(loops("calls outputs outputs*marked"), marks=Marks(0, low, high, usual=0.5))
+
+
 def _row(function: str) -> KernelRow:
     return KernelRow(
         f"{function}_f32",
         FLOAT32,
         fits=lambda call: call["function"] == function,
         arguments=(Row(0), Operand.OUT, Operand.N),
-        work=ELEMENTS,
+        work=_work(function),
     )
 
 

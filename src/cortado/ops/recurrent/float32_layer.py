@@ -31,7 +31,7 @@ from cortado.ir.kernel_table import EVERY_CORE, All, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Result
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
-from cortado.ir.work import Calls, Quantities, Work
+from cortado.ir.work import Calls, Marks, Quantities, Work
 from cortado.ops.conv import kernels as dense
 from cortado.ops.conv.float32 import FLOAT_CONV2D, quantized, saves
 from cortado.ops.conv.kernels import ConvForm
@@ -284,18 +284,23 @@ def _work(kind: FloatKind, call: Call) -> Work:
         every = calls.calls * batch * steps
         return {"all_steps": every, "all_units": every * units, "relu": float(call.arguments.get("relu", False))}
 
-    return Work(("calls", "all_steps", "all_units", *(("all_units*relu",) if kind is _RNN else ())), quantities)
+    terms = ("calls", "all_steps", "all_units", *(("all_units*relu",) if kind is _RNN else ()))
+    return Work(terms, quantities, marks=Marks(0))
 
 
-def _seen(kernel: Kernel, calls: float, values: float, span: int = 1) -> Called:
+_LARGE = 0.25  # the share of a gate's sums for which tanh takes its longer path
+
+
+def _seen(kernel: Kernel, calls: float, values: float, span: int = 1, marked: float | None = None) -> Called:
     """Returns a called kernel that runs `calls` times, over `span` pixels each, and gives `values` in a call of the
-    layer."""
+    layer. `marked` is the share of its inputs that take more work; None: that of the layer's input."""
     own = kernel.work
     assert own is not None
 
     def quantities(given: Calls) -> Quantities:
         counted, outputs = calls * given.calls, FLOAT_BYTES * values * given.calls
         inner = replace(given, calls=counted, span=span, spans=counted * span, outputs=outputs)
+        inner = inner if marked is None else replace(inner, marked=marked)
         return {**inner.quantities, **own.quantities(inner)}
 
     return Called(replace(kernel, work=replace(own, quantities=quantities)), 1, 1)
@@ -308,10 +313,14 @@ def _called(kind: FloatKind, core: Core, call: Call) -> tuple[Called, ...]:
     every, together = batch * steps, _together(core, call)
     of_input, of_state = _paths(call, core)
     functions = {} if call.arguments.get("relu") else kind.functions
+    states = 1.0 if call["start"] else 1 - 1 / steps  # the first ones are zeros
     return (
         _seen(of_input, every / together, every * sums, together),
-        _seen(of_state, every, every * sums),
-        *(_seen(_function(name), every * count, every * count * units) for name, count in functions.items()),
+        _seen(of_state, every, every * sums, marked=states if functions else states / 2),
+        *(
+            _seen(_function(name), every * count, every * count * units, marked=_LARGE)
+            for name, count in functions.items()
+        ),
     )
 
 

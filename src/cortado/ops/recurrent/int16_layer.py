@@ -4,6 +4,7 @@ Codes have no zero point. A path's sum is first divided by 2^sum_shift if it cou
 states in codes and a given initial state are each requantized with one rounding, and a path is clamped to 31 bits.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -102,16 +103,18 @@ def fits_vectors(call: Call) -> bool:
 
 
 def work(gates: int, call: Call) -> Work:
-    """Counts rows of weights, and for each the products of both paths, in every step."""
+    """Counts rows of weights, and for each the products of both paths, in every step. Kernels take rows in pairs: of an
+    odd number of gates those of two units, and of an odd unit twice its own."""
     batch, steps, inputs = call.shape("input")
     units = call.out_shape[2]
 
     def quantities(calls: Calls) -> Quantities:
         every = calls.calls * batch * steps
-        made = every * gates * units
-        return {"all_steps": every, "gate_rows": made, "gate_products": made * (inputs + units)}
+        made = every * (gates // 2 * 2 * units + gates % 2 * 2 * math.ceil(units / 2))
+        sizes = {"all_steps": every, "gate_rows": made, "gate_products": made * (inputs + units)}
+        return {**sizes, "curved": 1 - call.arguments.get("relu", 0)}
 
-    return Work(("calls", "all_steps", "gate_rows", "gate_products"), quantities)
+    return Work(("calls", "all_steps", "gate_rows", "gate_rows*curved", "gate_products"), quantities)
 
 
 _STATES = ("out", "given")  # what a step gives

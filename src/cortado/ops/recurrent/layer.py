@@ -57,7 +57,7 @@ class LayerSize:
     units: int
 
 
-_UNITS = {"calls*sequences": "units starts*units", "all_steps": "units units*gives_cells units*relu"}
+_UNITS = {"calls*sequences": "units starts*units", "all_steps": "units units*gives_cells units*curved"}
 _GROUPS = {
     Core.MVE: "path_vectors",
     Core.DSP: "path_fours path_eights path_some path_odd path_lasts",
@@ -94,7 +94,7 @@ def recurrent_work(
         "units": layer.units,
         "starts": starts,
         "gives_cells": more.get("gives_cells", 0),
-        "relu": more.get("relu", 0),
+        "curved": 1 - more.get("relu", 0),
         "path_products": sum(paths),
         "path_twos": sum(math.ceil(products / 2) for products in paths),
         "path_fours": sum(fours),
@@ -113,7 +113,7 @@ def recurrent_work(
         steps = calls.calls * layer.sequences * layer.steps
         return {**sizes, "all_steps": steps, "unit_groups": steps * groups}
 
-    return Work(nested({**_UNITS, "unit_groups": inner}), quantities)
+    return Work(nested({**_UNITS, "unit_groups": f"curved {inner}"}), quantities)
 
 
 # ---- recurrent -------------------------------------------------------------------------------------------

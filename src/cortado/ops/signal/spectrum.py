@@ -276,15 +276,16 @@ KERNELS = KernelTable(
 
 def _work(at_once: int, call: Call) -> Work:
     """Counts samples, butterflies of each radix, bins, weights and bands of a frame; weights that are multiplied
-    together, and logarithms computed together, count once."""
+    together, and logarithms computed together, count once; sums with a least value are not computed together."""
     fft, bins = fft_of(call["points"]), _bins(call)
     stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
     flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
     squared, curve = call["power"] == Power.POWER, call["curve"]
+    logs_at_once = 1 if call["clamped"] else at_once
     bands, weights = call.shape("starts")[0], int((-(-call.array("counts") // at_once)).sum())
     return loops(
         "calls calls*samples calls*emphasized calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes "
-        "calls*bands calls*products calls*sums calls*logs calls*linears calls*roots",
+        "calls*bands calls*products calls*sums calls*logs calls*single_logs calls*linears calls*roots",
         samples=call.shape("window")[0],
         emphasized=call.shape("window")[0] * (call["emphasis"] != 0),
         **flies,
@@ -293,7 +294,8 @@ def _work(at_once: int, call: Call) -> Work:
         bands=bands,
         products=weights * squared,
         sums=weights * (not squared),
-        logs=-(-bands // at_once) * (curve == Curve.LOGARITHM),
+        logs=-(-bands // logs_at_once) * (curve == Curve.LOGARITHM),
+        single_logs=bands * (curve == Curve.LOGARITHM and logs_at_once < at_once),
         linears=bands * (curve == Curve.LINEAR),
         roots=bands * (curve == Curve.ROOT),
     )

@@ -28,7 +28,7 @@ from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
-from cortado.ir.work import Work, loops
+from cortado.ir.work import Marks, Work, loops
 from cortado.ops.softmax import softmax
 from cortado.ops.softmax.masked_softmax import draw_rows, kept_work, mask_codes, roles
 
@@ -153,7 +153,7 @@ def _wide_fields(call: Call) -> dict[str, Field]:
 
 def _wide_kept_work(call: Call) -> Work:
     terms = "calls rows outputs outputs*marked outputs*marked*right"
-    return loops(terms, mask=1, rows=_sizes(call)["rows"], right=call["input_shift"] < 0)
+    return replace(loops(terms, rows=_sizes(call)["rows"], right=call["input_shift"] < 0), marks=Marks(1))
 
 
 def _is_kept(call: Call) -> bool:

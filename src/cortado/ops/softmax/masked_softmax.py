@@ -37,7 +37,7 @@ from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Mask, Quantization, Role
 from cortado.ir.sampling import CaseDraw
-from cortado.ir.work import Calls, Quantities, Work, loops
+from cortado.ir.work import Calls, Marks, Quantities, Work, loops
 from cortado.ops.elementwise.activation import all_codes
 from cortado.ops.integer.truth import truth_codes
 from cortado.ops.softmax import softmax
@@ -255,7 +255,7 @@ def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
 def kept_work(rows: int) -> Work:
     """Returns the work of passes over every row, and over the values of it that a computed mask, the second operand,
     keeps."""
-    return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
+    return replace(loops("calls rows outputs outputs*marked", rows=rows), marks=Marks(1))
 
 
 def _masks(count: int) -> Callable[[Call], bool]:
@@ -327,7 +327,7 @@ def _wide_kept_work(call: Call) -> Work:
         return {"rows": rows, "kept": kept, "right": call["input_shift"] < 0, "filled": kept == 0}
 
     terms = "calls rows outputs outputs*kept outputs*kept*right outputs*filled uncut"
-    return Work(tuple(terms.split()), quantities, lowest=0, mask=1)
+    return Work(tuple(terms.split()), quantities, lowest=0, marks=Marks(1))
 
 
 _CONSTANT, _ONE, _TWO = map(_masks, range(3))
