@@ -370,7 +370,7 @@ const int8_t *cortado_gates_s8(const int8_t *x, const int8_t *stream, int32_t n,
 const int8_t *cortado_gates_s8__scalar(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 const int8_t *cortado_gates_s8__dsp(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 
-/* Of an LSTM `cells` are a second output, in codes of their own. Either of the two may be NULL. */
+/* The cells of an LSTM are a second output, with codes of their own. Either output may be NULL. */
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
                      int8_t *out, int8_t *cells, void *scratch, cortado_gates_t gates);
 void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
@@ -384,7 +384,7 @@ void cortado_gru_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const i
                          void *scratch);
 void cortado_rnn_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out,
                          void *scratch);
-/* Of either. */
+/* The scratch bytes of either. */
 int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);
@@ -401,8 +401,8 @@ typedef struct {
     int32_t given_multiplier, given_shift;
     int32_t relu;
     int32_t sum_shift_x, sum_shift_h;
-    const int8_t *weights_x, *weights_h;            /* of a variant its streams */
-    const int32_t *bias_x, *multiplier_x, *shift_x; /* [gates][units], of a variant NULL */
+    const int8_t *weights_x, *weights_h;            /* for a variant: its streams */
+    const int32_t *bias_x, *multiplier_x, *shift_x; /* [gates][units]; NULL for a variant */
     const int32_t *bias_h, *multiplier_h, *shift_h;
 } cortado_recurrent_s16_t;
 
@@ -466,7 +466,7 @@ void cortado_conv1x1_s16__mve(const cortado_layer_s16_packed_t *L, const int16_t
                               void *scratch);
 void cortado_conv1x1_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                                  void *scratch);
-/* Of single pixels. */
+/* The same for single pixels. */
 void cortado_linear_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                                 void *scratch);
 /* For kernel_w <= 512. */
@@ -600,7 +600,7 @@ typedef struct {
 void cortado_global_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
                             cortado_sum_rows_t sum_rows);
 int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L);
-/* Of 16 bits, whose zero points are 0; scratch is the same. */
+/* The 16-bit variant: zero points are 0; the same scratch. */
 void cortado_global_mean_s16(const cortado_global_mean_t *L, const int16_t *row, int16_t *out, void *scratch,
                              int32_t y);
 
@@ -609,7 +609,7 @@ void cortado_global_mean_s16(const cortado_global_mean_t *L, const int16_t *row,
 void cortado_running_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
                              cortado_sum_rows_t sum_rows);
 int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L);
-/* Of 16 bits, whose zero points are 0; in_w is anything. */
+/* The 16-bit variant: zero points are 0; any in_w. */
 void cortado_running_mean_s16(const cortado_global_mean_t *L, const int16_t *row, int16_t *out, void *scratch,
                               int32_t y);
 int32_t cortado_running_mean_s16_scratch(const cortado_global_mean_t *L);
@@ -670,7 +670,7 @@ typedef struct {
     int32_t act_min, act_max;
 } cortado_mul_t;
 
-/* Of 16 bits, whose zero points are 0: out = clamp(requant(a * b, multiplier, -right)). */
+/* The 16-bit variant: zero points are 0; out = clamp(requant(a * b, multiplier, -right)). */
 typedef struct {
     int32_t multiplier, right;
     int32_t act_min, act_max;
@@ -711,7 +711,7 @@ typedef struct {
 void cortado_div_s8(const cortado_div_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_div_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n, float factor);
 
-/* Of raw codes: both operands and the output share scale and zero point. May be in place. */
+/* On raw codes: both operands and the output share scale and zero point. May be in place. */
 void cortado_minimum_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
 void cortado_maximum_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
 void cortado_minimum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
@@ -796,7 +796,7 @@ void cortado_kept_log_softmax_s8(const cortado_kept_log_softmax_t *L, const int8
  *   out = clamp((high(d * high(scale[c] * root)) + offset[c]) >> fraction_bits), d = (n * q - sum) * 2^(exponent - x),
  * where root = 2^45 / sqrt(mantissa), and high(a * b) = (a * b + 2^30) >> 31. May be in place. */
 typedef struct {
-    int32_t groups, channels, pixels;     /* of a sample, of a group, of a channel */
+    int32_t groups, channels, pixels;     /* per sample, per group, per channel */
     int32_t channel_stride, pixel_stride; /* bytes from one channel, one pixel to the next */
     int32_t centered, in_zero;
     int32_t epsilon_high, epsilon_low;    /* epsilon = epsilon_high * 2^31 + epsilon_low */
@@ -822,7 +822,7 @@ typedef struct {
 } cortado_variance_t;
 
 void cortado_variance_s8(const cortado_variance_t *L, const int8_t *in, int8_t *out, int32_t rows);
-/* Of 16 bits, with out_zero 0: rows of at most 2^16. */
+/* The 16-bit variant: out_zero is 0; rows of at most 2^16 values. */
 void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_t *out, int32_t rows);
 
 /* Spectra in bands of frames of 16-bit samples. A row is a block of `block` samples; a frame's first sample is number
@@ -925,13 +925,13 @@ typedef struct {
 } cortado_cumsum_t;
 
 void cortado_cumsum_s8(const cortado_cumsum_t *L, const int8_t *in, int8_t *out, int32_t rows);
-/* Of 16 bits: out[i] = clamp(sum * out_multiplier * 2^(out_shift - 31)), rounded once, ties up. */
+/* The 16-bit variant: out[i] = clamp(sum * out_multiplier * 2^(out_shift - 31)), rounded once, ties up. */
 void cortado_cumsum_s16(const cortado_cumsum_t *L, const int16_t *in, int16_t *out, int32_t rows);
 
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
 void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
-/* Of 16 bits: table[i] is the value at code 128 * i - 32768, straight lines lie between. */
+/* The 16-bit variant: table[i] is the value at code 128 * i - 32768, with straight lines between. */
 void cortado_table_s16(const int16_t table[513], const int16_t *in, int16_t *out, int32_t n);
 
 typedef struct {
@@ -1107,7 +1107,7 @@ typedef struct {
 } cortado_embedding_bag_t;
 
 void cortado_embedding_bag_s8(const cortado_embedding_bag_t *L, const int32_t *ids, int8_t *out);
-/* Of 16 bits: the sum times multiplier[k] * 2^(shift[k] - 31), rounded once, ties up. */
+/* The 16-bit variant: the sum times multiplier[k] * 2^(shift[k] - 31), rounded once, ties up. */
 typedef struct {
     int32_t bags, ids, count, width, padding;
     int32_t factors;
@@ -1147,7 +1147,7 @@ void cortado_topk_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t c
 #define CORTADO_REMAINDER 4
 #define CORTADO_SMALLER 5
 #define CORTADO_LARGER 6
-#define CORTADO_BOUNDED_SUM 7 /* of a reduction alone */
+#define CORTADO_BOUNDED_SUM 7 /* only for a reduction */
 #define CORTADO_AND 8
 #define CORTADO_OR 9
 #define CORTADO_XOR 10
@@ -1167,7 +1167,7 @@ void cortado_pick_wide(const int8_t *in, const int32_t *at, int8_t *out, int32_t
 
 /* ---- Truth values: 1 and 0 ------------------------------------------------------------------------------------ */
 
-/* What a comparison accepts. */
+/* The outcomes that a comparison accepts. */
 #define CORTADO_BELOW 1
 #define CORTADO_EQUAL 2
 #define CORTADO_ABOVE 4
@@ -1178,7 +1178,7 @@ typedef struct {
 } cortado_compare_t;
 
 void cortado_compare_s8(const cortado_compare_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* Of 16 bits, whose zero points are 0. */
+/* The 16-bit variant: zero points are 0. */
 void cortado_compare_s16(const cortado_compare_t *L, const int16_t *a, const int16_t *b, int8_t *out, int32_t n);
 /* The same for integers as they are. An operand whose step is 0 is one number for all, else it is 1. */
 void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t a_step, int32_t b_step,

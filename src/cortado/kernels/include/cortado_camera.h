@@ -33,10 +33,10 @@ typedef struct {
     int32_t pixel_step;           /* from one pixel of a row to the next */
     int32_t channel_step;         /* from one channel of a pixel to the next, in the order of the sensor's */
     int32_t first;                /* where the sensor's first channel goes */
-    uint16_t luma[4];             /* of the sensor's channels, in 256ths: what a colour is in grey */
+    uint16_t luma[4];             /* the weight of each sensor channel in grey, in 256ths */
 } cortado_camera_t;
 
-/* Where a picture stands. */
+/* The progress of a picture. */
 typedef struct {
     uint32_t mark;
     uint16_t line; /* lines that came */

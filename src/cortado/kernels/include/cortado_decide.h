@@ -21,7 +21,7 @@ typedef struct {
     const uint16_t *holdoffs;  /* [classes]: outputs after a decision at which there is no other for that class */
     uint16_t classes;
     uint16_t smooth; /* outputs in a sum */
-    uint16_t bytes;  /* of a score: 1 or 2 of codes, 4 of float32 */
+    uint16_t bytes;  /* per score: 1 or 2 for codes, 4 for float32 */
 } cortado_decision_t;
 
 /* `kept` is what lasts from output to output, aligned to 4: the sums and the decision, 4 * (classes + 1) bytes; next

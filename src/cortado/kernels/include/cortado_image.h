@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define CORTADO_IMAGE_FORMAT 1
-#define CORTADO_IMAGE_ALIGN 16 /* of an image, and of an arena */
+#define CORTADO_IMAGE_ALIGN 16 /* alignment of an image and of an arena */
 
 typedef enum {
     CORTADO_IMAGE_FINE = 0,
@@ -44,7 +44,7 @@ typedef enum {
     CORTADO_IMAGE_WRONG     /* its tables contradict themselves, or leave image or arena */
 } cortado_image_error_t;
 
-/* What an image begins with. Places are counted from its first byte, 0 for none; all is little-endian. */
+/* The header of an image. Offsets count from its first byte, 0 means none; everything is little-endian. */
 typedef struct {
     uint8_t magic[4]; /* "CTDO" */
     uint16_t format;
@@ -88,7 +88,7 @@ typedef struct {
     uint32_t fill; /* where `from` is 0 */
 } cortado_image_state_t;
 
-/* What a descriptor is made of. */
+/* The layout of a descriptor. */
 typedef struct cortado_structure {
     uint16_t bytes;
     uint32_t pointers;                  /* bit i: its word i, of a pointer's size, is one */

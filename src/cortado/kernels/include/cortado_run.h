@@ -79,7 +79,7 @@ typedef struct {
     uint16_t first, last; /* the stages of its life */
 } cortado_guarded_t;
 
-/* What a failed check calls; it must not return. Yours to define: print, log, reset. The default stays in a loop. */
+/* Called by a failed check; must not return. Define your own to print, log or reset; the default loops forever. */
 void cortado_check_failed(const char *step, const char *what, const char *buffer);
 #endif
 
@@ -100,12 +100,12 @@ void cortado_yield(void);
 #define CORTADO_NO_CODE (-129) /* low: that end is not counted */
 typedef struct {
     int16_t low, high;
-    uint8_t bytes;  /* of a value: 1 or 2 */
-    uint8_t result; /* of its step: 0, or from 1 on those beside the first */
-    uint8_t last;   /* 1: the result is there after the last call for an image, not before */
+    uint8_t bytes;  /* per value: 1 or 2 */
+    uint8_t result; /* of its step: 0 for the first, 1 and up for the others */
+    uint8_t last;   /* 1: the result is complete only after the last call for an image */
 } cortado_range_t;
 
-/* How many of some values are at an end of a range. */
+/* Counts the values that are at an end of their range. */
 static inline uint32_t cortado_at_ends(const cortado_range_t *range, const void *values, uint32_t bytes)
 {
     const int8_t *narrow = (const int8_t *)values;
@@ -136,7 +136,7 @@ typedef struct {
     void (*profile)(uint32_t step); /* before each kernel call: the step's place in `steps` */
 #endif
 #ifdef CORTADO_CHECK_RANGES
-    const uint16_t *first_range; /* of each step, and one more: where its ranges begin; NULL: none are counted */
+    const uint16_t *first_range; /* per step, and one more: its first range; NULL: none are counted */
     const cortado_range_t *ranges;
     uint32_t *saturated; /* by range */
 #endif

@@ -19,7 +19,7 @@ extern "C" {
 
 #ifndef CORTADO_LOAD
 #define CORTADO_LOAD
-/* What loading a saved state came to. All but the first leave the arena as it was. */
+/* The result of loading a saved state. All but the first leave the arena unchanged. */
 typedef enum {
     CORTADO_LOAD_FINE = 0,
     CORTADO_LOAD_ARENA,   /* the arena is NULL or not aligned */

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* What a network's MODEL.c shows to its self-test. */
+/* The parts of MODEL.c that its self-test reads. */
 typedef struct {
     const cortado_program_t *program;
     const cortado_stage_t *stages;

@@ -9,7 +9,7 @@
 
 #if defined(CORTADO_LANE)
 
-/* Lays out the pixels of a tile; those that make a group whole are copies of the last one. */
+/* Lays out the pixels of a tile; copies of the last one fill an incomplete group. */
 static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
     const int32_t words = pixels > 2 ? 2 : 1;

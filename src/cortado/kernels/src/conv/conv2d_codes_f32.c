@@ -43,7 +43,7 @@ static inline void add(float sums[4], const float *x, const int8_t *w, int32_t s
     }
 }
 
-/* Outputs `c` and those behind it, as they are stored. */
+/* Stores output `c` and the ones after it. */
 static void finish(const cortado_layer_codes_f32_t *L, const float sums[4], int32_t c, int32_t channels, float *out)
 {
     for (int32_t i = 0; i < channels; i++) {

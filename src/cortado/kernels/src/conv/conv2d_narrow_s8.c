@@ -7,7 +7,7 @@
 #include "cortado_math.h"
 #include "cortado_narrow.h"
 
-/* Where the sum of one output stands: its next weight, products left of the run, the run's sum, all runs' sum. */
+/* The progress of one output's sum: next weight, products left in the run, sum of the run, sum of all runs. */
 typedef struct {
     const uint8_t *weights, *factors;
     int32_t upper; /* whether the next weight is the upper half of a byte */

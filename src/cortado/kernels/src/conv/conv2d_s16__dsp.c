@@ -10,7 +10,7 @@
 #if defined(__ARM_FEATURE_DSP)
 #include "cortado_wide.h"
 
-/* Where the kernel reads: the group's first channel, and its channels per tap. */
+/* The kernel's input: the group's first channel, and its channels per tap. */
 typedef struct {
     const cortado_layer_s16_packed_t *L;
     const int8_t *const *rows;

@@ -9,7 +9,7 @@
 #if defined(__ARM_FEATURE_MVE)
 #include "cortado_wide.h"
 
-/* Where the kernel reads: the group's first channel, its channels per tap, the codes of a window's row. */
+/* The kernel's input: the group's first channel, its channels per tap, the codes of a window's row. */
 typedef struct {
     const cortado_layer_s16_packed_t *L;
     const int8_t *const *rows;
@@ -58,7 +58,7 @@ static const int16_t *window(const source_t *S, int32_t left, int16_t *to)
     return start;
 }
 
-/* Whether windows inside the image are runs, one of each row, that have to be copied together. */
+/* Whether windows inside the image consist of one run per row, which must be copied together. */
 static int has_runs(const cortado_layer_s16_packed_t *L, const int8_t *const rows[])
 {
     int found = L->dilation_w == 1 && L->groups == 1 && L->kernel_h > 1;

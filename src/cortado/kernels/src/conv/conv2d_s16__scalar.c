@@ -69,7 +69,7 @@ void cortado_linear_s16__scalar(const cortado_layer_s16_packed_t *L, const int16
     }
 }
 
-/* Where the kernel reads: the group's first channel, and its channels per tap. */
+/* The kernel's input: the group's first channel, and its channels per tap. */
 typedef struct {
     const cortado_layer_s16_packed_t *L;
     const int8_t *const *rows;

@@ -8,7 +8,7 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-/* Where the kernel reads: the group's first channel, its channels per tap, the bytes of a window's row. */
+/* The kernel's input: the group's first channel, its channels per tap, the bytes of a window's row. */
 typedef struct {
     const cortado_conv2d_packed_t *L;
     const int8_t *const *rows;
@@ -57,7 +57,7 @@ static const int8_t *window(const source_t *S, int32_t left, int8_t *to)
     return start;
 }
 
-/* Whether windows inside the image are runs of bytes, one of each row, that have to be copied together. */
+/* Whether windows inside the image consist of one run of bytes per row, which must be copied together. */
 static int has_runs(const cortado_conv2d_packed_t *L, const int8_t *const rows[])
 {
     int found = L->dilation_w == 1 && L->groups == 1 && L->kernel_h > 1;

@@ -10,7 +10,7 @@
 
 #if defined(CORTADO_LANE)
 
-/* Where the kernel reads: the group's first channel, and its channels per tap. */
+/* The kernel's input: the group's first channel, and its channels per tap. */
 typedef struct {
     const cortado_conv2d_packed_t *L;
     const int8_t *const *rows;

@@ -70,7 +70,7 @@ static inline const int8_t *cortado_conv_tile(const cortado_conv_tile_t *T, cons
 }
 
 #if defined(CORTADO_LANE)
-/* Lays out n products of two pixels; words is how many a group of pixels has, 1 or 2. */
+/* Lays out n products of two pixels; `words` is the number of words per group of pixels, 1 or 2. */
 static inline int32_t cortado_conv_tile_pair(const int8_t *x0, const int8_t *x1)
 {
     return *x0 + (int32_t)((uint32_t)*x1 << CORTADO_LANE);

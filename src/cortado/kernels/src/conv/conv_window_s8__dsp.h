@@ -84,7 +84,7 @@ static CORTADO_ONCE void gather(const cortado_conv_source_t *S, int32_t left, vo
     }
 }
 
-/* As many windows as the inner loop reads, of `size` products each. Products come by fours: taps of other sizes
+/* Gathers the windows that the inner loop reads, `size` products each. Products come in fours: taps of other sizes
  * are gathered as bytes first, behind the pixels. */
 static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t left, int32_t pixels, int32_t reads,
                                         int32_t size, int32_t *x)
@@ -100,7 +100,7 @@ static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t 
     }
 #endif
     if (!direct) {
-        window[whole / 4 - 1] = 0; /* what makes the last four products whole */
+        window[whole / 4 - 1] = 0; /* completes the last four products */
     }
     for (int32_t i = 0; i < reads; i++) {
 #if !defined(CORTADO_ALIGNED_ONLY)

@@ -61,7 +61,7 @@ static inline int32_t cortado_smlad(int32_t a, int32_t b, int32_t sum)
     return v;
 }
 
-/* Of two words of halves, the lower ones and the upper ones. */
+/* Pack the lower halves of two words, and the upper halves. */
 static inline int32_t cortado_low_halves(int32_t first, int32_t last)
 {
     int32_t v;

@@ -8,7 +8,7 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-/* Points the nine taps at the window that starts at column `left`; one outside the image at the zero-point pixel. */
+/* Points the nine taps at the window that starts at column `left`; taps outside the image read the zero point. */
 static void point(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int32_t left,
                   cortado_depthwise3x3_pixels_t *nine)
 {

@@ -141,7 +141,7 @@ static inline cortado_long_shape_t cortado_long_shape(const cortado_conv2d_packe
 
 /* Lays out the rows of four channels, from `channel` on. */
 void cortado_depthwise_pairs_s8__dsp(const cortado_depthwise_long_t *P, int32_t channel);
-/* All outputs of them. Returns the stream behind them. */
+/* Makes all outputs of these channels. Returns the stream after them. */
 const int8_t *cortado_depthwise_long_row_s8__dsp(const cortado_depthwise_long_t *P, const int8_t *stream, int8_t *out);
 #endif
 

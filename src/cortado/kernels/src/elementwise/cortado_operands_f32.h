@@ -31,7 +31,7 @@ typedef struct {
 typedef void (*cortado_each_f32_t)(const cortado_calculate_f32_t *L, const cortado_operands_f32_t S, float *out,
                                    int32_t n);
 
-/* Has `each` made of every span of a row. */
+/* Calls `each` for every span of a row. */
 static inline void cortado_spans_f32(const cortado_calculate_f32_t *L, const float *a, const float *b, float *out,
                                      int32_t n, cortado_each_f32_t each)
 {

@@ -42,7 +42,7 @@ void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int
     for (; pixels > 0; pixels--, in += L->in_c) {
         const int8_t *stream = L->weights;
         for (int32_t oc = 0; oc < channels;) {
-            int32_t sums[4]; /* not `= {0}`, which may become a call */
+            int32_t sums[4]; /* not `= {0}`, which may become a call of memset */
             sums[0] = sums[1] = sums[2] = sums[3] = 0;
             stream = cortado_group_products(in, stream, L->in_c, sums);
             for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS; i++, stream += 12) {

@@ -6,7 +6,7 @@
  */
 #include "cortado_float.h"
 
-/* What one sum is made of: numbers that all four have in common, and those of the first; the next sum's are `apart`. */
+/* The operands of four sums: `common` for all, `own` for the first; those of the next sum are `apart` further. */
 typedef struct {
     const float *common, *own;
     int32_t common_step, own_step, apart;

@@ -24,9 +24,9 @@
 #include "cortado_math.h"
 
 typedef struct {
-    const int32_t *starts; /* of each column's sums */
+    const int32_t *starts; /* the initial sum of each column */
     int32_t cols, depth;
-    int32_t fours, rest; /* of the depth, as it is read: four bytes at a time, and one by one */
+    int32_t fours, rest; /* the depth as it is read: by four bytes, then by one */
     int32_t row0, row1;  /* what is added to the starts in either row */
     int32_t multiplier, shift; /* shift: to the right, at least 1 */
     int32_t offset;

@@ -14,7 +14,7 @@ static int32_t ranked(float v, int32_t largest)
     return largest != 0 ? rank : -rank;
 }
 
-/* The best channel behind `last` in the order of the result; -1 before the first. */
+/* The channel that follows `last` in the order of the result; the first one for -1. */
 static int32_t next_best(const float *in, int32_t channels, int32_t largest, int32_t last)
 {
     int32_t best = -1, best_rank = 0;

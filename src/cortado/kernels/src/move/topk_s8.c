@@ -6,7 +6,7 @@
  */
 #include "cortado.h"
 
-/* The best channel behind `last` in the order of the result; -1 before the first. */
+/* The channel that follows `last` in the order of the result; the first one for -1. */
 static int32_t next_best(const int8_t *in, int32_t channels, int32_t flip, int32_t last)
 {
     int32_t best = -1;

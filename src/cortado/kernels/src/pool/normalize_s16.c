@@ -18,7 +18,7 @@ static int32_t inverse_root(int32_t a)
     return cortado_min(root, (1 << 30) - 1);
 }
 
-/* What the elements of one group have in common: deviation = ((q * count - middle) << up) >> down; it fits 31 bits. */
+/* Constants of one group: deviation = ((q * count - middle) << up) >> down, which fits 31 bits. */
 typedef struct {
     int64_t middle;
     int32_t count, up, down, root;

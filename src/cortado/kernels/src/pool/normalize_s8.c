@@ -34,7 +34,7 @@ static inline int32_t high(int32_t a, int32_t b)
 #endif
 }
 
-/* What the elements of one group have in common: deviation = q * step - middle, modulo 2^32; it fits 31 bits. */
+/* Constants of one group: deviation = q * step - middle modulo 2^32, which fits 31 bits. */
 typedef struct {
     uint32_t step, middle;
     int32_t root;

@@ -67,7 +67,7 @@ static inline int16_t half_within(const cortado_pool2d_t *L, int32_t v)
     return (int16_t)cortado_min(v, L->act_max);
 }
 
-/* Of an odd last channel what lies behind it is read as well, or what lies before it. */
+/* For an odd last channel, its neighbor after or before it is read too. */
 static inline void largest(const window_t *w, const cortado_pool2d_t *L, int32_t c, int16_t *out)
 {
     const int32_t alone = c + 1 == L->channels, from = alone && c > 0 ? c - 1 : c;

@@ -8,7 +8,7 @@
  */
 #include "cortado_sum_row_s16.h"
 
-/* Without any row: a sum of 0 for each, and of all. */
+/* Resets the sums of all rows and their total. */
 static void start_anew(const cortado_global_mean_t *L, int32_t *sums)
 {
     for (int32_t i = (1 + L->rows) * L->channels; i > 0; i--) {

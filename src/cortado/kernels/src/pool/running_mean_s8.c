@@ -9,7 +9,7 @@
 #include "cortado.h"
 #include "cortado_math.h"
 
-/* Without any row: a sum of 0 for each. */
+/* Resets the sums of all rows. */
 static void start_anew(const cortado_global_mean_t *L, int32_t *acc, uint16_t *sums)
 {
     for (int32_t c = 0; c < L->channels; c++) {

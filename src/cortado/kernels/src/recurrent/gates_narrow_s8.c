@@ -12,7 +12,7 @@
 
 #define LANES 0x000F000F /* 15 * 128 of 16 products fit a lane */
 
-/* Rows of both lanes, without what 8 more in each weight made of them. */
+/* Splits both lanes into rows and subtracts the offset of 8 that each weight has. */
 static inline void collect(int32_t lanes, int32_t more, int32_t *lower, int32_t *upper)
 {
     const int32_t low = (int16_t)lanes;

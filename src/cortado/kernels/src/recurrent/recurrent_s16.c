@@ -23,7 +23,7 @@ typedef struct {
     int32_t units;
 } paths_t;
 
-/* What gates are made of: 31 bits of it, so that two can be added. */
+/* A path's part of a gate, clamped to 31 bits so that two can be added. */
 static int32_t gate(const path_t *p, int64_t sum, int32_t row)
 {
     if (p->sum_shift > 0) {
@@ -33,7 +33,7 @@ static int32_t gate(const path_t *p, int64_t sum, int32_t row)
     return (int32_t)(v > (1 << 30) - 1 ? (1 << 30) - 1 : v < -(1 << 30) ? -(1 << 30) : v);
 }
 
-/* Of two rows. */
+/* The same for two rows. */
 static void path(const path_t *p, int32_t row, int32_t other, int32_t gates[2])
 {
     cortado_wide_pair_t sum = {p->bias[row], p->bias[other]};

@@ -107,7 +107,7 @@ static inline cortado_codes_mve_t cortado_wide_codes_mve(int32_t multiplier, int
     return codes;
 }
 
-/* What a step of every kind needs. */
+/* The arguments that every kind of step needs. */
 static inline cortado_units_mve_t cortado_wide_units_mve(const cortado_recurrent_s16_t *L, const int16_t *x,
                                                          const int16_t *before, int16_t *after, int16_t *state)
 {

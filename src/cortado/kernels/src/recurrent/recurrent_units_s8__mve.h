@@ -87,7 +87,7 @@ static inline cortado_codes_mve_t cortado_codes_mve(int32_t multiplier, int32_t 
     return codes;
 }
 
-/* What a step of every kind needs. */
+/* The arguments that every kind of step needs. */
 static inline cortado_units_mve_t cortado_units_mve(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before,
                                                     int8_t *after, int16_t *state)
 {

@@ -32,7 +32,7 @@ CORTADO_CAMERA_INLINE int32_t cortado_camera_between(int32_t first, int32_t seco
     return 256 * first + (second - first) * weight;
 }
 
-/* Stores of codes may change anything that a compiler knows of, so that what stays the same is read before. */
+/* A store of a code may alias any variable for the compiler, so constants are read before the loop. */
 CORTADO_CAMERA_INLINE void cortado_camera_nearest(const cortado_camera_t *C, const uint8_t *line, int8_t *out,
                                                   int32_t channels, cortado_pixel_t *pixel)
 {

@@ -10,7 +10,7 @@
 
 #include "cortado_math.h"
 
-/* Of bytes behind others whose CRC is `crc`; 0 for the first. */
+/* Continues the CRC `crc` of earlier bytes; 0 for the first. */
 CORTADO_ONCE static uint32_t cortado_crc32(uint32_t crc, const void *data, size_t bytes)
 {
     static const uint32_t table[4] = {0x00000000u, 0x76DC4190u, 0xEDB88320u, 0x9B64C2B0u}; /* of two bits */

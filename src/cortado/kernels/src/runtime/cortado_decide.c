@@ -15,7 +15,7 @@ static int32_t *decided_of(const cortado_decision_t *decision, void *kept)
     return sums_of(kept) + decision->classes;
 }
 
-/* The next place in the ring, how many outputs came (no more than are summed), and the hold-offs of the classes. */
+/* The next slot of the ring, the number of outputs so far (at most those summed), and the hold-offs of the classes. */
 static uint16_t *counts_of(const cortado_decision_t *decision, void *kept)
 {
     return (uint16_t *)(void *)(decided_of(decision, kept) + 1);

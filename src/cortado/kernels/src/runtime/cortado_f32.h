@@ -10,7 +10,7 @@
 
 #include <float.h>
 
-/* What a compiler may do to sums and quotients changes bits. */
+/* Flags that let a compiler reorder sums or quotients change bits. */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "Cortado's float kernels need IEEE arithmetic: compile them without -ffast-math, -Ofast and their parts"
@@ -88,7 +88,7 @@ static inline float cortado_f32_canonical(float x) { return x == x ? x : cortado
 
 static inline float cortado_f32_abs(float x) { return cortado_f32_from(cortado_f32_bits(x) & 0x7FFFFFFFu); }
 
-/* A number that isn't negative, with the sign of another. */
+/* A non-negative number with the sign of another. */
 static inline float cortado_f32_signed(float value, float sign)
 {
     return cortado_f32_from(cortado_f32_bits(value) | (cortado_f32_bits(sign) & 0x80000000u));
@@ -367,7 +367,7 @@ static inline float cortado_f32_log10_of(float f, float n)
     return sum + cortado_f32_mul(n, 0.301025391f);
 }
 
-/* Of a number that isn't normal: 2^23 times a denormal one and 1, or the logarithm it has and 0. */
+/* For a number that isn't normal: a denormal one times 2^23 and *again = 1, or its logarithm and *again = 0. */
 static inline float cortado_f32_log_rest(float x, int32_t *again)
 {
     *again = x > 0.0f && x < cortado_f32_infinity();

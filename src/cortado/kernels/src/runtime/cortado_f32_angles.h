@@ -22,14 +22,14 @@ static inline int32_t cortado_f32_zeros(uint64_t x)
 #endif
 }
 
-/* A call would pass this structure through memory. */
+/* A function call would pass this structure through memory. */
 #if defined(__GNUC__)
 #define CORTADO_F32_INLINE static inline __attribute__((always_inline))
 #else
 #define CORTADO_F32_INLINE static inline
 #endif
 
-/* What is rarely asked for stays out of the way. */
+/* Rarely used functions are not inlined. */
 #if defined(__GNUC__)
 #define CORTADO_F32_CALLED static __attribute__((noinline, unused))
 #else
@@ -47,7 +47,7 @@ static inline uint32_t cortado_f32_window(uint32_t high, uint32_t low, uint32_t 
     return high << left | low >> 1 >> (31 - left);
 }
 
-/* What is left of a quarter turn where it is little, size * 2^-62 of it: the bits that count, then times pi / 2. */
+/* A small rest of a quarter turn, size * 2^-62 of it: normalized, then times pi / 2. */
 static inline float cortado_f32_small_angle(uint64_t size, float *lost)
 {
     const int32_t zeros = cortado_f32_zeros(size);
@@ -233,7 +233,7 @@ static inline float cortado_f32_asin_tail(float z)
     return cortado_f32_mul(z, p);
 }
 
-/* What the upper half of a root lacks. */
+/* sqrt(z) - upper: the lower part of a root whose upper half is known. */
 static inline float cortado_f32_root_rest(float z, float root, float upper)
 {
     return (z - cortado_f32_mul(upper, upper)) / (root + upper);

@@ -33,7 +33,7 @@ typedef struct {
     uint32_t id, name;
 } thunk_t;
 
-/* What a kernel may touch: the scratch of a step, and a check of all numbers that its kernel depends on. */
+/* The limits of a kernel: the scratch of its step, and a checksum of all numbers that it depends on. */
 typedef struct {
     uint32_t scratch_bytes, seal;
 } call_t;
@@ -104,7 +104,7 @@ uint32_t cortado_image_ram(const void *bytes, size_t size)
     return is_one ? (uint32_t)ram_needed(image) : 0u;
 }
 
-/* Whether so many bytes of the image are in one piece: all of them among those that are copied to RAM, or none. */
+/* Whether a range of the image is contiguous: all of it is copied to RAM, or none. */
 CORTADO_ONCE static int together(const cortado_image_t *image, uint32_t offset, uint32_t count, uint32_t size)
 {
     return has(image, offset, count, size) &&
@@ -258,7 +258,7 @@ CORTADO_ONCE static int check_tensors(const cortado_image_t *image)
     const uint32_t low = 0x300310u; /* of each element, the bits of an offset that are 0 */
     const cortado_image_tensor_t *tensor = table(image, image->tensor);
     for (uint32_t i = 0; i < (uint32_t)image->inputs + image->outputs; i++, tensor++) {
-        const int is_there = i >= image->inputs || image->feeding == 0; /* of rows that are pushed there is none */
+        const int is_there = i >= image->inputs || image->feeding == 0; /* pushed rows have none */
         if ((is_there && !fits(image->arena_bytes, tensor->offset, 1, tensor->bytes)) || tensor->element > 5 ||
             tensor->rank > 8 || tensor->name >= image->bytes || !has(image, tensor->shape, tensor->rank, 5) ||
             (tensor->offset & (low >> (4u * tensor->element)) & 15u) != 0) {
@@ -358,7 +358,7 @@ const cortado_image_t *cortado_image_method(const cortado_model_t *model, const 
         if (!fits(image->bytes, at_byte, 1, sizeof *image)) {
             return NULL;
         }
-        /* It ends with the whole, whose last byte is 0, and needs no larger arena. */
+        /* Each method reaches to the end of the image, whose last byte is 0, and needs no larger arena. */
         const cortado_image_t *method = at(image, at_byte);
         if (method->bytes != image->bytes - at_byte || method->name >= method->bytes ||
             method->arena_bytes > image->arena_bytes) {
@@ -403,7 +403,7 @@ const void *cortado_image_output(const cortado_model_t *model, const void *arena
     return arena == NULL || found == NULL ? NULL : (const uint8_t *)arena + found->offset;
 }
 
-/* State takes the values that it begins with, or those that the run has made. */
+/* Sets the state to its initial values, or to the results of the run. */
 CORTADO_ONCE static void set_state(const cortado_image_t *image, uint8_t *arena, uint32_t first, uint32_t end,
                                    const uint8_t *from)
 {
@@ -426,7 +426,7 @@ void cortado_image_reset(cortado_model_t *model, void *arena)
     }
 }
 
-/* What cortado_saved.c has to know of the state. Rows begin with offset and bytes. */
+/* The description of the state for cortado_saved.c. Rows begin with offset and bytes. */
 static cortado_saved_t saved(const cortado_model_t *model)
 {
     const cortado_image_t *image = model->image;

@@ -16,7 +16,7 @@
 #pragma GCC optimize("no-tree-vectorize", "no-tree-slp-vectorize")
 #endif
 
-/* A function whose calls are cheaper than copies of it. */
+/* A function that is cheaper to call than to inline. */
 #if defined(__GNUC__)
 #define CORTADO_ONCE __attribute__((noinline))
 #else
@@ -239,7 +239,7 @@ static inline int32_t cortado_mean_of(cortado_mean_t mean, int32_t sum)
     return cortado_divide_round(sum, mean.count);
 }
 
-/* How many of n elements may be taken channel by channel: all, or those of one pixel, where the output starts less than
+/* The elements of n that may be processed channel by channel: all, or those of one pixel if the output starts less than
  * n bytes before the input and would overwrite the channels still to be read. */
 static inline int32_t cortado_channel_span(const int8_t *in, const int8_t *out, int32_t n, int32_t channels)
 {

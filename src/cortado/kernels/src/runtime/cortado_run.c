@@ -35,7 +35,7 @@ CORTADO_ONCE static int ready(const cortado_port_t *port, uint32_t ports, const 
     return 1;
 }
 
-/* Of the rows of a port, from row `first` on, those outside the image are NULL; one above it has a large number. */
+/* Sets the rows of a port outside the image to NULL; a row above it has wrapped around to a large number. */
 CORTADO_ONCE static void row_edges(const int8_t **rows, uint32_t first, const cortado_port_t *port)
 {
     for (uint32_t taps = port->taps; taps > 0; taps--, rows++, first += port->dilation) {
@@ -132,7 +132,7 @@ static void reset(const cortado_step_t *step, const cortado_port_t *ports, corta
         const cortado_port_t *port = ports + step->port;
         state->made = 0;
         state->out_slot = 0;
-        state->need = step->ports == 0 ? CORTADO_NEVER : 0u; /* rows that are pushed are not made here */
+        state->need = step->ports == 0 ? CORTADO_NEVER : 0u; /* pushed rows are not computed here */
         state->from = (uint8_t)s;
         state->reach = 0;
         for (uint32_t i = 0; i < step->ports; i++, port++) {
@@ -150,7 +150,7 @@ static void reset(const cortado_step_t *step, const cortado_port_t *ports, corta
     }
 }
 
-/* Makes rows until none can be made. Always the last step that can run goes first. */
+/* Computes rows until no step is ready; the last ready step always runs first. */
 static void advance(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number, uint32_t image,
                     arena_t arena, cortado_state_t *state, const int8_t **rows)
 {
@@ -242,7 +242,7 @@ void cortado_push_row(const cortado_program_t *program, const cortado_stage_t *s
                       cortado_state_t *state, const int8_t **rows)
 {
     const cortado_step_t *first = program->steps + stage->first;
-    CHECK(program, first, number, arena); /* of what the caller wrote, too */
+    CHECK(program, first, number, arena); /* includes the input that the caller wrote */
     take_row(program, first, arena, state);
     advance(program, stage, number, 0, arena, state, rows);
 }

@@ -17,14 +17,14 @@ uint32_t cortado_selftest_crc32(uint32_t crc, const uint8_t *data, uint32_t byte
     return ~crc;
 }
 
-/* In the place of a step's kernel; the layer is what is noted of the step. */
+/* Runs in place of a step's kernel; the layer is the record of the step. */
 static void cortado_selftest_step(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch,
                                   int32_t y)
 {
     cortado_watched_t *watched = (cortado_watched_t *)(uintptr_t)layer;
     const cortado_step_t *step = watched->step;
     const uint32_t row = (uint32_t)y;
-    uint32_t count = step->rows == 0 ? 1u : step->group; /* of an endless stream of rows, a call makes one */
+    uint32_t count = step->rows == 0 ? 1u : step->group; /* in an endless stream, a call makes one row */
     if (step->rows != 0 && row + count > step->rows) {
         count = step->rows - row;
     }
@@ -62,7 +62,7 @@ void cortado_selftest_watch(cortado_selftest_t *test, const cortado_network_t *n
         test->watched[s].from = expected[first + s].from;
         test->watched[s].end = expected[first + s].end;
         test->watched[s].crc = 0;
-        if (step->ports == 0) { /* its rows are pushed: there is no kernel */
+        if (step->ports == 0) { /* its rows are pushed, so it has no kernel */
             continue;
         }
         step->call = cortado_selftest_step;

@@ -95,7 +95,7 @@ int cortado_push_stream(const cortado_program_t *program, const cortado_stage_t 
     const cortado_step_t *step = program->steps + stage->first;
     cortado_stream_state_t *at = state;
     int made = 0;
-    CHECK(program, step, 0u, arena); /* of what the caller wrote, too */
+    CHECK(program, step, 0u, arena); /* includes the input that the caller wrote */
     PROFILED(program, step);
     TRACED(arena + step->out_offset + at->out_slot * step->out_row_bytes, step->out_row_bytes);
     COUNTED(program, step, arena + step->out_offset + at->out_slot * step->out_row_bytes, NULL, 1u, 1);

@@ -7,7 +7,7 @@
 
 #include "cortado_run.h"
 
-/* Where the bytes of an offset lie. Of an arena in several regions, those of each are one behind the other. */
+/* The address of an offset. The regions of a split arena follow each other. */
 #ifdef CORTADO_REGIONS
 typedef const cortado_region_t *arena_t;
 
@@ -90,7 +90,7 @@ static inline void count_ends(const cortado_program_t *program, const cortado_st
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 
-/* Where nobody else defines it: stay here, for a debugger or a watchdog to see. */
+/* The default: loops, for a debugger or a watchdog to notice. */
 __attribute__((weak)) void cortado_check_failed(const char *step, const char *what, const char *buffer)
 {
     (void)step;

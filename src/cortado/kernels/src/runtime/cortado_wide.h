@@ -17,7 +17,7 @@ typedef struct {
     int64_t a, b;
 } cortado_wide_pair_t;
 
-/* Of up to CORTADO_WIDE_RUN products. */
+/* Sums up to CORTADO_WIDE_RUN products. */
 #if defined(__ARM_FEATURE_MVE)
 
 static inline void cortado_wide_few(cortado_wide_pair_t *sum, const int16_t *x, const int8_t *wa, const int8_t *wb,

@@ -9,7 +9,7 @@
 #include "cortado_fft.h"
 #include "cortado_root.h"
 
-/* A function that is seldom called, and shall be short rather than fast. */
+/* A rarely called function: short rather than fast. */
 #if defined(__GNUC__)
 #define CORTADO_SELDOM __attribute__((noinline, cold, unused))
 #else
@@ -22,7 +22,7 @@ typedef union {
     uint32_t word[2];
 } cortado_bin_t;
 
-/* Of butterflies in a stage: the product of the radices behind it. */
+/* The number of groups in a stage: the product of the radices after it. */
 static inline int32_t cortado_groups(const cortado_spectrum_t *L, int32_t stage)
 {
     int32_t count = 1;
@@ -143,7 +143,7 @@ static inline int8_t *cortado_put_band(const cortado_spectrum_t *L, int8_t *out,
     return out + 1;
 }
 
-/* What is added to each band, or the least that it can be. */
+/* The floor that is added to each band, or its lower bound. */
 static inline uint64_t cortado_floor(const cortado_spectrum_t *L, int32_t shift)
 {
     const uint64_t whole = (uint64_t)(uint32_t)L->floor_high << 31 | (uint32_t)L->floor_low;

@@ -128,7 +128,7 @@ static inline void butterfly3(int32_t *re, int32_t *im, const int16_t *w, int32_
     put3(im, q, vaddq_s32(b.im, c.im), vaddq_s32(r, part(r, -8780)));
 }
 
-/* Of radix 2 or 3. */
+/* A stage of radix 2 or 3. */
 static void other_stage(int32_t *re, int32_t *im, const int16_t *twiddles, int32_t q, int32_t count, int32_t radix)
 {
     for (; count > 0; count--) {

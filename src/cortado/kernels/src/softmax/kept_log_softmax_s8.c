@@ -23,7 +23,7 @@ void cortado_kept_log_softmax_s8(const cortado_kept_log_softmax_t *L, const int8
         if (left > 0) {
             cortado_log_softmax_s8(&whole, out, out, 1, left);
         }
-        /* From the end: a value moves to its place or further back, never over one that has not moved yet. */
+        /* Runs backwards: a value moves to its place or further back, never over one that has not moved yet. */
         for (int32_t i = n - 1; i >= 0; i--) {
             out[i] = row[i] != 0 ? out[--left] : -128;
         }

@@ -26,7 +26,7 @@ static int32_t keeps_some(mask_t mask, int32_t n)
     return i < n;
 }
 
-/* Over what is kept, of which there is some; 0 elsewhere. With `alike` all that is kept has equal parts. */
+/* Softmax over the values that are kept, at least one; 0 elsewhere. `alike`: equal parts for all of them. */
 static void softmax_kept(const cortado_softmax_s16_t *L, mask_t mask, int32_t alike, const int16_t *in, int16_t *out)
 {
     const int32_t n = L->channels;

@@ -39,7 +39,7 @@ void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *
             whole_row(&factors, L->rounded, L->nothing, in, out, n, softmax);
         } else {
             softmax(&factors, out, out, 1, left);
-            /* From the end: a value moves to its place or further back, never over one that has not moved yet. */
+            /* Runs backwards: a value moves to its place or further back, never over one that has not moved yet. */
             for (int32_t i = n - 1; i >= 0; i--) {
                 out[i] = is_masked(mask, i) ? -128 : out[--left];
             }
