@@ -135,13 +135,13 @@ def test_a_tab_in_the_background_loses_no_sound(browser: Browser, spotter: Path,
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("NotAllowedError", "The browser refused it."),
-        ("NotFoundError", "There is no such device here."),
-        ("NotReadableError", "another program has it"),
+        ("NotAllowedError", "The browser denied access."),
+        ("NotFoundError", "No such device was found."),
+        ("NotReadableError", "Another program is using the device."),
         (None, "browsers allow it on https, on localhost and from a file"),
     ],
 )
-def test_a_microphone_that_is_not_to_be_had_is_told(
+def test_a_microphone_that_cannot_be_used_is_told(
     browser: Browser, spotter: Path, name: str | None, words: str
 ) -> None:
     opened(browser, spotter)

@@ -22,11 +22,11 @@ async function guarded(action) {
 }
 
 const REFUSALS = {
-  NotAllowedError: "The browser refused it. Allow it beside the address of this page, and press the button again.",
-  NotFoundError: "There is no such device here. Give a file, or run the recorded example.",
-  NotReadableError: "The device is there, but another program has it.",
-  NoDevices: "This page may not ask for devices: browsers allow it on https, on localhost and from a file.",
-  NoSound: "The browser starts no sound. Is there an output device?",
+  NotAllowedError: "The browser denied access. Allow it next to the page's address, then press the button again.",
+  NotFoundError: "No such device was found. Open a file, or run the recorded example.",
+  NotReadableError: "Another program is using the device.",
+  NoDevices: "This page can't use devices: browsers allow it on https, on localhost and from a file.",
+  NoSound: "The browser can't play sound. Is an output device connected?",
 };
 const refusal = (name) => Object.assign(new Error(REFUSALS[name]), { name });
 
@@ -140,7 +140,7 @@ async function microphone(rate, length, clear, row) {
       await context.close();
       say("Stopped.");
     });
-    track.onended = () => guarded(async () => { await stop(); say("The microphone is gone.", true); });
+    track.onended = () => guarded(async () => { await stop(); say("The microphone was disconnected.", true); });
     say(`Listening: ${track.label || "microphone"}, ${cortado.track.sampleRate ?? "unknown"} samples a second, the model ${rate}.`);
   } catch (error) {
     await context.close();
@@ -308,7 +308,7 @@ function tables(model) {
     show();
   };
   byId("controls").append(button("Recorded example", () => { values = example(); show(); }, "example"), button("Random", random, "random"));
-  if (facts.state) byId("controls").append(button("Next step", run, "step"), button("Forget the state", () => { model.reset(); run(); }, "reset"));
+  if (facts.state) byId("controls").append(button("Next step", run, "step"), button("Reset the state", () => { model.reset(); run(); }, "reset"));
   show();
   say("Move a slider, or press a button.");
 }
@@ -345,10 +345,10 @@ function cost() {
   }
   const fitsRam = found.ram <= chip.ram, fitsFlash = chip.flash === null || facts.flash <= chip.flash;
   card("RAM", bytes(found.ram), `of ${bytes(chip.ram)}: ${fitsRam ? "it fits" : "too much"}`);
-  card("flash", bytes(facts.flash), chip.flash === null ? "in a memory outside of the chip" : `of ${bytes(chip.flash)}: ${fitsFlash ? "it fits" : "too much"}`);
+  card("flash", bytes(facts.flash), chip.flash === null ? "in external memory" : `of ${bytes(chip.flash)}: ${fitsFlash ? "it fits" : "too much"}`);
   byId("cost").replaceChildren(...cards);
-  const missing = found.missing ? ` ${found.missing} of ${facts.layers} kernels are not in the table of costs and count as nothing.` : "";
-  byId("cost-note").textContent = `Cycles are estimated for a ${chip.cpu} at ${chip.megahertz} MHz without wait states; flash is that of ${facts.target}.${missing} cortado profile measures them.`;
+  const missing = found.missing ? ` ${found.missing} of ${facts.layers} kernels have no entry in the cost table and count as 0 cycles.` : "";
+  byId("cost-note").textContent = `Cycles are estimated for a ${chip.cpu} at ${chip.megahertz} MHz without wait states; flash is for ${facts.target}.${missing} To measure them, run cortado profile.`;
 }
 
 async function begin() {

@@ -71,7 +71,7 @@ function teaching(model) {
     cortado.calls.push({ method, values: values.map((one) => Array.from(one)), codes: results.map(({ codes }) => Array.from(codes, Number)) });
     return results;
   };
-  const nameOf = (found) => (found < 0 ? "nothing that it knows" : found < known ? labels[found] ?? `class ${found}` : names[found - known].value);
+  const nameOf = (found) => (found < 0 ? "none of the classes" : found < known ? labels[found] ?? `class ${found}` : names[found - known].value);
   const ask = () => {
     if (utterance === null) return;
     const [found, near] = call("forward", utterance), name = nameOf(Number(found.codes[0]));
@@ -80,7 +80,7 @@ function teaching(model) {
   const count = (at, found) => { counts[at] = found; shown[at].textContent = `${found} example${found === 1 ? "" : "s"}`; };
   const heard = (samples) => {
     utterance = tensor.isCodes || tensor.dtype.startsWith("float") ? samples.map((value) => value / 32768) : samples;
-    byId("stage").replaceChildren(curve(samples, [-32768, 32767], "the utterance"));
+    byId("stage").replaceChildren(curve(samples, [-32768, 32767], "utterance"));
     teachers.forEach((one) => { one.disabled = false; });
     ask();
     say("Teach it as one of the classes, or record another.");

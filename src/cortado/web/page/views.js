@@ -197,7 +197,7 @@ class Shown {
     this.controls = make("div", { class: "tools" });
     this.body = make("div");
     this.over = null;
-    this.opacity = make("input", { type: "range", id: `opacity-${at}`, min: "0", max: "1", step: "0.05", ariaLabel: "how much of the picture the map hides" });
+    this.opacity = make("input", { type: "range", id: `opacity-${at}`, min: "0", max: "1", step: "0.05", ariaLabel: "opacity of the map" });
     this.opacity.value = "0.5";
     this.opacity.addEventListener("input", () => this.draw());
     const names = this.views.map(({ name }) => name);
