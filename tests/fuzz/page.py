@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fuzz.combined import Coverage
-from helpers import covered, durations, long_run
+from helpers import covered, durations, judged, long_run
 
 PAGE, SUMMARY, COMBINED = "docs/testing.md", "tests/fuzz/summary.json", "tests/fuzz/combined.json"
 
@@ -72,7 +72,8 @@ Summary = Mapping[str, Any]
 
 
 def page(campaigns: Sequence[Summary], combined: Sequence[Summary]) -> str:
-    parts = [*_counts(campaigns), "", *_combined(combined), *long_run.table(), *covered.table(), *durations.table()]
+    measured = (long_run.table(), covered.table(), judged.table(), durations.table())
+    parts = [*_counts(campaigns), "", *_combined(combined), *(line for lines in measured for line in lines)]
     return HEAD + "\n" + "\n".join(parts) + "\n"
 
 

@@ -138,6 +138,15 @@ def test_a_computed_mask_stays_as_small_as_it_is(name: str) -> None:
     assert mask.meta["val"].numel() == SIZE
 
 
+@pytest.mark.parametrize("name", MOVED)
+def test_a_mask_of_numbers_can_be_moved_behind_its_product(name: str) -> None:
+    """0 and 1 as real numbers, as language models have them: what is moved is -1e9 already."""
+    scores, hidden = batch(0, 1.0)
+    model = Function(lambda self, s, m: (s[None, None] + MOVED[name](m[None, None] * -1e9)).softmax(-1))
+    graph = canonicalize(capture(model, (scores, hidden.float())).module, (scores, hidden.float())).graph
+    assert any(is_call(node, SOFTMAX_KEPT) for node in graph.nodes)
+
+
 def test_bounds_and_levels_are_values() -> None:
     """20,000 pascal at least, silence of -80 dB around a spectrogram: no mask, however large."""
     models = {

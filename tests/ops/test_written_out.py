@@ -54,6 +54,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], Draw]] = {
     "searchsorted": (lambda a: torch.searchsorted(BOUNDARIES, a, right=True), steps((8,))),
     "integers of reals": (lambda a: (4 * a + 0.25).floor().long() % 5, steps((8,))),
     "buckets": (lambda a: BUCKETS[(2 * a + 4.125).to(torch.int32).clamp(0, 7)].to(torch.int64), steps((8,))),
+    "comparisons that always or never hold": (
+        lambda a: (a / 9 > -3e9) & ~(a.float() * 0.5 >= 3e9),
+        integers(-90, 90, (8,)),
+    ),
     "integers of a count": (lambda a: (a.float().sum(1).sqrt() * 3).floor().long(), truths((3, 40))),
     "integers of truth values": (lambda a: (a.to(torch.uint8).float() * 1.7).long(), truths((3, 4))),
     "a position without dimensions": (lambda t, i: t[i] - t[:, i - 3].sum(), integers(0, 4, (4, 4), ())),

@@ -1,9 +1,11 @@
 """A .pte in a form of its own, for ExecuTorch's int8 operators: state in 8 bits, norms in pieces, both figures told."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
 from torch import Tensor, nn
 
 import cortado
@@ -104,6 +106,22 @@ def test_a_pte_alone_has_that_form_from_the_start() -> None:
     made = compiled(seeded(Smoothed()), (1, 6), options)
     assert made.report.pte is not None
     assert made.report.options.state is Activations.INT8
+
+
+class Both(Smoothed):
+    """Two outputs beside the state."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        found = super().forward(x)
+        return found, torch.relu(found)
+
+
+def test_a_pte_with_state_describes_the_outputs_of_the_model_alone() -> None:
+    made = compiled(seeded(Both()), (1, 6), Options(artifacts=Artifacts.PTE, state=Activations.INT8))
+    assert made.pte is not None
+    plan = deserialize_pte_binary(made.pte.data).program.execution_plan[0]
+    _, returned = json.loads(plan.container_meta_type.encoded_out_str)
+    assert (len(returned["children_spec"]), len(plan.outputs)) == (2, 2)
 
 
 def test_what_is_asked_for_by_name_is_not_narrowed_and_the_way_back_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from torch import nn
 from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.executorch import HOST, CortadoPartitioner, CortexMQuantizer, executorch_config
+from cortado.executorch.planning import plan_with_arenas
 from cortado.models import zoo
 from cortado.pte.reader import read_pte
 from cortado.run.executorch_host import run_pte
@@ -34,6 +37,14 @@ def _planned(data: bytes, name: str = "forward") -> int:
     method = read_pte(data, "parts.pte").method(name)
     assert method is not None
     return method.arena_bytes
+
+
+def test_what_a_step_reads_and_what_it_writes_share_nothing() -> None:
+    """A lifetime ends with the step that reads last; what begins with the next step may have the place."""
+    specs = [SimpleNamespace(lifetime=steps, allocated_memory=64) for steps in ([0, 1], [1, 2], [2, 3])]
+    assert plan_with_arenas(16, specs, GraphModule(nn.Module(), Graph()), None, 0) == [0, 128]
+    first, second, third = (spec.mem_offset for spec in specs)
+    assert first == third != second
 
 
 def test_inputs_and_outputs_lie_in_the_arena_of_a_network(tmp_path: Path, run: Run) -> None:
