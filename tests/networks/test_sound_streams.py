@@ -104,6 +104,10 @@ CASES: dict[str, tuple[type[nn.Module], torch.dtype, tuple[int, ...]]] = {
 BOARDS = {"int16": ("cortex-m0plus", "cortex-m55"), "uint8": ("cortex-m4",), "float32": ("cortex-m33",)}
 
 
+def in_float32(shape: tuple[int, ...]) -> Options:
+    return Options(stream=len(shape) - 1, artifacts=Artifacts.C, activations="float32", weights="float32")  # type: ignore[arg-type]
+
+
 def check_windows(found: Compiled, kind: torch.dtype, length: int, step: int, on: str | None) -> Array:
     """Every output, or each `step`-th, equals the reference on its window alone."""
     report, signal = found.report, sound(kind, length)
@@ -225,3 +229,68 @@ class Centred(Images):
 def test_what_does_not_come_in_hops(net: type[nn.Module], length: int, message: str) -> None:
     with pytest.raises(CortadoError, match=message):
         prepared(net, torch.int16, (1, length)).compile("cortex-m4", streaming((1, length)))
+
+
+# ---- float32 -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name != "int16" else ()) for name in CASES]
+)
+def test_a_push_is_a_hop_in_float32(name: str) -> None:
+    """The same networks without codes: each output is that of the window alone, and near eager torch."""
+    net, kind, shape = CASES[name]
+    torch.manual_seed(0)
+    model, options, signal = net().eval(), in_float32(shape), sound(kind, 2400)
+    prepared_model = api.prepare(model, (torch.from_numpy(signal[: shape[-1]]).reshape(shape),), options=options)
+    here = prepared_model.compile("cortex-m4", options)
+    found, stream = check_windows(here, kind, 2400, 1, "host"), here.report.stream
+    assert stream is not None
+    assert stream.first_rows <= shape[-1] // HOP
+    assert stream.push_macs < stream.output_macs or stream.hop_rows == 1
+    for target in BOARDS[name]:
+        board = prepared_model.compile(target, options).stream(signal)
+        np.testing.assert_array_equal(board.outputs, found, err_msg=target)
+    starts = range(0, len(signal) - shape[-1] + 1, stream.hop_rows * HOP)
+    windows = [torch.from_numpy(signal[start : start + shape[-1]]).reshape(shape) for start in starts]
+    with torch.no_grad():
+        wanted = torch.stack([model(one) for one in windows]).numpy()
+    assert decibels(wanted.reshape(-1), found[: len(windows)].reshape(-1)) > 90
+
+
+class Turns(nn.Module):
+    """How far the phase turns from one bin to the next, for which there is no integer operator."""
+
+    window: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(32))
+        self.first, self.last = nn.Conv1d(16, 4, 3), nn.Conv1d(4, 3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.stft(x, 32, 16, window=self.window, center=False, return_complex=True)
+        turns = (spectrum[:, 1:] * spectrum[:, :-1].conj()).angle()
+        out: Tensor = self.last(torch.relu(self.first(turns)))[:, :, -1]
+        return out
+
+
+@pytest.mark.host
+def test_an_island_of_float32_comes_in_hops() -> None:
+    """Codes, frames in float32, codes again."""
+    torch.manual_seed(0)
+    options = Options(stream=1, artifacts=Artifacts.C, allow_float=True)
+    batches = [(torch.from_numpy(sound(torch.float32, 96, seed))[None],) for seed in range(8)]
+    found = api.prepare(Turns().eval(), batches[0], batches, options=options).compile("cortex-m4", options)
+    assert found.graph is not None
+    assert {"int8", "float32"} <= {value.element.name for value in found.graph.values.values()}
+    signal = sound(torch.float32, 96 + 5 * 16, 20)
+    streamed = found.stream(signal, "host")
+    assert len(streamed.ends) == 6
+    for number, got in enumerate(streamed.outputs):
+        window = torch.from_numpy(signal[16 * number : 16 * number + 96])[None]
+        wanted = found.run(window, on="host")
+        assert wanted.bit_exact
+        np.testing.assert_array_equal(got.flatten(), wanted.outputs[0].flatten())

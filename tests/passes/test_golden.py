@@ -21,6 +21,7 @@ from cortado.passes.clean_up import CleanUp
 from cortado.passes.constant_channels import ConstantChannels
 from cortado.passes.dead_channels import DeadChannels
 from cortado.passes.fold_qparams import FoldQParams, FuseActivations
+from cortado.passes.frames import FramesAsRows
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes, NhwcInputs
 from cortado.passes.signals import SignalsAsRows
@@ -61,14 +62,14 @@ class Case:
             for parameter in model.parameters():
                 parameter.copy_(dyadic(*parameter.shape, unit=2.0**-6))
         captured = capture(model, self.inputs())
-        if self.of is Updates:  # a pass of float32
+        if self.of in (Updates, FramesAsRows):  # passes of float32
             return as_float(captured, self.inputs(), [self.inputs()])
         return quantize(captured, self.inputs(), [self.inputs()], EVERY_VALUE)
 
     def manager(self, program: ExportedProgram, passes: Sequence[type[CortexMPass]]) -> CortexMPassManager:
         """With all that the pass is asked for by."""
         layout = InputLayout.NHWC if self.of is NhwcInputs else InputLayout.MODEL
-        stream = self.of in (SignalsAsRows, TimeWindows)
+        stream = self.of in (FramesAsRows, SignalsAsRows, TimeWindows)
         return CortexMPassManager(program, passes, M4, linear=self.linear, input_layout=layout, stream=stream)
 
 
@@ -387,6 +388,41 @@ def an_image_that_is_read_twice(m: Any, x: Tensor) -> Tensor:
     return m.conv(x) + x
 
 
+# ---- frames-as-rows ------------------------------------------------------------------------------------------------
+
+SAMPLES = (1, 12)
+
+
+@case(FramesAsRows, SAMPLES, w=weights(4, 3))
+def frames_of_two_hops(m: Any, x: Tensor) -> Tensor:
+    """A frame is two blocks of the signal side by side."""
+    return (x.unfold(1, 4, 2) @ m.w)[:, -1]
+
+
+@case(FramesAsRows, SAMPLES, w=weights(5, 3))
+def frames_that_end_within_a_block(m: Any, x: Tensor) -> Tensor:
+    """The hop is three samples, a frame five: the last column of its two blocks is left out."""
+    return (x.unfold(1, 5, 3) @ m.w)[:, -1]
+
+
+@case(FramesAsRows, SAMPLES, w=weights(4, 3))
+def a_factor_before_frames(m: Any, x: Tensor) -> Tensor:
+    """A call on each sample is also a call on each block."""
+    return ((x * 0.5).unfold(1, 4, 2) @ m.w)[:, -1]
+
+
+@case(FramesAsRows, SAMPLES, w=weights(4, 3))
+def frames_of_a_difference(m: Any, x: Tensor) -> Tensor:
+    """Neighbouring samples lie in two blocks, so nothing is changed."""
+    return ((x[:, 1:] - x[:, :-1]).unfold(1, 4, 2) @ m.w)[:, -1]
+
+
+@case(FramesAsRows, SAMPLES, w=weights(4, 3), v=weights(5, 3))
+def frames_of_two_kinds(m: Any, x: Tensor) -> Tensor:
+    """Their hops differ, so nothing is changed."""
+    return (x.unfold(1, 4, 2) @ m.w)[:, -1] + (x.unfold(1, 5, 3) @ m.v)[:, -1]
+
+
 # ---- signals-as-rows -----------------------------------------------------------------------------------------------
 
 SIGNAL = (1, 2, 6)
@@ -544,6 +580,8 @@ def test_something_happens_in_every_case() -> None:
         "steps-of-a-sequence",
         "a-single-row",
         "a-linear-layer-over-the-input",
+        "frames-of-a-difference",
+        "frames-of-two-kinds",
     }
     for chosen in CASES:
         before, after = (FOLDER / chosen.of.name / f"{chosen.name}.txt").read_text().split("\n# after\n")

@@ -25,6 +25,7 @@ from cortado.ir.passes import Level, print_graph
 from cortado.ir.patched import late_code
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
+from cortado.passes.frames import FramesAsRows
 from cortado.passes.move_transposes import NhwcInputs
 from cortado.passes.signals import SignalsAsRows
 from cortado.passes.time_windows import TimeWindows
@@ -33,7 +34,7 @@ from helpers.single import Function, decibels, randn
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
-ASKED_FOR = {NhwcInputs, SignalsAsRows, TimeWindows}
+ASKED_FOR = {NhwcInputs, FramesAsRows, SignalsAsRows, TimeWindows}
 
 
 class Quiet(CortexMPass):

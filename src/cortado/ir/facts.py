@@ -71,6 +71,7 @@ PROMISED: FactKey[tuple[float, float]] = FactKey("cortado_promised")  # of an in
 USER_INPUT: FactKey[bool] = FactKey("cortado_input")  # of a placeholder: an input of the model, not a constant
 WANTED: FactKey[Element] = FactKey("cortado_element")  # of a call: the element of its real numbers, if not USUAL
 STATE: FactKey[Lasting] = FactKey("cortado_state")  # of a placeholder: a value left by the previous run of the graph
+FRAMES: FactKey[int] = FactKey("cortado_frames")  # of a call or view: it takes this many frames one by one
 DROPPED: FactKey[int] = FactKey("cortado_dropped")  # of a call: how many unneeded channels were removed
 
 # ---- torch's -------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from cortado.passes.clean_up import CleanUp
 from cortado.passes.constant_channels import ConstantChannels
 from cortado.passes.dead_channels import DeadChannels
 from cortado.passes.fold_qparams import FoldQParams, FuseActivations
+from cortado.passes.frames import FramesAsRows
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes, NhwcInputs
 from cortado.passes.signals import SignalsAsRows
@@ -32,6 +33,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     ConstantChannels,  # remaining channels that would keep a layer off its fast kernel
     LastSteps,  # a recurrent layer of which only the last step is read keeps only that
     Updates,  # sums that update state, once no dead calls are left
+    FramesAsRows,  # in a stream, once calls and layouts are settled: frames picked from samples come in hops
     SignalsAsRows,  # in a stream, once calls and layouts are settled: time becomes rows, whichever dimension it was
     TimeWindows,  # in a stream: calls that read all rows of a tensor at once read them one by one
 )

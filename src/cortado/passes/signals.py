@@ -2,7 +2,7 @@
 column."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,7 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.ir.facts import QPARAMS, STATE, TWIN, VALUE
+from cortado.ir.facts import FRAMES, QPARAMS, STATE, TWIN, VALUE
+from cortado.ir.frames import Sizes
 from cortado.ir.graph import (
     add_constant,
     constant_value,
@@ -31,8 +32,6 @@ from cortado.passes.base import LoweredPass, PassContext
 from cortado.passes.lower import add_operator_call
 from cortado.passes.move_transposes import merge_views
 from cortado.passes.orders import is_a, sizes_of
-
-Sizes = tuple[int, ...]
 
 _SWAPPED = frozenset({"stride", "padding", "dilation", "kernel_size"})  # (height, width) becomes (width, height)
 _WIDTHS = frozenset({"pre_pad", "post_pad"})  # one number for each dimension
@@ -54,14 +53,17 @@ class SignalsAsRows(LoweredPass):
         return context.stream
 
     def run(self, module: GraphModule) -> bool:
-        entrance = _entrance(self.program)
-        if entrance is None:
+        entrances = _entrances(self.program)
+        if not entrances:
             return False
         try:
-            turned = _found(self.program, entrance)
+            turned = _found(self.program, entrances)
         except _Unknown:
             return False
-        _Columns(self.program, entrance).build(turned)
+        columns = _Columns(self.program)
+        for entrance in entrances:
+            columns.enter(entrance, turned)
+        columns.build(turned)
         merge_views(module.graph)
         remove_unused_constants(self.program)
         return True
@@ -69,6 +71,17 @@ class SignalsAsRows(LoweredPass):
 
 class _Unknown(Exception):
     """A call whose column form is unknown."""
+
+
+def _entrances(program: ExportedProgram) -> list[Node]:
+    """Returns the tensors from which on time can be rows: frames that are read by calls that take several at once, or
+    else the only one that `_entrance` finds."""
+    nodes = program.graph_module.graph.nodes
+    left = [node for node in nodes if FRAMES.known(node) and any(not FRAMES.known(user) for user in node.users)]
+    if left:
+        return [node for node in left if len(shape(node)) in _DIMS and math.prod(shape(node)[:-2]) == 1]
+    found = _entrance(program)
+    return [] if found is None else [found]
 
 
 def _entrance(program: ExportedProgram) -> Node | None:
@@ -114,14 +127,17 @@ class _Turned:
     weight: torch.Tensor | None = None
 
 
-def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
+def _found(program: ExportedProgram, entrances: Sequence[Node]) -> dict[Node, _Turned]:
     """Returns every call that gives a column, before anything is changed."""
-    columns: dict[Node, Sizes] = {entrance: _column(shape(entrance))}
+    columns: dict[Node, Sizes] = {entrance: _column(shape(entrance)) for entrance in entrances}
     found: dict[Node, _Turned] = {}
     leaving = set(outputs(program))
     for node in program.graph_module.graph.nodes:
         read = [source for source in node.all_input_nodes if source in columns]
-        if not read or node.op != "call_function" or node in leaving or len(sizes_of(node)) not in _DIMS:
+        is_view = is_a(node, VIEW) and node in leaving
+        if not read or node.op != "call_function" or is_view or len(sizes_of(node)) not in _DIMS:
+            continue
+        if FRAMES.known(node):
             continue
         if is_a(node, FLOAT_REDUCE):
             continue  # it gives no column, and reads the old shape
@@ -184,10 +200,9 @@ def _weight(data: torch.Tensor | None) -> torch.Tensor | None:
 
 @dataclass
 class _Columns:
-    """The graph while its calls are turned; a view of the entrance gives it as a column."""
+    """The graph while its calls are turned; a view of each entrance gives it as a column."""
 
     program: ExportedProgram
-    entrance: Node
     weights: dict[Node, Node] = field(default_factory=dict)
 
     @property
@@ -196,17 +211,20 @@ class _Columns:
         assert mode is not None
         return mode
 
-    def build(self, turned: Mapping[Node, _Turned]) -> None:
-        graph, mode = self.program.graph_module.graph, self.mode
-        readers = list(self.entrance.users)
-        with graph.inserting_after(self.entrance):
-            sizes = list(_column(shape(self.entrance)))
-            view = add_operator_call(self.entrance, mode, VIEW, {"self": self.entrance, "size": sizes})
-        QPARAMS.take(view, self.entrance)
-        TWIN.take(view, self.entrance)
+    def enter(self, entrance: Node, turned: Mapping[Node, _Turned]) -> None:
+        """Gives the calls that are turned a view of an entrance as a column."""
+        readers = list(entrance.users)
+        with self.program.graph_module.graph.inserting_after(entrance):
+            sizes = list(_column(shape(entrance)))
+            view = add_operator_call(entrance, self.mode, VIEW, {"self": entrance, "size": sizes})
+        QPARAMS.take(view, entrance)
+        TWIN.take(view, entrance)
         for reader in readers:
             if reader in turned:
-                reader.replace_input_with(self.entrance, view)
+                reader.replace_input_with(entrance, view)
+
+    def build(self, turned: Mapping[Node, _Turned]) -> None:
+        mode = self.mode
         for node, new in turned.items():
             given = {**node.kwargs, **new.arguments}
             if new.weight is not None:

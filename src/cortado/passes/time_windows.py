@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
-from cortado.ir.facts import QPARAMS, TWIN
+from cortado.ir.facts import FRAMES, QPARAMS, TWIN
 from cortado.ir.graph import (
     add_constant,
     constant_value,
@@ -52,7 +52,7 @@ class TimeWindows(LoweredPass):
             window = add_constant(self.program, f"{node.name}_window", data.reshape(len(data), *shape(source)[1:]))
             QPARAMS.take(window, weight)
             node.kwargs = {**node.kwargs, "input": source, "weight": window}
-        pools = [node for node in module.graph.nodes if self._pooled(node)]
+        pools = [node for node in module.graph.nodes if self._pooled(node) or _slid(node)]
         module.graph.eliminate_dead_code()
         remove_unused_constants(self.program)
         return bool(windows or pools)
@@ -66,6 +66,9 @@ class TimeWindows(LoweredPass):
         source, mode = behind_views(operands(node)[0]), fake_mode_of(node.graph)
         sizes, (outer, length, inner) = shape(source), shape(operands(node)[0])
         assert mode is not None
+        frames = FRAMES.of(source)
+        if frames is not None:
+            sizes = (1, frames, 1, math.prod(sizes) // frames)
         if len(sizes) != 4 or outer != 1 or sizes[0] != 1 or sizes[1] == 1:
             return False
         rows, width, channels = sizes[1:]
@@ -76,7 +79,8 @@ class TimeWindows(LoweredPass):
         if window is None:
             return False
         with node.graph.inserting_before(node):
-            pool = add_operator_call(node, mode, FLOAT_POOL2D, {"input": source, **window})
+            image = add_view(node, mode, source, sizes)
+            pool = add_operator_call(node, mode, FLOAT_POOL2D, {"input": image, **window})
             node.replace_all_uses_with(add_view(node, mode, pool, shape(node)))
         return True
 
@@ -94,6 +98,15 @@ class TimeWindows(LoweredPass):
         sizes = shape(source)
         is_image = len(sizes) == 4 and sizes[0] == 1 < sizes[1]
         return source if is_image and math.prod(sizes) == math.prod(shape(pixel)) else None
+
+
+def _slid(node: Node) -> bool:
+    """Moves the only window of a pool over all rows by one row: a stride that a window alone never takes."""
+    if not is_a(node, FLOAT_POOL2D) or shape(node)[1] != 1 or shape(operands(node)[0])[1] == 1:
+        return False
+    stride: Any = node.kwargs["stride"]
+    node.kwargs = {**node.kwargs, "stride": [1, stride[1]]}
+    return bool(stride[0] != 1)
 
 
 # ---- last steps --------------------------------------------------------------------------------------------------

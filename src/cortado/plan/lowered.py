@@ -24,7 +24,7 @@ from cortado.base.element import Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import ID_DIGITS, is_node_name, printable
 from cortado.base.numerics import QParams
-from cortado.ir.facts import STATE, TWIN, VALUE, element, qparams
+from cortado.ir.facts import FRAMES, STATE, TWIN, VALUE, element, qparams
 from cortado.ir.graph import constant_names, module_path, outputs, part_index, shape, user_inputs
 from cortado.ir.op import Call, Operator, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float_call, run_float, stays_in_float
@@ -73,6 +73,7 @@ class LoweredCall:
     module: str = ""
     twin: str = ""
     results: tuple[str, ...] = ()
+    frames: int = 0  # its tensors are this many equal parts, and it runs once for each; 0: at once, or by its own rows
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -211,7 +212,9 @@ class _Reader:
 
     def _add(self, node: Node, name: str, given: Mapping[str, Any], twin: str) -> None:
         self.twins[node.name] = twin
-        self.calls.append(LoweredCall(node.name, name, self._arguments(given), module_path(node) or "", twin))
+        frames = FRAMES.of(node) or 0
+        module = module_path(node) or ""
+        self.calls.append(LoweredCall(node.name, name, self._arguments(given), module, twin, frames=frames))
         if isinstance(VALUE.must(node), Tensor):
             self.values[node.name] = _value(node)
 
@@ -344,6 +347,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
             "module": call.module,
             "twin": call.twin,
             **({"results": call.results} if call.results else {}),
+            **({"frames": call.frames} if call.frames else {}),
         }
         for call in graph.calls
     ]
@@ -387,6 +391,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
             module=printable(call["module"]),
             twin=call.get("twin", ""),
             results=tuple(call.get("results", ())),
+            frames=int(call.get("frames", 0)),
         )
         for call in record["calls"]
     ]

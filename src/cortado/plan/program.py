@@ -12,6 +12,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.frames import of_one_frame
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
 from cortado.ir.op import Call, registry
 from cortado.ops.io.quantize import QUANTIZE
@@ -442,6 +443,8 @@ class _Builder:
         return self.place[name] if name in self.place else Array(self.graph.constants[name].numpy())
 
     def _step(self, call: LoweredCall, bound: Call) -> Step:
+        if call.frames:
+            return self._frame_step(call, bound)
         kernel_of = bound.operator.kernel
         assert kernel_of is not None
         operands = call.refs(*bound.operator.tensors)
@@ -474,6 +477,38 @@ class _Builder:
             element=value.element,
             extra_results=extra_results,
         )
+
+    def _frame_step(self, call: LoweredCall, bound: Call) -> Step:
+        """Builds the step of a call that runs once for each frame: a row is a frame, whatever its shape."""
+        one, kernel_of, value = of_one_frame(bound, call.frames), bound.operator.kernel, self.graph.values[call.name]
+        assert one is not None
+        assert kernel_of is not None
+        rows = bound.operator.rows(one)
+        kind = Walk.ROWS if rows is None else _walk(rows, running=False)
+        ports = tuple(self._frame_port(name, call.frames) for name in call.refs(*bound.operator.tensors))
+        elements = _row_elements(ports)
+        return Step(
+            name=call.name,
+            operator=bound.operator.name,
+            module=call.module,
+            inputs=ports,
+            output=str(self.place[call.name]),
+            images=1,
+            rows=call.frames,
+            row_bytes=value.bytes // call.frames,
+            n=_span(one.out_shape, Walk.WHOLE if rows is None else kind),
+            kernels={core: kernel_of(one, core).typed(elements, value.element) for core in self.cores},
+            kind=kind,
+            macs=bound.operator.macs(bound),
+            element=value.element,
+        )
+
+    def _frame_port(self, name: str, frames: int) -> Port:
+        """Returns the port of a tensor of frames, or of a constant that every frame reads whole."""
+        whole = self._port(name, None)
+        if name not in self.graph.values:
+            return replace(whole, rule=RowRule(stride=0))
+        return replace(whole, height=frames, row_bytes=whole.row_bytes // frames)
 
     def _port(self, name: str, rule: RowRule | None) -> Port:
         if name in self.graph.values:

@@ -209,17 +209,23 @@ def _factor(points: int) -> int:
     return max(one for one in range(1, math.isqrt(points) + 1) if points % one == 0)
 
 
+def _rows_times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiplies the last dimension by a matrix, as one layer over all rows; torch.matmul would copy the matrix for
+    each part of a transposed operand."""
+    return torch.mm(rows.reshape(-1, rows.shape[-1]), matrix).reshape(*rows.shape[:-1], -1)
+
+
 def _direct(parts: Pair | Tensor, matrix: Pair, *, only_real: bool = False) -> Any:
     """Multiplies the last dimension by a matrix: both parts side by side, so that it is one layer."""
     if isinstance(parts, Tensor):
         count = matrix.real.shape[1]
-        both = torch.matmul(parts, torch.cat([matrix.real, matrix.imag], 1))
+        both = _rows_times(parts, torch.cat([matrix.real, matrix.imag], 1))
         return Pair(both[..., :count], both[..., count:])
     joined = torch.cat([parts.real, parts.imag], -1)
     real = torch.cat([matrix.real, -matrix.imag], 0)
     if only_real:
-        return torch.matmul(joined, real)
-    both = torch.matmul(joined, torch.cat([real, torch.cat([matrix.imag, matrix.real], 0)], 1))
+        return _rows_times(joined, real)
+    both = _rows_times(joined, torch.cat([real, torch.cat([matrix.imag, matrix.real], 0)], 1))
     count = matrix.real.shape[1]
     return Pair(both[..., :count], both[..., count:])
 
