@@ -91,6 +91,8 @@ class Pattern:
     reads_itself: bool = False  # its output is its state: all of it counts, even what nothing reads
     # Its result is rounded once, at full precision: it can take its reader's scale without loss.
     rounds_once: bool = False
+    # Which values of its input a constant mask hides, so that calibration leaves them out.
+    hidden: Callable[[Bound], Tensor | None] | None = None
     keeps_bits: bool = False  # its state keeps 16 bits between steps, whatever the width of its codes
     # Computes the same in float, where ExecuTorch can't take the aten call itself; same arguments.
     in_float: Callable[..., Tensor] | None = None

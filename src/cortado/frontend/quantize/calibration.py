@@ -34,13 +34,10 @@ from cortado.frontend.quantize.ranges import (
 from cortado.frontend.rewrite.state import returned_nodes
 from cortado.ir.facts import STATE
 from cortado.ir.graph import bind, describe, is_call, shape, sole_user
-from cortado.ir.matching import Match, find
+from cortado.ir.matching import Match, find, patterns_of
 from cortado.ir.roles import Bias
-from cortado.ops.float_graph import constant_data, is_constant
 from cortado.ops.integer.truth import compares
 from cortado.ops.move.reshape import VIEW_CALLS
-from cortado.ops.softmax.forms import MASKED
-from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT
 from cortado.options import CalibrationMethod
 
 # ---- calibration -----------------------------------------------------------------------------------------
@@ -322,13 +319,11 @@ def _names(worst: Node, count: int) -> str:
 def hide_masked(prepared: GraphModule) -> None:
     """Tells the observers of masked scores which values are masked, back to the call that computes the scores."""
     for node in list(prepared.graph.nodes):
-        if is_call(node, *MASKED) and is_constant(bind(node)["kept"]):
+        for hidden in (pattern.hidden for pattern in patterns_of(node.target) if pattern.hidden is not None):
             bound = bind(node)
-            hides = ~constant_data(bound["kept"]).expand(shape(node))
-            if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # the scores of a fully hidden row are read
-                hides = hides & ~hides.all(-1, keepdim=True)
-            if bound.get("weaker") is None:
-                _hide(prepared, bound["input"], hides)
+            mask = hidden(bound)
+            if mask is not None:
+                _hide(prepared, bound["input"], mask)
 
 
 def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:

@@ -26,8 +26,7 @@ from cortado.ops.elementwise.where import WHERE
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.truth import truth_codes
 from cortado.ops.pool.reductions import Reduction, dims_of, reduce
-from cortado.ops.softmax.log_softmax import LOG_SOFTMAX_KEPT
-from cortado.ops.softmax.masked_softmax import SOFTMAX_KEPT, is_constant_mask, roles
+from cortado.ops.softmax.masked_softmax import hidden, is_constant_mask, roles
 
 # ---- attention forms -------------------------------------------------------------------------------------
 
@@ -160,7 +159,4 @@ def lowest_lower(lowering: Lowering) -> Node:
     return lowering.call(WHERE, mask=kept, self=[above], other=[], number=q.element.low)
 
 
-MASKED = (SOFTMAX_KEPT, LOG_SOFTMAX_KEPT, LOWEST_ELSEWHERE)
-"""The calls of the float graph that read a mask, as truth values or as the real numbers 0 and 1."""
-
-LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=lowest_match, lower=lowest_lower)
+LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=lowest_match, lower=lowest_lower, hidden=hidden)

@@ -30,7 +30,7 @@ from cortado.ir.roles import Activation, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Marks, Work, loops
 from cortado.ops.softmax import softmax
-from cortado.ops.softmax.masked_softmax import draw_rows, kept_work, mask_codes, roles
+from cortado.ops.softmax.masked_softmax import draw_rows, hidden, kept_work, mask_codes, roles
 
 # ---- log softmax -----------------------------------------------------------------------------------------
 
@@ -269,4 +269,6 @@ def kept_log_softmax_lower(lowering: Lowering) -> Node:
     return lowering.view(lowering.call(LOG_SOFTMAX, input=rows, kept=[mask], **numbers), sizes)
 
 
-KEPT_LOG_SOFTMAX_PATTERN = Pattern(aten=(LOG_SOFTMAX_KEPT,), match=kept_log_softmax_match, lower=kept_log_softmax_lower)
+KEPT_LOG_SOFTMAX_PATTERN = Pattern(
+    aten=(LOG_SOFTMAX_KEPT,), match=kept_log_softmax_match, lower=kept_log_softmax_lower, hidden=hidden
+)

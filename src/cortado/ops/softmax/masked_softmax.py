@@ -39,6 +39,7 @@ from cortado.ir.roles import Activation, Mask, Quantization, Role
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Marks, Quantities, Work, loops
 from cortado.ops.elementwise.activation import all_codes
+from cortado.ops.float_graph import constant_data, is_constant
 from cortado.ops.integer.truth import truth_codes
 from cortado.ops.softmax import softmax
 
@@ -129,6 +130,15 @@ FINEST = 2.0**-6  # of float32 next to a mask's number: for int16 codes coarser 
 def is_constant_mask(mask: Node) -> bool:
     """Whether a mask is a constant; a computed one holds real numbers by the time it is quantized."""
     return dtype(mask) == torch.bool
+
+
+def hidden(bound: Bound) -> Tensor | None:
+    """Returns which values a constant mask hides; None if it is computed, or a weaker one stands in for it."""
+    if not is_constant(bound["kept"]) or bound.get("weaker") is not None:
+        return None
+    hides = ~constant_data(bound["kept"]).expand(shape(bound.node))
+    # The scores of a fully hidden row are read, unless its result is zeros.
+    return hides if bound.get("zeros", True) else hides & ~hides.all(-1, keepdim=True)
 
 
 def roles(bound: Bound, *names: str) -> dict[str, Role]:
@@ -440,4 +450,4 @@ MASKED_SOFTMAX = Operator(
     samples=samples,
 )
 
-MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower)
+MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower, hidden=hidden)
