@@ -35,6 +35,7 @@ from single_layers import (
     draw_ordinary,
     draw_products,
     draw_rare,
+    draw_transposed,
     draw_wide,
     draw_windows,
 )
@@ -45,7 +46,7 @@ DRAWN = {
     **{"a": draw, "b": draw_biased, "d": draw_products, "l": draw_layers, "r": draw_rare, "w": draw_wide},
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
     **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells, "m": draw_ordinary},
-    **{"S": draw_means, "T": draw_means, "M": draw_multiplied, "P": draw_matrices},
+    **{"S": draw_means, "T": draw_means, "M": draw_multiplied, "P": draw_matrices, "D": draw_transposed},
 }
 # Of 16-bit codes, with 4-bit weights, of float32, streams.
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -222,6 +222,11 @@ def draw_products(seed: int) -> Drawn:
     return _draw(seed, (_pointwise, _pointwise, _convolution), 3 * TOGETHER)
 
 
+def draw_transposed(seed: int) -> Drawn:
+    """Transposed convolutions, half of them with groups or dilation, for which there are no columns."""
+    return _draw(seed, (_transposed, _spread), 2 * TOGETHER)
+
+
 def draw_matrices(seed: int) -> Drawn:
     """Products of two computed matrices, with enough rows for the kernels that pack columns."""
     return _draw(seed, (_matrices,), TOGETHER)
@@ -313,6 +318,14 @@ def _multiplied(rng: Random) -> Single:
 def _transposed(rng: Random) -> Single:
     kernel, stride, inner, outer = rng.choice((2, 3, 4)), rng.choice((1, 2, 2)), rng.randrange(1, 24), _width(rng)
     return Single(nn.ConvTranspose2d(inner, outer, kernel, stride, rng.choice((0, kernel // 2))), _image(rng, inner))
+
+
+def _spread(rng: Random) -> Single:
+    kernel, stride, dilation = rng.choice((2, 3, 4)), rng.choice((1, 2, 3)), rng.choice((1, 2, 3))
+    groups = rng.choice((1, 2, 3))
+    inner, outer = groups * rng.randrange(1, 20), groups * rng.randrange(1, 12)
+    layer = nn.ConvTranspose2d(inner, outer, kernel, stride, 0, 0, groups, dilation=dilation)
+    return Single(layer, _image(rng, inner))
 
 
 def _attention(rng: Random) -> Single:

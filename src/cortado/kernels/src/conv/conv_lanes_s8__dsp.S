@@ -19,6 +19,9 @@
  *   | (ba)[k] (ba)[k+2] | (dc)[k] (dc)[k+2] | (ba)[k+1] (ba)[k+3] | (dc)[k+1] (dc)[k+3] |  each four products
  *   | multiplier 4 | right shift 4, at least 1 |  of a, of b, of c, of d
  *
+ * A core that issues two instructions at a time (CORTADO_DUAL_ISSUE) begins a multiply in every cycle: r2 and r12 are
+ * loaded a step ahead, and the last step, which has none after it, stands behind the turns.
+ *
  * While products are added:
  *   r0 x   r1 stream   r2, r3 a word of x of each pixel   r12, lr weights of a and b, of c and d
  *   r4, r5 sum a of both pixels   r6, r7 256 * sum b + sum a   r8, r9 sum c   r10, r11 256 * sum d + sum c
@@ -42,11 +45,39 @@
 #define OFFSET 28
 #define LOW 32   /* the least and the largest output, four times */
 #define HIGH 36
+#if CORTADO_DUAL_ISSUE
+#define INNER 40 /* where ENTRY goes on */
+#define FRAME 44
+#else
 #define FRAME 40
+#endif
 
-/* Two products of both pixels and all four channels; 54 bytes of code. */
-#define STEPS_BYTES 54
+/* Two products of both pixels and all four channels; 54 or 56 bytes of code. */
 #define TURN 16 /* products of a turn */
+#if CORTADO_DUAL_ISSUE
+#define STEPS_BYTES 56
+#define BEHIND 2 /* products behind the turns */
+    .macro products more=1
+    smlad   r6, r2, r12, r6
+    ldr     r3, [r0, #-4]
+    ldr     lr, [r1, #-4]
+    smlad   r7, r3, r12, r7
+    sxtb16  r12, r12
+    smlad   r10, r2, lr, r10
+    smlad   r11, r3, lr, r11
+    smlad   r5, r3, r12, r5
+    sxtb16  lr, lr
+    smlad   r4, r2, r12, r4
+    smlad   r8, r2, lr, r8
+    .if \more
+    ldr.w   r2, [r0], #8
+    ldr.w   r12, [r1], #8
+    .endif
+    smlad   r9, r3, lr, r9
+    .endm
+#else
+#define STEPS_BYTES 54
+#define BEHIND 0
     .macro products
     ldr.w   lr, [r1, #4]
     ldr.w   r12, [r1], #8
@@ -63,6 +94,7 @@
     smlad   r8, r2, lr, r8
     smlad   r9, r3, lr, r9
     .endm
+#endif
 
 /* Two products of the only pixel and all four channels; 36 bytes of code. */
 #define ONE_BYTES 36
@@ -129,18 +161,29 @@
     str     r5, [sp, #LAST]
     /* The first turn has what is no whole turn. */
     add     r5, r1, r4, lsl #2
-    rsbs    r4, r4, #0
+    rsb     r4, r4, #BEHIND
     and     r4, r4, #TURN - 1
     movs    r6, #STEPS_BYTES / 2
     adr     r7, .Llanes_products
     cmp     r2, #1
     bne     .Llanes_entry
+#if CORTADO_DUAL_ISSUE
+    subs    r4, r4, #BEHIND
+#endif
     and     r4, r4, #ONE_TURN - 1
     movs    r6, #ONE_BYTES / 2
     adr     r7, .Llanes_one
 .Llanes_entry:
     mla     r4, r4, r6, r7
     orr     r4, r4, #1
+#if CORTADO_DUAL_ISSUE
+    str     r4, [sp, #INNER]
+    cmp     r2, #1
+    beq     .Llanes_begin
+    adr     r4, .Llanes_ahead
+    orr     r4, r4, #1
+.Llanes_begin:
+#endif
     strd    r5, r4, [sp, #X_END]
     ldr     r1, [r0, #TILE_STREAM]
     /* One turn: four channels; every sum starts at its bias. */
@@ -153,14 +196,25 @@
     mov     r11, r10
     ldr     pc, [sp, #ENTRY]
     .p2align 2
+#if CORTADO_DUAL_ISSUE
+    /* Here also from above: the first words, then the first turn, or what there is of it. */
+.Llanes_ahead:
+    ldr     r12, [r1], #8
+    ldr     r2, [r0], #8
+    ldr     pc, [sp, #INNER]
+    .p2align 2
+#endif
     /* One turn: sixteen products of both pixels and all four channels. */
 .Llanes_products:
     .rept TURN / 2
     products
     .endr
-    ldr     r2, [sp, #X_END]
-    cmp     r0, r2
+    ldr     r3, [sp, #X_END]
+    cmp     r0, r3
     bne     .Llanes_products
+#if CORTADO_DUAL_ISSUE
+    products more=0
+#endif
     ldr     r12, [sp, #OFFSET]
     scale_pair r4, r5, r6, r7
     scale_pair r8, r9, r10, r11

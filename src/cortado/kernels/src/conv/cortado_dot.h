@@ -38,6 +38,12 @@ static inline int32_t cortado_sum(const int8_t *a, int32_t n)
     return sum;
 }
 
+/* sum((a + offset) * b). */
+static inline int32_t cortado_dot_offset(const int8_t *a, int32_t offset, const int8_t *b, int32_t n)
+{
+    return cortado_dot(a, b, n) + offset * cortado_sum(b, n);
+}
+
 #elif defined(__ARM_FEATURE_DSP)
 
 static inline int32_t cortado_even(int32_t four)
@@ -104,6 +110,25 @@ static inline int32_t cortado_sum(const int8_t *a, int32_t n)
     return sum;
 }
 
+/* sum((a + offset) * b); a + offset fits a halfword. */
+static inline int32_t cortado_dot_offset(const int8_t *a, int32_t offset, const int8_t *b, int32_t n)
+{
+    const int32_t both = cortado_low_halves(offset, offset);
+    int32_t sum = 0;
+    for (; n >= 4; n -= 4, a += 4, b += 4) {
+        const int32_t x = cortado_load4(a), w = cortado_load4(b);
+        int32_t even, odd;
+        __asm__("sxtab16 %0, %1, %2" : "=r"(even) : "r"(both), "r"(x));
+        __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(odd) : "r"(both), "r"(x));
+        sum = cortado_smlad(even, cortado_even(w), sum);
+        sum = cortado_smlad(odd, cortado_odd(w), sum);
+    }
+    for (; n > 0; n--) {
+        sum += (*a++ + offset) * *b++;
+    }
+    return sum;
+}
+
 #else
 
 static inline int32_t cortado_dot(const int8_t *a, const int8_t *b, int32_t n)
@@ -130,20 +155,16 @@ static inline int32_t cortado_sum(const int8_t *a, int32_t n)
     return sum;
 }
 
-#endif
-
 /* sum((a + offset) * b). */
 static inline int32_t cortado_dot_offset(const int8_t *a, int32_t offset, const int8_t *b, int32_t n)
 {
-#if defined(__ARM_FEATURE_DSP)
-    return cortado_dot(a, b, n) + offset * cortado_sum(b, n);
-#else
     int32_t sum = 0;
     for (; n > 0; n--) {
         sum += (*a++ + offset) * *b++;
     }
     return sum;
-#endif
 }
+
+#endif
 
 #endif /* CORTADO_DOT_H */

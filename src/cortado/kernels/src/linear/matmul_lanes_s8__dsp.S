@@ -12,6 +12,8 @@
  * case. What that adds to sum a is 128 times the sum of the row, which is taken away with the zero point's share. Sums
  * of b are taken out before anything else is added to them: they fit 24 bits up to 511 products.
  *
+ * The same core as there loads r2 and r12 a step ahead.
+ *
  * The stream, for each four columns a, b, c, d; (ba)[k] is the halfword of product k of a and b:
  *
  *   | (ba)[k] (ba)[k+2] | (dc)[k] (dc)[k+2] | (ba)[k+1] (ba)[k+3] | (dc)[k+1] (dc)[k+3] |  each four products
@@ -44,9 +46,32 @@
 #define COLS 48  /* columns left */
 #define FRAME 56
 
-/* Two products of both rows and all four columns; 54 bytes of code. */
-#define STEPS_BYTES 54
+/* Two products of both rows and all four columns; 54 or 56 bytes of code. */
 #define TURN 16 /* products of a turn */
+#if CORTADO_DUAL_ISSUE
+#define STEPS_BYTES 56
+#define BEHIND 2 /* products behind the turns */
+    .macro products more=1
+    smlad   r6, r2, r12, r6
+    ldr     r3, [r0, #-4]
+    ldr     lr, [r1, #-4]
+    smlad   r7, r3, r12, r7
+    uxtb16  r12, r12
+    smlad   r10, r2, lr, r10
+    smlad   r11, r3, lr, r11
+    smlad   r5, r3, r12, r5
+    uxtb16  lr, lr
+    smlad   r4, r2, r12, r4
+    smlad   r8, r2, lr, r8
+    .if \more
+    ldr.w   r2, [r0], #8
+    ldr.w   r12, [r1], #8
+    .endif
+    smlad   r9, r3, lr, r9
+    .endm
+#else
+#define STEPS_BYTES 54
+#define BEHIND 0
     .macro products
     ldr.w   lr, [r1, #4]
     ldr.w   r12, [r1], #8
@@ -63,6 +88,7 @@
     smlad   r8, r2, lr, r8
     smlad   r9, r3, lr, r9
     .endm
+#endif
 
 /* Two columns of both rows: their sums apart, doubled, with all that they start with. */
     .macro finish_pair a0, a1, b0, b1
@@ -143,6 +169,7 @@
     ldrd    r1, r2, [r0, #LANES_STREAM]
     subs    r4, r2, r4
     asrs    r4, r4, #2
+    adds    r4, r4, #BEHIND
     and     r4, r4, #TURN - 1
     movs    r6, #STEPS_BYTES / 2
     adr     r7, .Lmatmul_lanes_products
@@ -159,16 +186,26 @@
     mov     r9, r5
     mov     r10, r4
     mov     r11, r5
+#if CORTADO_DUAL_ISSUE
+    mov     r3, r2
+    ldr     r12, [r1], #8
+    ldr     r2, [r0], #8
+    bx      r3
+#else
     bx      r2
+#endif
     .p2align 2
     /* One turn: sixteen products of both rows and all four columns. */
 .Lmatmul_lanes_products:
     .rept TURN / 2
     products
     .endr
-    ldr     r2, [sp, #X_END]
-    cmp     r0, r2
+    ldr     r3, [sp, #X_END]
+    cmp     r0, r3
     bne     .Lmatmul_lanes_products
+#if CORTADO_DUAL_ISSUE
+    products more=0
+#endif
     ldrd    r0, lr, [sp, #ODD]
     finish_pair r4, r5, r6, r7
     finish_pair r8, r9, r10, r11

@@ -17,6 +17,14 @@
 
 #include "cortado_isa.h"
 
+/* Whether the core issues two instructions at a time and has no vectors: of Armv7E-M, only an M7 has double precision.
+ * One without it runs the code for one at a time. */
+#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && (__ARM_FP & 8)
+#define CORTADO_DUAL_ISSUE 1
+#else
+#define CORTADO_DUAL_ISSUE 0
+#endif
+
 #if defined(__thumb__)
     .syntax unified
     .thumb
