@@ -12,11 +12,12 @@ import cortado
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.precision.judgement import decibels, drawn, drawn_runs, folds
+from cortado.frontend.precision.judgement import SIGNAL, decibels, drawn, drawn_runs, folds
 from cortado.frontend.precision.search import Attempts, Bar, Chosen, Mixed, MixedSearch, Noise, Price, Tensors
 from cortado.frontend.quantize.convert import STEPS
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import after, reference_outputs, run_reference
+from cortado.scoring.blame import Alone, Cures
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 
@@ -222,6 +223,22 @@ def test_the_search_goes_on_where_new_data_would_miss_the_bar(
     warned = found_in(compiled, FindingKind.NEW_DATA)
     assert [one.limit for one in warned] == [bar] * told
     assert all(f"expected to keep only {found.new}" in one.text for one in warned)
+
+
+def test_a_warning_says_what_new_samples_keep_where_it_is_less_than_it_promises() -> None:
+    torch.manual_seed(1)
+    model, levels = Deep().eval(), 10 ** (1.2 * torch.rand(224))
+    samples = [(level * torch.randn(1, 12),) for level in levels]
+    options = Options(artifacts=Artifacts.C, calibration_method="mse")  # type: ignore[arg-type]
+    made = prepare(model, samples[0], samples[:48], "reaching", options=options, target="cortex-m4")
+    quantized, new = made.quantized, kept_by(made.compile("cortex-m4", options), model, samples[48:])
+    with torch.no_grad():
+        cures = Cures(Alone(quantized.converted), quantized.checked, quantized.parts.parts[0], SIGNAL)
+        expected = cures.on_new({})
+        assert cures.now > new + 10
+        assert new - 10 < expected < new + 1
+        assert cures.told_of_new({}, cures.now) == f"; of new samples it probably keeps {expected:.0f} dB"
+        assert not cures.told_of_new({}, expected + 1)
 
 
 @dataclass

@@ -234,3 +234,22 @@ def test_both_warnings_of_a_join_promise_the_same_of_int16() -> None:
     (few,), (low,) = (found_in(compiled, kind) for kind in (FindingKind.FEW_CODES, FindingKind.LOW_SQNR))
     told = few.text.split("With --int16 '")[1].split(" keeps ")[1].split(" dB")[0]
     assert f"with --int16 'cat' it keeps {told} dB" in low.text
+
+
+def test_changes_of_new_samples_are_expected_where_none_was_seen() -> None:
+    """Of 64 samples none changes by chance in some of the drawn networks, though one of 50 new ones does."""
+    rng, found = torch.Generator().manual_seed(0), list[tuple[Flips, Flips]]()
+
+    def drawn(count: int, step: float) -> Flips:
+        scores = torch.randn(count, 10, generator=rng)
+        coarse = (scores / step).round() * step + 0.3 * step * torch.randn(count, 10, generator=rng)
+        return flips([(scores.softmax(1), (coarse.softmax(1) * 256).round() / 256)], 1)
+
+    for number in range(120):
+        step = 0.08 if number % 2 else 0.004
+        found.append((drawn(64, step), drawn(4000, step)))
+    silent = [(one.likely, new.part) for one, new in found if not one.changed]
+    missed = [likely for likely, new in silent if new > 0.015]
+    assert len(missed) > 5
+    assert sum(likely > 0.01 for likely in missed) > 0.4 * len(missed)
+    assert not any(likely > 0.01 for likely, new in silent if new < 0.003)

@@ -25,6 +25,7 @@ from cortado.frontend.precision.judgement import (
     class_dim,
     decibels,
     decided,
+    decisions,
     drawn_runs,
     flips,
     truth_agreement,
@@ -202,21 +203,26 @@ def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Find
         text=f"{one.tensor} has a different best class than the float model{perhaps} for {_counted(changed, limit)}, "
         f"though it keeps {one.kept:.1f} dB of its signal: the scores of these samples are closer together than int8 "
         f"can tell apart{_sentence(blamed(one.part, SIGNAL))}",
-        found=changed.part,
+        found=changed.part or changed.likely,
         limit=limit,
         tensor=one.tensor,
     )
 
 
 def _are_many(found: Flips, limit: float) -> bool:
-    """Whether classes change for too many samples, or may for too many new ones; where values need be no scores, only
-    what was seen counts."""
+    """Whether classes change for too many samples, or may for too many new ones: by the number that changed or, if none
+    did, by the distances of their scores. Where values need be no scores, only what was seen counts."""
     if limit == FLIPPED:
-        return found.changed > 0 and (found.part > limit or found.at_most > limit)
+        return max(found.part, found.at_most if found.changed else found.likely) > limit
     return found.changed >= FEWEST_FLIPS and found.part > limit
 
 
 def _counted(found: Flips, limit: float) -> str:
+    if not found.changed:
+        return (
+            f"none of {found.choices:,} calibration samples, but probably for {found.likely:.1%} of new ones, expected "
+            f"{limit:.0%} or less"
+        )
     new = f" (of new samples it may be up to {found.at_most:.1%})" if found.part <= limit else ""
     return (
         f"{found.changed:,} of {found.choices:,} calibration samples, {found.part:.1%}{new}, expected {limit:.0%} or "
@@ -272,8 +278,7 @@ def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
     if any(wanted.numel() != 1 for wanted, _ in one.pairs):
         return None
     scores = torch.stack([wanted.reshape(()) for wanted, _ in one.pairs])
-    others = sum(bool(wanted > 0.5) != bool(found > 0.5) for wanted, found in one.pairs)
-    changed, sure = Flips(others, len(scores)), bool(((scores - 0.5).abs() > SURE).double().mean() > 0.5)
+    changed, sure = decisions(one.pairs), bool(((scores - 0.5).abs() > SURE).double().mean() > 0.5)
     if not sure or not _are_many(changed, FLIPPED):
         return None
     return Finding(
@@ -281,7 +286,7 @@ def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
         text=f"{one.tensor} is on the opposite side of 0.5 from the float model's for {_counted(changed, FLIPPED)}, "
         f"though it keeps {one.kept:.1f} dB of its signal: these scores are closer to 0.5 than int8 can tell "
         f"apart{_sentence(blamed(one.part, SIGNAL))}",
-        found=changed.part,
+        found=changed.part or changed.likely,
         limit=FLIPPED,
         tensor=one.tensor,
     )

@@ -7,7 +7,7 @@ their own.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,10 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from cortado.base.element import USUAL, WIDE
+from cortado.base.element import USUAL, WIDE, Element
 from cortado.base.numerics import QParams
 from cortado.frontend.precision.elements import MAY_BE_WIDE
-from cortado.frontend.precision.judgement import CALL, SIGNAL, FloatRun, Measure, drawn_runs
+from cortado.frontend.precision.judgement import CALL, SIGNAL, FloatRun, Measure, drawn_runs, folds
 from cortado.frontend.precision.parts import OutputPart, joined_by, moves
 from cortado.frontend.quantize.bias import attribute
 from cortado.frontend.quantize.prequantized import is_quantize, qparams_of
@@ -36,6 +36,7 @@ LONG = 512  # steps, at most, where the work allows more than these: errors of a
 NAMED = 3  # tensors, at most
 WITHIN = 10.0  # dB from the worst, within which a tensor is named
 FEW_STEPS = 4.0  # steps of its scale, below which a tensor's typical value is lost
+NEW, PASSES = 16, 5  # samples, at least, to estimate what new ones keep; how often each is run
 TRIED, MANY = 32, 256  # samples a cure is tried on, at most: for a signal; for integers and truth values
 SATURATED = 0.002  # fraction of a tensor's values
 PROBABILITIES = 256  # the most that int8 can tell from zero if all are equal
@@ -55,6 +56,32 @@ class Culprit:
 
 
 Roundings = Mapping[Node, Callable[[Tensor], Tensor]]  # by quantize call: the function that replaces it
+Reached = Mapping[Node, tuple[float, float]]  # by quantize call: the range of a tensor's values
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A function that rounds to the codes of an element for a range, which includes zero."""
+
+    low: float
+    high: float
+    element: Element = USUAL
+
+    def __call__(self, value: Tensor) -> Tensor:
+        if self.element == WIDE:
+            scale = max(-self.low, self.high) / WIDE.high
+            return torch.fake_quantize_per_tensor_affine(value, scale, 0, *WIDE.codes)
+        scale = (self.high - self.low) / self.element.steps
+        zero = round(self.element.low - self.low / scale)
+        return torch.fake_quantize_per_tensor_affine(value, scale, zero, *self.element.codes)
+
+    def without(self, mine: tuple[float, float], theirs: tuple[float, float]) -> "Grid":
+        """Returns the range without some samples, which reach as far as `mine` while the others reach `theirs`."""
+        low, high = _part(-mine[0], -theirs[0]), _part(mine[1], theirs[1])
+        if self.element == WIDE:
+            low = high = _part(max(-mine[0], mine[1]), max(-theirs[0], theirs[1]))
+        found = replace(self, low=self.low * low, high=self.high * high)
+        return found if found.high - found.low > 0.0 else self
 
 
 def exact(value: Tensor) -> Tensor:
@@ -126,6 +153,10 @@ def advice(converted: GraphModule, runs: Sequence[FloatRun], part: OutputPart, m
         return ". ".join(one for one in (why, cures.wider([culprit.place for culprit in found])) if one)
 
 
+def _part(mine: float, theirs: float) -> float:
+    return theirs / mine if 0.0 <= theirs < mine else 1.0
+
+
 def _culprits(model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> list[Culprit]:
     """Returns the tensors that a part loses most to, the worst first."""
     runs = _some(runs, model.runs(SAMPLES, len(model.places)))
@@ -192,7 +223,8 @@ class Cures:
         low, high = min(0.0, *(float(one.min()) for one in seen)), max(0.0, *(float(one.max()) for one in seen))
         if not places or high <= low:
             return ""
-        alone = self.kept({**dict.fromkeys(places, exact), places[-1]: grid(low, high)})
+        apart: Roundings = {**dict.fromkeys(places, exact), places[-1]: Grid(low, high)}
+        alone = self.kept(apart)
         if not self.helps(alone):
             return ""
         joins = [node for node in _way(output, lambda node: not _passes(node)) if len(node.all_input_nodes) > 1]
@@ -201,27 +233,28 @@ class Cures:
         return (
             f"It shares its scale with larger values in {describe(joins[0])}: as a separate output it "
             f"{self.shown(alone)}, with --int16 '{names}' it {self.shown(wide)} (it {self.shown(self.now)} now, on the "
-            "same samples)"
+            f"same samples{self.told_of_new(apart, alone)})"
         )
 
     def wider(self, places: Sequence[Node]) -> str:
         """Suggests ranges that include all values, int16 for a few tensors or for all, or float32: the first that
         helps, and the next as long as what is kept is not enough; empty if nothing helps."""
-        said, last = [], self.now
+        said, last, taken = list[str](), self.now, dict[Node, Callable[[Tensor], Tensor]]()
         for text, others in (self._unsaturated(), self.wide(places), self._all_wide(), *self._floats()):
             kept = self.kept(others) if others else self.now
             if self._measure.helps(last, kept):
                 said.append(f"with {text} it {self.shown(kept)}")
-                last = kept
+                last, taken = kept, dict(others)
             if said and last >= self._measure.enough:
                 break
         if not said:
             return ""
-        text = f"{', '.join(said)} (it {self.shown(self.now)} now, on the same samples)"
+        new = self.told_of_new(taken, last)
+        text = f"{', '.join(said)} (it {self.shown(self.now)} now, on the same samples{new})"
         return text[0].upper() + text[1:]
 
-    def reached(self) -> dict[Node, tuple[float, float]]:
-        """Returns the value ranges of int8 tensors, extended to zero, by quantize call."""
+    def reached(self, runs: Sequence[FloatRun] = ()) -> dict[Node, tuple[float, float]]:
+        """Returns the value ranges of int8 tensors over some runs or all, extended to zero, by quantize call."""
         reached: dict[Node, tuple[float, float]] = {}
 
         def seen(place: Node, value: Tensor) -> Tensor:
@@ -232,8 +265,29 @@ class Cures:
             return value
 
         places = [place for place in self._model.places if is_quantize(place) and USUAL.torch_dtype in place.args]
-        self.kept({place: partial(seen, place) for place in places}, self._seen)
+        self.kept({place: partial(seen, place) for place in places}, runs or self._seen)
         return reached
+
+    def on_new(self, others: Roundings) -> float:
+        """Estimates what new samples keep: ranges are taken from each quarter of the samples, and judged on the
+        others; the least of the four. Infinity without an estimate, as for the steps of a sequence."""
+        runs = _some(self._seen, max(1, WORK // (PASSES * max(self._model.size, 1))))
+        if self._model.initial or len(runs) < NEW:
+            return math.inf
+        mine, kept = self.reached(runs), list[float]()
+        for part in folds([True] * len(runs)):
+            theirs = self.reached([runs[number] for number in sorted(part)])
+            roundings = {place: Grid(*qparams_of(place).range) for place in mine.keys() & theirs.keys()} | dict(others)
+            for place, rounding in roundings.items():
+                if isinstance(rounding, Grid) and place in mine and place in theirs:
+                    roundings[place] = rounding.without(mine[place], theirs[place])
+            kept.append(self.kept(roundings, [run for number, run in enumerate(runs) if number not in part]))
+        return min(kept)
+
+    def told_of_new(self, others: Roundings, told: float) -> str:
+        """Formats what new samples may keep with a remedy, if that is less than what was told."""
+        new = self.on_new(others)
+        return f"; of new samples it probably {self.shown(new)}" if new <= told - self._measure.gap else ""
 
     def _unsaturated(self) -> tuple[str, Roundings]:
         """Returns the option that extends the ranges of saturating int8 tensors to all their values."""
@@ -265,14 +319,7 @@ class Cures:
 
 def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:
     """Returns extended ranges for the tensors whose values exceed their codes."""
-    return {place: grid(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
-
-
-def grid(low: float, high: float) -> Callable[[Tensor], Tensor]:
-    """Returns a function that rounds to the int8 codes of a range."""
-    scale = (high - low) / USUAL.steps
-    zero = round(USUAL.low - low / scale)
-    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, zero, *USUAL.codes)
+    return {place: Grid(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
 
 
 def _passes_range(place: Node, low: float, high: float) -> bool:
@@ -282,11 +329,11 @@ def _passes_range(place: Node, low: float, high: float) -> bool:
     return low < least - qparams.scale or high > most + qparams.scale
 
 
-def _wide_grid(place: Node) -> Callable[[Tensor], Tensor]:
-    """Returns a function that rounds to int16 codes with the headroom that int16 tensors have."""
+def _wide_grid(place: Node) -> Grid:
+    """Returns the rounding to int16 codes with the headroom that int16 tensors have."""
     room = INPUT_ROOM if place.all_input_nodes[0].op == "placeholder" else ROOM
-    scale = room * max(abs(end) for end in qparams_of(place).range) / WIDE.high
-    return lambda value: torch.fake_quantize_per_tensor_affine(value, scale, 0, *WIDE.codes)
+    most = room * max(abs(end) for end in qparams_of(place).range)
+    return Grid(-most, most, WIDE)
 
 
 def _passes(node: Node) -> bool:

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch.fx import Node
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.precision.judgement import AGREES, SIGNAL, FloatRun
 from cortado.frontend.precision.parts import OutputPart
 from cortado.frontend.quantize.convert import Quantized
 from cortado.frontend.quantize.prequantized import qparams_of
-from cortado.scoring.blame import Alone, Cures, Roundings, grid, unsaturated
+from cortado.scoring.blame import Alone, Cures, Grid, Reached, Roundings, unsaturated
 
 OUTPUTS = 4  # outputs that advice is tried on, at most
-Reached = dict[Node, tuple[float, float]]
 ABOUT_A_SAMPLE = (FindingKind.ODD_SAMPLE, FindingKind.LONE_SAMPLE, FindingKind.SATURATION)
 
 
@@ -104,12 +102,8 @@ def _without(mine: Reached, theirs: Reached) -> Roundings:
     """Returns ranges shrunk at each end by as much as the other samples fall short of the reported one."""
     found = {}
     for place in mine.keys() & theirs.keys():
-        least, most = qparams_of(place).range
-        ends = least * _part(-mine[place][0], -theirs[place][0]), most * _part(mine[place][1], theirs[place][1])
-        if ends != (least, most) and ends[0] < ends[1]:
-            found[place] = grid(*ends)
+        now = Grid(*qparams_of(place).range)
+        then = now.without(mine[place], theirs[place])
+        if then != now:
+            found[place] = then
     return found
-
-
-def _part(mine: float, theirs: float) -> float:
-    return theirs / mine if 0.0 <= theirs < mine else 1.0

@@ -135,6 +135,7 @@ class Measure:
     helps: Callable[[float, float], bool]  # whether a remedy is worthwhile that gives the second instead of the first
     in_words: Callable[[float], str]
     enough: float  # from which on nothing needs to be better
+    gap: float  # by which new samples have to be worse to be told
 
 
 def _rounded(kept: float) -> str:
@@ -150,8 +151,20 @@ def _agrees(pairs: Pairs) -> float:
 GAIN = 3.0  # dB, that a remedy must give
 ENOUGH = 20.0  # decibels: below it, the noise has more than a hundredth of the signal's power
 ALIKE = 0.95  # the fraction of an output's integers or truth values below which it is reported
-SIGNAL = Measure(decibels, lambda now, then: then >= now + GAIN, lambda kept: f"keeps {_rounded(kept)}", ENOUGH)
-AGREES = Measure(_agrees, lambda now, then: 1 - then <= (1 - now) / 2, lambda kept: f"agrees in {kept:.1%}", ALIKE)
+SIGNAL = Measure(
+    decibels,
+    lambda now, then: then >= now + GAIN,
+    lambda kept: f"keeps {_rounded(kept)}",
+    ENOUGH,
+    2.0,
+)
+AGREES = Measure(
+    _agrees,
+    lambda now, then: 1 - then <= (1 - now) / 2,
+    lambda kept: f"agrees in {kept:.1%}",
+    ALIKE,
+    0.01,
+)
 DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
 
 
@@ -160,6 +173,7 @@ DECIDES = replace(AGREES, of=lambda pairs: _agrees(decided(pairs)))
 CLEAR = 0.05  # the distance from 0.5 beyond which a score is clear
 UNLIKELY, HALVINGS = 0.1, 40  # a probability, and the bisection steps to find a share with it
 MANY = 100  # changes that suffice to predict new samples
+ALIKE_ERRORS = 16  # samples whose errors a lead is compared with
 SUM = 1e-3  # the tolerance of a sum of probabilities around 1
 
 
@@ -191,6 +205,7 @@ class Flips:
 
     changed: int
     choices: int
+    likely: float = 0.0  # the share of new samples that would change, by the distances of scores and their errors
 
     @property
     def part(self) -> float:
@@ -223,5 +238,44 @@ class Flips:
 
 
 def flips(pairs: Pairs, dim: int) -> Flips:
+    """Counts the samples, or positions, whose best class differs."""
     changed = [(wanted.argmax(dim) != found.argmax(dim)) for wanted, found in pairs]
-    return Flips(sum(int(one.sum()) for one in changed), sum(one.numel() for one in changed))
+    leads = [_lead(wanted, found, dim) for wanted, found in pairs]
+    return Flips(
+        sum(int(one.sum()) for one in changed),
+        sum(one.numel() for one in changed),
+        likely_changes(torch.cat([one for one, _ in leads]), torch.cat([other for _, other in leads])),
+    )
+
+
+def decisions(pairs: Pairs) -> Flips:
+    """Counts the scores on the opposite side of one half."""
+    wanted, found = (torch.cat([pair[side].reshape(-1).double() for pair in pairs]) for side in (0, 1))
+    changed = int(((wanted > 0.5) != (found > 0.5)).sum())
+    return Flips(changed, wanted.numel(), likely_changes((wanted - 0.5).abs(), wanted - found))
+
+
+def _lead(wanted: Tensor, found: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Returns by how much the float model's best class leads, and how much of it the quantized model takes away."""
+    wanted, found = (one.movedim(dim, -1).flatten(0, -2).double() for one in (wanted, found))
+    best = wanted.argmax(-1, keepdim=True)
+    before, after = (
+        (one.gather(-1, best) - one.scatter(-1, best, -math.inf).amax(-1, keepdim=True)).flatten()
+        for one in (wanted, found)
+    )
+    return before, before - after
+
+
+def likely_changes(leads: Tensor, errors: Tensor) -> float:
+    """Estimates the share of samples whose decision changes: each lead is compared with the errors of the samples whose
+    leads are most similar, in both directions. So a change is expected where none of a few samples has happened to
+    change."""
+    known = torch.isfinite(leads) & torch.isfinite(errors)
+    leads, order = leads[known].sort()
+    errors = errors[known][order].abs()
+    count = len(leads)
+    if count < ALIKE_ERRORS:
+        return 0.0
+    first = (torch.arange(count) - ALIKE_ERRORS // 2).clamp(0, count - ALIKE_ERRORS)
+    around = errors[first[:, None] + torch.arange(ALIKE_ERRORS)]
+    return float((around > leads[:, None]).double().mean() / 2)
