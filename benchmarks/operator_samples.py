@@ -1,5 +1,6 @@
 """Calls of operators with arguments drawn from their own samples: many of them side by side as one network."""
 
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -205,14 +206,15 @@ def _odd_layers(weights: str, given: Arguments) -> list[Arguments]:
 
 def _large_windows(given: Arguments) -> list[Arguments]:
     """Averages over more than 256 numbers, and over more than 5,770 that are the whole image."""
-    channels, number = given["input"].shape[3], len(given["kernel_size"]) + given["input"].shape[2]
-    image = torch.arange((24 * 22) * channels).remainder(251).sub(125).to(torch.int8).reshape(1, 24, 22, channels)
-    whole = torch.arange(5776 * channels).remainder(251).sub(125).to(torch.int8).reshape(1, 76, 76, channels)
-    alike = {**given, "padding": [0, 0], "stride": [1, 2]}
-    return [
-        {**alike, "input": image, "kernel_size": [17 + number % 5, 16]},
-        {**alike, "input": whole, "kernel_size": [76, 76]},
-    ]
+    _, height, width, channels = given["input"].shape
+    window, whole = [18 + height % 5, 15 + width % 7], [73 + height % 7, 80 + 3 * (width % 9)]
+
+    def over(sizes: list[int], kernel: list[int]) -> Arguments:
+        codes = torch.arange(math.prod(sizes) * channels).remainder(251).sub(125).to(torch.int8)
+        image = codes.reshape(1, *sizes, channels)
+        return {**given, "input": image, "kernel_size": kernel, "padding": [0, 0], "stride": [1, 2]}
+
+    return [over([24, 26], window), over(whole, whole)]
 
 
 # How calls become such; and how many of them.

@@ -74,12 +74,9 @@ def _kernel_files() -> list[str]:
 
 # What a core takes only for layers that none of its own kernels fits; such networks are not estimated.
 NOT_MEASURED = {
-    "cortado_avg_pool2d_s8",
     "cortado_conv1x1_s8",
     "cortado_conv2d_s8",
     "cortado_depthwise3x3_s8__dsp",
-    "cortado_global_avg_pool_s8+cortado_sum_rows_s8__mve+cortado_means_s8",
-    "cortado_linear_s8__dsp",
 }
 
 
