@@ -42,6 +42,16 @@ def test_a_watched_network_is_right_at_every_door_that_takes_it() -> None:
     assert {str(one.combination): one.outcome for one in found if not one.right} == {}
 
 
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.parametrize("product", [Product.C, pytest.param(Product.IMAGE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", [Way.FLOAT32, pytest.param(Way.ISLANDS, marks=pytest.mark.slow)])
+def test_a_stream_of_samples_in_float32_is_right_at_every_door(way: Way, product: Product) -> None:
+    doors = [Door.HOST, Door.BOARD, Door.VALIDATE, Door.SELFTEST]
+    found = check(Build(Form.SAMPLE_STREAM, way, product, 7), doors)
+    assert {str(one.combination): one.outcome for one in found if not one.right} == {}
+
+
 def test_a_combination_says_what_it_is() -> None:
     text = str(Combination(Build(Form.STATE, Way.INT16, Product.C, 5), Door.PROFILE))
     assert text == "state, int16, C, seed 5: profile"
