@@ -186,6 +186,9 @@ def test_transposed_convolutions_that_skip_outputs_are_computed_by_torch(monkeyp
     with RightKernels():
         assert torch.topk(torch.tensor([3.0, 9.0, 1.0, 7.0, 8.0]), 3, sorted=False).values.tolist() == [9.0, 8.0, 7.0]
         assert torch.equal(functional.relu(torch.tensor([-1.0, 1.0])), torch.tensor([0.0, 1.0]))
+        ties = torch.tensor([[1, 0] * 20])
+        for found in (ties.sort()[1], ties.argsort(1), ties.topk(40, largest=False)[1]):
+            assert found.tolist() == [[*range(1, 40, 2), *range(0, 40, 2)]]
 
 
 # ---- the module stays as it was ----------------------------------------------------------------------------------

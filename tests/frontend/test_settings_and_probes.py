@@ -14,7 +14,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.rewrite.integer_compare import _first_fraction, _lower_end
 from cortado.plan.lowered import after, reference_outputs, run_reference
 from helpers.exact import STEPS, assert_equal_to_eager, compiled, drawn
-from helpers.single import Expression, randn
+from helpers.single import Expression, decibels, randn
 
 
 def positive(rng: torch.Generator) -> tuple[Tensor, ...]:
@@ -69,9 +69,18 @@ def test_truth_state_is_changed_in_place(how: str, start: bool) -> None:
         assert torch.equal(values[made.graph.outputs[0]].bool(), flags)
 
 
-def test_a_number_stands_in_rows_that_minus_infinity_hides_whole() -> None:
+REPLACED: dict[str, Callable[[Tensor], Tensor]] = {
+    "nan_to_num": lambda x: x.nan_to_num(0.125),
+    "where": lambda x: torch.where(torch.isnan(x), torch.full_like(x, 0.125), x),
+    "masked_fill": lambda x: x.masked_fill(x.isnan(), 0.125),
+    "any": lambda x: torch.where(x.isnan().any(-1, keepdim=True), 0.125, x),
+}
+
+
+@pytest.mark.parametrize("how", REPLACED)
+def test_a_number_stands_in_rows_that_minus_infinity_hides_whole(how: str) -> None:
     def parts(x: Tensor, keep: Tensor) -> Tensor:
-        return x.masked_fill(~keep, -torch.inf).softmax(-1).nan_to_num(0.125)
+        return REPLACED[how](x.masked_fill(~keep, -torch.inf).softmax(-1))
 
     def draw(rng: torch.Generator) -> tuple[Tensor, ...]:
         return 4 * torch.rand(3, 8, generator=rng) - 2, torch.rand(3, 1, generator=rng) > 0.5
@@ -81,6 +90,21 @@ def test_a_number_stands_in_rows_that_minus_infinity_hides_whole() -> None:
     for inputs in drawn(draw, 1):
         (found,) = reference_outputs(made.graph, inputs)
         assert float((found - model(*inputs)).abs().max()) < 2 / 256
+
+
+def test_numbers_of_codes_are_finite() -> None:
+    """Guards against NaN and infinity, which codes can't hold, choose the number itself."""
+
+    def guarded(x: Tensor) -> tuple[Tensor, ...]:
+        y = 2 * x
+        return y.masked_fill(y.isnan() | y.isinf(), 0.5), torch.where(torch.isfinite(y), y, 0.5), y.isnan().any(-1)
+
+    batches = [(randn(3, 8, seed=seed),) for seed in range(12)]
+    made = compiled(Expression(guarded), batches[:8])
+    for (x,) in batches[:2]:
+        *found, none = reference_outputs(made.graph, (x,))
+        assert not none.any()
+        assert all(decibels(2 * x, one) > 30 for one in found)
 
 
 def test_complex_factors_are_refused_in_a_sentence() -> None:

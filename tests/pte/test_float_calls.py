@@ -51,10 +51,7 @@ _SCORES = {"factor": 0.5, "fill": -torch.inf, "added": False, "zeros": True}
 SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "as_truth": {"self": _TRUTH},
     "as_integer": {"self": _TRUTH},
-    "best_positions": {
-        **{"self": _ids(3, 7).float(), "k": 4, "largest": True},
-        **{"all": False, "stable": False, "ordered": True},
-    },
+    "best_positions": {"self": _ids(3, 7).float(), "k": 4, "largest": True},
     "calculated_ids": {"self": _ids(2, 6), "other": _ids(2, 6, seed=1), "how": 2},
     "chosen": {"mask": _TRUTH, "self": _real(2, 6), "other": _real(2, 6, seed=1)},
     "compared": {"self": _ids(2, 6).float(), "other": _ids(2, 6, seed=1).float(), "accepts": 3},
@@ -130,8 +127,7 @@ def test_a_call_is_written_in_portable_kernels(name: str) -> None:
     wanted = run_float(f"cortado::{name}.default", arguments)
     assert found.dtype == wanted.dtype
     torch.testing.assert_close(found, wanted)
-    if name != "best_positions":  # of equal numbers, torch's topk takes any
-        torch.testing.assert_close(wanted, _overload(name)(**arguments))
+    torch.testing.assert_close(wanted, _overload(name)(**arguments))
 
 
 @pytest.mark.parametrize("name", BEYOND)
@@ -144,7 +140,7 @@ def test_what_has_no_portable_kernel_is_told_so(name: str) -> None:
 @pytest.mark.parametrize("largest", [True, False])
 def test_of_equal_numbers_the_first_is_the_better(largest: bool) -> None:
     values = _ids(5, 9, high=3).float()
-    given = {"self": values, "k": 9, "largest": largest, "all": True, "stable": True, "ordered": True}
+    given = {"self": values, "k": 9, "largest": largest}
     wanted = torch.sort(values, dim=-1, descending=largest, stable=True).indices
     assert torch.equal(run_float("cortado::best_positions.default", given), wanted)
     (pattern,) = patterns_of(_overload("best_positions"))
@@ -262,5 +258,7 @@ def test_a_model_runs_on_the_runtime_as_the_users_own(kind: type[nn.Module], tmp
         for one, want in zip(found, wanted, strict=True):
             if want.is_floating_point():
                 assert np.abs(one - want.numpy()).max() <= 0.06 * np.abs(want.numpy()).max()
-            else:
-                assert (one == want.numpy()).mean() >= 0.8  # positions of values nearer than a step
+            else:  # positions of values that are nearer than a step can change places
+                scores = model.get_submodule("first")(value).detach().numpy()
+                picked, best = (np.take_along_axis(scores, at, -1) for at in (one.astype(int), want.numpy()))
+                assert np.abs(picked - best).max() <= 0.06 * np.abs(scores).max()

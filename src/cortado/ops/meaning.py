@@ -46,6 +46,7 @@ class CallKind(Enum):
     COMBINATION = auto()  # any other function of several tensors, element by element
     EXPONENTIAL = auto()
     WITHOUT_NAN = auto()
+    IS_NAN = auto()
     FUNCTION = auto()  # any other function of one tensor, element by element
     ATTENTION = auto()
     SOFTMAX = auto()
@@ -123,6 +124,7 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     (_COMBINATIONS, Meaning(CallKind.COMBINATION)),
     ("exp", Meaning(CallKind.EXPONENTIAL)),
     ("nan_to_num", Meaning(CallKind.WITHOUT_NAN)),
+    ("isnan", Meaning(CallKind.IS_NAN)),
     (_FUNCTIONS, Meaning(CallKind.FUNCTION)),
     ("floor", Meaning(CallKind.FUNCTION, monotone=True, rounding=Rounding.DOWN)),
     ("ceil", Meaning(CallKind.FUNCTION, monotone=True, rounding=Rounding.UP)),
@@ -206,15 +208,15 @@ def calls(*kinds: CallKind) -> dict[OpOverload, Meaning]:
     return {target: found for target, found in _MEANINGS.items() if found.kind in kinds and target in single}
 
 
-_OPEN = ("aten.convolution.default", "aten.topk.default", "cortado.best_positions.default")
+_ORDERS = (aten.topk.default, aten.sort.default, aten.argsort.default)
 
 
 def is_open(target: Any) -> bool:
     """Whether torch has several ways to compute a call, some of them wrong or in another order: transposed
-    convolutions, and topk, which need not be sorted."""
-    return "conv_transpose" in str(target) or str(target) in _OPEN
+    convolutions, and sorts that may give equal numbers in any order."""
+    return "conv_transpose" in str(target) or target is aten.convolution.default or target in _ORDERS
 
 
 def leaves_order_open(target: Any) -> bool:
-    """Whether the results of a call can come in any order."""
-    return bool(target == torch.ops.aten.topk.default)
+    """Whether equal numbers, or all results of a call, can come in any order."""
+    return target in _ORDERS

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -169,15 +169,26 @@ def _copied(model: torch.nn.Module) -> torch.nn.Module:
 
 class RightKernels(TorchDispatchMode):
     """Replaces wrong or ambiguous results of torch. oneDNN's transposed convolution can be wrong where no tap reaches
-    an output: torch's own kernel computes those. The results of topk are sorted if the model leaves their order
-    open."""
+    an output: torch's own kernel computes those. Sorts are stable, and the results of topk sorted, if the model leaves
+    their order open."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if leaves_order_open(func):
-            return func(*args[:4], **{**(kwargs or {}), "sorted": True})
+            return _in_stable_order(func, args, kwargs or {})
         skips = func is torch.ops.aten.convolution.default and _skips_outputs(*args)
         with _without_onednn() if skips else nullcontext():
             return func(*args, **(kwargs or {}))
+
+
+def _in_stable_order(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Computes topk or sort, of equal numbers the first one first."""
+    given = {**dict(zip((one.name for one in func._schema.arguments), args, strict=False)), **kwargs}
+    x, dim = given["self"], given.get("dim", -1)
+    if not x.dim():
+        return func(*args, **kwargs)
+    descending = given.get("largest", True) if "k" in given else given.get("descending", False)
+    found = torch.sort(x, dim=dim, descending=descending, stable=True)
+    return tuple(one.narrow(dim, 0, given.get("k", x.shape[dim])).contiguous() for one in found)
 
 
 def _skips_outputs(

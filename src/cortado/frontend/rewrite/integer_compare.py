@@ -9,8 +9,9 @@ rounded down or up to one. Conversions of such numbers back to integers are drop
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -23,9 +24,9 @@ from cortado.base.element import INT32
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.rewrite.domains import DOMAINS, domain_of, interval
 from cortado.ir.analysis import Analysis, rewrite_each
-from cortado.ir.domain import DOMAIN, WORDS, Domain, DomainKind, Interval
-from cortado.ir.facts import IN_FLOAT, STATE, VALUE, FactKey, dtype
-from cortado.ir.graph import Bound, add_call, bind, call_again, computed_call, describe, output_node, shape
+from cortado.ir.domain import EXACT_IN_FLOAT, WORDS, DomainKind, Interval
+from cortado.ir.facts import IN_FLOAT, VALUE, FactKey, dtype
+from cortado.ir.graph import Bound, add_call, bind, call_again, computed_call, describe, shape
 from cortado.ops.elementwise.pointwise import is_bytes, is_pointwise, uniform_value
 from cortado.ops.float_graph import add_constant, constant_data, is_constant
 from cortado.ops.integer.words import integer_in, is_number, known_number
@@ -39,6 +40,7 @@ from cortado.ops.meaning import (
     dimensions_of_windows,
     meaning_of,
     means,
+    sum_factors,
 )
 from cortado.ops.probing import attempt
 
@@ -50,6 +52,7 @@ MOST_SUMMED = 64  # values in a window whose mean is compared
 MOST_LISTED = 2**12  # entries of a table
 MOST_MOVED = 2**20  # values of a tensor that are tracked through moves
 MOST_DIVIDED = 2**12  # the limit of numerator and denominator of a constant divisor
+MOST_NESTED = 32  # sums and products in one another
 UNKNOWN_DIVISOR = 2**12  # the largest divisor for which comparing a quotient with any number is exact
 
 
@@ -63,81 +66,6 @@ def compare_integers(module: GraphModule) -> None:
     CURVES.forget(graph.nodes)
 
 
-# ---- state -------------------------------------------------------------------------------------------------------
-
-
-def count_in_integers(module: GraphModule) -> None:
-    """Keeps state as integers if it only ever holds integers in float32: it starts with integers, and only integers are
-    assigned to it. If the assigned integers have an interval, so has the state."""
-    holders = [node for node in module.graph.nodes if node.op == "placeholder" and STATE.known(node)]
-    returned: Any = output_node(module.graph).args[0]
-    pairs = dict(zip(holders, returned[-len(holders) :], strict=True)) if holders else {}
-    found = {one: new for one, new in pairs.items() if _counts(one)}
-    given = [one for one in module.graph.nodes if one.op == "placeholder" and DOMAIN.known(one)]
-    while found:
-        _suppose(module.graph, given, dict.fromkeys(found))
-        kept = {one: new for one, new in found.items() if domain_of(new).kind is not DomainKind.REAL}
-        if len(kept) == len(found):
-            break
-        found = kept
-    bounds = {one: _with_initial(one, domain_of(new).interval) for one, new in found.items()}
-    _suppose(module.graph, given, bounds)
-    floats = [one for one in found if dtype(one).is_floating_point]
-    for one in floats:
-        _read_integers(one)
-    for one in floats:
-        _return_integers(output_node(module.graph), len(returned) - len(holders) + holders.index(one))
-
-
-def _counts(holder: Node) -> bool:
-    """Whether state can hold only integers; only dtypes of 32 bits or more, as smaller ones have an interval anyway."""
-    if DOMAIN.known(holder) or dtype(holder) not in (torch.float32, torch.int32, torch.int64):
-        return False
-    initial = STATE.must(holder).initial
-    return bool(initial.isfinite().all()) and torch.equal(initial, initial.round())
-
-
-def _suppose(graph: Graph, given: Sequence[Node], bounds: Mapping[Node, Interval | None]) -> None:
-    """Infers all domains again from the given ones, assuming that these nodes hold integers."""
-    DOMAINS.forget(node for node in graph.nodes if node not in given)
-    for node, known in bounds.items():
-        DOMAIN.note(node, Domain(DomainKind.INTEGER, known))
-    DOMAINS.infer(graph)
-
-
-def _with_initial(holder: Node, found: Interval | None) -> Interval | None:
-    initial = STATE.must(holder).initial
-    return None if found is None else found.hull(Interval(int(initial.min()), int(initial.max())))
-
-
-def _read_integers(holder: Node) -> None:
-    """Makes state an int32 input, converted to float32 for its readers."""
-    lasting, value = STATE.must(holder), VALUE.must(holder)
-    STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))
-    with value.fake_mode:
-        VALUE.note(holder, torch.empty(value.shape, dtype=torch.int32))
-    readers = list(holder.users)
-    with holder.graph.inserting_after(holder):
-        real = add_call(holder, aten.to.dtype, holder, torch.float32)
-    for reader in readers:
-        reader.replace_input_with(holder, real)
-
-
-def _return_integers(output: Node, place: int) -> None:
-    """Makes an output int32; readers of the same value as float32 read it converted from these integers."""
-    returned: Any = output.args[0]
-    last: Node = returned[place]
-    readers = list(last.users)
-    with last.graph.inserting_before(last.next):
-        integers = _Integers(last).of(last)
-        made = add_call(last, aten.to.dtype, integers, torch.int32)
-        known = add_call(last, aten.to.dtype, integers, torch.float32)
-    for reader in [one for one in readers if one is not output]:
-        reader.replace_input_with(last, known)
-    given = [known if one is last else one for one in returned]
-    output.args = (tuple(made if at == place else one for at, one in enumerate(given)),)
-
-
 def _exact(node: Node) -> Node | None:
     if not isinstance(VALUE.of(node), Tensor):
         return None
@@ -146,7 +74,7 @@ def _exact(node: Node) -> Node | None:
     if means(node, CallKind.CONVERT) and not dtype(node).is_floating_point:
         source = node.all_input_nodes[0]
         if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
-            return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
+            return add_call(node, aten.to.dtype, Integers(node).of(source), dtype(node))
         return _rounded(node, source, Rounding.TOWARD_ZERO) or _looked_up(node, source)
     meaning = meaning_of(node)
     if meaning is None or meaning.rounding is None or not dtype(node).is_floating_point:
@@ -165,15 +93,52 @@ def _compared(node: Node) -> Node | None:
     if found is not None:
         return found
     if len(numbers) == 1:
-        return _of_one(node, bound["self"])
+        return _of_extreme(node, bound["self"]) or _of_one(node, bound["self"])
     kinds = {domain_of(side).kind for side in sides}
     if len(sides) == 2 and DomainKind.REAL in kinds and len(kinds) == 2:
         return _beside_integer(node)
     if len(sides) < 2 or DomainKind.REAL in kinds or kinds == {DomainKind.TRUTH}:
         return None
-    integers = _Integers(node)
+    integers = Integers(node)
     target: Any = node.target
     return add_call(node, target, *(integers.of(side) for side in sides))
+
+
+def _of_extreme(node: Node, side: Node) -> Node | None:
+    """Rewrites a comparison of the largest or smallest of quotients with a number: of some of them, or of all."""
+    along = _extreme_along(side)
+    if along is None or domain_of(side).kind is not DomainKind.REAL:
+        return None
+    source, dims, keepdim, largest = along
+    quotient, accepts = _quotient(source), _accepts(node)
+    if quotient is None or accepts in (EQUAL, BELOW | ABOVE):
+        return None
+    products, target = _Products(node), node.target
+    found = _compared(products.call(target, source, bind(node)["other"]))
+    if found is None:
+        return None
+    every = bool(accepts & (BELOW if largest else ABOVE))
+    made = products.call(aten.all.dims if every else aten.any.dims, found, dims, keepdim)
+    if every or not quotient.may_be(negative=False):
+        return made
+    equal = _compared(products.call(aten.eq.Tensor, source, source))
+    if equal is None:
+        return None  # 0 / 0 is not equal to itself, and the extreme of every row that has one
+    return products.call(aten.logical_and.default, made, products.call(aten.all.dims, equal, dims, keepdim))
+
+
+def _extreme_along(side: Node) -> tuple[Node, list[int], bool, bool] | None:
+    """Returns the operand and the dimensions of a call that gives an extreme value; whether these are kept, and whether
+    it is the largest."""
+    if side.target is operator.getitem and side.args[1] == 0:
+        side = side.all_input_nodes[0]
+    meaning = meaning_of(side)
+    if meaning is None or meaning.kind is not CallKind.EXTREME or not meaning.value:
+        return None
+    bound = bind(side)
+    source, dim = bound["self"], bound.get("dim")
+    dims = [dim] if isinstance(dim, int) else list(dim or range(len(shape(source))))
+    return source, dims, bool(bound.get("keepdim", False)), meaning.largest
 
 
 def _mean_parts(side: Node) -> tuple[Node, int] | None:
@@ -269,7 +234,7 @@ def equality(node: Node) -> Finding:
 # ---- integers that float32 holds -----------------------------------------------------------------------------
 
 
-class _Integers:
+class Integers:
     """Rewrites numbers held in float32 as int64, computed in integers."""
 
     def __init__(self, like: Node) -> None:
@@ -319,9 +284,9 @@ class _Quotient:
         return known is None or (known.low < 0 if negative else known.low <= 0 <= known.high)
 
 
-def _quotient(side: Any) -> _Quotient | None:
+def _quotient(side: Any, depth: int = 0) -> _Quotient | None:
     """Reads a value as a quotient of two integers, or as one integer; a mean is a sum over a number."""
-    if not isinstance(side, Node) or is_number(side):
+    if not isinstance(side, Node) or is_number(side) or depth > MOST_NESTED:
         return None
     while dtype(side).is_floating_point and _passes(side):
         side = side.all_input_nodes[0]
@@ -332,10 +297,13 @@ def _quotient(side: Any) -> _Quotient | None:
         return None if mean is None else _Quotient(*mean)
     if _only_moves(side):
         return _moved(side)
-    if means(side, CallKind.PRODUCT):
-        return _scaled(side)
-    if not means(side, CallKind.QUOTIENT):
-        return None
+    meaning = meaning_of(side)
+    rule = _COMPUTED.get(meaning.kind) if meaning is not None else None
+    return None if rule is None else rule(side, depth)
+
+
+def _of_two(side: Node, depth: int) -> _Quotient | None:
+    """Returns the quotient that a call computes."""
     bound = bind(side)
     above, below = bound["self"], bound["other"]
     if is_number(above) or domain_of(above).kind is DomainKind.REAL:
@@ -362,15 +330,16 @@ def _only_moves(node: Node) -> bool:
         found: Tensor = computed_call(node, parts.__getitem__)
         return found
 
-    places, values = (
-        torch.arange(count).double(),
-        torch.randn(count, generator=torch.Generator().manual_seed(1)).double(),
-    )
-    found, moved = (attempt(function, probe) for probe in (places, values))
-    if found is None or moved is None or not torch.equal(found, found.round()):
+    places = torch.arange(count).double()
+    found = attempt(function, places)
+    if found is None or not torch.equal(found, found.round()) or not bool(((found >= 0) & (found < count)).all()):
         return False
-    inside = bool(((found >= 0) & (found < count)).all())
-    return inside and torch.equal(moved, values[found.to(torch.int64)])
+    random = torch.randn(count, generator=torch.Generator().manual_seed(1)).double()
+    for values in (random, places.roll(-1)):  # rolled, no value has its old rank everywhere: a maximum moves nothing
+        moved = attempt(function, values)
+        if moved is None or not torch.equal(moved, values[found.to(torch.int64)]):
+            return False
+    return True
 
 
 def _moved(move: Node) -> _Quotient | None:
@@ -398,17 +367,17 @@ def _move_again(move: Node, parts: Mapping[Node, Node | int]) -> Node:
         part, sizes = parts[one], list(shape(one))
         if not isinstance(part, Node):
             return add_constant(move, "divisor", torch.full(sizes, part))
-        whole = part if len(parts) == 1 else _Integers(move).of(part)
+        whole = part if len(parts) == 1 else Integers(move).of(part)
         return whole if shape(whole) == shape(one) else add_call(move, aten.expand.default, whole, sizes)
 
     return call_again(move, again)
 
 
-def _scaled(side: Node) -> _Quotient | None:
+def _scaled(side: Node, depth: int) -> _Quotient | None:
     """Returns a quotient times a constant that is a fraction of small integers."""
     operands = (bind(side)["self"], bind(side)["other"])
     numbers = [known_number(one) for one in operands if is_number(one)]
-    found = [_quotient(one) for one in operands if not is_number(one)]
+    found = [_quotient(one, depth + 1) for one in operands if not is_number(one)]
     if len(numbers) != 1 or not math.isfinite(numbers[0]) or found[0] is None:
         return None
     fraction, products = Fraction(float(np.float32(numbers[0]))), _Products(side)
@@ -416,6 +385,33 @@ def _scaled(side: Node) -> _Quotient | None:
         return None
     above = products.times(found[0].numerator, fraction.numerator)
     return _Quotient(above, products.times(found[0].denominator, fraction.denominator))
+
+
+def _summed(side: Node, depth: int) -> _Quotient | None:
+    """Returns a sum of integers that are divided by powers of two, as float32 adds them without rounding."""
+    products, terms = _Products(side), list[tuple[Node | int, int]]()  # numerators and denominators
+    for name, factor in zip(("self", "other"), sum_factors(side), strict=True):
+        found = _dyadic(bind(side)[name], depth)
+        if found is None or not factor.is_integer():
+            return None
+        terms.append((products.times(found[0], int(factor)), found[1]))
+    common = max(below for _, below in terms)
+    scaled = [products.times(above, common // below) for above, below in terms]
+    total = products.call(aten.add.Tensor, *sorted(scaled, key=lambda one: not isinstance(one, Node)))
+    return _Quotient(total, common)
+
+
+def _dyadic(operand: Any, depth: int) -> tuple[Node | int, int] | None:
+    """Returns an integer and the power of two by which it is divided."""
+    if is_number(operand):
+        number = float(np.float32(known_number(operand)))
+        parts: tuple[Node | int, int] = number.as_integer_ratio() if abs(number) <= EXACT_IN_FLOAT else (0, 0)
+    else:
+        found = _quotient(operand, depth + 1)
+        if found is None or isinstance(found.denominator, Node):
+            return None
+        parts = found.numerator, found.denominator or 1
+    return parts if 0 < parts[1] <= MOST_DIVIDED and parts[1] & (parts[1] - 1) == 0 else None
 
 
 def _divided(above: Node, number: float) -> _Quotient | None:
@@ -429,7 +425,14 @@ def _divided(above: Node, number: float) -> _Quotient | None:
     times = times if number > 0 else -times
     if times == 1:
         return _Quotient(above, count)
-    return _Quotient(add_call(above.next, aten.mul.Tensor, _Integers(above.next).of(above), times), count)
+    return _Quotient(add_call(above.next, aten.mul.Tensor, Integers(above.next).of(above), times), count)
+
+
+_COMPUTED: dict[CallKind, Callable[[Node, int], _Quotient | None]] = {
+    CallKind.PRODUCT: _scaled,
+    CallKind.SUM: _summed,
+    CallKind.QUOTIENT: _of_two,
+}
 
 
 def _compared_quotients(node: Node) -> Node | None:
@@ -512,7 +515,7 @@ class _Products:
         return add_call(self.like, target, *arguments, **keywords)
 
     def integers(self, value: Any) -> Any:
-        return _Integers(self.like).of(value) if isinstance(value, Node) else value
+        return Integers(self.like).of(value) if isinstance(value, Node) else value
 
     def times(self, value: Node | int | None, factor: Any) -> Any:
         """Adds a product of integers; None is 1."""
@@ -558,7 +561,7 @@ class _Products:
             infinite = self.call(
                 aten.logical_and.default, *(self._is(aten.eq.Scalar, one.denominator) for one in zeros)
             )
-            signs = [self.call(aten.clamp.default, _Integers(self.like).of(one.numerator), -1, 1) for one in zeros]
+            signs = [self.call(aten.clamp.default, Integers(self.like).of(one.numerator), -1, 1) for one in zeros]
             found = self.call(aten.where.self, infinite, self.plain(signs[0], signs[1], accepts), found)
         for one in zeros:
             if one.denominator is not None:
@@ -569,7 +572,7 @@ class _Products:
     def _is(self, target: Any, value: Node | int | None) -> Node:
         """Compares a computed integer with 0."""
         assert isinstance(value, Node)
-        return self.call(target, _Integers(self.like).of(value), 0)
+        return self.call(target, Integers(self.like).of(value), 0)
 
     def plain(self, left: Node, right: Any, accepts: int) -> Node:
         """Compares two integers."""
@@ -643,7 +646,7 @@ def _beside_integer(node: Node) -> Node | None:
     values = _computed(side, root, torch.arange(known.low, known.high + 1).to(dtype(root))).double()
     if bool(values.isnan().any()):
         return None
-    integer, whole = _Integers(node).of(other), values.clamp(INT32.low, INT32.high)
+    integer, whole = Integers(node).of(other), values.clamp(INT32.low, INT32.high)
     if accepts in (EQUAL, BELOW | ABOVE):
         equal = [
             _Products(node).plain(_listed(node, root, one), integer, EQUAL) for one in (whole.floor(), whole.ceil())
@@ -670,7 +673,7 @@ def _listed(node: Node, root: Node, values: Tensor) -> Node:
     """Looks integers up by another one, whose interval is known."""
     known = domain_of(root).interval
     assert known is not None
-    place = _Integers(node).of(root)
+    place = Integers(node).of(root)
     if known.low:
         place = add_call(node, aten.sub.Scalar, place, known.low)
     return add_call(node, aten.index.Tensor, add_constant(node, "table", values.to(torch.int64)), [place])
@@ -768,7 +771,7 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
     first ^= sum(at <= INT32.low for at in switches) % 2 == 1
     if len(inside) > 2:
         return None
-    integer = _Integers(node).of(root)
+    integer = Integers(node).of(root)
     if not inside:  # always, or never; still a function of the input
         return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, INT32.low)
     if len(inside) == 1:

@@ -85,6 +85,7 @@ class _Masks(Analysis[Found | Node | None]):
             CallKind.CONVERT: self._converted,
             CallKind.ADDED_PRODUCT: self._added_product,
             CallKind.WITHOUT_NAN: self._without_nan,
+            CallKind.IS_NAN: self._is_nan,
             **self.readers.rules,
         }
         self.softmaxes: dict[Node, tuple[Hidden, int]] = {}  # by result: its hidden scores and its dimension
@@ -156,13 +157,22 @@ class _Masks(Analysis[Found | Node | None]):
 
     def _without_nan(self, bound: Bound) -> Node | None:
         """Rewrites nan_to_num of a softmax: its number fills rows that are hidden entirely."""
-        source, like, number = bound["self"], bound.node, float(bound["nan"] or 0.0)
-        if source not in self.softmaxes or number == 0.0:
+        gone, number = self._is_nan(bound), float(bound["nan"] or 0.0)
+        return (
+            None
+            if gone is None or number == 0.0
+            else add_call(bound.node, aten.masked_fill.Scalar, bound["self"], gone, number)
+        )
+
+    def _is_nan(self, bound: Bound) -> Node | None:
+        """Returns where a softmax gives NaN in torch: in rows that are hidden entirely."""
+        source, like = bound["self"], bound.node
+        if source not in self.softmaxes:
             return None
         known, dim = self.softmaxes[source]
         kept = negated(like, compact(hidden_anywhere(like, known.terms, len(shape(like)))))
-        gone = negated(like, anywhere(like, kept, dim))
-        return add_call(like, aten.masked_fill.Scalar, source, as_node(like, gone), number)
+        gone = as_node(like, negated(like, anywhere(like, kept, dim)))
+        return gone if shape(gone) == shape(like) else add_call(like, aten.expand.default, gone, list(shape(like)))
 
     def transfer(self, node: Node) -> Found | Node | None:
         meaning = meaning_of(node)

@@ -32,7 +32,6 @@ from cortado.frontend.rewrite.filters import take_filters
 from cortado.frontend.rewrite.integer_compare import (
     compare_integers,
     compares_reals,
-    count_in_integers,
     equality,
     has_integers,
     is_equality,
@@ -41,7 +40,7 @@ from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, writ
 from cortado.frontend.rewrite.mask_rules import take_masks
 from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
 from cortado.frontend.rewrite.signs import compare_before
-from cortado.frontend.rewrite.state import StateBuffer, keep_needed
+from cortado.frontend.rewrite.state import StateBuffer, count_in_integers, keep_needed
 from cortado.frontend.rewrite.writes import make_writes_plain
 from cortado.ir.facts import VALUE, note_elements
 from cortado.ir.graph import describe

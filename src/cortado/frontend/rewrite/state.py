@@ -3,7 +3,7 @@ user's. They start with the buffers' values, are observed together with their ne
 scale on both sides."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +18,15 @@ from cortado.base.numerics import QParams
 from cortado.frontend.quantize.observers import RangeObserver
 from cortado.frontend.quantize.prequantized import QUANTIZE, is_dequantize, is_quantize, qparams_of
 from cortado.frontend.rewrite.canonical import inline_contexts
+from cortado.frontend.rewrite.domains import DOMAINS, domain_of
+from cortado.frontend.rewrite.integer_compare import Integers
 from cortado.frontend.rewrite.writes import written
-from cortado.ir.domain import DOMAIN, Domain, DomainKind, interval_of
+from cortado.ir.domain import DOMAIN, Domain, DomainKind, Interval, interval_of
 from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, holds_integers, wanted_element
 from cortado.ir.graph import add_call, describe, fake_mode_of, output_node, shape
 from cortado.ops.meaning import CallKind, means
 
+aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
@@ -404,3 +407,78 @@ def _give_codes(result: Node, qparams: QParams | None, output: Node) -> Node:
         kind = qparams.element
         arguments = (result, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
         return output.graph.call_function(QUANTIZE, arguments)
+
+
+# ---- integers ------------------------------------------------------------------------------------------------------
+
+
+def count_in_integers(module: GraphModule) -> None:
+    """Keeps state as integers if it only ever holds integers in float32: it starts with integers, and only integers are
+    assigned to it. If the assigned integers have an interval, so has the state."""
+    holders = [node for node in module.graph.nodes if node.op == "placeholder" and STATE.known(node)]
+    returned: Any = output_node(module.graph).args[0]
+    pairs = dict(zip(holders, returned[-len(holders) :], strict=True)) if holders else {}
+    found = {one: new for one, new in pairs.items() if _counts(one)}
+    given = [one for one in module.graph.nodes if one.op == "placeholder" and DOMAIN.known(one)]
+    while found:
+        _suppose(module.graph, given, dict.fromkeys(found))
+        kept = {one: new for one, new in found.items() if domain_of(new).kind is not DomainKind.REAL}
+        if len(kept) == len(found):
+            break
+        found = kept
+    bounds = {one: _with_initial(one, domain_of(new).interval) for one, new in found.items()}
+    _suppose(module.graph, given, bounds)
+    floats = [one for one in found if dtype(one).is_floating_point]
+    for one in floats:
+        _read_integers(one)
+    for one in floats:
+        _return_integers(output_node(module.graph), len(returned) - len(holders) + holders.index(one))
+
+
+def _counts(holder: Node) -> bool:
+    """Whether state can hold only integers; only dtypes of 32 bits or more, as smaller ones have an interval anyway."""
+    if DOMAIN.known(holder) or dtype(holder) not in (torch.float32, torch.int32, torch.int64):
+        return False
+    initial = STATE.must(holder).initial
+    return bool(initial.isfinite().all()) and torch.equal(initial, initial.round())
+
+
+def _suppose(graph: Graph, given: Sequence[Node], bounds: Mapping[Node, Interval | None]) -> None:
+    """Infers all domains again from the given ones, assuming that these nodes hold integers."""
+    DOMAINS.forget(node for node in graph.nodes if node not in given)
+    for node, known in bounds.items():
+        DOMAIN.note(node, Domain(DomainKind.INTEGER, known))
+    DOMAINS.infer(graph)
+
+
+def _with_initial(holder: Node, found: Interval | None) -> Interval | None:
+    initial = STATE.must(holder).initial
+    return None if found is None else found.hull(Interval(int(initial.min()), int(initial.max())))
+
+
+def _read_integers(holder: Node) -> None:
+    """Makes state an int32 input, converted to float32 for its readers."""
+    lasting, value = STATE.must(holder), VALUE.must(holder)
+    STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))
+    with value.fake_mode:
+        VALUE.note(holder, torch.empty(value.shape, dtype=torch.int32))
+    readers = list(holder.users)
+    with holder.graph.inserting_after(holder):
+        real = add_call(holder, aten.to.dtype, holder, torch.float32)
+    for reader in readers:
+        reader.replace_input_with(holder, real)
+
+
+def _return_integers(output: Node, place: int) -> None:
+    """Makes an output int32; readers of the same value as float32 read it converted from these integers."""
+    returned: Any = output.args[0]
+    last: Node = returned[place]
+    readers = list(last.users)
+    with last.graph.inserting_before(last.next):
+        integers = Integers(last).of(last)
+        made = add_call(last, aten.to.dtype, integers, torch.int32)
+        known = add_call(last, aten.to.dtype, integers, torch.float32)
+    for reader in [one for one in readers if one is not output]:
+        reader.replace_input_with(last, known)
+    given = [known if one is last else one for one in returned]
+    output.args = (tuple(made if at == place else one for at, one in enumerate(given)),)

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base.numerics import Tensor
-from cortado.ir.facts import dtype, wanted_element
+from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.op import Rewrite
 from cortado.ops.elementwise.functions import divided
@@ -468,22 +468,22 @@ FORMS = decomposed(_FUNCTIONS | _NORMS | _RUNNING | _COUNTS | _QUESTIONS | _PLAC
 # ---- truth values --------------------------------------------------------------------------------------------
 
 
-def _of_float32(like: Bound, compared: Callable[[Bound], Node]) -> Node | None:
-    return compared(like) if wanted_element(like.node).floating else None
+def is_nan(bound: Bound) -> Node:
+    """Rewrites isnan: only NaN is not equal to itself; codes have none."""
+    return add_call(bound.node, aten.ne.Tensor, bound["self"], bound["self"])
 
 
-def is_nan(bound: Bound) -> Node | None:
-    """Rewrites isnan: only NaN is not equal to itself."""
-    return _of_float32(bound, lambda like: add_call(like.node, aten.ne.Tensor, like["self"], like["self"]))
+def is_infinite(bound: Bound) -> Node:
+    size = add_call(bound.node, aten.abs.default, bound["self"])
+    return add_call(bound.node, aten.eq.Scalar, size, math.inf)
 
 
-def is_infinite(bound: Bound) -> Node | None:
-    def compared(like: Bound) -> Node:
-        size = add_call(like.node, aten.abs.default, like["self"])
-        return add_call(like.node, aten.eq.Scalar, size, math.inf)
-
-    return _of_float32(bound, compared)
+def is_finite(bound: Bound) -> Node:
+    """Rewrites isfinite: the size of a number is less than infinity, that of NaN is not."""
+    size = add_call(bound.node, aten.abs.default, bound["self"])
+    return add_call(bound.node, aten.lt.Scalar, size, math.inf)
 
 
+FINITE_REWRITE = Rewrite(aten=(aten.isfinite.default,), rewrite=is_finite, any_element=True)
 NAN_REWRITE = Rewrite(aten=(aten.isnan.default,), rewrite=is_nan, any_element=True)
 INFINITE_REWRITE = Rewrite(aten=(aten.isinf.default,), rewrite=is_infinite, any_element=True)

@@ -149,31 +149,51 @@ def _divided(making: Making, bound: Bound) -> Node | None:
     return both(making, bound, bound["self"], bound["other"], How.QUOTIENT) if mode == "floor" else None
 
 
-def _divisor(bound: Bound) -> int | None:
-    number = integer_in(bound["other"])
-    return None if number is None else number_as(dtype(bound.node), number)
+def _divided_bounds(making: Making, bound: Bound) -> Interval | None:
+    """Bounds a rounded quotient; one that is rounded towards 0 is at most 1 above the one that is rounded down."""
+    found = bounds_of(How.QUOTIENT, making.interval(bound["self"]), making.interval(bound["other"]))
+    towards_zero = found is not None and bound.get("rounding_mode") == "trunc"
+    return found.hull(Interval(min(found.low + 1, 0), min(found.high + 1, 0))) if towards_zero and found else found
+
+
+def _signed_divisor(making: Making, bound: Bound) -> tuple[Node, Node | None] | None:
+    """Returns the magnitude of a divisor, and its sign bits if it can be negative; None for 0 or without a form."""
+    like, number = bound.node, integer_in(bound["other"])
+    if number is not None:
+        number = number_as(dtype(like), number)
+        sign = None if number > 0 else word_of(making, like, -1)
+        size = word_of(making, like, abs(number))
+        return (size, sign) if number and size is not None else None
+    word, known = word_of(making, like, bound["other"]), making.interval(bound["other"])
+    if word is None or (known is not None and known.low > 0):
+        return None if word is None else (word, None)
+    negative = calculated_by(like, word, -1, How.PRODUCT)
+    return calculated(like, word, negative, How.LARGER), calculated_by(like, word, INT32.bits - 1, How.RIGHT)
 
 
 def _truncated(making: Making, bound: Bound) -> Node | None:
-    """Divides by a number, rounding towards 0: the quotient of the positive part, less that of the negative part."""
-    number, word = _divisor(bound), making.word(bound["self"])
-    if not number or word is None:
+    """Divides, rounding towards 0: a negative dividend is raised by the divisor's magnitude less 1 first."""
+    like, above, divisor = bound.node, word_of(making, bound.node, bound["self"]), _signed_divisor(making, bound)
+    if above is None or divisor is None:
         return None
-    like, sign = bound.node, 1 if number > 0 else -1
-    sides = [calculated_by(like, word, factor, How.PRODUCT) for factor in (sign, -sign)]
-    first, second = (
-        calculated_by(like, calculated_by(like, side, 0, How.LARGER), abs(number), How.QUOTIENT) for side in sides
-    )
-    return calculated(like, first, second, How.DIFFERENCE)
+    size, sign = divisor
+    below_zero = calculated_by(like, above, INT32.bits - 1, How.RIGHT)
+    raised = calculated(like, below_zero, calculated_by(like, size, 1, How.DIFFERENCE), How.AND)
+    found = calculated(like, calculated(like, above, raised, How.SUM), size, How.QUOTIENT)
+    if sign is not None:
+        found = calculated(like, calculated(like, found, sign, How.XOR), sign, How.DIFFERENCE)
+    return add_view(like, found, shape(like))
 
 
 def _left_over(making: Making, bound: Bound) -> Node | None:
-    """Computes fmod by a number: the remainder of a quotient that is rounded towards 0."""
-    number, word, quotient = _divisor(bound), making.word(bound["self"]), _truncated(making, bound)
-    if number is None or word is None or quotient is None:
+    """Computes fmod: the remainder of a quotient that is rounded towards 0."""
+    like, quotient = bound.node, _truncated(making, bound)
+    above, below = (word_of(making, like, bound[name]) for name in ("self", "other"))
+    if above is None or below is None or quotient is None:
         return None
-    like = bound.node
-    return calculated(like, word, calculated_by(like, quotient, number, How.PRODUCT), How.DIFFERENCE)
+    return add_view(
+        like, calculated(like, above, calculated(like, quotient, below, How.PRODUCT), How.DIFFERENCE), shape(like)
+    )
 
 
 def _smaller_bounds(making: Making, bound: Bound) -> Interval | None:
@@ -187,7 +207,7 @@ def _smaller_bounds(making: Making, bound: Bound) -> Interval | None:
 
 DIVIDED_RULE = DomainRule(
     aten=tuple(one for one in overloads(aten.div, aten.divide) if "mode" in one._overloadname),
-    bounds=bounds_by(How.QUOTIENT),
+    bounds=_divided_bounds,
     words=_divided,
     wraps=True,
 )

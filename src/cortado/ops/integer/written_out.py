@@ -5,15 +5,18 @@ comparisons as a row has pairs, so the length of rows is limited; the largest an
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.ir.facts import dtype
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import Bound, bind, shape
 from cortado.ir.op import Decomposition
 from cortado.ops.float_graph import is_constant
+from cortado.ops.meaning import CallKind, means
 
 aten = torch.ops.aten
 
@@ -61,21 +64,47 @@ def _of_integers(bound: Bound) -> bool:
 
 
 def _is_short(bound: Bound) -> bool:
-    sizes = shape(bound["self"])
-    return _of_integers(bound) and sizes[int(bound.get("dim", -1))] <= LONGEST_ORDER
+    sizes, dim = shape(bound["self"]), bound.get("dim", -1)
+    length = sizes[int(dim)] if dim is not None and sizes else math.prod(sizes)
+    return (_of_integers(bound) or _of_quotients(bound)) and length <= LONGEST_ORDER
+
+
+def _of_quotients(bound: Bound) -> bool:
+    """Whether an order is of quotients of integers: int8 codes have no room for all of them, their comparisons do."""
+    source = bound["self"]
+    if not means(source, CallKind.QUOTIENT) or not shape(source):
+        return False
+    return all(_holds_integers(bind(source)[name]) for name in ("self", "other"))
+
+
+def _holds_integers(side: Any) -> bool:
+    """Whether an operand is a computed integer, possibly converted to float32."""
+    while means(side, CallKind.CONVERT):
+        side = side.all_input_nodes[0]
+    return isinstance(side, Node) and not is_constant(side) and not dtype(side).is_floating_point
+
+
+def _is_ordered(bound: Bound) -> bool:
+    return _of_integers(bound) or (_of_quotients(bound) and _is_short(bound))
 
 
 def _first(self: Tensor, dim: int | None, keepdim: bool, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """Returns the largest or smallest integer along a dimension, and its first position."""
-    x = (self if dim is not None else self.reshape(-1)).to(torch.int64)
+    """Returns the largest or smallest value along a dimension, and its first position."""
+    x = self if dim is not None else self.reshape(-1)
     along = (dim if dim is not None else 0) % len(x.shape)
-    best = torch.amax(x, [along], True) if largest else torch.amin(x, [along], True)
-    sizes = [x.shape[along] if axis == along else 1 for axis in range(len(x.shape))]
-    places = torch.arange(x.shape[along]).reshape(sizes)
-    found = torch.amin(torch.where(x == best, places, x.shape[along]), [along], keepdim and dim is not None)
+    x = x if x.is_floating_point() else x.to(torch.int64)
+    best = partial(torch.amax if largest else torch.amin, x, [along])
+    if x.is_floating_point():
+        found = _best(x, 1, along, descending=largest)[1]
+    else:
+        sizes = [x.shape[along] if axis == along else 1 for axis in range(len(x.shape))]
+        places = torch.arange(x.shape[along]).reshape(sizes)
+        found = torch.amin(torch.where(x == best(True), places, x.shape[along]), [along], True)
+    if dim is None or not keepdim:
+        found = found.squeeze(along)
     if keepdim and dim is None:
         found = found.reshape([1] * len(self.shape))
-    return (best if keepdim else best.squeeze(along)), found
+    return best(keepdim), found
 
 
 def largest_position(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -97,9 +126,9 @@ def smallest_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tenso
 
 
 def _best(self: Tensor, count: int, dim: int, *, descending: bool) -> tuple[Tensor, Tensor]:
-    """Returns the first `count` integers in sorted order along a dimension, and their positions; the order is
-    stable."""
-    x = self.to(torch.int64).movedim(dim, -1)
+    """Returns the first `count` values in sorted order along a dimension, and their positions; the order is stable.
+    Quotients are only compared, so that they can be compared as integers."""
+    x = (self if self.is_floating_point() else self.to(torch.int64)).movedim(dim, -1)
     size = x.shape[-1]
     mine, others = x.unsqueeze(-1), x.unsqueeze(-2)
     before = mine < others if descending else mine > others
@@ -124,10 +153,10 @@ def best_along(self: Tensor, k: int, dim: int, largest: bool, **_: Any) -> tuple
     return _best(self, k, dim, descending=largest)
 
 
-LARGEST_POSITION = Decomposition(aten=(aten.argmax.default,), function=largest_position, takes=_of_integers)
-SMALLEST_POSITION = Decomposition(aten=(aten.argmin.default,), function=smallest_position, takes=_of_integers)
-LARGEST_ALONG = Decomposition(aten=(aten.max.dim,), function=largest_along, takes=_of_integers)
-SMALLEST_ALONG = Decomposition(aten=(aten.min.dim,), function=smallest_along, takes=_of_integers)
+LARGEST_POSITION = Decomposition(aten=(aten.argmax.default,), function=largest_position, takes=_is_ordered)
+SMALLEST_POSITION = Decomposition(aten=(aten.argmin.default,), function=smallest_position, takes=_is_ordered)
+LARGEST_ALONG = Decomposition(aten=(aten.max.dim,), function=largest_along, takes=_is_ordered)
+SMALLEST_ALONG = Decomposition(aten=(aten.min.dim,), function=smallest_along, takes=_is_ordered)
 SORTED = Decomposition(aten=(aten.sort.default, aten.sort.stable), function=sorted_along, takes=_is_short)
 ORDER = Decomposition(aten=(aten.argsort.default, aten.argsort.stable), function=order_along, takes=_is_short)
 BEST = Decomposition(aten=(aten.topk.default,), function=best_along, takes=_is_short)
@@ -157,7 +186,7 @@ BATCH_PRODUCT = Decomposition(
 )
 
 
-# ---- among constants ---------------------------------------------------------------------------------------------
+# ---- among others ---------------------------------------------------------------------------------------------
 
 
 def is_among(elements: Tensor, test_elements: Tensor, invert: bool, **_: Any) -> Tensor:
@@ -166,8 +195,10 @@ def is_among(elements: Tensor, test_elements: Tensor, invert: bool, **_: Any) ->
 
 
 def bucket(self: Tensor, boundaries: Tensor, right: bool, **_: Any) -> Tensor:
-    """Counts the boundaries below each number; `right`: also those that equal it."""
-    before = boundaries <= self.unsqueeze(-1) if right else boundaries < self.unsqueeze(-1)
+    """Counts the boundaries below each number, those of its row if they have rows; `right`: also those that equal
+    it."""
+    ends = boundaries.unsqueeze(-2) if len(boundaries.shape) > 1 else boundaries
+    before = ends <= self.unsqueeze(-1) if right else ends < self.unsqueeze(-1)
     return before.to(torch.int64).sum(-1)
 
 
@@ -175,11 +206,19 @@ def place_among(sorted_sequence: Tensor, self: Tensor, right: bool, side: str | 
     return bucket(self, sorted_sequence, right=right or side == "right")
 
 
-def _are_constant(bound: Bound) -> bool:
-    known = bound.get("test_elements", bound.get("boundaries", bound.get("sorted_sequence")))
-    return is_constant(known) and bound.get("sorter") is None and (len(shape(known)) == 1)
+def _among_few(bound: Bound) -> bool:
+    """Whether numbers are looked for among constants, or integers among a few computed ones."""
+    name = next(one for one in ("test_elements", "boundaries", "sorted_sequence") if one in bound.values)
+    known, others = bound[name], bound.get("elements", bound.get("self"))
+    if bound.get("sorter") is not None or not shape(known):
+        return False
+    if is_constant(known) and len(shape(known)) == 1:
+        return True
+    integers = not any(dtype(one).is_floating_point for one in (known, others))
+    count = math.prod(shape(known)) if name == "test_elements" else shape(known)[-1]
+    return integers and count * math.prod(shape(others)) <= MOST_PRODUCTS
 
 
-AMONG = Decomposition(aten=(aten.isin.Tensor_Tensor,), function=is_among, takes=_are_constant)
-BUCKET = Decomposition(aten=(aten.bucketize.Tensor,), function=bucket, takes=_are_constant)
-PLACE_AMONG = Decomposition(aten=(aten.searchsorted.Tensor,), function=place_among, takes=_are_constant)
+AMONG = Decomposition(aten=(aten.isin.Tensor_Tensor,), function=is_among, takes=_among_few)
+BUCKET = Decomposition(aten=(aten.bucketize.Tensor,), function=bucket, takes=_among_few)
+PLACE_AMONG = Decomposition(aten=(aten.searchsorted.Tensor,), function=place_among, takes=_among_few)

@@ -49,18 +49,16 @@ def output_shape(call: Call) -> tuple[int, ...]:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 _LIBRARY = Functions()
-_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable) -> Tensor")
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest) -> Tensor")
 
 
-def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
-    """Calls the function that the model calls: of equal numbers a stable sort takes the first, others any. Results are
-    in sorted order even where a model leaves that open (sorted=False): `capture.eager.RightKernels` does the same."""
-    if all:
-        return torch.sort(self, dim=-1, descending=largest, stable=stable).indices
-    return torch.topk(self, k, dim=-1, largest=largest).indices
+def _best(self: Tensor, k: int, largest: bool) -> Tensor:
+    """Takes the first of equal numbers, as the C kernel does, even where a model leaves that open:
+    `capture.eager.RightKernels` does the same."""
+    return torch.sort(self, dim=-1, descending=largest, stable=True).indices[..., :k].contiguous()
 
 
-def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+def _no_best(self: Tensor, k: int, largest: bool) -> Tensor:
     return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
 
 
@@ -69,9 +67,8 @@ _LIBRARY.impl("best_positions", _no_best, "Meta")
 BEST = torch.ops.cortado.best_positions.default
 
 
-def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool, stable: bool, ordered: bool = True) -> Tensor:
-    """Computes the same, but takes the first of equal numbers as the C kernel does, by counting the numbers before
-    each."""
+def _first_of_equal(self: Tensor, k: int, largest: bool) -> Tensor:
+    """Computes the same by counting the numbers before each."""
     mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
     places = torch.arange(self.shape[-1])
     better = others > mine if largest else others < mine
@@ -100,23 +97,23 @@ class _Along:
         return add_permute(self.like, found, [self.order.index(dim) for dim in range(len(self.order))])
 
 
-def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
+def _replace(bound: Bound, k: int, largest: bool) -> None:
     """Replaces both results of a sort: the positions, and the values at these positions."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
-    best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))
+    best = add_call(bound.node, BEST, source, k, largest)
     replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
     replace_result(bound.node, 1, along.back(best))
 
 
 def topk_to_best(bound: Bound) -> None:
     if shape(bound["self"]):
-        _replace(bound, int(bound["k"]), bool(bound["largest"]), all=False)
+        _replace(bound, int(bound["k"]), bool(bound["largest"]))
 
 
 def sort_to_best(bound: Bound) -> None:
     if shape(bound["self"]):
-        _replace(bound, shape(bound["self"])[bound["dim"]], bool(bound["descending"]), all=True)
+        _replace(bound, shape(bound["self"])[bound["dim"]], bool(bound["descending"]))
 
 
 def argsort_to_best(bound: Bound) -> Node | None:
@@ -124,7 +121,7 @@ def argsort_to_best(bound: Bound) -> Node | None:
         return None
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
-    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable"))))
+    return along.back(add_call(bound.node, BEST, along.moved(), size, descending))
 
 
 def refuse(bound: Bound) -> Reject:
