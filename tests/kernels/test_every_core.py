@@ -124,9 +124,14 @@ FAULTS = (
     ("cortex-m4", "masked_softmax_s8.c", "(n + 7) >> 3", "(n + 8) >> 3"),
     ("cortex-m4", "depthwise3x3_row_s8__dsp.S", "add     lr, lr, lr, asr #31", "nop"),
     ("cortex-m4", "conv_tile_s8__scalar_dsp.S", "ssat    r4, #8, r4", "ssat    r4, #9, r4"),
-    ("cortex-m55", "conv_tile_s8__mve.S", "vrshl.s32 q1, q1, q4", "vshl.s32 q1, q1, q4"),
+    ("cortex-m55", "conv_tile_s8__mve.S", "vrshl.s32 q6, q6, q5", "vshl.s32 q6, q6, q5"),
     ("cortex-m55", "add_s8__mve.S", "vmin.s32 q0, q0, q7", "nop"),
 )
+
+
+def test_the_faults_are_about_the_present_kernels() -> None:
+    """Their texts, without the long run that tries them."""
+    assert [file for _, file, right, _ in FAULTS if right not in KERNEL_SOURCES[file].read_text()] == []
 
 
 @pytest.mark.slow
