@@ -84,8 +84,13 @@ ELEMENTS: Mapping[str, int] = {
     "cortex_m::transpose": 64,
 }
 
-# Runs of bytes chosen by an index, and one value added for each channel.
-CHOSEN: Mapping[str, int] = {"aten::index_select": 40, "cortex_m::quantized_add": 40}
+# Runs of bytes chosen by an index, norms, and sums and products with one value for each channel.
+CHOSEN: Mapping[str, int] = {
+    "aten::index_select": 40,
+    "cortado::normalize": 40,
+    "cortex_m::quantized_add": 40,
+    "cortex_m::quantized_mul": 40,
+}
 
 # Operators on signals: their samples are of every length and curve.
 SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "cortado::spectrum": 40}

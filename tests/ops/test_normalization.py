@@ -22,7 +22,7 @@ from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers.cases import call_of
 from helpers.cores import FOUR, each_core
 from helpers.kernels import Calls
-from helpers.machines import MACHINES, Machine, check
+from helpers.machines import MACHINES, Machine, check, mve
 from helpers.operator_cases import cases_of
 from helpers.single import Function, decibels, lower
 
@@ -220,14 +220,16 @@ def drawn(count: int) -> list[dict[str, Any]]:
     return found
 
 
-def large_group() -> dict[str, Any]:
-    """More than 2^16 values, as far apart as they can be: 32 bits don't hold the sum of their squares."""
-    codes = torch.where(torch.arange(2**18 + 4) % 3 > 0, 127, -128).to(torch.int8).reshape(1, -1, 4)
+def large_group(dim: int) -> dict[str, Any]:
+    """More than 2^16 values, as far apart as they can be: 32 bits don't hold the sum of their squares. The four
+    channels are dimension 1 or 2."""
+    sizes = (1, -1, 4) if dim == 2 else (1, 4, -1)
+    codes = torch.where(torch.arange(2**18 + 4) % 3 > 0, 127, -128).to(torch.int8).reshape(sizes)
     numbers = constants(
         codes.numel(), 0.5, AffineSteps(torch.tensor([40.0, 30.0, -20.0, 1.0]).double(), torch.zeros(4))
     )
     assert numbers is not None
-    shape = {"input": codes, "dim": 2, "first": 1, "groups": 1, "centered": True, "input_zero_point": 0}
+    shape = {"input": codes, "dim": dim, "first": 1, "groups": 1, "centered": True, "input_zero_point": 0}
     return {**shape, **numbers, "activation_min": -128, "activation_max": 127}
 
 
@@ -237,9 +239,7 @@ def test_the_kernel_equals_the_reference(machine: Machine) -> None:
     """Also in place, which its comment allows."""
     calls, outputs = Calls(), []
     narrow = [one for one in drawn(90) if one["input"].dtype == torch.int8]
-    for number, arguments in enumerate([*narrow, large_group()]):
-        source = calls.array(arguments["input"].numpy())
-        out = source if number % 2 else calls.space(arguments["input"].numel())
+    for number, arguments in enumerate([*narrow, large_group(1), large_group(2)]):
         call = call_of(NORMALIZE, arguments)
         assert NORMALIZE.kernel is not None
         fields = {
@@ -247,9 +247,13 @@ def test_the_kernel_equals_the_reference(machine: Machine) -> None:
             for name, value in NORMALIZE.kernel(call, Core.PORTABLE).fields.items()
         }
         samples = math.prod(arguments["input"].shape[: arguments["first"]])
-        calls.call("cortado_normalize_s8", calls.struct("cortado_normalize_t", **fields), source, out, samples)
-        outputs.append((out, NORMALIZE.reference(**arguments).numpy(), f"case {number}"))
-    check(machine, calls, outputs, "cortado_normalize_s8")
+        layer, expected = calls.struct("cortado_normalize_t", **fields), NORMALIZE.reference(**arguments).numpy()
+        for suffix in ("", "__mve") if "__mve" in machine.suffixes else ("",):
+            source = calls.array(arguments["input"].numpy())
+            out = source if number % 2 else calls.space(arguments["input"].numel())
+            calls.call(f"cortado_normalize_s8{suffix}", layer, source, out, samples)
+            outputs.append((out, expected, f"case {number}{suffix}"))
+    check(machine, calls, outputs, "cortado_normalize_s8", *mve(machine, "normalize_s8"))
 
 
 # ---- images ----------------------------------------------------------------------------------------------------

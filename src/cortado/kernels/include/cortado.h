@@ -807,6 +807,7 @@ typedef struct {
 } cortado_normalize_t;
 
 void cortado_normalize_s8(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
+void cortado_normalize_s8__mve(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
 /* Of 16 bits, with in_zero 0: groups of at most 2^16; what would be shifted to the left by less than 0 bits is shifted
  * to the right. */
 void cortado_normalize_s16(const cortado_normalize_t *L, const int16_t *in, int16_t *out, int32_t samples);

@@ -20,6 +20,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, INT32, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
+from cortado.base.target import Core
 from cortado.ir import sampling
 from cortado.ir.c_call import Number
 from cortado.ir.facts import USER_INPUT
@@ -345,7 +346,52 @@ def _row(symbol: str, kind: Element) -> tuple[KernelRow, KernelRow]:
     return by_pixel, replace(by_pixel, fits=None, arguments=whole, numbers=lambda call: (_samples_of(call),))
 
 
-KERNELS = KernelTable((*_row("normalize_s8", INT8), *_row("normalize_s16", INT16)))
+_FEWEST_IN_RUN = 8  # channels of a pixel for which a run of vector instructions pays
+
+
+def _has_runs(call: Call) -> bool:
+    """Whether groups are runs of bytes: a pixel's channels, or planes behind each other."""
+    channels, pixels = _sizes(call)
+    return pixels == 1 or call["dim"] == call["first"] or channels // call["groups"] >= _FEWEST_IN_RUN
+
+
+def _vector_work(call: Call) -> Work:
+    """Counts groups, runs of their sums and of their outputs, sixteen and four elements at a time."""
+    (all_channels, pixels), groups = _sizes(call), call["groups"]
+    channels, samples = all_channels // groups, None if rows(call) else _samples_of(call)
+    apart = pixels > 1 and call["dim"] != call["first"]
+    runs, length = (pixels, channels) if apart else (1, channels * pixels)
+    planes = channels if pixels > 1 and not apart and len(call.array("scale")) > 1 else 1
+
+    def quantities(calls: Calls) -> Quantities:
+        number = (calls.spans if samples is None else calls.calls * samples) * groups
+        outputs = number * runs * planes
+        return {
+            "groups": number,
+            "sum_runs": number * runs,
+            "sum_vectors": number * runs * math.ceil(length / 16),
+            "output_runs": outputs,
+            "output_vectors": outputs * math.ceil(length / planes / 4),
+            "several": float(planes == 1 and len(call.array("scale")) > 1),
+        }
+
+    terms = "calls groups sum_runs sum_vectors output_runs output_vectors output_vectors*several"
+    return Work(tuple(terms.split()), quantities)
+
+
+def _vectors(row: KernelRow) -> KernelRow:
+    fits = row.fits
+    return replace(
+        row,
+        symbol="normalize_s8__mve",
+        cores=(Core.MVE,),
+        fits=lambda call: _has_runs(call) and (fits is None or fits(call)),
+        work=_vector_work,
+    )
+
+
+_BYTES = _row("normalize_s8", INT8)
+KERNELS = KernelTable((*map(_vectors, _BYTES), *_BYTES, *_row("normalize_s16", INT16)))
 
 
 _LOOPS = ("pixel_groups", "pixel_elements", "image_groups", "image_lines", "image_elements")
