@@ -23,7 +23,7 @@ from cortado.ops.signal.pairs import EACH, FORMS, HALF_SPECTRA
 from helpers.paths import ROOT
 
 SRC = ROOT / "src" / "cortado"
-MOST = 21
+MOST = 23
 REGISTRIES = (decomposition_table, EACH, FORMS, HALF_SPECTRA)  # which say something of every call, like the records
 STRUCTURE = (VIEW, TRANSPOSE, VIEW.name, TRANSPOSE.name, *VIEW_CALLS)
 _CHANNELS = "the pass is about channels of convolutions, by the places of their constants"
@@ -46,10 +46,12 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("ir/portable.py", "torch.ops.aten.scalar_tensor.default"): "ExecuTorch's portable kernels want another type",
     ("passes/dead_channels.py", "CONV2D"): _CHANNELS,
     ("passes/time_windows.py", "SLICE"): _LAST,
+    ("passes/frames.py", "INDEX_SELECT"): "the pass is about frames that a selection of samples makes",
     ("passes/signals.py", "SPECTRUM"): "the pass turns the input of spectra",
     ("passes/signals.py", "FLOAT_REDUCE"): "it reads the shape that there was",
     ("passes/time_windows.py", "CONV2D"): _WINDOWS,
     ("passes/time_windows.py", "FLOAT_CONV2D"): _WINDOWS,
+    ("passes/time_windows.py", "FLOAT_POOL2D"): _WINDOWS,
     ("passes/time_windows.py", "FLOAT_REDUCE"): _WINDOWS,
     ("passes/updates.py", "FLOAT_CALCULATE"): _DESCENT,
     ("passes/updates.py", "FLOAT_MATMUL"): _DESCENT,

@@ -60,7 +60,7 @@ Reached = Mapping[Node, tuple[float, float]]  # by quantize call: the range of a
 
 
 @dataclass(frozen=True)
-class Grid:
+class RoundedRange:
     """A function that rounds to the codes of an element for a range, which includes zero."""
 
     low: float
@@ -68,17 +68,17 @@ class Grid:
     element: Element = USUAL
 
     def __call__(self, value: Tensor) -> Tensor:
-        if self.element == WIDE:
+        if self.element.symmetric:
             scale = max(-self.low, self.high) / WIDE.high
             return torch.fake_quantize_per_tensor_affine(value, scale, 0, *WIDE.codes)
         scale = (self.high - self.low) / self.element.steps
         zero = round(self.element.low - self.low / scale)
         return torch.fake_quantize_per_tensor_affine(value, scale, zero, *self.element.codes)
 
-    def without(self, mine: tuple[float, float], theirs: tuple[float, float]) -> "Grid":
+    def without(self, mine: tuple[float, float], theirs: tuple[float, float]) -> "RoundedRange":
         """Returns the range without some samples, which reach as far as `mine` while the others reach `theirs`."""
         low, high = _part(-mine[0], -theirs[0]), _part(mine[1], theirs[1])
-        if self.element == WIDE:
+        if self.element.symmetric:
             low = high = _part(max(-mine[0], mine[1]), max(-theirs[0], theirs[1]))
         found = replace(self, low=self.low * low, high=self.high * high)
         return found if found.high - found.low > 0.0 else self
@@ -223,7 +223,7 @@ class Cures:
         low, high = min(0.0, *(float(one.min()) for one in seen)), max(0.0, *(float(one.max()) for one in seen))
         if not places or high <= low:
             return ""
-        apart: Roundings = {**dict.fromkeys(places, exact), places[-1]: Grid(low, high)}
+        apart: Roundings = {**dict.fromkeys(places, exact), places[-1]: RoundedRange(low, high)}
         alone = self.kept(apart)
         if not self.helps(alone):
             return ""
@@ -277,9 +277,10 @@ class Cures:
         mine, kept = self.reached(runs), list[float]()
         for part in folds([True] * len(runs)):
             theirs = self.reached([runs[number] for number in sorted(part)])
-            roundings = {place: Grid(*qparams_of(place).range) for place in mine.keys() & theirs.keys()} | dict(others)
+            both = mine.keys() & theirs.keys()
+            roundings = {place: RoundedRange(*qparams_of(place).range) for place in both} | dict(others)
             for place, rounding in roundings.items():
-                if isinstance(rounding, Grid) and place in mine and place in theirs:
+                if isinstance(rounding, RoundedRange) and place in mine and place in theirs:
                     roundings[place] = rounding.without(mine[place], theirs[place])
             kept.append(self.kept(roundings, [run for number, run in enumerate(runs) if number not in part]))
         return min(kept)
@@ -319,7 +320,7 @@ class Cures:
 
 def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:
     """Returns extended ranges for the tensors whose values exceed their codes."""
-    return {place: Grid(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
+    return {place: RoundedRange(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
 
 
 def _passes_range(place: Node, low: float, high: float) -> bool:
@@ -329,11 +330,11 @@ def _passes_range(place: Node, low: float, high: float) -> bool:
     return low < least - qparams.scale or high > most + qparams.scale
 
 
-def _wide_grid(place: Node) -> Grid:
+def _wide_grid(place: Node) -> RoundedRange:
     """Returns the rounding to int16 codes with the headroom that int16 tensors have."""
     room = INPUT_ROOM if place.all_input_nodes[0].op == "placeholder" else ROOM
     most = room * max(abs(end) for end in qparams_of(place).range)
-    return Grid(-most, most, WIDE)
+    return RoundedRange(-most, most, WIDE)
 
 
 def _passes(node: Node) -> bool:

@@ -10,7 +10,7 @@ from cortado.frontend.precision.judgement import AGREES, SIGNAL, FloatRun
 from cortado.frontend.precision.parts import OutputPart
 from cortado.frontend.quantize.convert import Quantized
 from cortado.frontend.quantize.prequantized import qparams_of
-from cortado.scoring.blame import Alone, Cures, Grid, Reached, Roundings, unsaturated
+from cortado.scoring.blame import Alone, Cures, Reached, RoundedRange, Roundings, unsaturated
 
 OUTPUTS = 4  # outputs that advice is tried on, at most
 ABOUT_A_SAMPLE = (FindingKind.ODD_SAMPLE, FindingKind.LONE_SAMPLE, FindingKind.SATURATION)
@@ -102,7 +102,7 @@ def _without(mine: Reached, theirs: Reached) -> Roundings:
     """Returns ranges shrunk at each end by as much as the other samples fall short of the reported one."""
     found = {}
     for place in mine.keys() & theirs.keys():
-        now = Grid(*qparams_of(place).range)
+        now = RoundedRange(*qparams_of(place).range)
         then = now.without(mine[place], theirs[place])
         if then != now:
             found[place] = then
