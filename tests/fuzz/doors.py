@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,18 @@ from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
 from cortado.exploring.estimation import estimate
 from cortado.methods import CompiledMethods
-from cortado.options import Activations, Artifacts, Options, PackageKind, PteKind, Weights
+from cortado.options import (
+    Activations,
+    Artifacts,
+    Border,
+    CalibrationMethod,
+    LinearWeights,
+    Optimize,
+    Options,
+    PackageKind,
+    PteKind,
+    Weights,
+)
 from cortado.plan.lowered import chosen_ends
 from cortado.profile import profile
 from cortado.scoring.saturation import saturation
@@ -37,7 +49,7 @@ from cortado.scoring.validate import validate
 from cortado.together import save_together
 from fuzz.combinations import PACKAGES, Build, Combination, Door, Form, Product, Way
 from fuzz.forms import Array, Model, model_of, with_call
-from helpers import images
+from helpers import image_methods, images
 from helpers.examples import decisions, driver, picture, printed, unit
 from helpers.gdb_servers import emulated
 from helpers.image_harness import run_image
@@ -108,7 +120,7 @@ class Made:
 
 
 def _options(build: Build, model: Model) -> Options:
-    chosen: dict[str, Any] = {**model.options, "selftest": not model.methods, "artifacts": Artifacts.C}
+    chosen: dict[str, Any] = {**model.options, "selftest": True, "artifacts": Artifacts.C}
     if model.sequence is not None:
         chosen["sequence"] = model.sequence
     ways: dict[Way, dict[str, Any]] = {
@@ -126,7 +138,26 @@ def _options(build: Build, model: Model) -> Options:
         Product.MEMORY: {"memory": "fast=64,slow=16K"},
         **{one: {"package": (PackageKind(one.value),)} for one in PACKAGES},
     }
-    return Options(**{**chosen, **ways.get(build.way, {}), **products.get(build.product, {})})
+    return Options(**{**_beside_these(build), **chosen, **ways.get(build.way, {}), **products.get(build.product, {})})
+
+
+def _beside_these(build: Build) -> dict[str, Any]:
+    """Options that change no form, drawn by the seed."""
+    rng = Random(build.seed + 1)
+    found: dict[str, Any] = {
+        "optimize": rng.choice(list(Optimize)),
+        "calibration_method": rng.choice(list(CalibrationMethod)),
+        "bias_correction": rng.random() < 0.5,
+    }
+    if build.way is not Way.PREQUANTIZED and rng.random() < 0.25:
+        found["linear"] = LinearWeights.PER_TENSOR
+    if build.way is Way.INT4 and rng.random() < 0.5:
+        found["weight_group"] = 32
+    if build.form is Form.STATE and rng.random() < 0.5:
+        found["state"] = Activations.INT8
+    if build.form in (Form.PLAIN, Form.STATE, Form.SEVERAL, Form.TRUTH) and rng.random() < 0.25:
+        found["io"] = Border.FLOAT
+    return found
 
 
 def _as_it_comes(build: Build, model: Model, batches: Sequence[tuple[Tensor, ...]], folder: Path) -> Any:
@@ -213,7 +244,9 @@ def check_product(one: Made) -> None:
     sizes = {path: (artifact.folder / path).stat().st_size for path in report.artifacts}
     if one.build.product is Product.IMAGE:
         found = artifact.reference(one.samples[:2]) if report.camera is None else None
-        if found is not None:
+        if one.methods is not None:
+            image_methods.check_calls(one.methods, one.methods.planned_for_host(), _turns(one), "host")
+        elif found is not None:
             image = images.of(one.compiled)
             ram = (image.head.arena_bytes, image.image.ram_bytes)
             ran = run_image(image.files, image.image.data, artifact.info, ram, found.feeds)
@@ -226,15 +259,34 @@ def check_product(one: Made) -> None:
             ran_pte = artifact.run(one.samples[:3], "executorch", sequence=3 if report.state else None)
             expect(ran_pte.bit_exact or report.float_operators, "the .pte gives other bits")
     if one.build.product is Product.TOGETHER:
-        with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
-            facts = save_together([one.methods or one.compiled], Path(temporary) / "all")  # type: ignore[list-item]
-            assert report.memory is not None
-            expect(facts.models[0].arena_bytes == report.memory.arena_bytes, "together it has another arena")
+        _check_together(one)
     if one.build.product is Product.WEB:
         _check_page(one)
     if one.methods is not None:
         _check_methods(one)
     _check_bytes(one)
+
+
+def _check_together(one: Made) -> None:
+    """Beside another model it has the arena that it has alone, and both are right as their self-tests see them."""
+    other, folder = _beside(one), one.artifact.folder.parent / "all"
+    facts = save_together([one.methods or one.compiled, other], folder)  # type: ignore[list-item]
+    alone = [one.artifact.report.memory, other.report.memory]
+    bytes_alone = [memory and memory.arena_bytes for memory in alone]
+    expect([model.arena_bytes for model in facts.models] == bytes_alone, "together they have other arenas")
+    names = [*folder.glob("*.[chS]"), *(folder / "kernels").rglob("*.[chS]")]
+    files = {str(path.relative_to(folder)): path.read_text() for path in names}
+    with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
+        found = run_there(Path(temporary), files, TARGET, names=("net", "beside"))
+    expect(found == 0, f"together a self-test of good code returns {found}")
+
+
+def _beside(one: Made) -> Compiled:
+    """A plain model for the same target."""
+    model = model_of(Form.SEVERAL, one.build.seed)
+    batches = [tuple(map(torch.from_numpy, model.given(seed))) for seed in range(8)]
+    options = Options(artifacts=Artifacts.C, selftest=True)
+    return cortado.compile(model.module, batches[0], TARGET, batches, "beside", options)
 
 
 def _check_page(one: Made) -> None:
@@ -250,10 +302,14 @@ def _check_page(one: Made) -> None:
     expect(found == wanted, "the page's module gives other codes")
 
 
+def _turns(one: Made) -> list[tuple[str, Tensor]]:
+    return [(name, torch.from_numpy(one.model.given(seed)[0])) for seed in FRESH for name in ("learn", "forward")]
+
+
 def _check_methods(one: Made, on: str | None = "host") -> None:
     """Methods in turns, with one state: the reference's bits, and counts as the module has them."""
     assert one.methods is not None
-    calls = [(name, torch.from_numpy(one.model.given(seed)[0])) for seed in FRESH for name in ("learn", "forward")]
+    calls = _turns(one)
     found, own = one.methods.run(calls, on), copy.deepcopy(one.eager)
     expect(found.bit_exact, f"methods give other bits on {on or 'the board'}")
     with torch.no_grad():
@@ -405,16 +461,12 @@ def _evaluate(one: Made) -> None:
 
 
 def _selftest(one: Made) -> None:
-    if one.methods is not None:
-        options = replace(one.compiled.options, selftest=True)
-        example = torch.from_numpy(one.model.given(0)[0])
-        cortado.compile_methods(
-            copy.deepcopy(one.eager), {"forward": (example,)}, TARGET, [("forward", example)], "net", options
-        )
-        raise Wrong("methods with a self-test compile, and have none")
+    """The self-test of good code, of several methods that of all of them, on a board."""
     folder = one.artifact.folder
     names = [*folder.glob("*.[chS]"), *(folder / "kernels").rglob("*.[chS]")]
     files = {str(path.relative_to(folder)): path.read_text() for path in names}
+    if one.methods is not None:
+        files = dict(one.methods.bundle.files)
     with tempfile.TemporaryDirectory(prefix="cortado-combined-") as temporary:
         found = run_there(Path(temporary), files, TARGET)
     expect(found == 0, f"the self-test of good code returns {found}")

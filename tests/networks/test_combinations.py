@@ -52,6 +52,21 @@ def test_a_stream_of_samples_in_float32_is_right_at_every_door(way: Way, product
     assert {str(one.combination): one.outcome for one in found if not one.right} == {}
 
 
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("build", "door"),
+    [
+        (Build(Form.METHODS, Way.INT8, Product.IMAGE, 3), Door.SELFTEST),
+        (Build(Form.ROW_STREAM, Way.INT8, Product.TOGETHER, 3), Door.HOST),
+    ],
+    ids=str,
+)
+def test_images_of_methods_and_streams_beside_another_model_are_right(build: Build, door: Door) -> None:
+    (found,) = check(build, [door])
+    assert found.right, found
+
+
 def test_a_combination_says_what_it_is() -> None:
     text = str(Combination(Build(Form.STATE, Way.INT16, Product.C, 5), Door.PROFILE))
     assert text == "state, int16, C, seed 5: profile"
