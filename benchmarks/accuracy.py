@@ -239,7 +239,7 @@ default; those of `pnet` and `rnet` have float32 weights.
 For the voice detector, `auto` meets its target on new speakers. int8 changes 4 of its 240 decisions, which is more than
 1%. It changes 1 of the 240 calibration decisions, and the warning `changed-classes` says that it may change up to 1.6%
 of new ones. The same warning reports the pitches that int8 changes (5.7%). The speaker encoder loses 0.022 of its area
-in int8 and 0.005 in int16, with the warning `low-sqnr`; PT2E int8 loses nothing. The encoder reads powers of mel bands
+in int8 and 0.003 in int16, with the warning `low-sqnr`; PT2E int8 loses nothing. The encoder reads powers of mel bands
 without a logarithm: half of them are four orders of magnitude below the largest. Run frame by frame (`frames`: the same
 weights, with the state kept between calls, calibrated with two pieces), float32 with int8 weights has 0.001 more area
 than the float network, in a tenth of the RAM. `auto` with a target of 20 dB chooses float32 weights as well, and keeps

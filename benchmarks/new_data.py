@@ -3,24 +3,26 @@
 Data have heavy tails, levels that differ by 30 dB, or are sorted by classes; of 32 to 64 samples ranges are taken, and
 four times as many new ones are judged. Which tensors are int16 is drawn too: the estimate is what is looked at.
 
-python benchmarks/new_data.py [--networks 36] [--first 93000] [--json]
+With --above, the search itself chooses, for a bar so many dB above what int8 keeps of the calibration data.
+
+python benchmarks/new_data.py [--networks 36] [--first 93000] [--above 6] [--json]
 """
 
 import argparse
 import random
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from _common import collected, print_records
-from cortado.api import prepare
+from cortado.api import Model, prepare
 from cortado.frontend.precision.judgement import FloatRun, decibels
 from cortado.frontend.precision.search import Attempts, Bar, Mixed, Noise, Tensors
 from cortado.frontend.quantize.convert import MixedWork
-from cortado.options import Artifacts, Options
+from cortado.options import Artifacts, CalibrationMethod, Options, Precision
 from cortado.plan.pricing import references
 
 TARGET = "cortex-m4"
@@ -42,6 +44,8 @@ class Row:
     calibration: float
     expected: float
     new: float
+    bar: float = 0.0
+    told: bool = False  # that new data miss the bar
 
 
 class Drawn(nn.Module):
@@ -139,46 +143,60 @@ def samples(seed: int, shape: tuple[int, ...], count: int, kind: str) -> Samples
     return found
 
 
-def measured(seed: int) -> Row:
+def measured(seed: int, above: float | None) -> Row:
     rng, model, kind = random.Random(seed * 7 + 1), Drawn(seed).eval(), DATA[seed % len(DATA)]
     count = rng.choice([32, 48, 64])
     data = samples(seed, model.shape, count, kind)
     new = samples(seed + 10**9, model.shape, 4 * count, kind)
-    method = rng.choice(["auto", "auto", "auto", "minmax", "mse"])
+    method = rng.choice([*[CalibrationMethod.AUTO] * 3, CalibrationMethod.MINMAX, CalibrationMethod.MSE])
     DrawnChoice.rng = random.Random(seed)
-    options = Options(artifacts=Artifacts.C, precision="auto", min_sqnr=0, calibration_method=method)  # type: ignore[arg-type]
-    made = prepare(model, data[0], data, "drawn", options=options, target=TARGET)
-    graph, mixed = made.compile(TARGET, options).graph, made.quantized.mixed
-    assert graph is not None
+    int8, bar = Options(artifacts=Artifacts.C, calibration_method=method), 0.0
+    if above is not None:
+        bar = round(kept(prepare(model, data[0], data, "drawn", options=int8, target=TARGET), model, data) + above, 1)
+    made = prepare(
+        model, data[0], data, "drawn", options=replace(int8, precision=Precision.AUTO, min_sqnr=bar), target=TARGET
+    )
+    mixed = made.quantized.mixed
     assert mixed is not None
-    found = list(references(graph, [FloatRun(one, (), number) for number, one in enumerate(new)]))
-    with torch.no_grad():
-        pairs = [(model(*one), values[graph.outputs[0]]) for one, values in zip(new, found, strict=True)]
-    kept = min(decibels([(a[:, part], b[:, part]) for a, b in pairs]) for part in model.parts)
     calibration, expected = (float(str(one).split()[0]) for one in (mixed.reached, mixed.new))
-    return Row(seed, model.kind, kind, count, method, round(calibration, 1), expected, round(kept, 1))
+    found, told = round(kept(made, model, new), 1), bool(mixed.findings)
+    return Row(seed, model.kind, kind, count, method.value, round(calibration, 1), expected, found, bar, told)
 
 
-def rows(first: int, count: int) -> Iterator[Row]:
+def kept(made: Model, model: Drawn, data: Samples) -> float:
+    """Decibels of the output, or part of it, that keeps least."""
+    graph = made.compile(TARGET, Options(artifacts=Artifacts.C)).graph
+    assert graph is not None
+    found = list(references(graph, [FloatRun(one, (), number) for number, one in enumerate(data)]))
+    with torch.no_grad():
+        pairs = [(model(*one), values[graph.outputs[0]]) for one, values in zip(data, found, strict=True)]
+    return min(decibels([(a[:, part], b[:, part]) for a, b in pairs]) for part in model.parts)
+
+
+def rows(first: int, count: int, above: float | None) -> Iterator[Row]:
     for seed in range(first, first + count):
-        yield measured(seed)
+        yield measured(seed, above)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=36)
     parser.add_argument("--first", type=int, default=93_000)
+    parser.add_argument("--above", type=float, metavar="DB")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    MixedWork.search = DrawnChoice  # type: ignore[assignment]
-    found = collected(rows(arguments.first, arguments.networks))
+    if arguments.above is None:
+        MixedWork.search = DrawnChoice  # type: ignore[assignment]
+    found = collected(rows(arguments.first, arguments.networks, arguments.above))
     print_records(found, arguments.json)
     less = sum(row.new < row.calibration for row in found)
     over = [row for row in found if row.new < row.expected]
     if not arguments.json:
         print(f"{less} of {len(found)} keep less of new data than of calibration data, {len(over)} less than expected")
+        missed = [row for row in found if row.new < row.bar]
+        print(f"{len(missed)} keep less of new data than the bar, {sum(row.told for row in missed)} with a warning")
 
 
 if __name__ == "__main__":
