@@ -97,7 +97,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 @dataclass(frozen=True)
-class Integers:
+class SampleIntegers:
     """Window and weights as integers; |X|^p of real samples is `unit` times the kernel's value, without its
     exponents."""
 
@@ -107,7 +107,7 @@ class Integers:
     emphasis: int
 
 
-def _integers(lowering: Lowering, scale: float) -> Integers:
+def _integers(lowering: Lowering, scale: float) -> SampleIntegers:
     window, bands = (lowering.data(name) for name in ("window", "bands"))
     assert window is not None
     assert bands is not None
@@ -115,7 +115,7 @@ def _integers(lowering: Lowering, scale: float) -> Integers:
     room = min(65535 / float(bands.max()), LARGEST_SUM / float(bands.sum(1).max())) / 2.0**WEIGHT_BITS
     power, emphasis = math.floor(math.log2(room)), round(lowering.bound["emphasis"] * 2**EMPHASIS_BITS)
     scale *= 1 if emphasis == 0 else 2  # pre-emphasis halves the samples
-    return Integers(
+    return SampleIntegers(
         window=torch.round(window / largest * 2.0**WINDOW_BITS).to(torch.int32),
         weights=_packed(torch.round(bands * 2.0 ** (WEIGHT_BITS + power)).to(torch.int32)),
         unit=(scale * largest) ** lowering.bound["power"] * 2.0**-power,
