@@ -47,8 +47,8 @@ class Element:
     @property
     def symmetric(self) -> bool:
         """Whether it holds codes around zero point 0, which are wide enough for sums of products to need their own
-        arithmetic."""
-        return self.coded and not self.affine
+        arithmetic. A kernel that is called by itself sees them without a scale."""
+        return 8 < self.bits <= 16 and not self.floating
 
     @property
     def computed(self) -> bool:
