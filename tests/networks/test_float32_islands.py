@@ -131,6 +131,35 @@ def test_a_number_in_float32_is_read_by_what_only_moves_and_compares() -> None:
     assert made.run(given, on="host").bit_exact
 
 
+class Loudness(nn.Module):
+    """A module to be kept in float32, behind samples that the model scales outside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front, self.last = nn.Sequential(nn.Linear(32, 16), nn.Tanh()), nn.Linear(16, 4)
+
+    def forward(self, sound: Tensor) -> Tensor:
+        scores: Tensor = self.last(self.front(sound.float() / 32768 * 8))
+        return scores
+
+
+@pytest.mark.host
+def test_samples_on_the_way_to_float32_are_not_rounded_to_codes() -> None:
+    """Quiet samples beside loud ones would be lost in 8 bits before the float32 module reads them."""
+    torch.manual_seed(4)
+    loud = 10 ** (torch.rand(48, 1, 1) * 4)
+    given = (torch.randn(48, 1, 32) * loud).clamp(-32768, 32767).to(torch.int16)
+    whole, kept = Loudness().eval(), Options(float32=("front.*", "last"), artifacts=Artifacts.C)
+    made = prepare(whole, (given[0],), [(one,) for one in given[:40]], options=kept).compile("cortex-m4", kept)
+    assert "quantize_int" not in str(made.report.operators)
+    with torch.no_grad():
+        for one in given[40:]:
+            wanted = whole(one)
+            checked = made.run(one, on="host")
+            assert checked.bit_exact
+            assert decibels(wanted, torch.as_tensor(checked.outputs[0]).reshape(wanted.shape)) > 30
+
+
 class Determinant(nn.Module):
     """Neither an integer operator nor one of float32."""
 

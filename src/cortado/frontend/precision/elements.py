@@ -111,6 +111,7 @@ def note_floats(graph: Graph, expressions: Sequence[str]) -> None:
             if module_path(node) in paths - {None} or re.fullmatch(text, node.name):
                 note_element(node, FLOAT32)
     if expressions:
+        _note_conversions(graph)
         _note_state(graph, "--float32")
 
 
@@ -120,7 +121,27 @@ def note_calls(graph: Graph, names: Collection[str]) -> None:
         if node.name in names:
             note_element(node, FLOAT32)
     if names:
+        _note_conversions(graph)
         _note_state(graph, "--allow-float")
+
+
+def _note_conversions(graph: Graph) -> None:
+    """Notes the calls that lead from integers, such as samples, to calls in float32 and nowhere else: codes between
+    them would lose what the float32 calls are to keep."""
+    exact: set[Node] = set()
+    for node in graph.nodes:
+        if node.op == "call_function" and is_float32(node):
+            exact |= {node} if all(one in exact or _is_exact(one) for one in node.all_input_nodes) else set()
+    for node in reversed(graph.nodes):
+        if node in exact and node.users and all(wanted_element(user).floating for user in node.users):
+            note_element(node, FLOAT32)
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether a node holds integers, or constants of the model."""
+    value = VALUE.of(node)
+    integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
+    return integers or node.op == "get_attr"
 
 
 def _note_state(graph: Graph, option: str) -> None:

@@ -30,7 +30,7 @@ from cortado.ir.domain import (
     OperandForm,
     interval_of,
 )
-from cortado.ir.facts import STATE, VALUE, dtype, is_float32, wanted_element
+from cortado.ir.facts import STATE, VALUE, WANTED, dtype, is_float32, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, output_node
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import registry
@@ -228,6 +228,8 @@ class Meeting:
             return
         new = rule.real(self, bind(node)) if rule.real is not None else self.again(bind(node), self.real)
         if new is not None and new is not node:
+            if wanted_element(node).floating:
+                WANTED.take(new, node)
             self.replaced[node] = new
             node.replace_all_uses_with(new)
 
