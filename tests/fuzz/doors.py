@@ -44,6 +44,7 @@ from cortado.options import (
 )
 from cortado.plan.lowered import chosen_ends
 from cortado.profile import profile
+from cortado.run.toolchain import BuildError
 from cortado.scoring.saturation import saturation
 from cortado.scoring.validate import validate
 from cortado.together import save_together
@@ -587,6 +588,8 @@ class Found:
 def _outcome(combination: Combination, what: Callable[[], None]) -> Found:
     try:
         what()
+    except BuildError as error:  # C that no compiler takes is no refusal
+        return Found(combination, wrong=str(error))
     except CortadoError as error:
         return Found(combination, refused=str(error).splitlines()[0])
     except LeftOut as error:

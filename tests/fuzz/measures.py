@@ -50,6 +50,10 @@ def loudness(x: Tensor) -> Tensor:
     return torch.log(torch.fft.rfft(x, 64).abs()[..., : x.shape[-1]] + 0.5)
 
 
+def positive(x: Tensor) -> Tensor:
+    return x.abs() + 0.5
+
+
 def short(shape: Shape) -> bool:
     return several(shape) and shape[-1] <= 33
 
@@ -125,4 +129,13 @@ MEASURES: dict[str, Block] = {
     "select_copy": unary(lambda x: aten.select_copy.int(x, 0, 0), at_least(2)),
     "detach_copy": unary(lambda x: aten.detach_copy.default(x)),
     "alias_copy": unary(lambda x: aten.alias_copy.default(x)),
+    "as_strided": unary(lambda x: x.contiguous().as_strided((x.shape[0],), (x.stride(0),)), at_least(2)),
+    "as_strided_copy": unary(lambda x: aten.as_strided_copy.default(x.contiguous(), (2,), (1,)), several),
+    "split": unary(lambda x: 0.5 * sum(aten.split.Tensor(torch.cat([x, x]), x.shape[0]))),
+    "float_power": unary(lambda x: 0.1 * aten.float_power.Tensor_Tensor(positive(x), x.tanh()).float()),
+    "float_power_scalar": unary(lambda x: 0.1 * aten.float_power.Tensor_Scalar(positive(x), 1.5).float()),
+    "float_power_base": unary(lambda x: aten.float_power.Scalar(1.5, x.tanh()).float()),
+    "isnan": unary(lambda x: torch.where(aten.isnan.default(x), 1.0, x)),
+    "isinf": unary(lambda x: torch.where(aten.isinf.default(x), 1.0, x)),
+    "isfinite": unary(lambda x: torch.where(aten.isfinite.default(x), x, 1.0)),
 }
