@@ -29,9 +29,9 @@ PAGES = [
 ]
 # Options of compilers, linkers, package managers, other tools and of the scripts in benchmarks/.
 FOREIGN = {
-    "--build", "--cask", "--combinations", "--gc-sections", "--header-size", "--install", "--kinds", "--language",
-    "--microamps", "--multi", "--networks", "--no-deps", "--no_unaligned_access", "--only", "--opset", "--persist",
-    "--rm", "--saved-model", "--seed", "--specs", "--targets", "--version", "--volts",
+    "--above", "--build", "--cask", "--combinations", "--gc-sections", "--header-size", "--install", "--kinds",
+    "--language", "--microamps", "--multi", "--networks", "--no-deps", "--no_unaligned_access", "--only", "--opset",
+    "--persist", "--rm", "--saved-model", "--seed", "--specs", "--targets", "--version", "--volts",
 }  # fmt: skip
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 

@@ -44,11 +44,9 @@ def retrained(graph: LoweredGraph) -> LoweredGraph:
 
 
 def widened(graph: LoweredGraph) -> LoweredGraph:
-    """The same scales, zero points and calls over an input of 16 bits."""
-    name = graph.inputs[0]
-    value = graph.values[name]
-    assert value.element is INT8
-    return replace(graph, values={**graph.values, name: replace(value, element=INT16)})
+    """The same scales, zero points and calls over a tensor of 16 bits."""
+    name = next(name for name, value in graph.values.items() if value.element == INT8)
+    return replace(graph, values={**graph.values, name: replace(graph.values[name], element=INT16)})
 
 
 def renamed(graph: LoweredGraph) -> LoweredGraph:

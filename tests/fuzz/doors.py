@@ -150,11 +150,11 @@ def _beside_these(build: Build) -> dict[str, Any]:
         "calibration_method": rng.choice(list(CalibrationMethod)),
         "bias_correction": rng.random() < 0.5,
     }
-    if build.way is not Way.PREQUANTIZED and rng.random() < 0.25:
+    if build.way not in (Way.PREQUANTIZED, Way.FLOAT32) and rng.random() < 0.25:
         found["linear"] = LinearWeights.PER_TENSOR
     if build.way is Way.INT4 and rng.random() < 0.5:
         found["weight_group"] = 32
-    if build.form is Form.STATE and rng.random() < 0.5:
+    if build.form is Form.STATE and build.way is not Way.FLOAT32 and rng.random() < 0.5:
         found["state"] = Activations.INT8
     if build.form in (Form.PLAIN, Form.STATE, Form.SEVERAL, Form.TRUTH) and rng.random() < 0.25:
         found["io"] = Border.FLOAT

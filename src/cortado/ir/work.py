@@ -8,10 +8,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-
-import torch
+from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError
+
+if TYPE_CHECKING:
+    import torch
 
 Quantities = Mapping[str, float]
 
@@ -63,7 +65,7 @@ class Marks:
     high: float = 0.0
     usual: float = 1.0  # the share of them if values are unknown
 
-    def share(self, values: torch.Tensor) -> float:
+    def share(self, values: "torch.Tensor") -> float:
         return float((~((values >= self.low) & (values <= self.high))).float().mean())
 
 

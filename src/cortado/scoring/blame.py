@@ -65,7 +65,7 @@ class RoundedRange:
 
     low: float
     high: float
-    element: Element = USUAL
+    element: Element
 
     def __call__(self, value: Tensor) -> Tensor:
         if self.element.symmetric:
@@ -223,7 +223,7 @@ class Cures:
         low, high = min(0.0, *(float(one.min()) for one in seen)), max(0.0, *(float(one.max()) for one in seen))
         if not places or high <= low:
             return ""
-        apart: Roundings = {**dict.fromkeys(places, exact), places[-1]: RoundedRange(low, high)}
+        apart: Roundings = {**dict.fromkeys(places, exact), places[-1]: RoundedRange(low, high, USUAL)}
         alone = self.kept(apart)
         if not self.helps(alone):
             return ""
@@ -278,7 +278,7 @@ class Cures:
         for part in folds([True] * len(runs)):
             theirs = self.reached([runs[number] for number in sorted(part)])
             both = mine.keys() & theirs.keys()
-            roundings = {place: RoundedRange(*qparams_of(place).range) for place in both} | dict(others)
+            roundings = {place: RoundedRange(*qparams_of(place).range, USUAL) for place in both} | dict(others)
             for place, rounding in roundings.items():
                 if isinstance(rounding, RoundedRange) and place in mine and place in theirs:
                     roundings[place] = rounding.without(mine[place], theirs[place])
@@ -320,7 +320,7 @@ class Cures:
 
 def unsaturated(reached: Mapping[Node, tuple[float, float]]) -> Roundings:
     """Returns extended ranges for the tensors whose values exceed their codes."""
-    return {place: RoundedRange(*ends) for place, ends in reached.items() if _passes_range(place, *ends)}
+    return {place: RoundedRange(*ends, USUAL) for place, ends in reached.items() if _passes_range(place, *ends)}
 
 
 def _passes_range(place: Node, low: float, high: float) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from cortado.base.element import USUAL
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.precision.judgement import AGREES, SIGNAL, FloatRun
 from cortado.frontend.precision.parts import OutputPart
@@ -102,7 +103,7 @@ def _without(mine: Reached, theirs: Reached) -> Roundings:
     """Returns ranges shrunk at each end by as much as the other samples fall short of the reported one."""
     found = {}
     for place in mine.keys() & theirs.keys():
-        now = RoundedRange(*qparams_of(place).range)
+        now = RoundedRange(*qparams_of(place).range, USUAL)
         then = now.without(mine[place], theirs[place])
         if then != now:
             found[place] = then

@@ -405,7 +405,7 @@ def place(
     """Counts the values of a row below each number of this row; `right`: also those that equal it."""
     if sorter is not None:
         return NotImplemented
-    return bucket(self, sorted_sequence.unsqueeze(-2), right=right or side == "right")
+    return bucket(self, sorted_sequence, right=right or side == "right")
 
 
 _PLACES: dict[Any, Any] = {aten.bucketize.Tensor: bucket, aten.searchsorted.Tensor: place}
