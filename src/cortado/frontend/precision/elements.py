@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.element import FLOAT32, USUAL, WIDE, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.quantize.observers import SETTLED, Scheme
+from cortado.frontend.rewrite.domains import has_integer_dtype
 from cortado.frontend.rewrite.filter_probes import gives_signals
 from cortado.frontend.rewrite.state import becomes, holders, results, user_outputs
 from cortado.ir.facts import VALUE, FactKey, is_float32, note_element, wanted_element
@@ -130,18 +131,12 @@ def _note_conversions(graph: Graph) -> None:
     them would lose what the float32 calls are to keep."""
     exact: set[Node] = set()
     for node in graph.nodes:
-        if node.op == "call_function" and is_float32(node):
-            exact |= {node} if all(one in exact or _is_exact(one) for one in node.all_input_nodes) else set()
+        computed, read = node.op == "call_function" and is_float32(node), node.all_input_nodes
+        if computed and all(one in exact or has_integer_dtype(one) or one.op == "get_attr" for one in read):
+            exact.add(node)
     for node in reversed(graph.nodes):
         if node in exact and node.users and all(wanted_element(user).floating for user in node.users):
             note_element(node, FLOAT32)
-
-
-def _is_exact(node: Node) -> bool:
-    """Whether a node holds integers, or constants of the model."""
-    value = VALUE.of(node)
-    integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
-    return integers or node.op == "get_attr"
 
 
 def _note_state(graph: Graph, option: str) -> None:
