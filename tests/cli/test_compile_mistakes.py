@@ -212,6 +212,7 @@ def save_calibration(folder: Path) -> None:
     good = np.zeros((2, 1, 6, 6), dtype=np.float32)
     np.save(folder / "shape.npy", np.zeros((1, 6, 6), dtype=np.float32))
     np.save(folder / "double.npy", good.astype(np.float64))
+    np.save(folder / "last.npy", np.zeros((4, 6, 6, 1), np.float32))
     np.save(folder / "integer.npy", good.astype(np.int64))
     np.savez(folder / "mixed.npz", x=good, label=good)
     (folder / "data.txt").write_text("1 2 3")
@@ -243,8 +244,9 @@ def save_calibration(folder: Path) -> None:
         ("nowhere.npy", "there is no file nowhere.npy"),
         ("nowhere", "there is no file nowhere"),
         ("empty folder", "empty folder holds no .npy, .npz, .pt files"),
-        ("shape.npy", "calibration batch 0 has shape [1, 6, 6], expected [1, 1, 6, 6]"),
-        ("integer.npy", "calibration batch 0 has dtype torch.int64, expected torch.float32"),
+        ("shape.npy", "has shape [1, 6, 6], expected [1, 1, 6, 6]; a file of N samples has [N, 1, 6, 6]"),
+        ("last.npy", "expected [1, 1, 6, 6]; if its channels come last, move them: numpy.moveaxis(samples, -1, 1)"),
+        ("integer.npy", "calibration batch 0 has dtype torch.int64, expected torch.float32: prepare calibration data"),
         ("rnadom", "there is no file rnadom. Did you mean 'random'?"),
         (
             "data.txt",

@@ -169,9 +169,24 @@ def _in_float32(value: Tensor, example: Tensor) -> Tensor:
 
 def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
     if tuple(value.shape) != tuple(example.shape):
-        raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
+        raise CortadoError(
+            f"{where} has shape {list(value.shape)}, expected {list(example.shape)}{_remedy(value, example)}"
+        )
     if value.dtype != example.dtype:
-        raise CortadoError(f"{where} has dtype {value.dtype}, expected {example.dtype}")
+        raise CortadoError(
+            f"{where} has dtype {value.dtype}, expected {example.dtype}: prepare calibration data as the model gets it"
+            " (scaled as in training, if these are bytes of pictures or sound)"
+        )
+
+
+def _remedy(value: Tensor, example: Tensor) -> str:
+    """Formats what to do about another shape, if it is clear; empty otherwise."""
+    sizes, wanted = list(value.shape), list(example.shape)
+    if len(sizes) == len(wanted) > 2 and [sizes[-1], *sizes[1:-1]] == wanted[1:]:
+        return "; if its channels come last, move them: numpy.moveaxis(samples, -1, 1)"
+    if sizes[1:] == wanted:
+        return ""
+    return f"; a file of N samples has [N, {', '.join(map(str, wanted[1:]))}]" if len(wanted) > 1 else ""
 
 
 # ---- labels ----------------------------------------------------------------------------------------------
